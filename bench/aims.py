@@ -1,0 +1,104 @@
+"""The figures to reach, and how a measurement is judged by them.
+
+`aims.toml` keeps them, one table for each benchmark. The key of an aim repeats how the scenario is
+compared, so that a reader of the file needs no other, and a mistake in either is found at once.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bench.book import Book
+from bench.plan import Plan
+from bench.scenario import Comparison, Sample, Scenario, Side
+
+AIMS = Path(__file__).with_name("aims.toml")
+
+
+class WrongAim(ValueError):
+    """aims.toml names a scenario that does not exist, or an aim of another kind than its own."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A scenario with its figures. `holds` is None where there is no aim."""
+
+    scenario: Scenario
+    recado: float | None
+    peer_value: float | None
+    ratio: float | None
+    aim: float | None
+    holds: bool | None
+    samples: Mapping[Side, Sequence[Sample]]
+    not_measured: str | None = None
+
+    @property
+    def passes(self) -> bool:
+        """What was not measured has failed, with or without an aim."""
+        return self.not_measured is None and self.holds is not False
+
+
+def load_aims(bench: str, scenarios: Sequence[Scenario], file: Path = AIMS) -> dict[str, float]:
+    """The aims of one benchmark, by the names of its scenarios."""
+    by_name = {scenario.name: scenario for scenario in scenarios}
+    aims = {}
+    for name, table in tomllib.loads(file.read_text()).get(bench, {}).items():
+        if name not in by_name:
+            raise WrongAim(f"{file.name}: {bench} has no scenario {name!r}")
+        key = by_name[name].comparison.value
+        if list(table) != [key]:
+            raise WrongAim(f"{file.name}: the aim of {bench}.{name} must be {key!r} alone")
+        aims[name] = float(table[key])
+    return aims
+
+
+def judge(scenario: Scenario, aim: float | None, book: Book, plan: Plan) -> Result:
+    """The medians of both sides, their ratio, and whether it reaches the aim."""
+    samples = {side: book.samples(scenario.name, side) for side in Side}
+    recado = figure(samples[Side.RECADO])
+    peer = figure(samples[Side.PEER])
+    ratio = ratio_of(scenario.comparison, recado, peer)
+    missing = book.failure(scenario.name) or what_is_missing(samples, plan)
+    if missing is None and aim is not None:
+        holds = reaches(scenario.comparison, aim, recado, ratio, plan.tolerance)
+    else:
+        holds = None if aim is None else False
+    return Result(scenario, recado, peer, ratio, aim, holds, samples, missing)
+
+
+def figure(samples: Sequence[Sample]) -> float | None:
+    return median(sample.value for sample in samples) if samples else None
+
+
+def ratio_of(comparison: Comparison, recado: float | None, peer: float | None) -> float | None:
+    if recado is None or peer is None:
+        return None
+    over, under = (peer, recado) if comparison is Comparison.TIMES_LESS else (recado, peer)
+    return over / under if under > 0 else None
+
+
+def what_is_missing(samples: Mapping[Side, Sequence[Sample]], plan: Plan) -> str | None:
+    """The reason why these samples are no measurement, if they are none."""
+    for side in Side:
+        taken = len(samples[side])
+        if side is Side.PEER and not plan.with_peer:
+            return "without a peer there is nothing to compare with"
+        if taken < plan.rounds:
+            return f"{taken} of {plan.rounds} rounds of {side.value}"
+    return None
+
+
+def reaches(
+    comparison: Comparison, aim: float, recado: float | None, ratio: float | None, tolerance: float
+) -> bool:
+    """Whether the aim is reached, give or take the tolerance in the direction that it points."""
+    value = recado if comparison is Comparison.AT_MOST else ratio
+    if value is None:
+        return False
+    if comparison is Comparison.TIMES_LESS:
+        return value >= aim * (1 - tolerance)
+    return value <= aim * (1 + tolerance)

@@ -1,0 +1,114 @@
+"""A fresh broker: how soon after its start it answers, and what memory it takes when idle.
+
+Each broker that the benchmark starts, for whatever purpose, gives one sample of both.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.book import Book, NotMeasured
+from bench.plan import Plan
+from bench.processes import resident_megabytes
+from bench.scenario import Comparison, Sample, Scenario, Side
+from workshop import peers
+from workshop.peers import Server
+
+START_UP = Scenario("start-up", "start to first byte", "ms", Comparison.AT_MOST)
+IDLE_MEMORY = Scenario("idle-memory", "memory when idle", "MB", Comparison.SHARE_OF_PEER)
+SCENARIOS = (IDLE_MEMORY, START_UP)
+
+PROBE_PAUSE = 0.001
+
+
+class Probe:
+    """Knocks at a port until connection.start comes, in a thread beside the one that starts it.
+
+    The peers' own readiness check looks every ten milliseconds, which is too coarse for a broker
+    that starts in eighty.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._begun = time.monotonic()
+        self._given_up = threading.Event()
+        self._thread = threading.Thread(target=self._knock, daemon=True)
+        self.milliseconds = 0.0
+        self.greeting = b""
+
+    def __enter__(self) -> Probe:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._given_up.set()
+        self._thread.join()
+
+    def wait(self) -> None:
+        self._thread.join()
+
+    def _knock(self) -> None:
+        while not self._given_up.is_set():
+            try:
+                self._greet()
+                return
+            except OSError:
+                time.sleep(PROBE_PAUSE)
+
+    def _greet(self) -> None:
+        with socket.create_connection((peers.HOST, self._port), timeout=5) as connection:
+            connection.sendall(peers.PROTOCOL_HEADER)
+            first = connection.recv(1)
+            if not first:
+                raise ConnectionResetError("closed before the first byte")
+            self.milliseconds = (time.monotonic() - self._begun) * 1e3
+            self.greeting = first + connection.recv(4096)
+
+
+def sides(plan: Plan) -> tuple[Side, ...]:
+    return (Side.RECADO, Side.PEER) if plan.with_peer else (Side.RECADO,)
+
+
+@contextmanager
+def fresh(side: Side, book: Book) -> Iterator[Server]:
+    """A broker that has just started; its start and its idle memory are entered."""
+    start = peers.recado if side is Side.RECADO else peers.rabbitmq
+    (port,) = peers.free_ports(1)
+    try:
+        with Probe(port) as probe, start(port=port) as server:
+            probe.wait()
+            book.enter(START_UP.name, side, Sample(probe.milliseconds))
+            book.enter(IDLE_MEMORY.name, side, Sample(resident_megabytes(server.pid)))
+            if side is Side.PEER:
+                book.peer = f"{server.name} {version_in(probe.greeting)}".strip()
+            yield server
+    except peers.DidNotStart as error:
+        raise NotMeasured(str(error).splitlines()[0]) from error
+
+
+def version_in(greeting: bytes) -> str:
+    """The server property `version`: | 7 "version" | 'S' | size u32 | text |."""
+    found = re.search(rb"\x07versionS\0\0\0(.)", greeting, re.DOTALL)
+    if not found:
+        return ""
+    text = greeting[found.end() : found.end() + found[1][0]]
+    return text.decode(errors="replace")
+
+
+def run(plan: Plan, book: Book) -> Iterator[str]:
+    """Starts further brokers until there are samples for all rounds."""
+    names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
+    if not names:
+        return
+    with book.measuring(*names):
+        for taken in range(plan.rounds):
+            for side in sides(plan):
+                if len(book.samples(START_UP.name, side)) <= taken:
+                    with fresh(side, book):
+                        pass
+    yield from names

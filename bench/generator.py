@@ -1,0 +1,107 @@
+"""Builds and runs the load generator of loadgen/*.c.
+
+It is compiled when first needed, into a folder that git ignores, under a name that contains a
+digest of its sources: an edit is built at once, everything else is instant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from bench.book import NotMeasured
+from bench.processes import family
+from workshop import system
+from workshop.peers import Server
+
+SOURCES = Path(__file__).with_name("loadgen")
+BUILD = Path(__file__).with_name("build")
+FLAGS = ("-std=gnu11", "-O2", "-flto=auto", "-Wall", "-Wextra")
+
+# The generator has a watchdog of its own; this is for the case that it fails too.
+GRACE_SECONDS = 10.0
+
+Figures = dict[str, float]
+
+
+@cache
+def build() -> Path:
+    """The program, compiled unless it is there already."""
+    sources = sorted(SOURCES.glob("*.[ch]"))
+    digest = hashlib.sha256(" ".join(FLAGS).encode())
+    for source in sources:
+        digest.update(source.read_bytes())
+    program = BUILD / f"loadgen-{digest.hexdigest()[:16]}"
+    if program.exists():
+        return program
+    BUILD.mkdir(exist_ok=True)
+    (gcc,) = system.need(system.GCC)
+    unfinished = program.with_suffix(".new")
+    files = [str(source) for source in sources if source.suffix == ".c"]
+    subprocess.run([gcc, *FLAGS, "-o", str(unfinished), *files], check=True)
+    # A name only ever belongs to a whole program, whoever else is building.
+    unfinished.rename(program)
+    return program
+
+
+def command(server: Server, mode: str, arguments: Sequence[str], seconds: int) -> list[str]:
+    watched = [word for pid in family(server.pid) for word in ("--watch", str(pid))]
+    where = ["--host", server.host, "--port", str(server.port), "--seconds", str(seconds)]
+    return [str(build()), mode, *where, *watched, *arguments]
+
+
+def generate(server: Server, mode: str, *arguments: str, seconds: int = 100) -> Figures:
+    """One run of the load generator; its figures."""
+    try:
+        done = subprocess.run(
+            command(server, mode, arguments, seconds),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds + GRACE_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise NotMeasured(f"{server.name}: the load generator hangs") from None
+    if done.returncode:
+        raise NotMeasured(f"{server.name}: {last_line(done.stderr)}")
+    return figures_of(done.stdout)
+
+
+@contextmanager
+def idle_connections(server: Server, count: int, seconds: int = 100) -> Iterator[Figures]:
+    """So many connections with a channel each, held while the block runs."""
+    arguments = ("--connections", str(count))
+    with subprocess.Popen(
+        command(server, "idle", arguments, seconds),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as started:
+        assert started.stdout
+        assert started.stderr
+        line = started.stdout.readline()
+        if not line:
+            raise NotMeasured(f"{server.name}: {last_line(started.stderr.read())}")
+        try:
+            yield figures_of(line)
+        finally:
+            # Not by closing its input: thousands of polite farewells would take many seconds,
+            # and the broker that they are meant for is stopped next.
+            started.kill()
+
+
+def figures_of(line: str) -> Figures:
+    figures: Figures = {k: v for k, v in json.loads(line).items() if not isinstance(v, str)}
+    return figures
+
+
+def last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "the load generator failed without a word"

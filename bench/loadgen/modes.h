@@ -1,0 +1,13 @@
+/* What a run can be. Each prints one line of JSON and returns when all is closed again. */
+#ifndef LOADGEN_MODES_H
+#define LOADGEN_MODES_H
+
+#include "options.h"
+
+void run_throughput(const Options *options);
+void run_fill(const Options *options);
+void run_drain(const Options *options);
+void run_ping(const Options *options);
+void run_idle(const Options *options);
+
+#endif

@@ -1,0 +1,36 @@
+"""What the command line asked for, and how much time is left for it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+# Fewer rounds than this are no median; a scenario with fewer samples counts as not measured.
+ROUNDS = 3
+
+# The quick form promises a minute. What can be scaled is scaled to end a little earlier, because
+# one slow start of the peer must not break the promise.
+QUICK_SECONDS = 52.0
+QUICK_TOLERANCE = 0.10
+
+
+@dataclass(frozen=True)
+class Plan:
+    quick: bool = False
+    with_peer: bool = True
+    only: frozenset[str] = frozenset()
+    rounds: int = ROUNDS
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def tolerance(self) -> float:
+        """How far an aim may be missed: short samples are noisier than long ones."""
+        return QUICK_TOLERANCE if self.quick else 0.0
+
+    def wants(self, *names: str) -> bool:
+        """Whether any of these scenarios was asked for."""
+        return not self.only or not self.only.isdisjoint(names)
+
+    def seconds_left(self) -> float:
+        """Of the quick form's minute."""
+        return self.started + QUICK_SECONDS - time.monotonic()

@@ -1,0 +1,58 @@
+"""Processes and memory of a broker, read from /proc.
+
+RabbitMQ is a virtual machine with a few small helpers around it; what a user pays for is the whole
+family, so memory is summed over a process and all its descendants. Processor time is read by the
+load generator itself, at the very start and end of what it measures: see loadgen/meter.c.
+"""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+PROC = Path("/proc")
+
+# Enough for 10,000 connections and the files of the peer. A much larger limit would only make the
+# peer's virtual machine reserve tables for it.
+OPEN_FILES = 32_768
+
+
+def family(pid: int) -> list[int]:
+    """The process and its descendants, as they are now."""
+    found = [pid]
+    for member in found:
+        found += children(member)
+    return found
+
+
+def children(pid: int) -> list[int]:
+    try:
+        lists = [task.joinpath("children").read_text() for task in tasks(pid)]
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # it ended while we looked
+    return [int(child) for line in lists for child in line.split()]
+
+
+def tasks(pid: int) -> list[Path]:
+    return list((PROC / str(pid) / "task").iterdir())
+
+
+def resident_megabytes(pid: int) -> float:
+    """Resident memory of the family, in millions of bytes."""
+    return sum(resident_bytes(member) for member in family(pid)) / 1e6
+
+
+def resident_bytes(pid: int) -> int:
+    try:
+        pages = int((PROC / str(pid) / "statm").read_text().split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0  # it ended while we looked
+    return pages * resource.getpagesize()
+
+
+def allow_many_open_files() -> None:
+    """For us, the load generator and both brokers, which inherit the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ceiling = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < ceiling:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (ceiling, hard))

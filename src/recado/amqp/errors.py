@@ -1,0 +1,106 @@
+"""What can go wrong in AMQP, one class per reply code.
+
+A class names its code and its base names what it closes, so an error is raised anywhere and answered in one
+place. Texts follow RabbitMQ's ("no queue 'x' in vhost '/'"), because people search for them.
+"""
+
+from typing import ClassVar
+
+
+class ProtocolError(Exception):
+    """An error that the peer is told about with a reply code."""
+
+    code: ClassVar[int]
+    name: ClassVar[str]
+
+    @property
+    def reply_text(self) -> str:
+        return f"{self.name} - {self}"
+
+
+class ClosesChannel(ProtocolError):
+    """The peer asked for something it cannot have; only this channel ends."""
+
+
+class ClosesConnection(ProtocolError):
+    """The conversation itself is broken, or was refused; all channels end."""
+
+
+class AccessRefused(ClosesChannel):
+    code = 403
+    name = "ACCESS_REFUSED"
+
+
+class NotFound(ClosesChannel):
+    code = 404
+    name = "NOT_FOUND"
+
+
+class ResourceLocked(ClosesChannel):
+    code = 405
+    name = "RESOURCE_LOCKED"
+
+
+class PreconditionFailed(ClosesChannel):
+    code = 406
+    name = "PRECONDITION_FAILED"
+
+
+class ConnectionForced(ClosesConnection):
+    code = 320
+    name = "CONNECTION_FORCED"
+
+
+class InvalidPath(ClosesConnection):
+    code = 402
+    name = "INVALID_PATH"
+
+
+class LoginRefused(ClosesConnection):
+    code = 403
+    name = "ACCESS_REFUSED"
+
+
+class FrameError(ClosesConnection):
+    code = 501
+    name = "FRAME_ERROR"
+
+
+class SyntaxFault(ClosesConnection):
+    code = 502
+    name = "SYNTAX_ERROR"
+
+
+class CommandInvalid(ClosesConnection):
+    code = 503
+    name = "COMMAND_INVALID"
+
+
+class ChannelFault(ClosesConnection):
+    code = 504
+    name = "CHANNEL_ERROR"
+
+
+class UnexpectedFrame(ClosesConnection):
+    code = 505
+    name = "UNEXPECTED_FRAME"
+
+
+class ResourceError(ClosesConnection):
+    code = 506
+    name = "RESOURCE_ERROR"
+
+
+class NotAllowed(ClosesConnection):
+    code = 530
+    name = "NOT_ALLOWED"
+
+
+class NotImplementedHere(ClosesConnection):
+    code = 540
+    name = "NOT_IMPLEMENTED"
+
+
+class InternalError(ClosesConnection):
+    code = 541
+    name = "INTERNAL_ERROR"

@@ -1,0 +1,126 @@
+"""What of a message's properties decides its way through a broker.
+
+A broker passes properties on as they came; only these few concern it. Runs of messages with the same facts are
+handled together, so equal facts are one and the same object, and facts are remembered by the property bytes:
+most publishers repeat them, and with a hit 16-byte messages cost 0.1 µs here instead of 2.
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+from .errors import SyntaxFault
+from .values import decode_table
+
+REPLY_HERE = "amq.rabbitmq.reply-to"
+
+_SHORTSTR, _TABLE, _OCTET, _LONGLONG = range(4)
+_HEADERS, _DELIVERY_MODE, _PRIORITY, _REPLY_TO, _EXPIRATION, _USER_ID = (
+    0x2000,
+    0x1000,
+    0x0800,
+    0x0200,
+    0x0100,
+    0x0010,
+)
+_KIND_OF = {
+    0x8000: _SHORTSTR,
+    0x4000: _SHORTSTR,
+    _HEADERS: _TABLE,
+    _DELIVERY_MODE: _OCTET,
+    _PRIORITY: _OCTET,
+    0x0400: _SHORTSTR,
+    _REPLY_TO: _SHORTSTR,
+    _EXPIRATION: _SHORTSTR,
+    0x0080: _SHORTSTR,
+    0x0040: _LONGLONG,
+    0x0020: _SHORTSTR,
+    _USER_ID: _SHORTSTR,
+    0x0008: _SHORTSTR,
+    0x0004: _SHORTSTR,
+}
+
+
+class Facts(msgspec.Struct, frozen=True):
+    persistent: bool = False
+    priority: int = 0
+    ttl: int | None = None  # milliseconds
+    user_id: str | None = None
+    alone: bool = False  # CC, BCC or direct reply-to: its way is its own
+    fault: str | None = None  # why the broker must refuse it, with 406
+
+
+PLAIN = Facts()
+
+
+@lru_cache(4096)
+def _the_one(facts: Facts) -> Facts:
+    return facts
+
+
+@lru_cache(1024)
+def _fields(flags: int) -> tuple[tuple[int, int], ...]:
+    if flags & 0x0003:
+        raise SyntaxFault("property flags beyond the basic class")
+    return tuple((flag, kind) for flag, kind in _KIND_OF.items() if flags & flag)
+
+
+@lru_cache(1024)
+def _names_more_receivers(table: bytes) -> bool:
+    """Decodes the headers once per distinct table, which also checks them."""
+    headers, _ = decode_table(table, 0)
+    return "CC" in headers or "BCC" in headers
+
+
+def _milliseconds(expiration: str) -> tuple[int | None, str | None]:
+    if not (expiration.isascii() and expiration.lstrip("-").isdigit()):
+        return None, f"invalid expiration '{expiration}': no_integer"
+    value = int(expiration)
+    if value < 0:
+        return None, f"invalid expiration '{expiration}': {{value_negative,{value}}}"
+    if value > 4_294_967_295:
+        return None, f"invalid expiration '{expiration}': {{value_too_large,{value}}}"
+    return value, None
+
+
+@lru_cache(4096)
+def facts_of(properties: bytes) -> Facts:
+    """The facts of a property list (flags and values), refusing with 502 one that is not well formed."""
+    if properties == b"\x00\x00":
+        return PLAIN
+    persistent, priority, ttl, user_id, alone = False, 0, None, None, False
+    fault: str | None = None
+    at, end = 2, len(properties)
+    try:
+        for flag, kind in _fields(properties[0] << 8 | properties[1]):
+            if kind == _SHORTSTR:
+                after = at + 1 + properties[at]
+                text = properties[at + 1 : after].decode()
+                at = after
+                if flag == _EXPIRATION:
+                    ttl, problem = _milliseconds(text)
+                    fault = fault or problem
+                elif flag == _USER_ID:
+                    user_id = text
+                elif flag == _REPLY_TO and text == REPLY_HERE:
+                    alone = True
+            elif kind == _OCTET:
+                value = properties[at]
+                at += 1
+                if flag == _PRIORITY:
+                    priority = value
+                elif value in (1, 2):
+                    persistent = value == 2
+                else:
+                    fault = fault or f"invalid delivery mode {value}: it is 1 or 2"
+            elif kind == _TABLE:
+                after = at + 4 + int.from_bytes(properties[at : at + 4], "big")
+                alone = _names_more_receivers(properties[at:after]) or alone
+                at = after
+            else:
+                at += 8
+    except (IndexError, UnicodeDecodeError):
+        raise SyntaxFault("malformed basic properties") from None
+    if at != end:
+        raise SyntaxFault("malformed basic properties")
+    return _the_one(Facts(persistent, priority, ttl, user_id, alone, fault))

@@ -1,0 +1,268 @@
+"""Bytes in, events out: the receiving half of a connection, for either side.
+
+`feed` takes whatever the socket gave and yields what it means. Publishes and acks come in runs (`runs.py`);
+what does not fit there (bodies in several frames, frames of other channels in between, the end of a buffer)
+is put together frame by frame, per channel. Nothing waits here for a whole message: of an unfinished one only
+the frames received are kept, and at most one unfinished frame.
+
+R1  Events are the same however the bytes are cut (a run may come as several).
+R2  A frame larger than `frame_max` is refused when its size is read, not when it has arrived.
+R3  A body larger than `body_max` is announced once (`TooLarge`) and never kept.
+"""
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from .codec import decode_method
+from .errors import FrameError, SyntaxFault, UnexpectedFrame
+from .facts import Facts, facts_of
+from .frames import (
+    BASIC_CLASS,
+    BODY,
+    END,
+    ENVELOPE,
+    FRAME_DEFAULT,
+    HEADER,
+    HEADER_START,
+    HEARTBEAT,
+    METHOD,
+    OVERHEAD,
+    PROPERTIES_AT,
+    content_frames,
+)
+from .methods import BasicPublish, ChannelClose, ChannelCloseOk, Method
+from .runs import ACK_ID, PUBLISH_ID, scan_acks, scan_publishes
+
+_envelope = ENVELOPE.unpack_from
+_LARGEST_ENVELOPE = 7
+
+
+class HeaderReceived(msgspec.Struct, frozen=True):
+    """The eight bytes with which a client opens."""
+
+    header: bytes
+
+
+class MethodReceived(msgspec.Struct, frozen=True):
+    channel: int
+    method: Method
+
+
+class Published(msgspec.Struct, frozen=True):
+    """A run of publishes: `method` is their common payload, message i is `head + tails[i]`."""
+
+    channel: int
+    method: bytes
+    facts: Facts
+    head: bytes
+    tails: list[bytes]
+
+
+class ContentReceived(msgspec.Struct, frozen=True):
+    """A client's message from the broker: deliver, return or get-ok, with its content."""
+
+    channel: int
+    method: Method
+    content: bytes
+
+
+class Acked(msgspec.Struct, frozen=True):
+    """`count` deliveries acknowledged one by one, tags counting up."""
+
+    channel: int
+    first: int
+    count: int
+
+
+class TooLarge(msgspec.Struct, frozen=True):
+    channel: int
+    size: int
+
+
+class HeartbeatReceived(msgspec.Struct, frozen=True):
+    pass
+
+
+Event: TypeAlias = (
+    HeaderReceived
+    | MethodReceived
+    | Published
+    | ContentReceived
+    | Acked
+    | TooLarge
+    | HeartbeatReceived
+)
+
+
+class _Unfinished:
+    """A message of which not all frames are here."""
+
+    __slots__ = ("body", "method", "missing", "payload", "properties")
+
+    def __init__(self, method: Method, payload: bytes) -> None:
+        self.method = method
+        self.payload = payload
+        self.properties: bytes | None = None
+        self.body: list[bytes] | None = []
+        self.missing = 0
+
+
+class Reader:
+    def __init__(
+        self,
+        *,
+        frame_max: int = FRAME_DEFAULT,
+        body_max: int = 16 << 20,
+        run_limit: int = 1 << 30,
+        expects_header: bool = False,
+    ) -> None:
+        self.frame_max = frame_max
+        self.body_max = body_max
+        self.run_limit = run_limit
+        self.discarding: set[int] = set()  # channels that await close-ok: all else is dropped
+        self._expects_header = expects_header
+        self._chunks: list[bytes] = []
+        self._held = 0
+        self._wanted = 0
+        self._unfinished: dict[int, _Unfinished] = {}
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """What these bytes mean, after all that was fed before.
+
+        Handle each event before asking for the next: it may change `frame_max` or `discarding`.
+        """
+        if self._chunks:
+            self._chunks.append(data)
+            self._held += len(data)
+            if self._held < self._wanted:
+                return
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+        at, end = 0, len(data)
+        wanted = _LARGEST_ENVELOPE
+        if self._expects_header:
+            if end < 8:
+                self._keep(data, 0, 8)
+                return
+            self._expects_header = False
+            yield HeaderReceived(data[:8])
+            at = 8
+        while end - at >= _LARGEST_ENVELOPE:
+            kind, channel, size = _envelope(data, at)
+            after = at + size + OVERHEAD
+            if self.frame_max and size > self.frame_max - OVERHEAD:
+                raise FrameError(
+                    f"frame of {size} bytes on channel {channel} is larger than frame-max "
+                    f"{self.frame_max} allows"
+                )
+            if after > end:
+                wanted = after - at
+                break
+            if data[after - 1] != END:
+                raise FrameError(f"frame on channel {channel} does not end with 0xCE")
+            if self.discarding and channel in self.discarding and not self._ends_discarding(data, at):
+                self._unfinished.pop(channel, None)
+                at = after
+                continue
+            if kind == METHOD:
+                name = data[at + 7 : at + 11]
+                if name == PUBLISH_ID and channel not in self._unfinished:
+                    run = scan_publishes(data, at, after, channel, self.body_max, self.run_limit)
+                    if run is not None:
+                        method = data[at + 7 : after - 1]
+                        at = run.end
+                        yield Published(channel, method, run.facts, run.head, run.tails)
+                        continue
+                elif name == ACK_ID and size == 13 and not data[after - 2]:
+                    first, count = scan_acks(data, at, self.run_limit)
+                    if channel in self._unfinished:
+                        raise self._content_expected(channel)
+                    at += count * (size + OVERHEAD)
+                    yield Acked(channel, first, count)
+                    continue
+            at = after
+            event = self._single(kind, channel, data[after - size - 1 : after - 1])
+            if event is not None:
+                yield event
+        self._keep(data, at, wanted)
+
+    def _keep(self, data: bytes, at: int, wanted: int) -> None:
+        self._held = len(data) - at
+        self._wanted = wanted
+        if self._held:
+            self._chunks.append(data[at:])
+
+    @staticmethod
+    def _ends_discarding(data: bytes, at: int) -> bool:
+        return data[at] == METHOD and data[at + 7 : at + 11] in (
+            b"\x00\x14\x00\x28",
+            b"\x00\x14\x00\x29",
+        )
+
+    @staticmethod
+    def _content_expected(channel: int) -> UnexpectedFrame:
+        return UnexpectedFrame(f"expected content header or body on channel {channel}, got a method")
+
+    def _single(self, kind: int, channel: int, payload: bytes) -> Event | None:
+        """One frame by itself; an event if it completes something."""
+        if kind == METHOD:
+            unfinished = self._unfinished.get(channel)
+            method = decode_method(payload)
+            if unfinished is not None:
+                if not isinstance(method, ChannelClose | ChannelCloseOk):
+                    raise self._content_expected(channel)
+                del self._unfinished[channel]
+            if method.has_content:
+                self._unfinished[channel] = _Unfinished(method, payload)
+                return None
+            return MethodReceived(channel, method)
+        if kind == HEARTBEAT:
+            if channel or payload:
+                raise FrameError("a heartbeat belongs to channel 0 and carries nothing")
+            return HeartbeatReceived()
+        if kind == HEADER:
+            return self._content_header(channel, payload)
+        if kind == BODY:
+            return self._content_body(channel, payload)
+        raise FrameError(f"unknown frame type {kind} on channel {channel}")
+
+    def _content_header(self, channel: int, payload: bytes) -> Event | None:
+        unfinished = self._unfinished.get(channel)
+        if unfinished is None or unfinished.properties is not None:
+            raise UnexpectedFrame(f"expected a method on channel {channel}, got a content header")
+        if len(payload) < PROPERTIES_AT - ENVELOPE.size + 2:
+            raise SyntaxFault(f"content header on channel {channel} is too short")
+        class_id = int.from_bytes(payload[:2], "big")
+        if class_id != BASIC_CLASS:
+            raise FrameError(f"content header on channel {channel} is of class {class_id}, not 60")
+        size = int.from_bytes(payload[4:12], "big")
+        unfinished.properties = payload[12:]
+        unfinished.missing = size
+        if size > self.body_max:
+            unfinished.body = None
+            return TooLarge(channel, size)
+        return self._finish(channel, unfinished) if not size else None
+
+    def _content_body(self, channel: int, payload: bytes) -> Event | None:
+        unfinished = self._unfinished.get(channel)
+        if unfinished is None or unfinished.properties is None:
+            raise UnexpectedFrame(f"expected a method on channel {channel}, got a content body")
+        unfinished.missing -= len(payload)
+        if unfinished.missing < 0:
+            raise FrameError(f"body on channel {channel} is longer than its header says")
+        if unfinished.body is not None and payload:
+            unfinished.body.append(payload)
+        return None if unfinished.missing else self._finish(channel, unfinished)
+
+    def _finish(self, channel: int, message: _Unfinished) -> Event | None:
+        del self._unfinished[channel]
+        if message.body is None or message.properties is None:
+            return None  # too large, and announced when its header came
+        facts = facts_of(message.properties)
+        body = b"".join(message.body)
+        content = content_frames(channel, message.properties, body, self.frame_max)
+        if isinstance(message.method, BasicPublish):
+            return Published(channel, message.payload, facts, b"", [content])
+        return ContentReceived(channel, message.method, content)

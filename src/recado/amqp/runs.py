@@ -1,0 +1,165 @@
+"""The hot path: many messages at a time, at the speed of C.
+
+A Python broker keeps up only if it does not touch each message in Python. So messages are handled in *runs*:
+consecutive publishes that are alike. A run is kept as one `head` and a list of `tails`; message i is
+`head + tails[i]`. Three tricks carry the load (CPU per 16-byte message on two noisy cores):
+
+- Messages alike to the byte but for the body (same method, same properties, same size) repeat with a fixed
+  stride, so one `struct` walks them all: 0.12 µs, where a loop in Python takes 0.66. Their head is the header
+  frame and the start of the body frame, and their tails are the bare bodies with the end byte.
+- Deliveries are rendered by chained C iterators: 0.19 µs.
+- Acknowledgements of consecutive tags are recognised by rendering what they should look like and comparing.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain, repeat
+from struct import Struct
+
+from .facts import Facts, facts_of
+from .frames import BASIC_CLASS, BODY, END, ENVELOPE, HEADER, HEADER_START, OVERHEAD, PROPERTIES_AT
+
+PUBLISH_ID = b"\x00\x3c\x00\x28"
+ACK_ID = b"\x00\x3c\x00\x50"
+DELIVER_ID = b"\x00\x3c\x00\x3c"
+
+_envelope = ENVELOPE.unpack_from
+_header = HEADER_START.unpack_from
+_tag = Struct(">Q").pack
+_tag_at = Struct(">Q").unpack_from
+_flatten = chain.from_iterable
+
+# | 1 | channel u16 | 13 u32 | 60 u16 | 80 u16 | tag u64 | multiple u8 | 0xCE |
+_ACK_SIZE = 21
+_ACK_TAG = 11
+
+
+class Scanned:
+    """A run as found in a buffer; `end` is the offset behind it."""
+
+    __slots__ = ("end", "facts", "head", "tails")
+
+    def __init__(self, facts: Facts, head: bytes, tails: list[bytes], end: int) -> None:
+        self.facts = facts
+        self.head = head
+        self.tails = tails
+        self.end = end
+
+
+@lru_cache(256)
+def _strides(stem: int, rest: int) -> Struct:
+    return Struct(f"{stem}s{rest}s")
+
+
+def _span(data: bytes, header_at: int, channel: int, body_max: int) -> tuple[int, int] | None:
+    """Where the body begins and the message ends, if it is here whole with at most one body frame."""
+    if len(data) - header_at < PROPERTIES_AT:
+        return None
+    kind, number, size, class_id, _, body = _header(data, header_at)
+    body_at = header_at + size + OVERHEAD
+    after = body_at + body + OVERHEAD if body else body_at
+    if (
+        kind != HEADER
+        or number != channel
+        or class_id != BASIC_CLASS
+        or body > body_max
+        or after > len(data)
+        or data[after - 1] != END
+        or data[body_at - 1] != END
+        or (body and _envelope(data, body_at) != (BODY, channel, body))
+    ):
+        return None
+    return body_at, after
+
+
+def scan_publishes(
+    data: bytes, at: int, header_at: int, channel: int, body_max: int, limit: int
+) -> Scanned | None:
+    """The run that begins with the publish frame `data[at:header_at]`.
+
+    None when its first message is not here whole, or not in one body frame without other frames between: the
+    reader then puts it together frame by frame.
+    """
+    span = _span(data, header_at, channel, body_max)
+    if span is None:
+        return None
+    body_at, after = span
+    facts = facts_of(data[header_at + PROPERTIES_AT : body_at - 1])
+    if limit > 1 and not facts.alone and data.startswith(data[at:header_at], after):
+        stem = data[at : min(body_at + 7, after)]
+        if data.startswith(stem, after):
+            return _scan_alike(data, at, header_at, after, stem, facts, limit)
+        return _scan_various(data, at, header_at, after, channel, body_max, facts, limit)
+    return Scanned(facts, b"", [data[header_at:after]], after)
+
+
+def _scan_alike(
+    data: bytes, at: int, header_at: int, after: int, stem: bytes, facts: Facts, limit: int
+) -> Scanned:
+    """Messages that repeat `stem` at a fixed stride, each with a body of the same size behind it."""
+    stride = after - at
+    count = min((len(data) - at) // stride, limit)
+    while not data.startswith(stem, at + (count - 1) * stride):
+        count = (count + 1) // 2  # the second message is alike, so this ends at 2 at the latest
+    window = data[at : at + count * stride]
+    stems, tails = zip(*_strides(len(stem), stride - len(stem)).iter_unpack(window), strict=True)
+    ends = window[stride - 1 :: stride]
+    if stems.count(stem) != count or ends.count(END) != count:
+        alike = (s == stem and e == END for s, e in zip(stems, ends, strict=True))
+        count = next(i for i, yes in enumerate(alike) if not yes)
+    return Scanned(facts, stem[header_at - at :], list(tails[:count]), at + count * stride)
+
+
+def _scan_various(
+    data: bytes,
+    at: int,
+    header_at: int,
+    after: int,
+    channel: int,
+    body_max: int,
+    facts: Facts,
+    limit: int,
+) -> Scanned:
+    """Messages that share the method frame and the facts, but not the properties or the size."""
+    method, properties = data[at:header_at], b""
+    tails = [data[header_at:after]]
+    while len(tails) < limit and data.startswith(method, after):
+        start = after + len(method)
+        span = _span(data, start, channel, body_max)
+        if span is None:
+            break
+        body_at, stop = span
+        if data[start + PROPERTIES_AT : body_at - 1] != properties:
+            properties = data[start + PROPERTIES_AT : body_at - 1]
+            if facts_of(properties) is not facts:
+                break
+        tails.append(data[start:stop])
+        after = stop
+    return Scanned(facts, b"", tails, after)
+
+
+def scan_acks(data: bytes, at: int, limit: int) -> tuple[int, int]:
+    """How many acks of consecutive tags, each for itself, begin at `at`: (first tag, count), count ≥ 1.
+
+    `data[at:]` must begin with a whole ack frame that is not multiple.
+    """
+    first: int = _tag_at(data, at + _ACK_TAG)[0]
+    count = min((len(data) - at) // _ACK_SIZE, limit)
+    if count < 2 or first + count > 1 << 64:
+        return first, 1
+    start, rest = data[at : at + _ACK_TAG], b"\x00\xce"
+    while not data.startswith(start + _tag(first + count - 1) + rest, at + (count - 1) * _ACK_SIZE):
+        count //= 2
+    if data[at : at + count * _ACK_SIZE] == render(start, rest, first, repeat(b"", count), count):
+        return first, count
+    return first, 1
+
+
+def render(
+    prefix: bytes, suffix: bytes, first_tag: int, tails: "Sequence[bytes] | repeat[bytes]", count: int
+) -> bytes:
+    """Frames that differ in a tag: `prefix + tag + suffix + tail` for each tail, tags counting up."""
+    if count == 1:
+        return prefix + _tag(first_tag) + suffix + next(iter(tails))
+    tags = map(_tag, range(first_tag, first_tag + count))
+    return b"".join(_flatten(zip(repeat(prefix), tags, repeat(suffix), tails)))

@@ -1,0 +1,319 @@
+"""Field tables and arrays, in the dialect that RabbitMQ and its clients speak.
+
+The specification, its drafts and RabbitMQ disagree about the letters that announce a value's type.
+What counts is RabbitMQ's reading:
+
+    t bool      b int8   B uint8   s int16   u uint16   I int32   i uint32   l L int64
+    f float32   d float64          D scale uint8 and digits uint32           T uint64 seconds
+    S string    x bytes            A array   F table    V nothing
+
+    table = | size u32 | { key: length u8, UTF-8 | letter u8 | value } … |
+    array = | size u32 | { letter u8 | value } … |
+
+Dead-lettering decodes headers and encodes them again, so a value has to leave with the letter it
+came with. Where one Python type stands for several letters, a subclass remembers which:
+`Int8(5) == 5`, yet it is written as `b`. Two letters do not survive, as with RabbitMQ: `L` leaves
+as `l`, and any true `t` as 1. Plain values get RabbitMQ's natural choice: int → I, or l where I is
+too small; float → d; str → S; bytes → x; datetime → T; None → V.
+
+What a peer sent wrongly is a `SyntaxFault`; what a local caller passed wrongly is a `ValueError`.
+"""
+
+import struct
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from .errors import SyntaxFault
+
+MAX_DEPTH: Final = 16
+MAX_ENTRIES: Final = 1_024
+
+
+class Int8(int):
+    __slots__ = ()
+
+
+class UInt8(int):
+    __slots__ = ()
+
+
+class Int16(int):
+    __slots__ = ()
+
+
+class UInt16(int):
+    __slots__ = ()
+
+
+class UInt32(int):
+    __slots__ = ()
+
+
+class Int64(int):
+    __slots__ = ()
+
+
+class Timestamp(int):
+    """Seconds since the epoch; an int, because the wire has years that datetime has not."""
+
+    __slots__ = ()
+
+
+class Float32(float):
+    __slots__ = ()
+
+
+class LongString(bytes):
+    """A long string that is not UTF-8: it stays an `S`, where plain bytes are an `x`."""
+
+    __slots__ = ()
+
+
+class Scaled(msgspec.Struct, frozen=True):
+    """A decimal number: `digits` over ten to the power of `scale`."""
+
+    scale: int
+    digits: int
+
+
+Scalar = None | bool | int | float | str | bytes | Scaled | datetime
+Value = Scalar | list["Value"] | dict[str, "Value"]
+Table = dict[str, Value]
+
+# Letters whose value has one width: how struct writes it, and what it is in Python.
+_FIXED: Final[tuple[tuple[str, str, type], ...]] = (
+    ("t", "?", bool),
+    ("b", "b", Int8),
+    ("B", "B", UInt8),
+    ("s", "h", Int16),
+    ("u", "H", UInt16),
+    ("I", "i", int),
+    ("i", "I", UInt32),
+    ("L", "q", Int64),
+    ("l", "q", Int64),
+    ("f", "f", Float32),
+    ("d", "d", float),
+    ("T", "Q", Timestamp),
+)
+
+_U32: Final = struct.Struct(">I")
+_SCALED: Final = struct.Struct(">BI")
+
+
+# ── decoding ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def decode_table(data: bytes, at: int, *, max_entries: int = MAX_ENTRIES) -> tuple[Table, int]:
+    """The table that begins at `at`, and where it ends.
+
+    `max_entries` bounds the fields and elements of the table and of all that is nested in it. Of
+    two fields with one name the first counts.
+    """
+    try:
+        return _Decoder(data, max_entries).table(at)
+    except (IndexError, struct.error):
+        raise SyntaxFault("a field table is cut short") from None
+
+
+class _Decoder:
+    """One walk over one table, with what is left of its limits.
+
+    A value may claim bytes beyond its container, and its reader does not care: the container sees
+    that the walk arrived somewhere else than at its end, and no container ends beyond the data.
+    """
+
+    __slots__ = ("data", "depth", "entries")
+
+    def __init__(self, data: bytes, max_entries: int) -> None:
+        self.data = data
+        self.depth = MAX_DEPTH
+        self.entries = max_entries
+
+    def table(self, at: int) -> tuple[Table, int]:
+        data = self.data
+        table: Table = {}
+        at, end = self._enter(at)
+        while at < end:
+            start = at + 1
+            at = start + data[at]
+            try:
+                key = data[start:at].decode()
+            except UnicodeDecodeError:
+                raise SyntaxFault("a field's name is not UTF-8") from None
+            value, at = self._value(at)
+            table.setdefault(key, value)
+        self._leave(at, end)
+        return table, end
+
+    def array(self, at: int) -> tuple[list[Value], int]:
+        array: list[Value] = []
+        at, end = self._enter(at)
+        while at < end:
+            value, at = self._value(at)
+            array.append(value)
+        self._leave(at, end)
+        return array, end
+
+    def string(self, at: int) -> tuple[str | LongString, int]:
+        octets, end = self.octets(at)
+        try:
+            return octets.decode(), end
+        except UnicodeDecodeError:
+            return LongString(octets), end
+
+    def octets(self, at: int) -> tuple[bytes, int]:
+        start = at + _U32.size
+        end = start + _U32.unpack_from(self.data, at)[0]
+        return self.data[start:end], end
+
+    def scaled(self, at: int) -> tuple[Scaled, int]:
+        return Scaled(*_SCALED.unpack_from(self.data, at)), at + _SCALED.size
+
+    def nothing(self, at: int) -> tuple[None, int]:
+        return None, at
+
+    def _value(self, at: int) -> tuple[Value, int]:
+        if not self.entries:
+            raise SyntaxFault("a field table holds too many entries")
+        self.entries -= 1
+        letter = self.data[at]
+        read = _READERS.get(letter)
+        if read is None:
+            raise SyntaxFault(f"a field table holds a value of unknown type {chr(letter)!r}")
+        return read(self, at + 1)
+
+    def _enter(self, at: int) -> tuple[int, int]:
+        start = at + _U32.size
+        end: int = start + _U32.unpack_from(self.data, at)[0]
+        if end > len(self.data):
+            raise SyntaxFault("a field table is cut short")
+        if not self.depth:
+            raise SyntaxFault(f"a field table is nested more than {MAX_DEPTH} deep")
+        self.depth -= 1
+        return start, end
+
+    def _leave(self, at: int, end: int) -> None:
+        if at != end:
+            raise SyntaxFault("a value overruns the field table or array that holds it")
+        self.depth += 1
+
+
+_Reader = Callable[[_Decoder, int], tuple[Value, int]]
+
+
+def _fixed_reader(layout: struct.Struct, kind: Callable[[Any], Value]) -> _Reader:
+    unpack, size = layout.unpack_from, layout.size
+
+    def read(decoder: _Decoder, at: int) -> tuple[Value, int]:
+        return kind(unpack(decoder.data, at)[0]), at + size
+
+    return read
+
+
+_READERS: Final[dict[int, _Reader]] = {
+    ord("S"): _Decoder.string,
+    ord("x"): _Decoder.octets,
+    ord("A"): _Decoder.array,
+    ord("F"): _Decoder.table,
+    ord("D"): _Decoder.scaled,
+    ord("V"): _Decoder.nothing,
+} | {
+    ord(letter): _fixed_reader(struct.Struct(">" + layout), kind) for letter, layout, kind in _FIXED
+}
+
+
+# ── encoding ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode_table(table: Table) -> bytes:
+    """The table with its size in front. Its depth is bounded; its entries are the caller's affair,
+    since a broker that adds a header to a full table must not fail."""
+    return _encode_table(table, MAX_DEPTH)
+
+
+def _encode_table(table: Table, depth: int) -> bytes:
+    _check_depth(depth)
+    pieces: list[bytes] = []
+    for key, value in table.items():
+        name = key.encode()
+        if len(name) > 255:
+            raise ValueError(f"a field's name holds 255 bytes, this one has {len(name)}")
+        pieces += (bytes((len(name),)), name, _encode_value(value, depth - 1))
+    return _sized(b"".join(pieces))
+
+
+def _encode_array(array: list[Value], depth: int) -> bytes:
+    _check_depth(depth)
+    return _sized(b"".join([_encode_value(element, depth - 1) for element in array]))
+
+
+def _encode_value(value: Value, depth: int) -> bytes:
+    for kind in type(value).__mro__:
+        write = _WRITERS.get(kind)
+        if write is not None:
+            return write(value)
+    if isinstance(value, dict):
+        return b"F" + _encode_table(value, depth)
+    if isinstance(value, list):
+        return b"A" + _encode_array(value, depth)
+    raise ValueError(f"a field table cannot hold a {type(value).__name__}")
+
+
+def _check_depth(depth: int) -> None:
+    if not depth:
+        raise ValueError(f"a field table is nested more than {MAX_DEPTH} deep")
+
+
+def _sized(octets: bytes) -> bytes:
+    return _U32.pack(len(octets)) + octets
+
+
+_Writer = Callable[[Any], bytes]
+
+
+def _fixed_writer(letter: str, layout: str) -> _Writer:
+    prefix, pack = letter.encode(), struct.Struct(">" + layout).pack
+
+    def write(value: object) -> bytes:
+        try:
+            return prefix + pack(value)
+        except (struct.error, OverflowError):
+            raise ValueError(f"{value} does not fit into a field of type {letter!r}") from None
+
+    return write
+
+
+def _write_integer(value: int) -> bytes:
+    if -(2**31) <= value < 2**31:
+        return b"I" + value.to_bytes(4, "big", signed=True)
+    return _WRITERS[Int64](value)
+
+
+def _write_scaled(value: Scaled) -> bytes:
+    try:
+        return b"D" + _SCALED.pack(value.scale, value.digits)
+    except struct.error:
+        raise ValueError(f"{value} does not fit into a field of type 'D'") from None
+
+
+def _write_datetime(value: datetime) -> bytes:
+    if value.tzinfo is None:
+        raise ValueError(f"{value} has no time zone, so it is no point in time")
+    return _WRITERS[Timestamp](int(value.timestamp()))
+
+
+# Of the two letters of an Int64 the later in _FIXED wins: `l`, which everyone knows.
+_WRITERS: Final[dict[type, _Writer]] = {
+    kind: _fixed_writer(letter, layout) for letter, layout, kind in _FIXED
+} | {
+    int: _write_integer,
+    str: lambda value: b"S" + _sized(value.encode()),
+    LongString: lambda value: b"S" + _sized(value),
+    bytes: lambda value: b"x" + _sized(value),
+    Scaled: _write_scaled,
+    datetime: _write_datetime,
+    type(None): lambda _: b"V",
+}

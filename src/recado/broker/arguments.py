@@ -1,0 +1,335 @@
+"""What a client may ask of a queue, an exchange or a consumer, checked and given names.
+
+Arguments arrive as a field table with keys such as `x-message-ttl`. They are checked once, when the
+thing is declared, and kept in a frozen struct, so that nobody behind this door looks into a table
+again. The table is kept too, because a second declaration must be equivalent to the first. An
+argument that nobody knows is accepted and ignored. Texts are RabbitMQ's: people search for them.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from recado.amqp.errors import PreconditionFailed
+from recado.amqp.values import Table, Value
+
+from . import checks
+
+QueueType = Literal["classic", "quorum"]
+Overflow = Literal["drop-head", "reject-publish", "reject-publish-dlx"]
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue was declared with. Times are in milliseconds, and None is "no limit"."""
+
+    durable: bool = False
+    exclusive: bool = False
+    auto_delete: bool = False
+    arguments: Table = {}
+    queue_type: QueueType = "classic"
+    message_ttl: int | None = None
+    expires: int | None = None
+    max_length: int | None = None
+    max_length_bytes: int | None = None
+    overflow: Overflow = "drop-head"
+    dead_letter_exchange: str | None = None
+    dead_letter_routing_key: str | None = None
+    max_priority: int | None = None
+    single_active_consumer: bool = False
+    delivery_limit: int | None = None
+
+
+class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an exchange was declared with."""
+
+    kind: str
+    durable: bool = False
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Table = {}
+    alternate_exchange: str | None = None
+
+
+class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a consumer asked for. A wire tap sees all that enters the queue, and takes nothing."""
+
+    priority: int = 0
+    wire_tap: bool = False
+
+
+def describe(kind: str, name: str, vhost: str) -> str:
+    return f"{kind} '{name}' in vhost '{vhost}'"
+
+
+# ── queues ──────────────────────────────────────────────────────────────────────────────────────
+
+_Check = Callable[[Value], object]
+
+# The argument, the field that keeps it (None: checked, and of no consequence here), and its check.
+_QUEUE_CHECKS: Final[tuple[tuple[str, str | None, _Check], ...]] = (
+    ("x-expires", "expires", checks.idle_time),
+    ("x-message-ttl", "message_ttl", checks.expiry),
+    ("x-dead-letter-exchange", "dead_letter_exchange", checks.text),
+    ("x-dead-letter-routing-key", "dead_letter_routing_key", checks.text),
+    (
+        "x-dead-letter-strategy",
+        None,
+        checks.one_of(("at-most-once", "at-least-once"), "invalid_dlx_strategy"),
+    ),
+    ("x-max-length", "max_length", checks.not_negative),
+    ("x-max-length-bytes", "max_length_bytes", checks.not_negative),
+    ("x-max-in-memory-length", None, checks.not_negative),
+    ("x-max-in-memory-bytes", None, checks.not_negative),
+    ("x-max-priority", "max_priority", checks.max_priority),
+    (
+        "x-overflow",
+        "overflow",
+        checks.one_of(("drop-head", "reject-publish", "reject-publish-dlx"), "invalid_overflow"),
+    ),
+    ("x-queue-mode", None, checks.one_of(("default", "lazy"), "\"unsupported queue mode '{}'\"")),
+    ("x-queue-version", None, checks.queue_version),
+    ("x-single-active-consumer", "single_active_consumer", checks.boolean),
+    ("x-quorum-initial-group-size", None, checks.positive),
+    ("x-delivery-limit", "delivery_limit", checks.not_negative),
+)
+
+_check_queue_type: Final = checks.one_of(("classic", "quorum"), "\"unsupported queue type '{}'\"")
+
+_COMMON: Final = (
+    "x-expires",
+    "x-message-ttl",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-overflow",
+    "x-single-active-consumer",
+    "x-queue-type",
+)
+
+# What each type of queue understands. An argument of another type is refused, not ignored:
+# whoever asks for a delivery limit should learn that a classic queue has none. The last line is
+# what only streams understand.
+_UNDERSTOOD: Final[dict[str, tuple[str, ...]]] = {
+    "classic": (
+        *_COMMON,
+        "x-max-priority",
+        "x-queue-mode",
+        "x-queue-version",
+        "x-queue-master-locator",
+    ),
+    "quorum": (
+        *_COMMON,
+        "x-dead-letter-strategy",
+        "x-max-in-memory-length",
+        "x-max-in-memory-bytes",
+        "x-quorum-initial-group-size",
+        "x-delivery-limit",
+        "x-queue-leader-locator",
+    ),
+    "stream": ("x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size"),
+}
+
+
+def parse_queue_arguments(
+    name: str,
+    vhost: str,
+    *,
+    durable: bool,
+    exclusive: bool,
+    auto_delete: bool,
+    arguments: Table,
+    server_named: bool = False,
+) -> QueueSettings:
+    """The settings of a queue, or `PreconditionFailed`. An exclusive queue is never durable."""
+    queue = describe("queue", name, vhost)
+    queue_type = _checked(queue, arguments, "x-queue-type", _check_queue_type, "classic")
+    if server_named and queue_type == "quorum":
+        raise PreconditionFailed("Cannot declare a server-named queue for type rabbit_quorum_queue")
+    _check_name_type(queue, arguments, "x-dead-letter-exchange")
+    understood = _UNDERSTOOD[queue_type]
+    parsed: dict[str, Any] = {}
+    for argument, field, check in _QUEUE_CHECKS:
+        if argument in arguments and argument in understood:
+            value = _checked(queue, arguments, argument, check)
+            if field is not None:
+                parsed[field] = value
+    if "dead_letter_routing_key" in parsed and "dead_letter_exchange" not in parsed:
+        raise _invalid("x-dead-letter-routing-key", queue, "routing_key_but_no_dlx_defined")
+    _refuse_foreign(queue, arguments, queue_type, _UNDERSTOOD)
+    if queue_type == "quorum":
+        _check_quorum_properties(queue, durable, exclusive, auto_delete)
+    return QueueSettings(
+        durable=durable and not exclusive,
+        exclusive=exclusive,
+        auto_delete=auto_delete,
+        arguments=arguments,
+        queue_type=queue_type,
+        **parsed,
+    )
+
+
+def check_queue_equivalent(queue: str, existing: QueueSettings, wanted: QueueSettings) -> None:
+    """Refuses a second declaration that wants another queue than the one there is.
+
+    `queue` is its description. Who may see an exclusive queue is the vhost's affair.
+    """
+    _check_fields(queue, existing, wanted, ("durable", "auto_delete"))
+    names = _UNDERSTOOD[existing.queue_type]
+    _check_arguments(queue, existing.arguments, wanted.arguments, names)
+
+
+def _check_quorum_properties(queue: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
+    for refused, asked in (
+        ("auto-delete", auto_delete),
+        ("exclusive-owner", exclusive),
+        ("non-durable", not durable),
+    ):
+        if asked:
+            raise PreconditionFailed(f"invalid property '{refused}' for {queue}")
+
+
+# ── exchanges ───────────────────────────────────────────────────────────────────────────────────
+
+
+def parse_exchange_arguments(
+    name: str,
+    vhost: str,
+    *,
+    kind: str,
+    durable: bool,
+    auto_delete: bool,
+    internal: bool,
+    arguments: Table,
+) -> ExchangeSettings:
+    """The settings of an exchange of a known kind, or `PreconditionFailed`."""
+    return ExchangeSettings(
+        kind=kind,
+        durable=durable,
+        auto_delete=auto_delete,
+        internal=internal,
+        arguments=arguments,
+        alternate_exchange=_check_name_type(
+            describe("exchange", name, vhost), arguments, "alternate-exchange"
+        ),
+    )
+
+
+def check_exchange_equivalent(
+    exchange: str, existing: ExchangeSettings, wanted: ExchangeSettings
+) -> None:
+    """Refuses a second declaration that wants another exchange than the one there is."""
+    if existing.kind != wanted.kind:
+        raise _inequivalent("type", exchange, f"'{wanted.kind}'", f"'{existing.kind}'")
+    _check_fields(exchange, existing, wanted, ("durable", "auto_delete", "internal"))
+    _check_arguments(exchange, existing.arguments, wanted.arguments, ("alternate-exchange",))
+
+
+# ── consumers ───────────────────────────────────────────────────────────────────────────────────
+
+_CONSUMER_ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
+    "classic": ("x-priority", "x-cancel-on-ha-failover", "x-credit", "x-wire-tap"),
+    "quorum": ("x-priority", "x-credit", "x-wire-tap"),
+    "stream": ("x-stream-offset",),
+}
+
+
+def parse_consumer_arguments(
+    name: str, vhost: str, queue_type: QueueType, arguments: Table
+) -> ConsumerSettings:
+    """The settings of a consumer of the queue `name`, or `PreconditionFailed`."""
+    queue = describe("queue", name, vhost)
+    settings = ConsumerSettings(
+        priority=_checked(queue, arguments, "x-priority", checks.integer, 0),
+        wire_tap=_checked(queue, arguments, "x-wire-tap", checks.boolean, False),
+    )
+    _checked(queue, arguments, "x-cancel-on-ha-failover", checks.boolean, False)
+    _refuse_foreign(queue, arguments, queue_type, _CONSUMER_ARGUMENTS)
+    return settings
+
+
+# ── how a refusal is worded ─────────────────────────────────────────────────────────────────────
+
+
+def _checked(
+    where: str,
+    arguments: Table,
+    argument: str,
+    check: Callable[[Value], Any],
+    absent: object = None,
+) -> Any:
+    if argument not in arguments:
+        return absent
+    try:
+        return check(arguments[argument])
+    except checks.Refused as refusal:
+        raise _invalid(argument, where, str(refusal)) from None
+
+
+def _check_name_type(where: str, arguments: Table, argument: str) -> str | None:
+    if argument not in arguments:
+        return None
+    name = arguments[argument]
+    if not isinstance(name, str):
+        raise PreconditionFailed(
+            f"invalid type '{checks.type_name(name)}' for arg '{argument}' in {where}"
+        )
+    return name
+
+
+def _refuse_foreign(
+    where: str, arguments: Table, queue_type: str, understood: dict[str, tuple[str, ...]]
+) -> None:
+    for argument in arguments:
+        if argument not in understood[queue_type] and any(
+            argument in names for names in understood.values()
+        ):
+            raise PreconditionFailed(
+                f"invalid arg '{argument}' for {where} of queue type rabbit_{queue_type}_queue"
+            )
+
+
+def _check_fields(
+    where: str, existing: msgspec.Struct, wanted: msgspec.Struct, fields: Iterable[str]
+) -> None:
+    for field in fields:
+        current, received = getattr(existing, field), getattr(wanted, field)
+        if current != received:
+            raise _inequivalent(
+                field, where, f"'{checks.shown(received)}'", f"'{checks.shown(current)}'"
+            )
+
+
+def _check_arguments(where: str, existing: Table, wanted: Table, names: Iterable[str]) -> None:
+    for name in names:
+        if name in existing and name in wanted:
+            current, received = existing[name], wanted[name]
+            if checks.comparable(current) != checks.comparable(received):
+                raise _inequivalent(
+                    name, where, f"'{checks.shown(received)}'", f"'{checks.shown(current)}'"
+                )
+        elif (name in existing or name in wanted) and not _is_default(name, existing, wanted):
+            raise _inequivalent(name, where, _typed(wanted, name), _typed(existing, name))
+
+
+def _is_default(name: str, existing: Table, wanted: Table) -> bool:
+    """Whether a type of queue was left out here and there named as what it is anyway."""
+    return name == "x-queue-type" and "classic" in (existing.get(name), wanted.get(name))
+
+
+def _typed(arguments: Table, name: str) -> str:
+    if name not in arguments:
+        return "none"
+    value = arguments[name]
+    return f"the value '{checks.shown(value)}' of type '{checks.type_name(value)}'"
+
+
+def _invalid(argument: str, where: str, reason: str) -> PreconditionFailed:
+    return PreconditionFailed(f"invalid arg '{argument}' for {where}: {reason}")
+
+
+def _inequivalent(argument: str, where: str, received: str, current: str) -> PreconditionFailed:
+    return PreconditionFailed(
+        f"inequivalent arg '{argument}' for {where}: received {received} but current is {current}"
+    )

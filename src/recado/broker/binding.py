@@ -1,0 +1,71 @@
+"""The tie between an exchange and a destination, and how an exchange keeps its ties.
+
+A destination is a queue or another exchange. What routing needs to know of a queue is in
+`Destination`; the queue itself is written elsewhere, and everything here is generic over it.
+"""
+
+from collections.abc import Collection
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from recado.amqp.errors import PreconditionFailed
+from recado.amqp.values import Table, encode_table
+
+from .arguments import QueueSettings
+
+# A binding with this argument set to true is taken only when no binding without it matches.
+DEAD_LETTER_BINDING: Final = "x-dead-letter-binding"
+
+
+class Destination(Protocol):
+    """A queue, as far as routing is concerned. It is hashed by identity."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def settings(self) -> QueueSettings: ...
+
+    @property
+    def owner(self) -> object | None:
+        """The connection that an exclusive queue belongs to."""
+
+
+T = TypeVar("T")
+
+
+class Binding(msgspec.Struct, Generic[T], frozen=True, eq=False):
+    """One binding. It is itself, not its values: its exchange keeps no two alike."""
+
+    source: str
+    destination: T
+    routing_key: str
+    arguments: Table
+    serial: int
+    """The place among the bindings of its exchange, oldest first."""
+
+
+class Matcher(Protocol[T]):
+    """The bindings of one exchange, arranged so that those of a message are found quickly."""
+
+    def add(self, binding: Binding[T]) -> None:
+        """Takes the binding in, or refuses it with `PreconditionFailed` and stays as it was."""
+
+    def remove(self, binding: Binding[T]) -> None:
+        """Lets go of a binding that was added."""
+
+    def match(self, key: str, headers: Table) -> Collection[Binding[T]]:
+        """The bindings that a message takes, each once, in any order."""
+
+
+def fingerprint(arguments: Table) -> bytes:
+    """What tells the arguments of two bindings apart: their wire form, but for the order."""
+    return encode_table(dict(sorted(arguments.items()))) if arguments else b""
+
+
+def is_last_resort(arguments: Table) -> bool:
+    wanted = arguments.get(DEAD_LETTER_BINDING, False)
+    if not isinstance(wanted, bool):
+        raise PreconditionFailed(f"the binding argument '{DEAD_LETTER_BINDING}' must be a boolean")
+    return wanted

@@ -1,0 +1,136 @@
+"""The broker: vhosts, users, and what is due when. It decides and never waits; whoever holds it brings time and chance.
+
+Clients reach it through `Admission` (a user in a vhost) and `Channel`. Queues come and go here, because that
+concerns everybody: bindings, consumers, the connection that owns an exclusive queue.
+"""
+
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from itertools import count
+
+from recado.amqp.errors import AccessRefused, NotAllowed, PreconditionFailed
+from recado.amqp.facts import REPLY_HERE
+
+from .access import User
+from .arguments import QueueSettings
+from .consumer import Consumer
+from .dead_letter import DeadLetters
+from .queue import Queue
+from .routing import Admission
+from .run import Run
+from .vhost import Vhost
+
+
+class ReplyQueue(Queue):
+    """Where direct replies to one channel arrive: it passes them on and keeps nothing."""
+
+    def publish(self, run: Run, now: int) -> list[int]:
+        for consumer in self.consumers:
+            consumer.deliver(run)
+        return []
+
+
+class Broker:
+    def __init__(self, new_name: Callable[[], str], vhosts: Iterable[str] = ("/",)) -> None:
+        self.new_name = new_name  # gives a name that nobody can guess
+        self.users: dict[str, User] = {}
+        self.vhosts: dict[str, Vhost[Queue]] = {}
+        self._dead_letters: dict[str, DeadLetters] = {}
+        self._admissions: dict[tuple[str, str], Admission] = {}
+        self._alarms: list[tuple[int, int, Vhost[Queue], Queue]] = []
+        self._alarm_number = count()
+        for name in vhosts:
+            self.add_vhost(name)
+
+    def add_vhost(self, name: str) -> None:
+        vhost: Vhost[Queue] = Vhost(name)
+        self.vhosts[name] = vhost
+        self._dead_letters[name] = DeadLetters(vhost)
+
+    def add_user(self, user: User) -> None:
+        self.users[user.name] = user
+        self._admissions.clear()
+
+    def admit(self, user: User, vhost: str) -> Admission:
+        """Let a user into a vhost, or refuse with 530."""
+        if vhost not in self.vhosts:
+            raise NotAllowed(f"vhost {vhost} not found")
+        admission = self._admissions.get((user.name, vhost))
+        if admission is None or admission.user is not user:
+            admission = Admission(user, self.vhosts[vhost])
+            self._admissions[user.name, vhost] = admission
+        return admission
+
+    # ── queues ────────────────────────────────────────────────────────────────────────────────────────
+
+    def create_queue(
+        self,
+        vhost: Vhost[Queue],
+        name: str,
+        settings: QueueSettings,
+        owner: object | None,
+        now: int,
+        kind: type[Queue] = Queue,
+    ) -> Queue:
+        def alarm(queue: Queue, at: int) -> None:
+            heappush(self._alarms, (at, next(self._alarm_number), vhost, queue))
+
+        queue = kind(name, settings, owner, self._dead_letters[vhost.name], alarm, now)
+        vhost.add_queue(queue)
+        return queue
+
+    def create_reply_queue(self, vhost: Vhost[Queue], owner: object, now: int) -> Queue:
+        name = f"{REPLY_HERE}.{self.new_name()}"
+        settings = QueueSettings(exclusive=True, auto_delete=True)
+        return self.create_queue(vhost, name, settings, owner, now, ReplyQueue)
+
+    def delete_queue(
+        self,
+        vhost: Vhost[Queue],
+        queue: Queue,
+        now: int,
+        *,
+        if_unused: bool = False,
+        if_empty: bool = False,
+    ) -> int:
+        """Gives the number of messages that went with it."""
+        described = f"queue '{queue.name}' in vhost '{vhost.name}'"
+        if isinstance(queue, ReplyQueue) and queue.consumers:
+            raise AccessRefused(f"{described} lives with its consumer")
+        if if_unused and queue.consumers:
+            raise PreconditionFailed(f"{described} in use")
+        if if_empty and queue.ready:
+            raise PreconditionFailed(f"{described} not empty")
+        queue.deleted = True
+        vhost.remove_queue(queue)
+        for consumer in (*queue.consumers, *queue.taps):
+            consumer.channel.dismiss(consumer, now)
+        return queue.purge()
+
+    def cancel(self, vhost: Vhost[Queue], consumer: Consumer, now: int) -> None:
+        consumer.channel.remove(consumer, now)
+        if not consumer.settings.wire_tap:
+            self.delete_if_left(vhost, [consumer.queue], now)
+
+    def delete_if_left(self, vhost: Vhost[Queue], queues: Iterable[Queue], now: int) -> None:
+        """Delete auto-delete queues which have lost their last consumer."""
+        for queue in queues:
+            if queue.settings.auto_delete and not queue.consumers and not queue.deleted:
+                self.delete_queue(vhost, queue, now)
+
+    # ── time ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def deadline(self) -> int | None:
+        """When `tick` has something to do next."""
+        return self._alarms[0][0] if self._alarms else None
+
+    def tick(self, now: int) -> None:
+        """Let messages and queues expire whose time has come."""
+        while self._alarms and self._alarms[0][0] <= now:
+            _, _, vhost, queue = heappop(self._alarms)
+            if queue.deleted:
+                continue
+            if queue.is_abandoned(now):
+                self.delete_queue(vhost, queue, now)
+            else:
+                queue.expire(now)

@@ -1,0 +1,161 @@
+"""One value of a field table: the name of its type, when two are equal, and whether it will do.
+
+All three follow RabbitMQ. A check takes what the client sent and gives what we keep, or raises
+`Refused` with the bare reason in RabbitMQ's notation, such as `{value_negative,-1}`; which argument
+it was, and of what, is added by the one who asked.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Final
+
+from recado.amqp.values import (
+    Float32,
+    Int8,
+    Int16,
+    Int64,
+    LongString,
+    Scaled,
+    Timestamp,
+    UInt8,
+    UInt16,
+    UInt32,
+    Value,
+)
+
+MAX_EXPIRY_MS: Final = 315_360_000_000  # ten years
+MAX_PRIORITY: Final = 255
+
+# ── values as RabbitMQ names and compares them ──────────────────────────────────────────────────
+
+_TYPE_NAMES: Final[dict[type, str]] = {
+    bool: "bool",
+    Int8: "byte",
+    UInt8: "unsignedbyte",
+    Int16: "short",
+    UInt16: "unsignedshort",
+    int: "signedint",
+    UInt32: "unsignedint",
+    Int64: "long",
+    Float32: "float",
+    float: "double",
+    Timestamp: "timestamp",
+    datetime: "timestamp",
+    str: "longstr",
+    LongString: "longstr",
+    bytes: "binary",
+    list: "array",
+    dict: "table",
+    Scaled: "decimal",
+    type(None): "void",
+}
+
+
+def type_name(value: Value) -> str:
+    return _TYPE_NAMES[type(value)]
+
+
+def comparable(value: Value) -> object:
+    """A hashable stand-in: two are equal where RabbitMQ calls the values equal.
+
+    Numbers are equal across widths, also to timestamps; text is equal to its bytes; true is not 1.
+    """
+    match value:
+        case bool():
+            return ("bool", value)
+        case str():
+            return value.encode()
+        case datetime():
+            return int(value.timestamp())
+        case list():
+            return ("array", *map(comparable, value))
+        case dict():
+            return ("table", frozenset((key, comparable(field)) for key, field in value.items()))
+        case _:
+            return value
+
+
+def shown(value: Value) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return value.decode(errors="replace")
+        case _:
+            return str(value)
+
+
+# ── checks ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class Refused(Exception):
+    """The value will not do. The text is the reason alone."""
+
+
+def integer(value: Value) -> int:
+    if not isinstance(value, int) or isinstance(value, bool | Timestamp):
+        raise Refused(f'"expected integer, got {type_name(value)}"')
+    return int(value)
+
+
+def not_negative(value: Value) -> int:
+    number = integer(value)
+    if number < 0:
+        raise Refused(f"{{value_negative,{number}}}")
+    return number
+
+
+def positive(value: Value) -> int:
+    number = not_negative(value)
+    if number == 0:
+        raise Refused("{value_zero,0}")
+    return number
+
+
+def expiry(value: Value) -> int:
+    number = not_negative(value)
+    if number > MAX_EXPIRY_MS:
+        raise Refused(f"{{value_too_large,{number}}}")
+    return number
+
+
+def idle_time(value: Value) -> int:
+    return expiry(positive(value))
+
+
+def max_priority(value: Value) -> int | None:
+    number = not_negative(value)
+    if number > MAX_PRIORITY:
+        raise Refused(f"{{max_value_exceeded,{number}}}")
+    return number or None
+
+
+def boolean(value: Value) -> bool:
+    if not isinstance(value, bool):
+        raise Refused(f"{{unacceptable_type,{type_name(value)}}}")
+    return value
+
+
+def text(value: Value) -> str:
+    if not isinstance(value, str):
+        raise Refused(f"{{unacceptable_type,{type_name(value)}}}")
+    return value
+
+
+def one_of(choices: Iterable[str], complaint: str) -> Callable[[Value], str]:
+    allowed = frozenset(choices)
+
+    def check(value: Value) -> str:
+        choice = text(value)
+        if choice not in allowed:
+            raise Refused(complaint.format(choice))
+        return choice
+
+    return check
+
+
+def queue_version(value: Value) -> int:
+    number = not_negative(value)
+    if number not in (1, 2):
+        raise Refused(f"\"unsupported queue version '{number}'\"")
+    return number

@@ -1,0 +1,156 @@
+"""An exchange: its bindings, and which of them a message takes.
+
+X1  No two bindings of an exchange have the same destination, key and arguments.
+X2  A message takes bindings of last resort (those with `x-dead-letter-binding`) only when it can
+    take no ordinary one.
+X3  Bindings keep the order in which they were made.
+
+What distinguishes the kinds of exchange is the `Matcher` that holds the bindings. The two simple
+ones live here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from itertools import pairwise
+from typing import Any, Final, Generic, TypeVar
+
+from recado.amqp.values import Table
+
+from .arguments import ExchangeSettings
+from .binding import Binding, Destination, Matcher, fingerprint, is_last_resort
+from .headers import HeadersMatcher
+from .pattern import PatternMatcher
+from .topic import TopicMatcher
+
+T = TypeVar("T")
+Q = TypeVar("Q", bound=Destination)
+
+
+class DirectMatcher(Generic[T]):
+    """The routing key must be the binding's own."""
+
+    __slots__ = ("_by_key",)
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, dict[Binding[T], None]] = {}
+
+    def add(self, binding: Binding[T]) -> None:
+        self._by_key.setdefault(binding.routing_key, {})[binding] = None
+
+    def remove(self, binding: Binding[T]) -> None:
+        bindings = self._by_key[binding.routing_key]
+        del bindings[binding]
+        if not bindings:
+            del self._by_key[binding.routing_key]
+
+    def match(self, key: str, headers: Table) -> Collection[Binding[T]]:
+        return self._by_key.get(key, ())
+
+
+class FanoutMatcher(Generic[T]):
+    """Every binding matches."""
+
+    __slots__ = ("_bindings",)
+
+    def __init__(self) -> None:
+        self._bindings: dict[Binding[T], None] = {}
+
+    def add(self, binding: Binding[T]) -> None:
+        self._bindings[binding] = None
+
+    def remove(self, binding: Binding[T]) -> None:
+        del self._bindings[binding]
+
+    def match(self, key: str, headers: Table) -> Collection[Binding[T]]:
+        return self._bindings
+
+
+KINDS: Final[dict[str, Callable[[], Matcher[Any]]]] = {
+    "direct": DirectMatcher,
+    "fanout": FanoutMatcher,
+    "topic": TopicMatcher,
+    "headers": HeadersMatcher,
+    "regex": PatternMatcher,
+}
+
+
+class Exchange(Generic[Q]):
+    __slots__ = (
+        "_last_resort",
+        "_next_serial",
+        "_ordinary",
+        "bindings",
+        "bound_exchanges",
+        "by_headers",
+        "name",
+        "settings",
+    )
+
+    def __init__(self, name: str, settings: ExchangeSettings) -> None:
+        self.name = name
+        self.settings = settings
+        self.by_headers = settings.kind == "headers"
+        self.bindings: dict[tuple[Q | Exchange[Q], str, bytes], Binding[Q | Exchange[Q]]] = {}
+        self.bound_exchanges: dict[Exchange[Q], int] = {}
+        """The exchanges among the destinations, and by how many bindings each."""
+        self._ordinary: Matcher[Q | Exchange[Q]] = KINDS[settings.kind]()
+        self._last_resort: Matcher[Q | Exchange[Q]] = KINDS[settings.kind]()
+        self._next_serial = 0
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it never had a binding."""
+        return not self._next_serial
+
+    def bind(
+        self, destination: Q | Exchange[Q], routing_key: str, arguments: Table
+    ) -> Binding[Q | Exchange[Q]] | None:
+        """The new binding, or None where there is one like it."""
+        identity = destination, routing_key, fingerprint(arguments)
+        if identity in self.bindings:
+            return None
+        binding = Binding(self.name, destination, routing_key, arguments, self._next_serial)
+        self._matcher(arguments).add(binding)
+        self._next_serial += 1
+        self.bindings[identity] = binding
+        if isinstance(destination, Exchange):
+            self.bound_exchanges[destination] = self.bound_exchanges.get(destination, 0) + 1
+        return binding
+
+    def find(
+        self, destination: Q | Exchange[Q], routing_key: str, arguments: Table
+    ) -> Binding[Q | Exchange[Q]] | None:
+        return self.bindings.get((destination, routing_key, fingerprint(arguments)))
+
+    def unbind(self, binding: Binding[Q | Exchange[Q]]) -> None:
+        destination = binding.destination
+        del self.bindings[destination, binding.routing_key, fingerprint(binding.arguments)]
+        self._matcher(binding.arguments).remove(binding)
+        if isinstance(destination, Exchange):
+            self.bound_exchanges[destination] -= 1
+            if not self.bound_exchanges[destination]:
+                del self.bound_exchanges[destination]
+
+    def match(self, keys: Iterable[str], headers: Table) -> list[Q | Exchange[Q]]:
+        """Where a message with these routing keys goes from here; a destination may come twice."""
+        for matcher in (self._ordinary, self._last_resort):
+            matched = [binding for key in keys for binding in matcher.match(key, headers)]
+            if matched:
+                matched.sort(key=_serial)
+                return [binding.destination for binding in matched]
+        return []
+
+    def check(self) -> None:
+        for identity, binding in self.bindings.items():
+            assert self.find(binding.destination, binding.routing_key, binding.arguments) is binding
+            assert identity[0] is binding.destination, "X1"
+        for older, newer in pairwise(self.bindings.values()):
+            assert older.serial < newer.serial, "X3"
+
+    def _matcher(self, arguments: Table) -> Matcher[Q | Exchange[Q]]:
+        return self._last_resort if is_last_resort(arguments) else self._ordinary
+
+
+def _serial(binding: Binding[Any]) -> int:
+    return binding.serial

@@ -1,0 +1,158 @@
+"""The publishing half of a channel: routes, returns, confirms and transactions.
+
+P1  A message that was mandatory and had nowhere to go is returned before it is confirmed.
+P2  Confirms tell of every message once: acks for all that was taken in, nacks for what a queue refused.
+P3  What is published in a transaction happens at commit, all of it, or not at all.
+"""
+
+from collections.abc import Sequence
+
+from recado.amqp.errors import PreconditionFailed
+from recado.amqp.facts import PLAIN, REPLY_HERE
+from recado.amqp.frames import method_frame, properties_of
+from recado.amqp.methods import BasicAck, BasicNack, BasicReturn
+from recado.amqp.properties import Properties, decode_properties
+from recado.amqp.reader import Published
+from recado.amqp.values import Table
+
+from .consumer import Outlet
+from .dead_letter import receivers_in, rewritten
+from .queue import Queue
+from .routing import Admission, Route, distribute
+from .run import Run
+
+_NO_ROUTE = 312
+
+
+class Publisher:
+    __slots__ = (
+        "_admission",
+        "_confirmed",
+        "_number",
+        "_outlet",
+        "_published",
+        "confirming",
+        "pending",
+        "reply_queue",
+    )
+
+    def __init__(self, number: int, outlet: Outlet, admission: Admission) -> None:
+        self._number = number
+        self._outlet = outlet
+        self._admission = admission
+        self._published = 0
+        self._confirmed = 0
+        self.confirming = False
+        self.pending: list[Published] | None = None  # of a transaction
+        self.reply_queue: str | None = None  # where direct replies to this channel go
+
+    def publish(self, event: Published, now: int) -> None:
+        route = self._admission.route(event.method)
+        facts = event.facts
+        if facts is not PLAIN:
+            if facts.fault is not None:
+                raise PreconditionFailed(facts.fault)
+            if facts.user_id is not None:
+                self._check_user(facts.user_id)
+        if self.pending is None:
+            self._send(route, event, now)
+        else:
+            self.pending.append(event)
+
+    def commit(self, now: int) -> None:
+        """Send what the transaction gathered; its routes are those of now."""
+        events, self.pending = self.pending or [], []
+        for event in events:
+            self._send(self._admission.route(event.method), event, now)
+
+    def _check_user(self, claimed: str) -> None:
+        user = self._admission.user
+        if claimed != user.name and "impersonator" not in user.tags:
+            raise PreconditionFailed(
+                f"user_id property set to '{claimed}' but authenticated user was '{user.name}'"
+            )
+
+    def _send(self, route: Route, event: Published, now: int) -> None:
+        run = Run(
+            route,
+            event.facts,
+            self._number,
+            self._outlet.frame_max,
+            event.head,
+            event.tails,
+            owned=True,
+        )
+        queues = route.queues
+        if queues is None or event.facts.alone:
+            refused = self._send_singly(route, run, now)
+        elif queues:
+            refused = distribute(run, queues, now)
+        else:
+            refused = []
+            if route.mandatory:
+                self._return(route, run)
+        if self.confirming:
+            self._owe(len(event.tails), refused)
+
+    def _send_singly(self, route: Route, run: Run, now: int) -> list[int]:
+        """Messages whose headers decide where each goes, or must be changed on the way."""
+        refused = []
+        for i in range(len(run.tails)):
+            one = run.slice(i, i + 1)
+            properties = decode_properties(properties_of(one.contents()[0]))
+            headers = properties.headers or {}
+            more_keys = [*_checked_keys(headers, "CC"), *_checked_keys(headers, "BCC")]
+            if "BCC" in headers or properties.reply_to == REPLY_HERE:
+                (one,) = rewritten(one, self._delivered_form, route)
+            queues: Sequence[Queue] = self._admission.queues_for(route, headers, more_keys)
+            if not queues:
+                if route.mandatory:
+                    self._return(route, one)
+            elif distribute(one, queues, now):
+                refused.append(i)
+        return refused
+
+    def _delivered_form(self, properties: Properties) -> Properties:
+        """Without the blind copies, and with the address that a direct reply goes to."""
+        if properties.headers:
+            properties.headers.pop("BCC", None)
+        if properties.reply_to == REPLY_HERE:
+            if self.reply_queue is None:
+                raise PreconditionFailed("fast reply consumer does not exist")
+            properties.reply_to = self.reply_queue
+        return properties
+
+    def _return(self, route: Route, run: Run) -> None:
+        method = BasicReturn(_NO_ROUTE, "NO_ROUTE", route.exchange, route.routing_key)
+        frame = method_frame(self._number, method)
+        for content in run.contents():
+            self._outlet.write(frame + content)
+
+    # ── confirms ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _owe(self, count: int, refused: Sequence[int]) -> None:
+        first = self._published + 1
+        self._published += count
+        for i in refused:
+            self._ack_up_to(first + i - 1)
+            self._outlet.write(method_frame(self._number, BasicNack(first + i, False, False)))
+            self._confirmed = first + i
+
+    def confirm(self) -> None:
+        """Confirm all that was published up to now, at the end of a read."""
+        self._ack_up_to(self._published)
+
+    def _ack_up_to(self, last: int) -> None:
+        if last > self._confirmed:
+            several = last > self._confirmed + 1
+            self._confirmed = last
+            self._outlet.write(method_frame(self._number, BasicAck(last, several)))
+
+
+def _checked_keys(headers: Table, name: str) -> list[str]:
+    if name not in headers:
+        return []
+    keys = headers[name]
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise PreconditionFailed(f"header '{name}' must be an array of strings")
+    return receivers_in(headers, name)

@@ -1,0 +1,311 @@
+"""One queue: who waits, what is ready, what is out for delivery.
+
+Q1  A message is in exactly one place: ready, out with a consumer, or settled.
+Q2  Messages leave in order of place; one that returns goes back to its own place.
+Q3  A consumer never holds more than its prefetch.
+Q4  No message is ready while a consumer has room.
+Q5  Whether messages come one by one or in runs, each consumer gets the same.
+
+For Q5 consumers are dealt a run like cards. Two things make the order among several receivers visible to one of
+them, and are then done message by message: consumers that share a channel, because they share its delivery
+tags (`crowded`), and queues that pass on what they drop to another queue (`cascades`).
+"""
+
+from collections.abc import Callable
+from itertools import islice
+
+from .arguments import QueueSettings
+from .consumer import Consumer
+from .lane import Lane
+from .rota import Rota
+from .run import Run
+
+DEAL_BYTES = 256 * 1024  # rendered at a time, so that back-pressure is felt before all is written
+
+DeadLetter = Callable[["Queue", Run, str, int], None]
+Alarm = Callable[["Queue", int], None]
+
+
+class Queue:
+    def __init__(
+        self,
+        name: str,
+        settings: QueueSettings,
+        owner: object | None,
+        dead_letter: DeadLetter,
+        alarm: Alarm,
+        now: int,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.owner = owner  # the connection of an exclusive queue
+        self.consumers: dict[Consumer, None] = {}  # in order of arrival
+        self.taps: dict[Consumer, None] = {}
+        self.crowded = 0  # consumers whose channel has others
+        self.ready = 0
+        self.unacked = 0
+        self.deleted = False
+        self._ready_bytes = 0  # kept only for a limit in bytes
+        self._lanes: list[Lane] = [Lane()]
+        self._next_place = 0
+        self._rota = Rota()
+        self._active: Consumer | None = None  # of a single active consumer queue
+        self._dead_letter = dead_letter
+        self._alarm = alarm
+        self._due: int | None = None  # when the alarm is set for
+        self._last_used = now
+        self.cascades = settings.dead_letter_exchange is not None
+        self._limited = settings.max_length is not None or settings.max_length_bytes is not None
+        self.touch(now)
+
+    # ── entering ──────────────────────────────────────────────────────────────────────────────────────
+
+    def publish(self, run: Run, now: int) -> list[int]:
+        """Take in messages; gives the indexes of those that were refused."""
+        if not self._limited and not (self.taps and self.crowded):
+            self._enter(run, now)
+            return []
+        settings = self.settings
+        refuses = self._limited and settings.overflow != "drop-head"
+        if not refuses and not self.cascades and not self.taps:
+            self._enter(run, now)
+            self._drop_excess(now)
+            return []
+        refused = []
+        for i in range(len(run)):
+            one = run.slice(i, i + 1)
+            if refuses and self._would_overflow(one):
+                refused.append(i)
+                if settings.overflow == "reject-publish-dlx":
+                    self._dead_letter(self, one, "maxlen", now)
+            else:
+                self._enter(one, now)
+                self._drop_excess(now)
+        return refused
+
+    def _enter(self, run: Run, now: int) -> None:
+        count = len(run.tails)
+        run.first = self._next_place
+        self._next_place += count
+        ttl = self.settings.message_ttl
+        if run.facts.ttl is not None:
+            ttl = run.facts.ttl if ttl is None else min(ttl, run.facts.ttl)
+        if ttl is not None:
+            run.expires = now + ttl
+        for tap in self.taps:
+            tap.show(run)
+        self._add(run)
+        self._lane(run).append(run)
+        self.deal(now)
+        if ttl is not None:
+            if ttl == 0:
+                self.expire(now)
+            self._watch_head()
+
+    def _add(self, run: Run) -> None:
+        self.ready += len(run)
+        if self.settings.max_length_bytes is not None:
+            self._ready_bytes += sum(run.body_sizes())
+
+    def _lane(self, run: Run) -> Lane:
+        highest = self.settings.max_priority
+        if highest is None:
+            return self._lanes[0]
+        priority = min(run.facts.priority, highest)
+        while len(self._lanes) <= priority:
+            self._lanes.append(Lane())
+        return self._lanes[priority]
+
+    def put_back(self, runs: list[Run], now: int) -> None:
+        """Return messages that were out for delivery to their places."""
+        if self.deleted:
+            return
+        for run in runs:
+            run.redelivered = True
+            self._add(run)
+            self._lane(run).put_back(run)
+        self._drop_excess(now)
+        self.deal(now)
+        self._watch_head()
+
+    # ── limits ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _would_overflow(self, one: Run) -> bool:
+        most, most_bytes = self.settings.max_length, self.settings.max_length_bytes
+        return (most is not None and self.ready + 1 > most) or (
+            most_bytes is not None and self._ready_bytes + one.body_sizes()[0] > most_bytes
+        )
+
+    def _drop_excess(self, now: int) -> None:
+        """Drop from the front what is too much; of a priority queue that is the most urgent, as in RabbitMQ."""
+        if self.settings.overflow != "drop-head":
+            return
+        most, most_bytes = self.settings.max_length, self.settings.max_length_bytes
+        while most is not None and self.ready > most:
+            self._dead_letter(self, self._take_front(self.ready - most), "maxlen", now)
+        while most_bytes is not None and self._ready_bytes > most_bytes:
+            self._dead_letter(self, self._take_front(1), "maxlen", now)
+
+    def expire(self, now: int) -> None:
+        """Let go of what has outlived its time at the front of a lane."""
+        for lane in reversed(self._lanes):
+            while (head := lane.head) is not None and head.expires is not None and head.expires <= now:
+                run = lane.take(len(head))
+                self._subtract(run)
+                self._dead_letter(self, run, "expired", now)
+        self._due = None
+        self._watch_head()
+        self._watch_idle()
+
+    def _watch_head(self) -> None:
+        for lane in self._lanes:
+            head = lane.head
+            if head is not None and head.expires is not None:
+                self._set_alarm(head.expires)
+
+    def _set_alarm(self, at: int) -> None:
+        if self._due is None or at < self._due:
+            self._due = at
+            self._alarm(self, at)
+
+    def touch(self, now: int) -> None:
+        """Somebody used the queue: what counts for its own expiry."""
+        self._last_used = now
+        self._watch_idle()
+
+    def _watch_idle(self) -> None:
+        if self.settings.expires is not None and not self.consumers:
+            self._set_alarm(self._last_used + self.settings.expires)
+
+    def is_abandoned(self, now: int) -> bool:
+        """Whether the queue itself has expired."""
+        expires = self.settings.expires
+        return expires is not None and not self.consumers and self._last_used + expires <= now
+
+    # ── leaving ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _front(self) -> Lane:
+        """The lane whose turn it is; something must be ready."""
+        lanes = self._lanes
+        if len(lanes) == 1:
+            return lanes[0]
+        return next(lane for lane in reversed(lanes) if lane.head is not None)
+
+    def _take_front(self, count: int) -> Run:
+        run = self._front().take(count)
+        self._subtract(run)
+        return run
+
+    def _subtract(self, run: Run) -> None:
+        self.ready -= len(run)
+        if self.settings.max_length_bytes is not None:
+            self._ready_bytes -= sum(run.body_sizes())
+
+    def _drop_expired(self, now: int) -> None:
+        """Make sure that what is at the front has time left.
+
+        Strictly: a message with no time at all may still go to a consumer that waits for it.
+        """
+        while self.ready:
+            head = self._front().head
+            if head is None or head.expires is None or head.expires >= now:
+                return
+            self._dead_letter(self, self._take_front(len(head)), "expired", now)
+
+    def get(self, now: int) -> Run | None:
+        """One message for a client that asks for it."""
+        self.touch(now)
+        self._drop_expired(now)
+        if not self.ready:
+            return None
+        run = self._take_front(1)
+        self._watch_head()
+        return run
+
+    def deal(self, now: int) -> None:
+        """Give out what is ready to those who have room (Q4)."""
+        while self.ready and (group := self._rota.foremost()) is not None:
+            self._drop_expired(now)
+            if not self.ready:
+                break
+            wanted = 1 if self.crowded else min(len(group), self.ready)
+            hands, least = [], DEAL_BYTES
+            for consumer in list(islice(group, wanted)):
+                room = consumer.room()
+                if room > 0:
+                    hands.append(consumer)
+                    least = min(least, room)
+                else:
+                    self._rota.sleep(consumer)
+            if not hands:
+                continue
+            if len(hands) < len(group):
+                least = 1
+            run = self._take_front(min(least, self._at_most()) * len(hands))
+            count = len(run)
+            if len(hands) == 1 or count == 1:
+                hands[0].deliver(run)
+            else:
+                for consumer, part in zip(hands, run.deal(min(len(hands), count)), strict=False):
+                    consumer.deliver(part)
+            if len(group) > 1:
+                group.rotate(-(count % len(group)))
+        if self._due is not None:
+            self._watch_head()
+
+    def _at_most(self) -> int:
+        """How many messages like the first make up a good write."""
+        head = self._front().head
+        size = len(head.tails[head.taken]) if head is not None else 0
+        return DEAL_BYTES // (size + 64) + 1
+
+    def purge(self) -> int:
+        count = self.ready
+        for lane in self._lanes:
+            lane.clear()
+        self.ready = self._ready_bytes = 0
+        return count
+
+    def reject(self, runs: list[Run], now: int) -> None:
+        """Messages that a consumer refused for good."""
+        if not self.deleted:
+            for run in runs:
+                self._dead_letter(self, run, "rejected", now)
+
+    # ── consumers ─────────────────────────────────────────────────────────────────────────────────────
+
+    def add_consumer(self, consumer: Consumer, now: int) -> None:
+        if consumer.settings.wire_tap:
+            self.taps[consumer] = None
+            return
+        self.consumers[consumer] = None
+        self._last_used = now
+        if self.settings.single_active_consumer:
+            self._choose_active()
+        else:
+            self._rota.wake(consumer)
+
+    def remove_consumer(self, consumer: Consumer, now: int) -> None:
+        if consumer.settings.wire_tap:
+            self.taps.pop(consumer, None)
+            return
+        self.consumers.pop(consumer, None)
+        self._rota.sleep(consumer)
+        if self._active is consumer:
+            self._active = None
+            self._choose_active()
+            self.deal(now)
+        self.touch(now)
+
+    def _choose_active(self) -> None:
+        if self._active is None and self.consumers:
+            self._active = max(self.consumers, key=lambda consumer: consumer.settings.priority)
+            self._rota.wake(self._active)
+
+    def wake(self, consumer: Consumer) -> None:
+        """The consumer may have room again; follow with `deal`."""
+        if consumer in self.consumers and self._active in (None, consumer):
+            self._rota.wake(consumer)
+
+    def has_exclusive_consumer(self) -> bool:
+        return any(consumer.exclusive for consumer in islice(self.consumers, 1))

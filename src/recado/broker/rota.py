@@ -1,0 +1,44 @@
+"""Whose turn it is: the consumers of a queue that may be given messages, in order.
+
+Consumers of the highest priority come first; among equals each gets one in turn. A consumer without room sleeps
+and costs nothing until it is woken, so a queue may have thousands.
+"""
+
+from collections import deque
+
+from .consumer import Consumer
+
+
+class Rota:
+    __slots__ = ("_groups", "_priorities")
+
+    def __init__(self) -> None:
+        self._groups: dict[int, deque[Consumer]] = {}
+        self._priorities: list[int] = []
+
+    def wake(self, consumer: Consumer) -> None:
+        """Give it a turn again, behind those who wait already."""
+        if consumer.awake:
+            return
+        consumer.awake = True
+        priority = consumer.settings.priority
+        group = self._groups.get(priority)
+        if group is None:
+            group = self._groups[priority] = deque()
+            self._priorities = sorted(self._groups, reverse=True)
+        group.append(consumer)
+
+    def sleep(self, consumer: Consumer) -> None:
+        if not consumer.awake:
+            return
+        consumer.awake = False
+        priority = consumer.settings.priority
+        group = self._groups[priority]
+        group.remove(consumer)
+        if not group:
+            del self._groups[priority]
+            self._priorities.remove(priority)
+
+    def foremost(self) -> deque[Consumer] | None:
+        """Those whose turn it is, of the highest priority; None if nobody is awake."""
+        return self._groups[self._priorities[0]] if self._priorities else None

@@ -1,0 +1,115 @@
+"""Where a publish goes, remembered; and giving a run to all the queues it goes to.
+
+Publishers repeat themselves, so a route is kept under the bytes of the publish method, and holds as long as the
+vhost's epoch. A route says all that does not depend on the single message: that the exchange exists, that the
+user may write to it, and which queues are bound.
+"""
+
+from collections.abc import Sequence
+
+from recado.amqp.codec import decode_method
+from recado.amqp.errors import NotImplementedHere, SyntaxFault
+from recado.amqp.methods import BasicPublish
+from recado.amqp.values import Table
+
+from .access import Access, User
+from .exchange import Exchange
+from .queue import Queue
+from .run import Run
+from .vhost import Vhost
+
+_ROUTES_REMEMBERED = 8192  # a publisher with ever new keys must not fill the memory
+
+
+class Origin:
+    """Exchange and routing key, as text and as the end of a deliver frame.
+
+    | … tag u64 | redelivered u8 | exchange shortstr | routing key shortstr | 0xCE |
+    """
+
+    __slots__ = ("again", "exchange", "first_time", "routing_key")
+
+    def __init__(self, exchange: str, routing_key: str) -> None:
+        self.exchange = exchange
+        self.routing_key = routing_key
+        names = b"".join(
+            len(name).to_bytes(1, "big") + name for name in (exchange.encode(), routing_key.encode())
+        )
+        self.first_time = b"\x00" + names + b"\xce"
+        self.again = b"\x01" + names + b"\xce"
+
+
+class Route(Origin):
+    __slots__ = ("epoch", "mandatory", "queues", "source")
+
+    def __init__(
+        self,
+        method: BasicPublish,
+        source: Exchange[Queue],
+        queues: Sequence[Queue] | None,
+        epoch: int,
+    ) -> None:
+        super().__init__(method.exchange, method.routing_key)
+        self.mandatory = method.mandatory
+        self.source = source
+        self.queues = queues  # None: it depends on the message's headers
+        self.epoch = epoch
+
+
+class Admission:
+    """One user in one vhost: what it may do there, and the routes it uses."""
+
+    __slots__ = ("_routes", "access", "user", "vhost")
+
+    def __init__(self, user: User, vhost: Vhost[Queue]) -> None:
+        self.user = user
+        self.vhost = vhost
+        self.access = Access(user, vhost.name)
+        self._routes: dict[bytes, Route] = {}
+
+    def route(self, method: bytes) -> Route:
+        """The route of a publish, by the payload of its method frame."""
+        route = self._routes.get(method)
+        if route is None or route.epoch != self.vhost.epoch:
+            if len(self._routes) >= _ROUTES_REMEMBERED:
+                self._routes.clear()
+            route = self._routes[method] = self._find(method)
+        return route
+
+    def _find(self, payload: bytes) -> Route:
+        method = decode_method(payload)
+        if not isinstance(method, BasicPublish):
+            raise SyntaxFault("content without a publish")
+        if method.immediate:
+            raise NotImplementedHere("immediate=true")
+        vhost = self.vhost
+        self.access.check_write("exchange", method.exchange)
+        exchange = vhost.find_exchange_to_publish(method.exchange)
+        if exchange.settings.kind == "topic":
+            self.access.check_topic_write(method.exchange, method.routing_key)
+        queues = None
+        if not vhost.depends_on_headers(exchange):
+            queues = vhost.route(exchange, method.routing_key).queues
+        return Route(method, exchange, queues, vhost.epoch)
+
+    def queues_for(
+        self, route: Route, headers: Table | None, more_keys: Sequence[str]
+    ) -> Sequence[Queue]:
+        """The queues of one message that is not like the others."""
+        return self.vhost.route(route.source, route.routing_key, headers, more_keys).queues
+
+
+def distribute(run: Run, queues: Sequence[Queue], now: int) -> list[int]:
+    """Publish to each queue; gives the indexes of the messages that one of them refused."""
+    if len(queues) == 1:
+        return queues[0].publish(run, now)
+    if len(run) > 1 and any(queue.crowded or queue.cascades for queue in queues):
+        refused = []
+        for i in range(len(run)):
+            if distribute(run.slice(i, i + 1), queues, now):
+                refused.append(i)
+        return refused
+    union: set[int] = set()
+    for queue in queues:
+        union.update(queue.publish(run.for_another_queue(), now))
+    return sorted(union)

@@ -1,0 +1,153 @@
+"""A run: consecutive messages that are alike, kept and moved as one.
+
+Message i of a run is `head + tails[i]`: raw header and body frames, as the publisher sent them (see
+`recado.amqp.runs`). Everything else about it (where it came from, when it expires, whether it was delivered
+before) is said once for all of them.
+
+Each message has a *place*, a number given by its queue when it enters. A message that is returned goes back to
+its place. A run of n messages holds the places first, first + step, …: dealing a run to k consumers gives each
+every k-th message.
+"""
+
+from typing import Protocol
+
+from recado.amqp.facts import Facts
+from recado.amqp.frames import body_size_of, on_channel, within
+
+
+class Origin(Protocol):
+    """Where messages came from: what a delivery says of it."""
+
+    @property
+    def exchange(self) -> str: ...
+    @property
+    def routing_key(self) -> str: ...
+    @property
+    def first_time(self) -> bytes: ...  # the end of a deliver frame behind the tag
+    @property
+    def again(self) -> bytes: ...  # the same with the redelivered bit
+
+
+class Run:
+    __slots__ = (
+        "channel",
+        "expires",
+        "facts",
+        "first",
+        "frame_max",
+        "head",
+        "origin",
+        "owned",
+        "redelivered",
+        "step",
+        "tails",
+        "taken",
+    )
+
+    def __init__(
+        self,
+        origin: Origin,
+        facts: Facts,
+        channel: int,
+        frame_max: int,
+        head: bytes,
+        tails: list[bytes],
+        *,
+        owned: bool,
+    ) -> None:
+        self.origin = origin
+        self.facts = facts
+        self.channel = channel  # the number written in the frames
+        self.frame_max = frame_max  # no frame here is larger
+        self.head = head
+        self.tails = tails
+        self.owned = owned  # the list of tails is nobody else's
+        self.taken = 0  # tails before this one have left
+        self.first = 0
+        self.step = 1
+        self.redelivered = False
+        self.expires: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.tails) - self.taken
+
+    def _like(self, tails: list[bytes], first: int, step: int) -> "Run":
+        run = Run(
+            self.origin, self.facts, self.channel, self.frame_max, self.head, tails, owned=True
+        )
+        run.first = first
+        run.step = step
+        run.redelivered = self.redelivered
+        run.expires = self.expires
+        return run
+
+    def for_another_queue(self) -> "Run":
+        """The same messages, none of them taken yet, for a further receiver."""
+        run = Run(
+            self.origin, self.facts, self.channel, self.frame_max, self.head, self.tails, owned=False
+        )
+        run.redelivered = self.redelivered
+        return run
+
+    def take(self, count: int) -> "Run":
+        """The first `count` messages, which leave this run; the run itself if that is all."""
+        at = self.taken
+        if count >= len(self.tails) - at:
+            if at:
+                self.tails = self.tails[at:]
+                self.taken = 0
+                self.owned = True
+            return self
+        part = self._like(self.tails[at : at + count], self.first, self.step)
+        self.first += count * self.step
+        at += count
+        if at < 1024:
+            self.taken = at
+        else:  # let go of what has left, now and then
+            self.tails = self.tails[at:]
+            self.taken = 0
+            self.owned = True
+        return part
+
+    def deal(self, hands: int) -> "list[Run]":
+        """All messages, dealt out in turn; for a run of which nothing was taken yet."""
+        return [
+            self._like(self.tails[i::hands], self.first + i * self.step, self.step * hands)
+            for i in range(hands)
+        ]
+
+    def slice(self, low: int, high: int) -> "Run":
+        """Some of the messages, which stay here too."""
+        return self._like(self.tails[low:high], self.first + low * self.step, self.step)
+
+    def follows(self, other: "Run") -> bool:
+        """Whether this run can be appended to another that waits in the same queue."""
+        return (
+            self.origin is other.origin
+            and self.facts is other.facts
+            and self.channel == other.channel
+            and self.frame_max == other.frame_max
+            and self.expires == other.expires
+            and other.owned
+            and len(other.tails) < 4096
+            and self.first == other.first + len(other)
+            and self.head == other.head
+        )
+
+    def body_sizes(self) -> list[int]:
+        """The bytes of each body."""
+        if self.head:
+            return [body_size_of(self.head)] * len(self)
+        return [body_size_of(tail) for tail in self.tails[self.taken :]]
+
+    def contents(self) -> list[bytes]:
+        """Each message's header and body frames."""
+        return [self.head + tail for tail in self.tails[self.taken :]]
+
+    def fitted(self, channel: int, frame_max: int) -> tuple[bytes, list[bytes]]:
+        """(head, tails) for another channel, and for a receiver that takes frames up to `frame_max`."""
+        if frame_max < self.frame_max:
+            return b"", [within(content, channel, frame_max) for content in self.contents()]
+        if self.head:  # alike to the byte: only the common head names the channel
+            return on_channel(self.head, channel), self.tails
+        return b"", [on_channel(tail, channel) for tail in self.tails]

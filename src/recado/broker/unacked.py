@@ -1,0 +1,136 @@
+"""What a channel has delivered and not yet settled, by delivery tag.
+
+U1  Tags grow; entries are in order of tag and do not overlap.
+U2  A tag is settled once; a tag that is not outstanding is an error for the caller to tell.
+
+Entries are whole runs, so that settling what came as a run costs once. A message settled out of turn leaves a
+gap in its entry; entries without messages are swept when they outnumber the others, so that one message kept
+for ever does not keep the rest.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from .run import Run
+
+Holder = TypeVar("Holder")
+
+
+class Entry(Generic[Holder]):
+    """A run out for delivery: message i has tag `first_tag + i`."""
+
+    __slots__ = ("_settled", "first_tag", "holder", "live", "run")
+
+    def __init__(self, first_tag: int, run: Run, holder: Holder) -> None:
+        self.first_tag = first_tag
+        self.run = run
+        self.holder = holder
+        self.live = len(run.tails)
+        self._settled: set[int] | None = None
+
+    def has(self, tag: int) -> bool:
+        i = tag - self.first_tag
+        return i < len(self.run.tails) and self.live > 0 and not (self._settled and i in self._settled)
+
+    def settle(self, low: int, high: int) -> int:
+        """Settle messages low..high-1, of which some may be settled already: how many were not."""
+        if self._settled is None and high - low == self.live:
+            self.live = 0
+            return high - low
+        if self._settled is None:
+            self._settled = set()
+        before = len(self._settled)
+        self._settled.update(range(low, high))
+        count = len(self._settled) - before
+        self.live -= count
+        return count
+
+    def pieces(self, low: int, high: int) -> list[Run]:
+        """The unsettled messages of low..high-1 as runs without gaps, in order of tag."""
+        run = self.run
+        if self._settled is None and run.step == 1:
+            whole = low == 0 and high == len(run.tails)
+            return [run if whole else run.slice(low, high)]
+        gaps = self._settled or ()
+        return [run.slice(i, i + 1) for i in range(low, high) if i not in gaps]
+
+
+class Unacked(Generic[Holder]):
+    __slots__ = ("_entries", "_hollow", "count")
+
+    def __init__(self) -> None:
+        self._entries: deque[Entry[Holder]] = deque()
+        self._hollow = 0  # entries of which nothing is left, but which are not at the front
+        self.count = 0
+
+    def add(self, first_tag: int, run: Run, holder: Holder) -> None:
+        self._entries.append(Entry(first_tag, run, holder))
+        self.count += len(run.tails)
+
+    def has(self, tag: int) -> bool:
+        at = self._find(tag)
+        return at >= 0 and self._entries[at].has(tag)
+
+    def holds_all(self, first: int, last: int) -> bool:
+        """Whether every tag of a range is outstanding; a quick no may be wrong, a yes is right."""
+        at = self._find(first)
+        if at < 0:
+            return False
+        wanted = last - first + 1
+        for entry, low, high in self.spans(first, last):
+            if entry.live < len(entry.run.tails):
+                return False
+            wanted -= high - low
+        return wanted == 0
+
+    def tags(self, last: int) -> Iterator[int]:
+        """The outstanding tags up to `last`."""
+        for entry, low, high in self.spans(0, last):
+            for tag in range(entry.first_tag + low, entry.first_tag + high):
+                if entry.has(tag):
+                    yield tag
+
+    def _find(self, tag: int) -> int:
+        """The index of the entry that would hold the tag, -1 if all begin behind it."""
+        entries = self._entries
+        if not entries or entries[0].first_tag > tag:
+            return -1
+        if len(entries) == 1 or entries[1].first_tag > tag:
+            return 0
+        return bisect_right(entries, tag, key=_first_tag) - 1
+
+    def spans(self, first: int, last: int) -> Iterator[tuple[Entry[Holder], int, int]]:
+        """(entry, low, high) for each entry with tags in first..last; to be settled by the caller."""
+        at = max(self._find(first), 0)
+        while at < len(self._entries):
+            entry = self._entries[at]
+            if entry.first_tag > last:
+                return
+            low = max(first - entry.first_tag, 0)
+            high = min(last - entry.first_tag + 1, len(entry.run.tails))
+            if low < high and entry.live:
+                yield entry, low, high
+            at += 1
+
+    def settle(self, entry: Entry[Holder], low: int, high: int) -> int:
+        count = entry.settle(low, high)
+        self.count -= count
+        if not entry.live:
+            self._hollow += 1
+        return count
+
+    def sweep(self) -> None:
+        """Forget settled entries; call after settling."""
+        entries = self._entries
+        while entries and not entries[0].live:
+            entries.popleft()
+            self._hollow -= 1
+        if self._hollow > 64 and self._hollow * 2 > len(entries):
+            self._entries = deque(entry for entry in entries if entry.live)
+            self._hollow = 0
+
+
+def _first_tag(entry: "Entry[Holder]") -> int:
+    return entry.first_tag

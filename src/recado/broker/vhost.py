@@ -1,0 +1,364 @@
+"""A virtual host: its exchanges and queues, what is bound to what, and where a message goes.
+
+V1  Every binding leads from one of `exchanges` to one of `exchanges` or `queues`, and is known at
+    either end.
+V2  An auto-delete exchange that had bindings has one still.
+V3  `epoch` grows with every change that may give some message another way, so that a route may be
+    kept for as long as the epoch lasts.
+
+Things are found or refused here with RabbitMQ's codes and texts. Whether the user may ask for them
+is settled before (see `access`), and what becomes of messages in a queue is the queue's affair.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from recado.amqp.errors import (
+    AccessRefused,
+    CommandInvalid,
+    NotFound,
+    PreconditionFailed,
+    ResourceLocked,
+)
+from recado.amqp.values import Table
+
+from .arguments import (
+    ExchangeSettings,
+    QueueSettings,
+    check_exchange_equivalent,
+    check_queue_equivalent,
+    describe,
+    parse_exchange_arguments,
+)
+from .binding import Binding, Destination
+from .exchange import KINDS, Exchange
+
+Q = TypeVar("Q", bound=Destination)
+
+_RESERVED_PREFIX: Final = "amq."
+
+_PREDECLARED: Final[dict[str, ExchangeSettings]] = {
+    "": ExchangeSettings(kind="direct", durable=True),
+    "amq.direct": ExchangeSettings(kind="direct", durable=True),
+    "amq.fanout": ExchangeSettings(kind="fanout", durable=True),
+    "amq.topic": ExchangeSettings(kind="topic", durable=True),
+    "amq.headers": ExchangeSettings(kind="headers", durable=True),
+    "amq.match": ExchangeSettings(kind="headers", durable=True),
+    "amq.rabbitmq.trace": ExchangeSettings(kind="topic", durable=True, internal=True),
+}
+
+
+class Routed(NamedTuple, Generic[Q]):
+    """Where a message goes: each queue once, in the order in which the way there was bound."""
+
+    queues: list[Q]
+    by_headers: bool
+    """Headers were looked at, so the next message with the same key may go elsewhere."""
+
+
+class Vhost(Generic[Q]):
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.epoch = 0
+        self.queues: dict[str, Q] = {}
+        self.exchanges: dict[str, Exchange[Q]] = {
+            exchange: Exchange(exchange, settings) for exchange, settings in _PREDECLARED.items()
+        }
+        self._default = self.exchanges[""]
+        self._inbound: dict[Q | Exchange[Q], dict[Binding[Q | Exchange[Q]], None]] = {}
+
+    # ── exchanges ───────────────────────────────────────────────────────────────────────────────
+
+    def find_exchange(self, name: str) -> Exchange[Q]:
+        try:
+            return self.exchanges[name]
+        except KeyError:
+            raise NotFound(f"no {self._exchange(name)}") from None
+
+    def find_exchange_to_publish(self, name: str) -> Exchange[Q]:
+        exchange = self.find_exchange(name)
+        if exchange.settings.internal:
+            raise AccessRefused(f"cannot publish to internal {self._exchange(name)}")
+        return exchange
+
+    def expect_exchange(self, name: str) -> Exchange[Q]:
+        """The exchange of a passive declaration."""
+        _refuse_default_exchange(name)
+        return self.find_exchange(name)
+
+    def declare_exchange(
+        self,
+        name: str,
+        kind: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table | None = None,
+    ) -> Exchange[Q]:
+        """The exchange of that name, made if need be, and refused if it is not as wanted."""
+        if kind not in KINDS:
+            raise CommandInvalid(f"unknown exchange type '{kind}'")
+        _refuse_default_exchange(name)
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            _refuse_reserved("exchange", name)
+        wanted = parse_exchange_arguments(
+            name,
+            self.name,
+            kind=kind,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments or {},
+        )
+        if exchange is None:
+            exchange = self.exchanges[name] = Exchange(name, wanted)
+            self.epoch += 1
+        else:
+            check_exchange_equivalent(self._exchange(name), exchange.settings, wanted)
+        return exchange
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        """Deletes it with all its bindings; one that is not there is gone already."""
+        _refuse_default_exchange(name)
+        if name.startswith(_RESERVED_PREFIX):
+            raise AccessRefused(f"deletion of system {self._exchange(name)} not allowed")
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return
+        if if_unused and exchange.bindings:
+            raise PreconditionFailed(f"{self._exchange(name)} in use")
+        for binding in list(exchange.bindings.values()):
+            self._remove_binding(exchange, binding)
+        self._remove(exchange)
+
+    # ── queues ──────────────────────────────────────────────────────────────────────────────────
+
+    def find_queue(self, name: str) -> Q:
+        try:
+            return self.queues[name]
+        except KeyError:
+            raise NotFound(f"no {self._queue(name)}") from None
+
+    def find_queue_for(self, connection: object, name: str) -> Q:
+        """The queue, unless it is exclusive to another connection."""
+        queue = self.find_queue(name)
+        if queue.owner is not None and queue.owner is not connection:
+            raise self._locked(name)
+        return queue
+
+    def find_declared(self, name: str, wanted: QueueSettings, connection: object) -> Q | None:
+        """The queue that a declaration asks for if there is one, and None if it is to be made.
+
+        A declaration that differs in being exclusive is taken for one of somebody else's queue.
+        """
+        _refuse_reserved("queue", name)
+        queue = self.queues.get(name)
+        if queue is None:
+            return None
+        if queue.owner is not (connection if wanted.exclusive else None):
+            raise self._locked(name)
+        check_queue_equivalent(self._queue(name), queue.settings, wanted)
+        return queue
+
+    def add_queue(self, queue: Q) -> None:
+        self.queues[queue.name] = queue
+        self.epoch += 1
+
+    def remove_queue(self, queue: Q) -> None:
+        """Takes the queue away, its bindings, and auto-delete exchanges that live by them."""
+        self._remove(queue)
+
+    # ── bindings ────────────────────────────────────────────────────────────────────────────────
+
+    def bind_queue(
+        self,
+        queue: str,
+        exchange: str,
+        routing_key: str,
+        arguments: Table | None = None,
+        *,
+        connection: object = None,
+    ) -> None:
+        source = self.expect_exchange(exchange)
+        self._bind(source, self.find_queue_for(connection, queue), routing_key, arguments or {})
+
+    def unbind_queue(
+        self,
+        queue: str,
+        exchange: str,
+        routing_key: str,
+        arguments: Table | None = None,
+        *,
+        connection: object = None,
+    ) -> None:
+        """What is not bound, or not there at all, is unbound already."""
+        _refuse_default_exchange(exchange)
+        if exchange in self.exchanges and queue in self.queues:
+            destination = self.find_queue_for(connection, queue)
+            self._unbind(self.exchanges[exchange], destination, routing_key, arguments or {})
+
+    def bind_exchange(
+        self, destination: str, source: str, routing_key: str, arguments: Table | None = None
+    ) -> None:
+        _refuse_default_exchange(destination)
+        exchange = self.expect_exchange(source)
+        self._bind(exchange, self.find_exchange(destination), routing_key, arguments or {})
+
+    def unbind_exchange(
+        self, destination: str, source: str, routing_key: str, arguments: Table | None = None
+    ) -> None:
+        """As with queues, what is not bound is unbound already."""
+        for name in (destination, source):
+            _refuse_default_exchange(name)
+        if source in self.exchanges and destination in self.exchanges:
+            target = self.exchanges[destination]
+            self._unbind(self.exchanges[source], target, routing_key, arguments or {})
+
+    def bindings_to(self, destination: Q | Exchange[Q]) -> Collection[Binding[Q | Exchange[Q]]]:
+        return self._inbound.get(destination, ())
+
+    def _bind(
+        self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: Table
+    ) -> None:
+        binding = source.bind(destination, key, arguments)
+        if binding is not None:
+            self._inbound.setdefault(destination, {})[binding] = None
+            self.epoch += 1
+
+    def _unbind(
+        self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: Table
+    ) -> None:
+        binding = source.find(destination, key, arguments)
+        if binding is not None:
+            self._remove_binding(source, binding)
+            self.epoch += 1
+            if _is_abandoned(source):
+                self._remove(source)
+
+    def _remove_binding(self, source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) -> None:
+        source.unbind(binding)
+        inbound = self._inbound[binding.destination]
+        del inbound[binding]
+        if not inbound:
+            del self._inbound[binding.destination]
+
+    def _remove(self, thing: Q | Exchange[Q]) -> None:
+        """Takes a thing away that nothing is bound from, and the exchanges that lived by it.
+
+        One after the other, not by recursion: a chain of auto-delete exchanges may be long.
+        """
+        going = [thing]
+        for gone in going:
+            if isinstance(gone, Exchange):
+                del self.exchanges[gone.name]
+            else:
+                del self.queues[gone.name]
+            for binding in list(self.bindings_to(gone)):
+                source = self.exchanges[binding.source]
+                self._remove_binding(source, binding)
+                if _is_abandoned(source):
+                    going.append(source)
+        self.epoch += 1
+
+    # ── routing ─────────────────────────────────────────────────────────────────────────────────
+
+    def route(
+        self,
+        exchange: Exchange[Q],
+        routing_key: str,
+        headers: Table | None = None,
+        more_keys: Sequence[str] = (),
+    ) -> Routed[Q]:
+        """Follows the bindings, entering each exchange once however they are tied in circles.
+
+        `more_keys` are those of CC and BCC. They belong to the same walk, because an alternate
+        exchange is for a message that matches by none of its keys.
+        """
+        keys = (routing_key, *more_keys)
+        queues: dict[Q, None] = {}
+        by_headers = False
+        entered = {exchange: None}
+        ahead = [exchange]
+        for here in ahead:
+            by_headers = by_headers or here.by_headers
+            for destination in self._following(here, keys, headers or {}):
+                if not isinstance(destination, Exchange):
+                    queues[destination] = None
+                elif destination not in entered:
+                    entered[destination] = None
+                    ahead.append(destination)
+        return Routed(list(queues), by_headers)
+
+    def depends_on_headers(self, exchange: Exchange[Q]) -> bool:
+        """Whether a message may get from here to an exchange that looks at headers."""
+        entered = {exchange}
+        ahead = [exchange]
+        for here in ahead:
+            if here.by_headers:
+                return True
+            following = {*here.bound_exchanges, *self._alternate(here)} - entered
+            entered |= following
+            ahead += following
+        return False
+
+    def _following(
+        self, exchange: Exchange[Q], keys: Sequence[str], headers: Table
+    ) -> Iterable[Q | Exchange[Q]]:
+        if exchange is self._default:
+            return [self.queues[key] for key in keys if key in self.queues]
+        return exchange.match(keys, headers) or self._alternate(exchange)
+
+    def _alternate(self, exchange: Exchange[Q]) -> Sequence[Exchange[Q]]:
+        name = exchange.settings.alternate_exchange
+        if name is None or name not in self.exchanges:
+            return ()
+        return (self.exchanges[name],)
+
+    # ── words ───────────────────────────────────────────────────────────────────────────────────
+
+    def _exchange(self, name: str) -> str:
+        return describe("exchange", name, self.name)
+
+    def _queue(self, name: str) -> str:
+        return describe("queue", name, self.name)
+
+    def _locked(self, queue: str) -> ResourceLocked:
+        return ResourceLocked(
+            f"cannot obtain exclusive access to locked {self._queue(queue)}. It could be originally"
+            " declared on another connection or the exclusive property value does not match that of"
+            " the original declaration."
+        )
+
+    # ── invariants ──────────────────────────────────────────────────────────────────────────────
+
+    def check(self) -> None:
+        """V1 and V2; V3 takes two looks, so a test must compare."""
+        things = {*self.exchanges.values(), *self.queues.values()}
+        outbound = [
+            binding
+            for exchange in self.exchanges.values()
+            for binding in exchange.bindings.values()
+        ]
+        inbound = [binding for bindings in self._inbound.values() for binding in bindings]
+        assert len(outbound) == len(inbound), "V1"
+        assert set(outbound) == set(inbound), "V1"
+        assert self._inbound.keys() <= things, "V1"
+        for exchange in self.exchanges.values():
+            exchange.check()
+            assert exchange.is_new or not _is_abandoned(exchange), "V2"
+
+
+def _is_abandoned(exchange: Exchange[Q]) -> bool:
+    return exchange.settings.auto_delete and not exchange.bindings
+
+
+def _refuse_default_exchange(name: str) -> None:
+    if not name:
+        raise AccessRefused("operation not permitted on the default exchange")
+
+
+def _refuse_reserved(kind: str, name: str) -> None:
+    if name.startswith(_RESERVED_PREFIX):
+        raise AccessRefused(f"{kind} name '{name}' contains reserved prefix 'amq.*'")

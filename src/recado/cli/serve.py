@@ -1,0 +1,82 @@
+"""`recado serve`: a broker until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import resource
+import signal
+import sys
+
+from recado import __version__
+from recado.cli import FAILED, complain
+from recado.cli.config import effective
+from recado.node.broker import Broker, new_runner
+from recado.node.settings import Settings
+
+WELCOME = """\
+Leave this running, and send and fetch a first message from another terminal:
+
+  .venv/bin/python -c '
+import pika
+channel = pika.BlockingConnection(pika.URLParameters("{url}")).channel()
+channel.queue_declare("hello")
+channel.basic_publish("", "hello", b"recado!")
+print(channel.basic_get("hello", auto_ack=True)[2])'
+
+Ctrl-C stops the broker."""
+
+
+def serve(chosen: argparse.Namespace) -> int:
+    settings = effective(chosen).settings
+    raise_open_files()
+    try:
+        with new_runner(settings) as runner:
+            runner.run(until_signal(settings, chosen.welcome))
+    except OSError as error:
+        return complain(explain(error, settings), FAILED)
+    return 0
+
+
+async def until_signal(settings: Settings, welcome: bool) -> None:
+    """Start, say so, and stop in order at the first SIGTERM or SIGINT."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with Broker.of(settings) as broker:
+        # What was loaded lives as long as the process: the collector need not look at it again.
+        gc.freeze()
+        address = f"{broker.host}:{broker.port}"
+        print(f"recado {__version__} listening on amqp://{address}", flush=True)
+        if broker.tls_port is not None:
+            print(f"and with TLS on amqps://{broker.host}:{broker.tls_port}", flush=True)
+        if welcome:
+            print(WELCOME.format(url=f"amqp://{address}"), flush=True)
+        await stopped.wait()
+    print("recado stopped", file=sys.stderr)
+
+
+def raise_open_files() -> None:
+    """A connection is an open file, and the usual limit of 1,024 is for programs with few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def explain(error: OSError, settings: Settings) -> str:
+    """What the system said, and what to do about it."""
+    import errno
+
+    server = settings.server
+    where = f"{server.host}:{server.port}"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"{where} is in use, perhaps by another broker; --port 0 takes a free port"
+        case errno.EADDRNOTAVAIL | -2 | -3 | -5:
+            return f"this machine has no address {server.host!r}; --host 127.0.0.1 always works"
+        case errno.EACCES:
+            return f"user {os.getuid()} may not listen on {where}; ports above 1023 are free to all"
+        case _:
+            return f"cannot listen on {where}: {error}"

@@ -1,0 +1,140 @@
+"""`recado.Broker`: a broker inside your own program, for tests, scripts and services.
+
+    async with recado.Broker() as broker:      # in the running event loop
+        await aio_pika.connect(broker.url)
+
+    with recado.Broker() as broker:            # in a thread with a loop of its own
+        pika.BlockingConnection(pika.URLParameters(broker.url))
+
+An embedded broker reads no file and no environment: it is what the program says. Its port is a
+free one unless given, and leaving the block closes the clients properly before the sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from threading import Thread
+from typing import Self
+
+from recado.node.assembly import Running, start
+from recado.node.config import from_mapping
+from recado.node.settings import Settings
+
+
+class Broker:
+    """One broker, started by `with` or `async with`."""
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        config: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
+        """`config` has the sections of recado.toml: `{"broker": {"max_message_size": 1024}}`.
+
+        A `[server]` host or port in it counts over the arguments.
+        """
+        tree = dict(config or {})
+        tree["server"] = {"host": host, "port": port, **tree.get("server", {})}
+        self.settings = from_mapping(tree)
+        self._running: Running | None = None
+        self._stop: Callable[[], object] | None = None
+        self._thread: Thread | None = None
+        self._ended: Future[None] = Future()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """A broker with settings that were found and checked elsewhere, as by the command line."""
+        broker = cls()
+        broker.settings = settings
+        return broker
+
+    # --- where it listens
+
+    @property
+    def host(self) -> str:
+        return self.settings.server.host
+
+    @property
+    def port(self) -> int:
+        return self._now().port
+
+    @property
+    def tls_port(self) -> int | None:
+        return self._now().tls_port
+
+    @property
+    def url(self) -> str:
+        """For any client: with name and password while there is the default user, else without."""
+        user = "" if self.settings.access.users else "guest:guest@"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"amqp://{user}{host}:{self.port}/%2F"
+
+    def _now(self) -> Running:
+        if self._running is None:
+            raise RuntimeError("the broker is not running: use `with` or `async with`")
+        return self._running
+
+    # --- in the running loop
+
+    async def __aenter__(self) -> Self:
+        if self._running is not None:
+            raise RuntimeError("the broker is running already")
+        self._running = await start(self.settings)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        running, self._running = self._now(), None
+        await running.stop()
+
+    # --- in a thread of its own
+
+    def __enter__(self) -> Self:
+        started: Future[None] = Future()
+        self._ended = Future()
+        self._thread = Thread(target=self._in_thread, args=(started,), name="recado", daemon=True)
+        self._thread.start()
+        started.result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._thread is not None
+        assert self._stop is not None
+        self._stop()
+        self._thread.join()
+        self._ended.result()
+
+    def _in_thread(self, started: Future[None]) -> None:
+        """Serve until told to stop; what goes wrong is raised in the thread of whoever waits."""
+        try:
+            with new_runner(self.settings) as runner:
+                runner.run(self._until_stopped(started))
+        except BaseException as error:  # noqa: BLE001  (raised again by the waiting thread)
+            (self._ended if started.done() else started).set_exception(error)
+        else:
+            self._ended.set_result(None)
+
+    async def _until_stopped(self, started: Future[None]) -> None:
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._stop = partial(loop.call_soon_threadsafe, stopped.set)
+        async with self:
+            started.set_result(None)
+            await stopped.wait()
+
+
+def new_runner(settings: Settings) -> asyncio.Runner:
+    """An event loop as configured: uvloop's where it is installed, unless told otherwise."""
+    choice = settings.node.loop
+    if choice != "asyncio":
+        try:
+            import uvloop
+        except ImportError:
+            if choice == "uvloop":
+                raise
+        else:
+            return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    return asyncio.Runner()

@@ -1,0 +1,27 @@
+"""The pytest fixture `recado_broker`: a fresh broker for each test that asks for one.
+
+    def test_hello(recado_broker):
+        connection = pika.BlockingConnection(pika.URLParameters(recado_broker.url))
+
+pytest loads this module in every run of whoever has recado installed, so it imports nothing
+heavy until a test uses the fixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from recado.node.broker import Broker
+
+
+@pytest.fixture
+def recado_broker() -> Iterator[Broker]:
+    """A broker of its own on a free loopback port: guest/guest, nothing kept, ready in ms."""
+    from recado.node.broker import Broker
+
+    with Broker() as broker:
+        yield broker

@@ -1,0 +1,178 @@
+"""A session on a socket: reads, writes, heartbeats, and the ends that a connection can come to.
+
+What a session writes is gathered and written once per turn of the loop. When the socket does not take it the
+session is congested and gets no more deliveries; whatever stops here has its restart: `resume_writing`, or the
+flush that found the socket taking everything after all.
+"""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, cast
+
+from recado.amqp.handshake import Credentials
+
+from .session import Session, State
+
+if TYPE_CHECKING:
+    from .listener import Server
+
+WRITE_HIGH = 1 << 20
+CLOSE_SECONDS = 5.0  # for a client to answer connection.close
+REFUSAL_SECONDS = 1.0  # before a client that is not told of a refusal sees the socket close
+
+
+def clock() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_beat_timer",
+        "_end_timer",
+        "_quiet_beats",
+        "_reads",
+        "_reads_seen",
+        "_server",
+        "_writes",
+        "_writes_seen",
+        "overfull_since",
+        "peer",
+        "reading_paused",
+        "session",
+        "transport",
+        "writing_paused",
+    )
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self.session = Session(
+            server.broker, server.offer, self._verify, self._wake, server.full_reason()
+        )
+        self.writing_paused = False
+        self.reading_paused = False
+        self.overfull_since: float | None = None
+        self._reads = self._reads_seen = 0
+        self._writes = self._writes_seen = 0
+        self._quiet_beats = 0
+        self._beat_timer: asyncio.TimerHandle | None = None
+
+    # ── the socket ────────────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(WRITE_HIGH)
+        peer = transport.get_extra_info("peername")
+        self.peer = peer[0] if isinstance(peer, tuple) else "local"
+        self._end_timer: asyncio.TimerHandle | None = self._server.loop.call_later(
+            self._server.limits.handshake_seconds, self._handshake_over
+        )
+        self._server.connections.add(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._server.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._reads += 1
+        session, server = self.session, self._server
+        if server.alarm is not None:
+            session.publishes = False
+        session.receive(bytes(server.buffer[:nbytes]), clock())
+        if self._end_timer is not None and session.state is State.OPEN:
+            self._opened()
+        if server.alarm is not None and session.publishes:
+            self.pause_publisher(server.alarm)
+        if session.state is State.CLOSED and not session.output:
+            self.transport.close()
+        server.arm()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.forget(self)
+        for timer in (self._end_timer, self._beat_timer):
+            if timer is not None:
+                timer.cancel()
+        self.session.end(clock())
+        self._server.arm()
+
+    def pause_writing(self) -> None:
+        self.writing_paused = True
+        self.session.congested = True
+        self._server.overfull.add(self)
+
+    def resume_writing(self) -> None:
+        self.writing_paused = False
+        self.overfull_since = None
+        self._server.overfull.discard(self)
+        self.session.keeps_up(clock())
+
+    # ── output ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _wake(self, session: Session) -> None:
+        self._server.flush_soon(self)
+
+    def flush(self) -> None:
+        session = self.session
+        output = session.take_output()
+        self._writes += 1
+        self.transport.write(output[0] if len(output) == 1 else b"".join(output))
+        if not self.writing_paused:
+            session.keeps_up(clock())
+        if session.state is State.CLOSED:
+            self.transport.close()
+        elif session.state is State.CLOSING and self._end_timer is None:
+            self._end_timer = self._server.loop.call_later(CLOSE_SECONDS, self.transport.abort)
+
+    # ── login ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _handshake_over(self) -> None:
+        self.transport.abort()
+
+    def _verify(self, session: Session, credentials: Credentials) -> None:
+        self._server.verify(self, credentials)
+
+    def refuse(self, why: str) -> None:
+        self.session.refuse(why)
+        if self.session.state is State.REFUSED:
+            self._server.loop.call_later(REFUSAL_SECONDS, self.transport.close)
+
+    def _opened(self) -> None:
+        assert self._end_timer is not None
+        self._end_timer.cancel()
+        self._end_timer = None
+        if self.session.heartbeat:
+            self._schedule_beat()
+
+    # ── heartbeats ────────────────────────────────────────────────────────────────────────────────────
+
+    def _schedule_beat(self) -> None:
+        self._beat_timer = self._server.loop.call_later(self.session.heartbeat / 2, self._beat)
+
+    def _beat(self) -> None:
+        """Twice per interval: say something if we said nothing, and end what was silent for two intervals."""
+        if self._writes == self._writes_seen:
+            self.session.beat()
+        self._writes_seen = self._writes + 1  # the beat itself is not a reason to skip the next
+        heard = self._reads != self._reads_seen or self.reading_paused
+        self._reads_seen = self._reads
+        self._quiet_beats = 0 if heard else self._quiet_beats + 1
+        if self._quiet_beats >= 4:
+            self.transport.abort()
+        else:
+            self._schedule_beat()
+
+    # ── alarms ────────────────────────────────────────────────────────────────────────────────────────
+
+    def pause_publisher(self, reason: str) -> None:
+        if not self.reading_paused:
+            self.reading_paused = True
+            self.session.block(reason)
+            self.transport.pause_reading()
+            self._server.blocked.add(self)
+
+    def resume_publisher(self) -> None:
+        self.reading_paused = False
+        self.session.unblock()
+        self.transport.resume_reading()

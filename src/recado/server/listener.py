@@ -1,0 +1,184 @@
+"""The server: listens, keeps time for the broker, and watches over memory and slow readers.
+
+There is one loop and no lock: the broker decides in the loop's thread, between two reads.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+import msgspec
+
+from recado.amqp.handshake import Credentials
+from recado.broker.access import User
+from recado.broker.broker import Broker
+
+from . import memory
+from .connection import Connection, clock
+from .passwords import Passwords
+from .session import Offer
+
+READ_SIZE = 256 * 1024
+WATCH_SECONDS = 1.0
+STOP_SECONDS = 5.0
+LOOPBACK = ("127.", "::1", "::ffff:127.", "local")
+
+
+class ServerLimits(msgspec.Struct, frozen=True):
+    handshake_seconds: float = 10.0
+    max_connections: int | None = None
+    memory_share: float = 0.6
+    backlog_bytes: int = 16 << 20
+    backlog_seconds: float = 10.0
+
+
+class Server:
+    def __init__(
+        self,
+        broker: Broker,
+        offer: Offer | None = None,
+        limits: ServerLimits | None = None,
+        used_memory: Callable[[], int] = memory.used,
+    ) -> None:
+        self.broker = broker
+        self.offer = offer or Offer()
+        self.limits = limits or ServerLimits()
+        self.loop = asyncio.get_running_loop()
+        # All connections read into one buffer: a read is turned into bytes before the next.
+        self.buffer = memoryview(bytearray(READ_SIZE))
+        self.connections: set[Connection] = set()
+        self.overfull: set[Connection] = set()  # whose peers do not read
+        self.blocked: set[Connection] = set()  # publishers that wait for the alarm to end
+        self.alarm: str | None = None
+        self._used_memory = used_memory
+        self._memory_limit = int(memory.available() * self.limits.memory_share)
+        self._passwords = Passwords()
+        self._logins: set[asyncio.Task[None]] = set()
+        self._listeners: list[asyncio.Server] = []
+        self._last_left: asyncio.Future[None] | None = None  # somebody waits for all to leave
+        self._to_flush: list[Connection] = []
+        self._armed: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch_timer = self.loop.call_later(WATCH_SECONDS, self._watch)
+
+    # ── start and stop ────────────────────────────────────────────────────────────────────────────────
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Accept connections; gives the port, which is a free one where 0 was asked for."""
+        listener = await self.loop.create_server(
+            lambda: Connection(self), host, port, ssl=tls, backlog=1024
+        )
+        self._listeners.append(listener)
+        number: int = listener.sockets[0].getsockname()[1]
+        return number
+
+    async def stop(self) -> None:
+        """Close every client properly, but wait for none of them too long."""
+        for listener in self._listeners:
+            listener.close()
+        self._watch_timer.cancel()
+        for connection in list(self.connections):
+            connection.session.shut_down(clock())
+        if self.connections:
+            self._last_left = self.loop.create_future()
+            await asyncio.wait([self._last_left], timeout=STOP_SECONDS)
+        for connection in list(self.connections):
+            connection.transport.abort()
+        for listener in self._listeners:
+            await listener.wait_closed()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        for group in (self.connections, self.overfull, self.blocked):
+            group.discard(connection)
+        if self._last_left is not None and not self.connections and not self._last_left.done():
+            self._last_left.set_result(None)
+
+    def full_reason(self) -> str | None:
+        most = self.limits.max_connections
+        if most is not None and len(self.connections) >= most:
+            return f"the server is full: it takes {most} connections"
+        return None
+
+    # ── output and time ───────────────────────────────────────────────────────────────────────────────
+
+    def flush_soon(self, connection: Connection) -> None:
+        """At the next turn of the loop, after all that this turn reads."""
+        if not self._to_flush:
+            self.loop.call_soon(self._flush)
+        self._to_flush.append(connection)
+
+    def _flush(self) -> None:
+        connections, self._to_flush = self._to_flush, []
+        for connection in connections:
+            connection.flush()
+
+    def arm(self) -> None:
+        """Be back when the broker has something to do."""
+        deadline = self.broker.deadline()
+        if deadline is not None and (self._armed is None or deadline < self._armed):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._armed = deadline
+            self._timer = self.loop.call_later(max(deadline - clock(), 0) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._armed = self._timer = None
+        self.broker.tick(clock())
+        self.arm()
+
+    # ── login ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def verify(self, connection: Connection, credentials: Credentials) -> None:
+        user = self.broker.users.get(credentials.username)
+        if user is None:
+            connection.refuse("For details see the broker logfile.")
+            return
+        answer = self._passwords.check_now(user.password_hash, credentials.password)
+        if answer is not None:
+            self._decide(connection, user, answer)
+            return
+        task = self.loop.create_task(self._verify_slowly(connection, user, credentials.password))
+        self._logins.add(task)
+        task.add_done_callback(self._logins.discard)
+
+    async def _verify_slowly(self, connection: Connection, user: User, password: bytes) -> None:
+        self._decide(connection, user, await self._passwords.check(user.password_hash, password))
+
+    def _decide(self, connection: Connection, user: User, right: bool) -> None:
+        if not right:
+            connection.refuse("For details see the broker logfile.")
+        elif user.loopback_only and not connection.peer.startswith(LOOPBACK):
+            connection.refuse(f"user '{user.name}' can only connect via localhost")
+        else:
+            connection.session.admit(user)
+
+    # ── watching ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _watch(self) -> None:
+        self._watch_timer = self.loop.call_later(WATCH_SECONDS, self._watch)
+        self._watch_memory()
+        self._watch_backlogs()
+
+    def _watch_memory(self) -> None:
+        high = self._used_memory() > self._memory_limit
+        if high and self.alarm is None:
+            self.alarm = "low on memory"
+        elif not high and self.alarm is not None:
+            self.alarm = None
+            for connection in self.blocked:
+                connection.resume_publisher()
+            self.blocked.clear()
+
+    def _watch_backlogs(self) -> None:
+        """A peer that leaves too much unread for too long is closed: its memory is everybody's."""
+        now = self.loop.time()
+        for connection in list(self.overfull):
+            if connection.transport.get_write_buffer_size() <= self.limits.backlog_bytes:
+                connection.overfull_since = None
+            elif connection.overfull_since is None:
+                connection.overfull_since = now
+            elif now - connection.overfull_since > self.limits.backlog_seconds:
+                connection.transport.abort()

@@ -1,0 +1,446 @@
+"""One connection, from its first byte to its last: bytes in, bytes out, no socket.
+
+S1  An error closes what its class says: a channel, or the connection; nobody else notices.
+S2  What a connection held is let go when it ends, however it ends.
+S3  Confirms go out after each read, and before the answer to any other method on their channel.
+
+The rim (`listener`) calls `receive`, takes the output when told by `wake`, verifies credentials, and keeps time.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+
+import msgspec
+
+from recado.amqp.errors import (
+    ChannelFault,
+    ClosesChannel,
+    ClosesConnection,
+    CommandInvalid,
+    ConnectionForced,
+    LoginRefused,
+    NotAllowed,
+    PreconditionFailed,
+    ProtocolError,
+)
+from recado.amqp.frames import FRAME_DEFAULT, HEARTBEAT_FRAME, PROTOCOL_HEADER, method_frame
+from recado.amqp.handshake import Credentials, Limits, Opened, ServerHandshake
+from recado.amqp.methods import (
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpenOk,
+    ConnectionUnblocked,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+    Method,
+)
+from recado.amqp.reader import (
+    Acked,
+    ContentReceived,
+    Event,
+    HeaderReceived,
+    HeartbeatReceived,
+    MethodReceived,
+    Published,
+    Reader,
+    TooLarge,
+)
+from recado.amqp.values import Table
+from recado.broker.access import User
+from recado.broker.broker import Broker
+from recado.broker.channel import Channel
+from recado.broker.queue import Queue
+from recado.broker.routing import Admission
+
+from .commands import COMMANDS
+
+FRAME_BEFORE_LOGIN = 8192
+CONGESTED_FROM = 1 << 20  # bytes not yet taken by the socket
+
+CAPABILITIES: Table = {
+    "publisher_confirms": True,
+    "exchange_exchange_bindings": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "consumer_priorities": True,
+    "authentication_failure_close": True,
+    "per_consumer_qos": True,
+    "direct_reply_to": True,
+}
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What the server offers and allows to every connection."""
+
+    properties: Table = {}
+    frame_max: int = FRAME_DEFAULT
+    channel_max: int = 2047
+    heartbeat: int = 60
+    body_max: int = 16 << 20
+    run_limit: int = 1 << 30
+
+
+class State(Enum):
+    HANDSHAKE = auto()
+    OPEN = auto()
+    CLOSING = auto()  # we asked to close and await the answer
+    REFUSED = auto()  # to be closed without a word, after a while
+    CLOSED = auto()
+
+
+class Session:
+    __slots__ = (
+        "_admission",
+        "_credentials",
+        "_full",
+        "_handshake",
+        "_owing",
+        "_reader",
+        "_told_of_block",
+        "_user",
+        "_wake",
+        "_woken",
+        "backlog",
+        "broker",
+        "channel_max",
+        "channels",
+        "congested",
+        "exclusive",
+        "frame_max",
+        "heartbeat",
+        "output",
+        "publishes",
+        "state",
+        "told_of_cancel",
+        "verify",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        offer: Offer,
+        verify: Callable[["Session", Credentials], None],
+        wake: Callable[["Session"], None],
+        full: str | None = None,
+    ) -> None:
+        """`verify` is to call `admit` or `refuse`, now or later; `wake` is told when there is output.
+
+        `full` says why there is no place for this connection; it is told so when it wants to open.
+        """
+        self.broker = broker
+        self.verify = verify
+        self._full = full
+        self._wake = wake
+        self._woken = False
+        self.output: list[bytes] = []
+        self.backlog = 0
+        self.congested = False
+        self.told_of_cancel = False
+        self.publishes = False  # since the rim last looked
+        self.frame_max = offer.frame_max
+        self.channel_max = offer.channel_max
+        self.heartbeat = 0  # seconds, once agreed; 0 is none
+        self.state = State.HANDSHAKE
+        self.channels: dict[int, Channel] = {}
+        self.exclusive: dict[Queue, None] = {}
+        self._owing: dict[Channel, None] = {}  # channels with confirms to send
+        self._told_of_block = False
+        self._user: User | None = None
+        self._credentials: Credentials | None = None
+        self._admission: Admission | None = None
+        self._handshake: ServerHandshake | None = ServerHandshake(
+            {**offer.properties, "capabilities": CAPABILITIES},
+            ("PLAIN", "AMQPLAIN"),
+            offer.frame_max,
+            offer.channel_max,
+            offer.heartbeat,
+        )
+        self._reader = Reader(
+            frame_max=FRAME_BEFORE_LOGIN,
+            body_max=offer.body_max,
+            run_limit=offer.run_limit,
+            expects_header=True,
+        )
+
+    # ── output ────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(self, data: bytes) -> None:
+        self.output.append(data)
+        self.backlog += len(data)
+        if self.backlog > CONGESTED_FROM:
+            self.congested = True
+        if not self._woken:
+            self._woken = True
+            self._wake(self)
+
+    def send(self, channel: int, method: Method) -> None:
+        self.write(method_frame(channel, method))
+
+    def take_output(self) -> list[bytes]:
+        output, self.output = self.output, []
+        self.backlog = 0
+        self._woken = False
+        return output
+
+    def keeps_up(self, now: int) -> None:
+        """The socket took the output: go on delivering."""
+        if self.congested:
+            self.congested = False
+            for channel in list(self.channels.values()):
+                channel.resume(now)
+
+    def beat(self) -> None:
+        self.write(HEARTBEAT_FRAME)
+
+    # ── input ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def receive(self, data: bytes, now: int) -> None:
+        try:
+            for event in self._reader.feed(data):
+                if self.state is State.OPEN:
+                    self._handle(event, now)
+                elif self.state is State.HANDSHAKE:
+                    self._negotiate(event)
+                elif self.state is State.CLOSING:
+                    self._await_close_ok(event)
+                else:
+                    return
+        except ProtocolError as error:
+            self.fail(error, now)
+        self._confirm_all()
+
+    def _confirm_all(self) -> None:
+        if self._owing:
+            for channel in self._owing:
+                channel.publisher.confirm()
+            self._owing.clear()
+
+    def _handle(self, event: Event, now: int) -> None:
+        """One event of an open connection; errors of a channel end here."""
+        number = getattr(event, "channel", 0)
+        culprit = (0, 0)
+        try:
+            match event:
+                case Published():
+                    culprit = (60, 40)
+                    channel = self.channels.get(number) or self._no_channel(number)
+                    self.publishes = True
+                    channel.publisher.publish(event, now)
+                    if channel.publisher.confirming:
+                        self._owing[channel] = None
+                case Acked(_, first, count):
+                    culprit = (60, 80)
+                    channel = self.channels.get(number) or self._no_channel(number)
+                    channel.ack_each(first, count, now)
+                case MethodReceived(_, method):
+                    culprit = (method.class_id, method.method_id)
+                    self._command(number, method, now)
+                case TooLarge(_, size):
+                    culprit = (60, 40)
+                    raise PreconditionFailed(
+                        f"message size {size} is larger than the maximum of {self._reader.body_max} bytes"
+                    )
+                case HeartbeatReceived():
+                    pass
+                case HeaderReceived() | ContentReceived():
+                    raise CommandInvalid("a server's message from a client")
+        except ClosesChannel as error:
+            self._fail_channel(number, error, culprit, now)
+        except ClosesConnection as error:
+            self.fail(error, now, culprit)
+
+    def _no_channel(self, number: int) -> Channel:
+        raise ChannelFault(f"channel {number} is not open: expected 'channel.open'")
+
+    def _command(self, number: int, method: Method, now: int) -> None:
+        if number == 0:
+            self._connection_command(method, now)
+            return
+        channel = self.channels.get(number)
+        match method:
+            case ChannelOpen():
+                self._open_channel(number)
+                return
+            case ChannelCloseOk():
+                self._reader.discarding.discard(number)
+                return
+            case ChannelClose():
+                if channel is not None:
+                    self._settle_confirms(channel)
+                    self._end_channel(channel, now)
+                self.send(number, ChannelCloseOk())
+                return
+            case _:
+                pass
+        if channel is None:
+            self._no_channel(number)
+        else:
+            self._settle_confirms(channel)
+            command = COMMANDS.get(type(method))
+            if command is None:
+                raise CommandInvalid(f"{method.name} is not for a client to send")
+            command(self, channel, method, now)
+
+    def _settle_confirms(self, channel: Channel) -> None:
+        if channel in self._owing:
+            del self._owing[channel]
+            channel.publisher.confirm()
+
+    def _connection_command(self, method: Method, now: int) -> None:
+        match method:
+            case ConnectionClose():
+                self.end(now)
+                self.send(0, ConnectionCloseOk())
+            case ConnectionCloseOk():
+                pass
+            case ConnectionUpdateSecret():
+                self.send(0, ConnectionUpdateSecretOk())
+            case _:
+                raise CommandInvalid(f"{method.name} is not for channel 0 of an open connection")
+
+    def _open_channel(self, number: int) -> None:
+        assert self._admission is not None
+        if number in self.channels or number in self._reader.discarding:
+            raise ChannelFault("second 'channel.open' seen")
+        if number > self.channel_max > 0:
+            raise NotAllowed(
+                f"channel {number} is beyond the negotiated channel_max ({self.channel_max})"
+            )
+        self.channels[number] = Channel(number, self, self._admission)
+        self.send(number, ChannelOpenOk())
+
+    def _end_channel(self, channel: Channel, now: int) -> None:
+        del self.channels[channel.number]
+        queues = channel.close(now)
+        self.broker.delete_if_left(channel.admission.vhost, queues, now)
+
+    # ── opening ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _negotiate(self, event: Event) -> None:
+        handshake = self._handshake
+        assert handshake is not None
+        match event:
+            case HeaderReceived(header) if header == PROTOCOL_HEADER:
+                self.send(0, handshake.start())
+            case HeaderReceived():
+                self.write(PROTOCOL_HEADER)
+                self.state = State.CLOSED
+            case MethodReceived(_, ConnectionClose()):
+                self.send(0, ConnectionCloseOk())
+                self.state = State.CLOSED
+            case MethodReceived(_, method):
+                self._decided(handshake.receive(method))
+            case HeartbeatReceived():
+                pass
+            case _:
+                raise CommandInvalid("content before the connection is open")
+
+    def _decided(self, decision: Credentials | Limits | Opened) -> None:
+        match decision:
+            case Credentials():
+                self._credentials = decision
+                self.told_of_cancel = decision.supports("consumer_cancel_notify")
+                self._told_of_block = decision.supports("connection.blocked")
+                self.verify(self, decision)
+            case Limits():
+                self.frame_max = self._reader.frame_max = decision.frame_max
+                self.channel_max = decision.channel_max
+                self.heartbeat = decision.heartbeat
+            case Opened(virtual_host):
+                assert self._user is not None
+                if self._full is not None:
+                    raise NotAllowed(self._full)
+                self._admission = self.broker.admit(self._user, virtual_host)
+                self._handshake = self._credentials = None
+                self.state = State.OPEN
+                self.send(0, ConnectionOpenOk())
+
+    def admit(self, user: User) -> None:
+        """The credentials are good."""
+        if self._handshake is not None and self.state is State.HANDSHAKE:
+            self._user = user
+            self.send(0, self._handshake.accept())
+
+    def refuse(self, why: str = "For details see the broker logfile.") -> None:
+        """The credentials are not good; clients that do not expect to be told see the socket close."""
+        if self._credentials is not None and self.state is State.HANDSHAKE:
+            self.state = State.REFUSED
+            mechanism = self._credentials.mechanism
+            if self._credentials.supports("authentication_failure_close"):
+                self.state = State.CLOSED
+                error = LoginRefused(
+                    f"Login was refused using authentication mechanism {mechanism}. {why}"
+                )
+                self.send(0, ConnectionClose(error.code, _short(error.reply_text)))
+
+    # ── closing ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _fail_channel(
+        self, number: int, error: ClosesChannel, culprit: tuple[int, int], now: int
+    ) -> None:
+        channel = self.channels.get(number)
+        if channel is None:
+            self._no_channel(number)
+            return
+        self._settle_confirms(channel)
+        self._end_channel(channel, now)
+        self._reader.discarding.add(number)
+        self.send(number, ChannelClose(error.code, _short(error.reply_text), *culprit))
+
+    def fail(self, error: ProtocolError, now: int, culprit: tuple[int, int] = (0, 0)) -> None:
+        """Close the connection because of an error, its own or ours."""
+        if self.state not in (State.HANDSHAKE, State.OPEN):
+            return
+        opened = self.state is State.OPEN
+        self._confirm_all()
+        self.end(now)
+        self.send(0, ConnectionClose(error.code, _short(error.reply_text), *culprit))
+        # A client that never got in is not waited for.
+        self.state = State.CLOSING if opened else State.CLOSED
+
+    def shut_down(self, now: int) -> None:
+        """The broker stops."""
+        self.fail(ConnectionForced("broker forced connection closure with reason 'shutdown'"), now)
+
+    def _await_close_ok(self, event: Event) -> None:
+        match event:
+            case MethodReceived(0, ConnectionClose()):
+                self.send(0, ConnectionCloseOk())
+                self.state = State.CLOSED
+            case MethodReceived(0, ConnectionCloseOk()):
+                self.state = State.CLOSED
+            case _:
+                pass  # whatever was on its way
+
+    def end(self, now: int) -> None:
+        """Let go of everything (S2); the rim also calls this when the socket is gone."""
+        self.state = State.CLOSED
+        self._owing.clear()
+        for channel in list(self.channels.values()):
+            self._end_channel(channel, now)
+        if self._admission is not None:
+            for queue in list(self.exclusive):
+                if not queue.deleted:
+                    self.broker.delete_queue(self._admission.vhost, queue, now)
+        self.exclusive.clear()
+
+    # ── alarms ────────────────────────────────────────────────────────────────────────────────────────
+
+    def block(self, reason: str) -> None:
+        if self._told_of_block:
+            self.send(0, ConnectionBlocked(reason))
+
+    def unblock(self) -> None:
+        if self._told_of_block:
+            self.send(0, ConnectionUnblocked())
+
+
+def _short(text: str) -> str:
+    """As much of a text as a short string holds, which is measured in bytes."""
+    return text.encode()[:255].decode(errors="ignore")

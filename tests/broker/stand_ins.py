@@ -1,0 +1,17 @@
+"""Stand-ins for what the routing tests do not test."""
+
+from recado.broker.arguments import QueueSettings
+
+
+class StandInQueue:
+    """As much of a queue as routing asks for."""
+
+    def __init__(
+        self, name: str, settings: QueueSettings | None = None, owner: object | None = None
+    ) -> None:
+        self.name = name
+        self.settings = settings or QueueSettings()
+        self.owner = owner
+
+    def __repr__(self) -> str:
+        return self.name

@@ -1,0 +1,161 @@
+"""One exchange: bindings without doubles, their order, and those of last resort."""
+
+import pytest
+
+from recado.amqp.errors import PreconditionFailed
+from recado.amqp.values import Int8, Table
+from recado.broker.arguments import ExchangeSettings
+from recado.broker.binding import DEAD_LETTER_BINDING
+from recado.broker.exchange import KINDS, Exchange
+
+from .stand_ins import StandInQueue
+
+LAST_RESORT: Table = {DEAD_LETTER_BINDING: True}
+
+
+def exchange_of(kind: str, name: str = "x") -> Exchange[StandInQueue]:
+    return Exchange(name, ExchangeSettings(kind=kind))
+
+
+def queues(count: int) -> list[StandInQueue]:
+    return [StandInQueue(f"q{number}") for number in range(count)]
+
+
+def test_direct_matches_the_key_alone() -> None:
+    exchange, (a, b) = exchange_of("direct"), queues(2)
+    exchange.bind(a, "a", {})
+    exchange.bind(b, "b", {})
+    assert exchange.match(["a"], {}) == [a]
+    assert exchange.match(["b"], {}) == [b]
+    assert exchange.match(["a.b"], {}) == []
+
+
+def test_fanout_matches_everything() -> None:
+    exchange, bound = exchange_of("fanout"), queues(3)
+    for queue in bound:
+        exchange.bind(queue, "ignored", {})
+    assert exchange.match(["anything"], {}) == bound
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_binding_is_made_once(kind: str) -> None:
+    exchange, (queue,) = exchange_of(kind), queues(1)
+    binding = exchange.bind(queue, "k", {"a": 1, "b": 2})
+    assert binding is not None
+    assert exchange.bind(queue, "k", {"b": 2, "a": 1}) is None
+    assert exchange.find(queue, "k", {"b": 2, "a": 1}) is binding
+    exchange.unbind(binding)
+    assert exchange.find(queue, "k", {"a": 1, "b": 2}) is None
+    assert exchange.match(["k"], {"a": 1, "b": 2}) == []
+    exchange.check()
+
+
+def test_key_and_arguments_down_to_their_types_tell_bindings_apart() -> None:
+    exchange, (queue,) = exchange_of("direct"), queues(1)
+    made = [
+        exchange.bind(queue, key, arguments)
+        for key, arguments in [
+            ("k", {}),
+            ("l", {}),
+            ("k", {"a": 1}),
+            ("k", {"a": Int8(1)}),
+            ("k", {"a": True}),
+        ]
+    ]
+    assert None not in made
+    assert len(exchange.bindings) == 5
+    exchange.check()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_destinations_come_in_the_order_of_binding(kind: str) -> None:
+    exchange, bound = exchange_of(kind), queues(40)
+    for queue in bound:
+        exchange.bind(queue, "k", {})
+    assert exchange.match(["k"], {}) == bound
+
+
+def test_the_order_holds_across_patterns_and_keys() -> None:
+    exchange, (a, b, c) = exchange_of("topic"), queues(3)
+    exchange.bind(a, "y.#", {})
+    exchange.bind(b, "*", {})
+    exchange.bind(c, "x", {})
+    exchange.bind(a, "x", {})
+    assert exchange.match(["x", "y"], {}) == [a, b, b, c, a]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_last_resort_is_taken_when_nothing_else_matches(kind: str) -> None:
+    exchange, (ordinary, last) = exchange_of(kind), queues(2)
+    exchange.bind(last, "k", LAST_RESORT)
+    assert exchange.match(["k"], {}) == [last]
+    binding = exchange.bind(ordinary, "k", {})
+    assert binding is not None
+    assert exchange.match(["k"], {}) == [ordinary]
+    exchange.unbind(binding)
+    assert exchange.match(["k"], {}) == [last]
+
+
+def test_the_last_resort_has_criteria_too() -> None:
+    exchange, (ordinary, last) = exchange_of("topic"), queues(2)
+    exchange.bind(ordinary, "a", {})
+    exchange.bind(last, "b.#", LAST_RESORT)
+    assert exchange.match(["a"], {}) == [ordinary]
+    assert exchange.match(["b"], {}) == [last]
+    assert exchange.match(["c"], {}) == []
+    assert exchange.match(["b", "a"], {}) == [ordinary]
+
+
+def test_one_queue_may_be_bound_both_ways() -> None:
+    exchange, (queue,) = exchange_of("direct"), queues(1)
+    exchange.bind(queue, "k", {})
+    exchange.bind(queue, "k", LAST_RESORT)
+    assert exchange.match(["k"], {}) == [queue]
+    ordinary = exchange.find(queue, "k", {})
+    assert ordinary is not None
+    exchange.unbind(ordinary)
+    assert exchange.match(["k"], {}) == [queue]
+
+
+def test_not_to_be_the_last_resort_is_ordinary() -> None:
+    exchange, (queue, last) = exchange_of("direct"), queues(2)
+    exchange.bind(last, "k", LAST_RESORT)
+    exchange.bind(queue, "k", {DEAD_LETTER_BINDING: False})
+    assert exchange.match(["k"], {}) == [queue]
+
+
+def test_the_last_resort_must_be_a_boolean() -> None:
+    exchange, (queue,) = exchange_of("direct"), queues(1)
+    with pytest.raises(PreconditionFailed, match="'x-dead-letter-binding' must be a boolean"):
+        exchange.bind(queue, "k", {DEAD_LETTER_BINDING: "yes"})
+    assert exchange.is_new
+    exchange.check()
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "arguments"), [("regex", "(", {}), ("headers", "", {"x-match": "most"})]
+)
+def test_a_refused_binding_leaves_no_trace(kind: str, key: str, arguments: Table) -> None:
+    exchange, (queue,) = exchange_of(kind), queues(1)
+    with pytest.raises(PreconditionFailed):
+        exchange.bind(queue, key, arguments)
+    assert not exchange.bindings
+    assert exchange.is_new
+    assert exchange.match([key], {}) == []
+
+
+def test_bound_exchanges_are_counted() -> None:
+    exchange, other = exchange_of("direct"), exchange_of("fanout", "other")
+    first = exchange.bind(other, "a", {})
+    second = exchange.bind(other, "b", {})
+    assert first is not None
+    assert second is not None
+    assert exchange.bound_exchanges == {other: 2}
+    exchange.unbind(first)
+    assert exchange.bound_exchanges == {other: 1}
+    exchange.unbind(second)
+    assert exchange.bound_exchanges == {}
+
+
+def test_only_a_headers_exchange_looks_at_headers() -> None:
+    assert [kind for kind in KINDS if exchange_of(kind).by_headers] == ["headers"]

@@ -1,0 +1,107 @@
+"""Regex exchange: the whole key, a linear-time language, and nothing imported before its time."""
+
+import subprocess
+import sys
+
+import pytest
+
+from recado.amqp.errors import PreconditionFailed
+from recado.broker.binding import Binding
+from recado.broker.pattern import (
+    MAX_PATTERN_BYTES,
+    PatternMatcher,
+    compile_pattern,
+    quote_pattern,
+)
+
+
+def bind(pattern: str, serial: int = 0) -> Binding[str]:
+    return Binding("x", "q", pattern, {}, serial)
+
+
+def matches(pattern: str, key: str) -> bool:
+    matcher: PatternMatcher[str] = PatternMatcher()
+    matcher.add(bind(pattern))
+    return bool(matcher.match(key, {}))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key"),
+    [
+        ("", ""),
+        ("a", "a"),
+        ("a|b", "b"),
+        ("a.*", "abc"),
+        (r"\d+", "2024"),
+        ("^a$", "a"),
+        ("(?i)abc", "ABC"),
+        ("é.", "éü"),
+    ],
+)
+def test_the_whole_key_matches(pattern: str, key: str) -> None:
+    assert matches(pattern, key)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key"),
+    [("a", ""), ("a", "ab"), ("a", "ba"), ("a|b", "ab"), (r"\d+", "2024x"), ("é.", "éüa")],
+)
+def test_a_part_of_the_key_is_not_enough(pattern: str, key: str) -> None:
+    assert not matches(pattern, key)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("(", "missing \\)"),
+        ("*", "no argument for repetition operator"),
+        ("(?=a)", "invalid perl operator"),
+        (r"(a)\1", "invalid escape sequence"),
+        ("((((a{100}){100}){100}){100})", "invalid repetition size"),
+        ("a" * (MAX_PATTERN_BYTES + 1), "longer than 1024 bytes"),
+        ("é" * (MAX_PATTERN_BYTES // 2 + 1), "longer than 1024 bytes"),
+    ],
+)
+def test_a_bad_pattern_is_refused_and_not_kept(pattern: str, reason: str) -> None:
+    matcher: PatternMatcher[str] = PatternMatcher()
+    with pytest.raises(PreconditionFailed, match=f"invalid pattern '.*': {reason}"):
+        matcher.add(bind(pattern))
+    assert matcher.match(pattern, {}) == []
+
+
+def test_the_longest_pattern() -> None:
+    assert matches("a" * MAX_PATTERN_BYTES, "a" * MAX_PATTERN_BYTES)
+
+
+def test_bindings_share_a_pattern() -> None:
+    matcher: PatternMatcher[str] = PatternMatcher()
+    first, second, other = bind("a+", 0), bind("a+", 1), bind("a", 2)
+    for binding in (first, second, other):
+        matcher.add(binding)
+    assert matcher.match("a", {}) == [first, second, other]
+    matcher.remove(first)
+    assert matcher.match("aa", {}) == [second]
+    matcher.remove(second)
+    assert matcher.match("aa", {}) == []
+    assert matcher.match("a", {}) == [other]
+
+
+def test_what_makes_others_backtrack_is_harmless() -> None:
+    assert not matches("(a*)*(a*)*b", "a" * 255)
+
+
+@pytest.mark.parametrize("text", ["", "plain", "a.b", ".*", "a{2}", "é|b", "\\", "[x]"])
+def test_a_quoted_text_finds_itself_alone(text: str) -> None:
+    quoted = compile_pattern(quote_pattern(text))
+    assert quoted.fullmatch(text.encode()) is not None
+    assert quoted.fullmatch(b"aab") is None
+
+
+def test_the_engine_is_imported_when_it_is_needed() -> None:
+    program = (
+        "import sys; from recado.broker import access, vhost;"
+        "access.Access(access.User('u', permissions={'/': access.Permission('.*', '', '^$')}), '/');"
+        "assert 're2' not in sys.modules; access.Permission('a');"
+        "assert 're2' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,154 @@
+"""Topic exchange: words, wildcards, and patterns that mean harm."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.broker.binding import Binding
+from recado.broker.topic import TopicMatcher
+
+
+def bind(pattern: str, serial: int = 0) -> Binding[str]:
+    return Binding("x", pattern, pattern, {}, serial)
+
+
+def matcher_of(patterns: Iterable[str]) -> TopicMatcher[str]:
+    matcher: TopicMatcher[str] = TopicMatcher()
+    for pattern in patterns:
+        matcher.add(bind(pattern))
+    return matcher
+
+
+def matches(pattern: str, key: str) -> bool:
+    return bool(matcher_of([pattern]).match(key, {}))
+
+
+def naive(pattern: list[str], key: list[str]) -> bool:
+    """The definition of the specification, word by word."""
+    match pattern:
+        case []:
+            return not key
+        case ["#", *rest]:
+            return naive(rest, key) or (bool(key) and naive(pattern, key[1:]))
+        case [word, *rest]:
+            return bool(key) and word in ("*", key[0]) and naive(rest, key[1:])
+
+
+def words(key: str) -> list[str]:
+    return key.split(".") if key else []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key"),
+    [
+        ("", ""),
+        ("#", ""),
+        ("#", "a"),
+        ("#", "a.b.c"),
+        ("#.#", ""),
+        ("#.#.#", "a.b"),
+        ("a", "a"),
+        ("*", "a"),
+        ("*", "*"),
+        ("#", "#"),
+        ("a.#", "a"),
+        ("a.#", "a.b.c"),
+        ("#.c", "c"),
+        ("#.c", "a.b.c"),
+        ("a.*.c", "a.b.c"),
+        ("a.#.c", "a.c"),
+        ("a.#.#.c", "a.c"),
+        ("a.#.c", "a.c.b.c"),
+        ("*.#", "a"),
+        ("#.*", "a.b"),
+        ("*.*", "."),
+        ("a..b", "a..b"),
+        ("stock.*.nyse", "stock.ibm.nyse"),
+    ],
+)
+def test_matches(pattern: str, key: str) -> None:
+    assert matches(pattern, key)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key"),
+    [
+        ("", "a"),
+        ("a", ""),
+        ("*", ""),
+        ("*", "a.b"),
+        ("a", "b"),
+        ("a", "A"),
+        ("a.*", "a"),
+        ("a.#", "b"),
+        ("a.#", "ab"),
+        ("*.#.*", "a"),
+        ("#.c", "a.b"),
+        ("a.*.c", "a.b.b.c"),
+        ("a*", "ab"),
+        ("#a", "ba"),
+        ("a", "*"),
+        ("a", "#"),
+    ],
+)
+def test_does_not_match(pattern: str, key: str) -> None:
+    assert not matches(pattern, key)
+
+
+def test_a_binding_comes_once_however_many_ways_lead_to_it() -> None:
+    assert len(matcher_of(["#.a.#.a.#"]).match("a.a.a.a", {})) == 1
+
+
+def test_bindings_with_one_pattern_all_match() -> None:
+    matcher: TopicMatcher[str] = TopicMatcher()
+    first, second = bind("a.#", 0), bind("a.#", 1)
+    matcher.add(first)
+    matcher.add(second)
+    assert matcher.match("a", {}) == [first, second]
+    matcher.remove(first)
+    assert matcher.match("a", {}) == [second]
+
+
+patterns = st.lists(st.sampled_from(["a", "b", "", "*", "#"]), max_size=6).map(".".join)
+keys = st.lists(st.sampled_from(["a", "b", "", "*", "#"]), max_size=6).map(".".join)
+
+
+@given(st.lists(patterns, max_size=12), st.lists(keys, max_size=6), st.data())
+def test_agrees_with_the_definition(
+    bound: list[str], published: list[str], data: st.DataObject
+) -> None:
+    matcher: TopicMatcher[str] = TopicMatcher()
+    bindings = [bind(pattern, serial) for serial, pattern in enumerate(bound)]
+    for binding in bindings:
+        matcher.add(binding)
+    for removed in data.draw(st.lists(st.sampled_from(bindings or [None]), unique=True)):
+        if removed is not None:
+            matcher.remove(removed)
+            bindings.remove(removed)
+    for key in published:
+        expected = [
+            binding for binding in bindings if naive(words(binding.routing_key), words(key))
+        ]
+        found = matcher.match(key, {})
+        assert sorted(found, key=lambda binding: binding.serial) == expected
+
+
+@given(st.permutations(["", "#", "*", "a", "a.b", "a.b.c", "a.*", "a.#", "#.a.#", "*.*.#"]))
+def test_nothing_is_left_of_what_was_removed(order: list[str]) -> None:
+    matcher: TopicMatcher[str] = TopicMatcher()
+    bindings = [bind(pattern) for pattern in sorted(order)]
+    for binding in bindings:
+        matcher.add(binding)
+    for pattern in order:
+        matcher.remove(bindings[sorted(order).index(pattern)])
+    assert matcher._root.is_empty
+
+
+def test_hostile_patterns_cost_no_more_than_words_times_nodes() -> None:
+    """Followed one possibility at a time, these would take longer than the universe has."""
+    matcher = matcher_of([".".join(["#.a"] * 60), ".".join(["#.*"] * 60), ".".join(["#"] * 120)])
+    key = ".".join(["a"] * 120)
+    assert len(matcher.match(key + ".b", {})) == 2
+    assert len(matcher.match(key, {})) == 3

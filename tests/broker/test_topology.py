@@ -1,0 +1,243 @@
+"""Exchanges, queues and bindings in any order of commands, against a list of bindings.
+
+The model knows no index: a route looks at every binding, a topic is matched as the specification
+defines it, and what goes with a thing is found by looking at everything that is left.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from recado.amqp.errors import NotFound, PreconditionFailed
+from recado.amqp.values import Table
+from recado.broker.binding import DEAD_LETTER_BINDING
+from recado.broker.vhost import Vhost
+
+from .stand_ins import StandInQueue
+from .test_topic import naive, words
+
+EXCHANGES = ("x0", "x1", "x2", "x3")
+QUEUES = ("q0", "q1", "q2", "q3")
+KINDS = ("direct", "fanout", "topic", "headers", "regex")
+KEYS = ("", "a", "b", "a.b")
+BINDING_KEYS = (*KEYS, "#", "*", "a.#", "*.b", "a|b", ".*")
+NO_REGEX = ("*", "*.b")
+HEADERS: tuple[Table, ...] = ({}, {"h": 1}, {"h": 2, "i": 1})
+ARGUMENTS: tuple[Table, ...] = (
+    {},
+    {DEAD_LETTER_BINDING: True},
+    {"h": 1},
+    {"h": 1, DEAD_LETTER_BINDING: True},
+    {"h": None},
+    {"h": 1, "i": 1, "x-match": "any"},
+)
+
+
+class ModelExchange(NamedTuple):
+    kind: str
+    auto_delete: bool
+    alternate: str | None
+
+
+class ModelBinding(NamedTuple):
+    source: str
+    destination: str
+    key: str
+    arguments: Table
+
+
+class Model:
+    def __init__(self) -> None:
+        self.exchanges: dict[str, ModelExchange] = {}
+        self.queues: set[str] = set()
+        self.bindings: list[ModelBinding] = []
+
+    def matches(self, binding: ModelBinding, key: str, headers: Table) -> bool:
+        match self.exchanges[binding.source].kind:
+            case "direct":
+                return binding.key == key
+            case "fanout":
+                return True
+            case "topic":
+                return naive(words(binding.key), words(key))
+            case "regex":
+                return re.fullmatch(binding.key, key) is not None
+            case _:
+                asked = {k: v for k, v in binding.arguments.items() if not k.startswith("x-")}
+                met = [k in headers and v in (None, headers[k]) for k, v in asked.items()]
+                return any(met) if binding.arguments.get("x-match") == "any" else all(met)
+
+    def destinations(self, exchange: str, keys: tuple[str, ...], headers: Table) -> list[str]:
+        matched = [
+            binding
+            for binding in self.bindings
+            if binding.source == exchange
+            and any(self.matches(binding, key, headers) for key in keys)
+        ]
+        ordinary = [b for b in matched if not b.arguments.get(DEAD_LETTER_BINDING)]
+        if matched:
+            return [binding.destination for binding in ordinary or matched]
+        alternate = self.exchanges[exchange].alternate
+        return [alternate] if alternate in self.exchanges else []
+
+    def route(self, exchange: str, keys: tuple[str, ...], headers: Table) -> list[str]:
+        seen, ahead = [exchange], [exchange]
+        while ahead:
+            for name in self.destinations(ahead.pop(0), keys, headers):
+                if name not in seen:
+                    seen.append(name)
+                    if name in self.exchanges:
+                        ahead.append(name)
+        return [name for name in seen if name in self.queues]
+
+    def remove(self, gone: str) -> None:
+        self.queues.discard(gone)
+        self.exchanges.pop(gone, None)
+        for binding in [b for b in self.bindings if gone in (b.source, b.destination)]:
+            self.unbind(binding)
+
+    def unbind(self, binding: ModelBinding) -> None:
+        if binding in self.bindings:
+            self.bindings.remove(binding)
+            source = self.exchanges.get(binding.source)
+            left = [b for b in self.bindings if b.source == binding.source]
+            if source and source.auto_delete and not left:
+                self.remove(binding.source)
+
+
+names = st.sampled_from((*EXCHANGES, *QUEUES))
+
+
+class Topology(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+        self.vhost: Vhost[StandInQueue] = Vhost("/")
+        self.seen: tuple[int, list[list[str]]] = (-1, [])
+
+    @initialize(kinds=st.tuples(*[st.sampled_from(KINDS)] * 2))
+    def begin_with_something(self, kinds: tuple[str, str]) -> None:
+        for name, kind in zip(EXCHANGES, kinds, strict=False):
+            self.declare_exchange(name, kind, auto_delete=False, alternate=None)
+        for name in QUEUES[:2]:
+            self.toggle_queue(name)
+
+    @rule(
+        name=st.sampled_from(EXCHANGES),
+        kind=st.sampled_from(KINDS),
+        auto_delete=st.booleans(),
+        alternate=st.sampled_from((None, *EXCHANGES)),
+    )
+    def declare_exchange(
+        self, name: str, kind: str, auto_delete: bool, alternate: str | None
+    ) -> None:
+        wanted = ModelExchange(kind, auto_delete, alternate)
+        arguments: Table = {} if alternate is None else {"alternate-exchange": alternate}
+
+        def declare() -> None:
+            self.vhost.declare_exchange(name, kind, auto_delete=auto_delete, arguments=arguments)
+
+        if self.model.exchanges.setdefault(name, wanted) == wanted:
+            declare()
+        else:
+            with pytest.raises(PreconditionFailed):
+                declare()
+
+    @rule(name=st.sampled_from(EXCHANGES), if_unused=st.booleans())
+    def delete_exchange(self, name: str, if_unused: bool) -> None:
+        if if_unused and any(binding.source == name for binding in self.model.bindings):
+            with pytest.raises(PreconditionFailed):
+                self.vhost.delete_exchange(name, if_unused=True)
+        else:
+            self.vhost.delete_exchange(name, if_unused=if_unused)
+            self.model.remove(name)
+
+    @rule(name=st.sampled_from(QUEUES))
+    def toggle_queue(self, name: str) -> None:
+        if name in self.model.queues:
+            self.vhost.remove_queue(self.vhost.find_queue(name))
+            self.model.remove(name)
+        else:
+            self.vhost.add_queue(StandInQueue(name))
+            self.model.queues.add(name)
+
+    @rule(
+        source=st.sampled_from(EXCHANGES),
+        destination=names,
+        key=st.sampled_from(BINDING_KEYS),
+        arguments=st.sampled_from(ARGUMENTS),
+    )
+    def bind(self, source: str, destination: str, key: str, arguments: Table) -> None:
+        def do() -> None:
+            if destination in QUEUES:
+                self.vhost.bind_queue(destination, source, key, arguments)
+            else:
+                self.vhost.bind_exchange(destination, source, key, arguments)
+
+        binding = ModelBinding(source, destination, key, arguments)
+        if not {source, destination} <= {*self.model.exchanges, *self.model.queues}:
+            with pytest.raises(NotFound):
+                do()
+        elif self.model.exchanges[source].kind == "regex" and key in NO_REGEX:
+            with pytest.raises(PreconditionFailed):
+                do()
+        else:
+            do()
+            if binding not in self.model.bindings:
+                self.model.bindings.append(binding)
+
+    @rule(
+        source=st.sampled_from(EXCHANGES),
+        destination=names,
+        key=st.sampled_from(BINDING_KEYS),
+        arguments=st.sampled_from(ARGUMENTS),
+    )
+    def unbind(self, source: str, destination: str, key: str, arguments: Table) -> None:
+        if destination in QUEUES:
+            self.vhost.unbind_queue(destination, source, key, arguments)
+        else:
+            self.vhost.unbind_exchange(destination, source, key, arguments)
+        self.model.unbind(ModelBinding(source, destination, key, arguments))
+
+    @rule(data=st.data())
+    def unbind_something(self, data: st.DataObject) -> None:
+        if self.model.bindings:
+            self.unbind(*data.draw(st.sampled_from(self.model.bindings)))
+
+    @invariant()
+    def same_things(self) -> None:
+        assert self.vhost.queues.keys() == self.model.queues
+        ours = {name for name in self.vhost.exchanges if name and not name.startswith("amq.")}
+        assert ours == self.model.exchanges.keys()
+        self.vhost.check()
+
+    @invariant()
+    def same_routes(self) -> None:
+        routes = list(self._routes())
+        epoch, before = self.seen
+        assert epoch != self.vhost.epoch or before == routes, "V3"
+        self.seen = self.vhost.epoch, routes
+
+    def _routes(self) -> Iterator[list[str]]:
+        for name in self.model.exchanges:
+            exchange = self.vhost.exchanges[name]
+            for keys in ((KEYS[0],), (KEYS[1],), (KEYS[3],), KEYS[1:3]):
+                found = [
+                    self.vhost.route(exchange, keys[0], headers, keys[1:]) for headers in HEADERS
+                ]
+                queues = [[queue.name for queue in routed.queues] for routed in found]
+                assert queues == [self.model.route(name, keys, headers) for headers in HEADERS]
+                if not found[0].by_headers:
+                    assert queues[0] == queues[1] == queues[2]
+                elif not self.vhost.depends_on_headers(exchange):
+                    pytest.fail("a headers exchange was reached unexpectedly")
+                yield from queues
+
+
+Topology.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTopology = Topology.TestCase

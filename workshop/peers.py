@@ -1,0 +1,271 @@
+"""Brokers as processes of their own: recado, and RabbitMQ to compare it with.
+
+Both are context managers that start a broker on a free loopback port, in a temporary folder of
+its own, wait until it speaks AMQP, and stop it by its process id:
+
+    with rabbitmq() as server, recado() as other:
+        pika.BlockingConnection(pika.URLParameters(server.url))
+
+`python -m workshop.peers rabbitmq` (or `recado`) starts one to try by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from workshop import system
+
+HOST = "127.0.0.1"
+PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+METHOD_FRAME = b"\x01"
+START_SECONDS = 90.0
+STOP_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """PEM files for a TLS listener; `verify` asks clients for a certificate of the same CA."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+    verify: bool = False
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running broker. Its CPU and memory are those of `pid` and its children."""
+
+    name: str
+    port: int
+    pid: int
+    log: Path
+    tls_port: int | None = None
+    http_port: int | None = None
+    host: str = HOST
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@{self.host}:{self.port}/%2F"
+
+    @property
+    def tls_url(self) -> str:
+        if self.tls_port is None:
+            raise ValueError(f"{self.name} was started without certificates")
+        return f"amqps://guest:guest@{self.host}:{self.tls_port}/%2F"
+
+
+class DidNotStart(RuntimeError):
+    """A broker ended, or stayed silent, before it spoke AMQP; the text ends with its log."""
+
+
+@contextmanager
+def rabbitmq(
+    *,
+    port: int = 0,
+    certificates: Certificates | None = None,
+    plugins: Sequence[str] = (),
+    management: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
+    """Debian's RabbitMQ as a plain process; `settings` are lines for its rabbitmq.conf."""
+    program, epmd = system.need(system.RABBITMQ, system.EPMD)
+    with ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder("rabbitmq"))
+        amqp, tls, http, distribution, mapper = free_ports(5)
+        port = port or amqp
+        lines = {"listeners.tcp.1": f"{HOST}:{port}", **(settings or {})}
+        if certificates:
+            lines |= {
+                "listeners.ssl.1": f"{HOST}:{tls}",
+                "ssl_options.cacertfile": str(certificates.ca),
+                "ssl_options.certfile": str(certificates.certificate),
+                "ssl_options.keyfile": str(certificates.key),
+                "ssl_options.verify": "verify_peer" if certificates.verify else "verify_none",
+                "ssl_options.fail_if_no_peer_cert": str(certificates.verify).lower(),
+            }
+        if management:
+            lines |= {"management.tcp.ip": HOST, "management.tcp.port": str(http)}
+            plugins = [*plugins, "rabbitmq_management"]
+        config = folder / "rabbitmq.conf"
+        config.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+        enabled = folder / "enabled_plugins"
+        enabled.write_text(f"[{','.join(plugins)}].\n")
+        names = {
+            "HOME": str(folder),
+            "RABBITMQ_NODENAME": f"peer-{port}@localhost",
+            "RABBITMQ_DIST_PORT": str(distribution),
+            "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(folder / "log"),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_CONFIG_FILE": str(config),
+            "RABBITMQ_CONF_ENV_FILE": str(folder / "rabbitmq-env.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(enabled),
+            "ERL_EPMD_PORT": str(mapper),
+            "ERL_EPMD_ADDRESS": HOST,
+            # The start script then becomes the Erlang machine itself instead of guarding it, so
+            # that the process we started is the one that is measured and stopped.
+            "RUNNING_UNDER_SYSTEMD": "true",
+        }
+        environment = {key: value for key, value in os.environ.items() if "RABBITMQ" not in key}
+        environment |= names
+        # An epmd of our own: otherwise Erlang leaves a daemon behind that nobody stops.
+        stack.enter_context(process([epmd], folder / "epmd.log", environment))
+        log = folder / "rabbitmq.log"
+        # Killed in the end: its data is thrown away, and a graceful stop takes it 6 seconds.
+        started = stack.enter_context(process([program], log, environment, stop=signal.SIGKILL))
+        until_ready("RabbitMQ", started, log, lambda: port)
+        yield Server(
+            name="RabbitMQ",
+            port=port,
+            pid=started.pid,
+            log=log,
+            tls_port=tls if certificates else None,
+            http_port=http if management else None,
+        )
+
+
+@contextmanager
+def recado(
+    *,
+    port: int = 0,
+    certificates: Certificates | None = None,
+    arguments: Sequence[str] = (),
+    config: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
+    """recado from this tree, by its command line; `config` is the text of its recado.toml."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder("recado"))
+        # Always a file, if an empty one: a recado.toml of the current folder must not interfere.
+        file = folder / "recado.toml"
+        file.write_text(config)
+        command = [sys.executable, "-m", "recado", "serve", "--config", str(file)]
+        command += ["--host", HOST, "--port", str(port), *arguments]
+        names = {k: v for k, v in os.environ.items() if not k.startswith("RECADO_")}
+        tls = None
+        if certificates:
+            (tls,) = free_ports(1)
+            names |= {
+                "RECADO_SERVER_TLS_PORT": str(tls),
+                "RECADO_SERVER_CERTIFICATE": str(certificates.certificate),
+                "RECADO_SERVER_KEY": str(certificates.key),
+                "RECADO_SERVER_CA": str(certificates.ca),
+                "RECADO_SERVER_VERIFY": str(certificates.verify).lower(),
+            }
+        log = folder / "recado.log"
+        started = stack.enter_context(process(command, log, {**names, **(environment or {})}))
+        found = until_ready("recado", started, log, lambda: announced_port(log))
+        yield Server(name="recado", port=found, pid=started.pid, log=log, tls_port=tls)
+
+
+def announced_port(log: Path) -> int | None:
+    """The port of the line that recado prints when it accepts connections."""
+    line = re.search(r"amqp://[^\s/]+:(\d+)", log.read_text(errors="replace"))
+    return int(line[1]) if line else None
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on; held together while choosing, so that they differ."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """A folder that goes away even when a process that just died leaves files half removed."""
+    with tempfile.TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def process(
+    command: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str],
+    stop: signal.Signals = signal.SIGTERM,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process writing to `log`, in a session of its own so that Ctrl-C is ours to handle."""
+    with log.open("wb") as output:
+        started = subprocess.Popen(
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield started
+    finally:
+        started.send_signal(stop)
+        try:
+            started.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
+
+
+def until_ready(
+    name: str,
+    started: subprocess.Popen[bytes],
+    log: Path,
+    find_port: Callable[[], int | None],
+) -> int:
+    """Wait until the broker answers a protocol header with connection.start; return its port."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if started.poll() is not None:
+            raise DidNotStart(f"{name} ended with status {started.returncode}:\n{tail(log)}")
+        port = find_port()
+        if port is not None and speaks_amqp(port):
+            return port
+        time.sleep(0.01)
+    raise DidNotStart(f"{name} did not speak AMQP within {START_SECONDS:.0f} s:\n{tail(log)}")
+
+
+def speaks_amqp(port: int) -> bool:
+    try:
+        with socket.create_connection((HOST, port), timeout=5) as connection:
+            connection.sendall(PROTOCOL_HEADER)
+            return connection.recv(1) == METHOD_FRAME
+    except OSError:
+        return False
+
+
+def tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-4000:]
+
+
+def main() -> None:
+    """Start one broker, print its URL, and keep it until Ctrl-C or SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m workshop.peers", description=main.__doc__)
+    parser.add_argument("peer", choices=["rabbitmq", "recado"])
+    parser.add_argument("--port", type=int, default=0, help="default: a free one")
+    chosen = parser.parse_args()
+    # Blocked, not handled: sigwait then takes the signal, and the broker is stopped in order.
+    signals = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    peer = rabbitmq if chosen.peer == "rabbitmq" else recado
+    with peer(port=chosen.port) as server:
+        print(f"{server.name} {server.url}\n  pid {server.pid}, log {server.log}", flush=True)
+        signal.sigwait(signals)
+
+
+if __name__ == "__main__":
+    main()
