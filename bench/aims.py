@@ -63,10 +63,10 @@ def judge(scenario: Scenario, aim: float | None, book: Book, plan: Plan) -> Resu
     peer = figure(samples[Side.PEER])
     ratio = ratio_of(scenario.comparison, recado, peer)
     missing = book.failure(scenario.name) or what_is_missing(samples, plan)
-    if missing is None and aim is not None:
-        holds = reaches(scenario.comparison, aim, recado, ratio, plan.tolerance)
-    else:
-        holds = None if aim is None else False
+    holds = None
+    if aim is not None:
+        reached = reaches(scenario.comparison, aim, recado, ratio, plan.tolerance)
+        holds = reached and missing is None
     return Result(scenario, recado, peer, ratio, aim, holds, samples, missing)
 
 

@@ -70,9 +70,7 @@ LOADS = (
         "changing-routes", "another route every message", "--queues", str(FAN_OUT), "--rotate"
     ),
     processor("rich-properties", "rich properties, a message-id each", "--rich"),
-    processor(
-        f"fan-out-{FAN_OUT}", f"fan-out to {FAN_OUT}", "--queues", str(FAN_OUT), "--fan-out"
-    ),
+    processor(f"fan-out-{FAN_OUT}", f"fan-out to {FAN_OUT}", "--queues", str(FAN_OUT), "--fan-out"),
     processor("consumers-4", "4 consumers on a queue", "--consumers", "4"),
     processor("mixed-sizes", "bodies of 16 B to 16 KiB", "--sizes", "16,64,256,1024,4096,16384"),
     processor(
@@ -81,7 +79,8 @@ LOADS = (
         *("--publish-channel", "3", "--consume-channel", "7"),
     ),
     processor(
-        "one-by-one", "one message per write, prefetch 100, acks",
+        "one-by-one",
+        "one message per write, prefetch 100, acks",
         *("--per-send", "1", "--prefetch", "100", "--ack-every", "1"),
     ),
     processor(

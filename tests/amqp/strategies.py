@@ -31,18 +31,11 @@ def signed(bits: int) -> st.SearchStrategy[int]:
 
 
 def short_strings() -> st.SearchStrategy[str]:
-    return st.text(max_size=255).filter(lambda text: len(text.encode()) <= 255)
+    """At most 252 bytes; what happens at 255 has tests of its own."""
+    return st.text(max_size=63)
 
 
-def is_utf8(octets: bytes) -> bool:
-    try:
-        octets.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-NOT_UTF8 = st.binary(min_size=1, max_size=20).filter(lambda octets: not is_utf8(octets))
+NOT_UTF8 = st.binary(max_size=20).map(lambda octets: octets + b"\xff")
 
 SCALARS: st.SearchStrategy[Value] = st.one_of(
     st.none(),

@@ -4,9 +4,9 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from pamqp import commands
+from pamqp import base, commands
 
 from recado.amqp.codec import decode_method, encode_method
 from recado.amqp.errors import CommandInvalid, SyntaxFault
@@ -62,13 +62,11 @@ def methods(
     kinds: list[type[Method]], wire: dict[str, st.SearchStrategy[Any]]
 ) -> st.SearchStrategy[Method]:
     def build(kind: type[Method]) -> st.SearchStrategy[Method]:
-        return st.builds(
-            kind,
-            **{
-                name: wire[kind.__annotations__[name].__metadata__[0]]
-                for name in kind.__struct_fields__
-            },
-        )
+        fields = {
+            name: wire[kind.__annotations__[name].__metadata__[0]]
+            for name in kind.__struct_fields__
+        }
+        return st.fixed_dictionaries(fields).map(lambda values: kind(**values))
 
     return st.sampled_from(kinds).flatmap(build)
 
@@ -82,6 +80,7 @@ IN_PAMQP = [kind for kind in ALL if kind.class_id != AccessRequest.class_id]
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
+@settings(max_examples=25)  # of each of 66 methods
 @given(data=st.data())
 def test_every_method_there_and_back(kind: type[Method], data: st.DataObject) -> None:
     method = data.draw(methods([kind], WIRE))
@@ -123,6 +122,13 @@ def test_the_bytes(method: Method, payload: bytes) -> None:
     assert decode_method(payload) == method
 
 
+@pytest.mark.parametrize("text", ["x" * 255, "é" * 127 + "x", "😀" * 63 + "abc"])
+def test_the_longest_short_string(text: str) -> None:
+    method = BasicPublish("", text)
+    assert encode_method(method)[7] == 255
+    assert decode_method(encode_method(method)) == method
+
+
 def test_what_a_client_puts_into_reserved_fields_is_ignored() -> None:
     assert decode_method(b"\x00\x3c\x00\x28\xff\xff\x00\x01k\x01") == BasicPublish("", "k", True)
     assert decode_method(b"\x00\x0a\x00\x28\x01/\x03abc\x01") == ConnectionOpen("/")
@@ -137,19 +143,19 @@ def test_bits_beyond_the_defined_are_ignored() -> None:
 # ── pamqp as oracle ───────────────────────────────────────────────────────────────────────────────
 
 
-def pamqp_twin(method: Method) -> commands.base.Frame:
+def pamqp_twin(method: Method) -> base.Frame:
     """The same method as a pamqp frame, without pamqp's opinions on names."""
-    known = commands.INDEX_MAPPING[method.class_id << 16 | method.method_id]
-    lenient = type("Lenient", (known,), {"__slots__": (), "validate": lambda _: None})
-    twin: commands.base.Frame = lenient.__new__(lenient)
+    known: Any = commands.INDEX_MAPPING[method.class_id << 16 | method.method_id]
+    lenient = type("Lenient", (known,), {"validate": lambda _: None, "__init__": lambda _: None})
+    twin: base.Frame = lenient()
     for ours, theirs in zip(type(method).__annotations__, known.attributes(), strict=True):
         value = getattr(method, ours)
         setattr(twin, theirs, value.decode() if isinstance(value, bytes) else value)
     return twin
 
 
-def pamqp_fields(frame: commands.base.Frame) -> list[object]:
-    return [getattr(frame, name) for name in type(frame).__mro__[1].attributes()]  # type: ignore[attr-defined]
+def pamqp_fields(frame: base.Frame) -> list[object]:
+    return [getattr(frame, name) for name in frame.attributes()]
 
 
 @given(methods(IN_PAMQP, PAMQP_WIRE))
@@ -187,7 +193,7 @@ def test_where_pamqp_is_wrong_and_recado_is_not() -> None:
 def test_every_truncation_is_a_syntax_fault(method: Method) -> None:
     payload = encode_method(method)
     for length in range(len(payload)):
-        with pytest.raises(SyntaxFault, match="cut short"):
+        with pytest.raises(SyntaxFault):
             decode_method(payload[:length])
 
 

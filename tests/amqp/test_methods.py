@@ -3,7 +3,7 @@
 from typing import get_args
 
 import pytest
-from pamqp import commands
+from pamqp import base, commands
 
 from recado.amqp import methods
 from recado.amqp.methods import (
@@ -34,7 +34,7 @@ def by_name(method: type[Method]) -> str:
     return method.name
 
 
-def pamqp_twin(method: type[Method]) -> type[commands.base.Frame]:
+def pamqp_twin(method: type[Method]) -> type[base.Frame]:
     return commands.INDEX_MAPPING[method.class_id << 16 | method.method_id]
 
 

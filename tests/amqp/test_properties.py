@@ -1,6 +1,7 @@
 """Basic properties: all of them there and back, pamqp on the other side, and bad input."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,16 +25,13 @@ def properties(
     mode: st.SearchStrategy[int | None] = OCTET,
     timestamp: st.SearchStrategy[int] | None = None,
 ) -> st.SearchStrategy[Properties]:
-    return st.builds(
-        Properties,
-        **dict.fromkeys(FIELDS, text)
-        | {
-            "headers": st.none() | tables() if headers is None else headers,
-            "delivery_mode": mode,
-            "priority": OCTET,
-            "timestamp": st.none() | (unsigned(64) if timestamp is None else timestamp),
-        },
-    )
+    fields: dict[str, st.SearchStrategy[Any]] = dict.fromkeys(FIELDS, text) | {
+        "headers": st.none() | tables() if headers is None else headers,
+        "delivery_mode": mode,
+        "priority": OCTET,
+        "timestamp": st.none() | (unsigned(64) if timestamp is None else timestamp),
+    }
+    return st.fixed_dictionaries(fields).map(lambda values: Properties(**values))
 
 
 ALL_SET = Properties(

@@ -132,7 +132,7 @@ def test_plain_values_get_the_natural_letter(value: Value, octets: bytes) -> Non
         (Scaled(256, 0), "type 'D'"),
         (Scaled(0, -1), "type 'D'"),
         (datetime(1969, 1, 1, tzinfo=UTC), "type 'T'"),
-        (datetime(2024, 1, 1), "has no time zone"),  # noqa: DTZ001
+        (datetime(2024, 1, 1), "has no time zone"),
         ("\ud800", "surrogates not allowed"),
         ({"é" * 128: 1}, "holds 255 bytes, this one has 256"),
         ({1, 2}, "cannot hold a set"),
@@ -167,6 +167,13 @@ def test_a_table_is_found_amid_other_bytes(data: bytes, before: bytes, after: by
     amid, end = decode_table(before + data + after, len(before))
     assert encode_table(amid) == encode_table(alone)
     assert end == len(before) + len(data)
+
+
+def test_the_longest_key() -> None:
+    table: Table = {"é" * 127 + "x": 1}
+    data = encode_table(table)
+    assert data[4] == 255
+    assert decode_table(data, 0)[0] == table
 
 
 def test_of_two_fields_with_one_name_the_first_counts() -> None:
@@ -297,7 +304,7 @@ def test_what_is_wrong_is_said(data: bytes, complaint: str) -> None:
 # ── pamqp as oracle ───────────────────────────────────────────────────────────────────────────────
 
 # pamqp is right about these; its keys are short, sorted, and its floats have 32 bits.
-PAMQP_KEYS = short_strings().filter(lambda key: len(key.encode()) <= 128)
+PAMQP_KEYS = st.text(max_size=32)
 PAMQP_SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -305,7 +312,7 @@ PAMQP_SCALARS = st.one_of(
     st.floats(width=32, allow_nan=False),
     st.text(max_size=20),
     st.binary(max_size=20).map(bytearray),
-    st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1)).map(  # noqa: DTZ001
+    st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1)).map(
         lambda moment: moment.replace(microsecond=0, tzinfo=UTC)
     ),
     st.builds(

@@ -109,7 +109,9 @@ def test_different_values(asked: Value, given_: Value) -> None:
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(PreconditionFailed, match="Invalid x-match field value 'most'; expected all"):
+    with pytest.raises(
+        PreconditionFailed, match="Invalid x-match field value 'most'; expected all"
+    ):
         HeadersMatcher[str]().add(bind({"x-match": "most"}))
 
 

@@ -239,5 +239,5 @@ class Topology(RuleBasedStateMachine):
                 yield from queues
 
 
-Topology.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Topology.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestTopology = Topology.TestCase

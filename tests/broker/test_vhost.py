@@ -1,6 +1,5 @@
 """A vhost: what is declared, deleted and bound, with RabbitMQ's refusals, and where messages go."""
 
-import re
 from collections.abc import Callable
 
 import pytest
@@ -15,7 +14,6 @@ from recado.amqp.errors import (
 )
 from recado.amqp.values import Table
 from recado.broker.arguments import QueueSettings
-from recado.broker.exchange import Exchange
 from recado.broker.vhost import Vhost
 
 from .stand_ins import StandInQueue
@@ -71,7 +69,8 @@ def test_declaring_again_gives_the_same_exchange(vhost: Here) -> None:
     again = vhost.declare_exchange("x", "topic", arguments={"alternate-exchange": "y", "x": 1})
     assert again is exchange
     assert vhost.epoch == epoch
-    assert vhost.declare_exchange("amq.direct", "direct", durable=True)
+    direct = vhost.declare_exchange("amq.direct", "direct", durable=True)
+    assert direct is vhost.exchanges["amq.direct"]
 
 
 @pytest.mark.parametrize(
@@ -100,14 +99,20 @@ def test_declaring_again_gives_the_same_exchange(vhost: Here) -> None:
         (
             PreconditionFailed,
             lambda vhost: vhost.declare_exchange("amq.direct", "fanout"),
-            "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'amq.direct' in vhost '/':"
-            " received 'fanout' but current is 'direct'",
+            (
+                "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'amq.direct' in vhost '/':"
+                " received 'fanout' but current is 'direct'"
+            ),
         ),
         (
             PreconditionFailed,
-            lambda vhost: vhost.declare_exchange("x", "direct", arguments={"alternate-exchange": 1}),
-            "PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' in"
-            " exchange 'x' in vhost '/'",
+            lambda vhost: vhost.declare_exchange(
+                "x", "direct", arguments={"alternate-exchange": 1}
+            ),
+            (
+                "PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' in"
+                " exchange 'x' in vhost '/'"
+            ),
         ),
         (
             NotFound,
@@ -223,11 +228,12 @@ def test_a_declaration_that_differs_in_being_exclusive_is_locked_out(vhost: Here
     assert refusal(ResourceLocked, lambda: vhost.find_declared("q", exclusive, "me")) == LOCKED
 
 
-def test_reserved_queue_names(vhost: Here) -> None:
+@pytest.mark.parametrize("name", ["amq.foo", "amq.gen-1"])
+def test_reserved_queue_names(vhost: Here, name: str) -> None:
+    """Even one that the server gave: whoever declares it again would have to guess it."""
     add_queue(vhost, "amq.gen-1")
-    for name in ("amq.foo", "amq.gen-1"):
-        text = refusal(AccessRefused, lambda: vhost.find_declared(name, QueueSettings(), "me"))  # noqa: B023
-        assert text == f"ACCESS_REFUSED - queue name '{name}' contains reserved prefix 'amq.*'"
+    text = refusal(AccessRefused, lambda: vhost.find_declared(name, QueueSettings(), "me"))
+    assert text == f"ACCESS_REFUSED - queue name '{name}' contains reserved prefix 'amq.*'"
 
 
 # ── bindings ────────────────────────────────────────────────────────────────────────────────────
@@ -446,8 +452,7 @@ def test_two_thousand_queues_come_and_go(vhost: Here) -> None:
     assert not any(exchange.bindings for exchange in vhost.exchanges.values())
 
 
-def test_names_of_other_vhosts() -> None:
+def test_texts_name_the_vhost() -> None:
     vhost: Here = Vhost("shop")
-    with pytest.raises(NotFound, match=re.escape("no queue 'q' in vhost 'shop'")):
+    with pytest.raises(NotFound, match="no queue 'q' in vhost 'shop'"):
         vhost.find_queue("q")
-    assert isinstance(vhost.exchanges["amq.direct"], Exchange)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("src", "workshop", "bench", "suites", "tests")
+FOLDERS = ("src", "workshop", "bench", "suites")
 MODULES = sorted(
     path for folder in FOLDERS if (ROOT / folder).is_dir() for path in (ROOT / folder).rglob("*.py")
 )

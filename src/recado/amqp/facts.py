@@ -13,6 +13,7 @@ from .errors import SyntaxFault
 from .values import decode_table
 
 REPLY_HERE = "amq.rabbitmq.reply-to"
+_REPLY_HERE_BYTES = REPLY_HERE.encode()
 
 _SHORTSTR, _TABLE, _OCTET, _LONGLONG = range(4)
 _HEADERS, _DELIVERY_MODE, _PRIORITY, _REPLY_TO, _EXPIRATION, _USER_ID = (
@@ -72,6 +73,11 @@ def _names_more_receivers(table: bytes) -> bool:
     return "CC" in headers or "BCC" in headers
 
 
+def _text(octets: bytes) -> str:
+    """Clients do send property strings that are not UTF-8, and RabbitMQ passes them on."""
+    return octets.decode(errors="surrogateescape")
+
+
 def _milliseconds(expiration: str) -> tuple[int | None, str | None]:
     if not (expiration.isascii() and expiration.lstrip("-").isdigit()):
         return None, f"invalid expiration '{expiration}': no_integer"
@@ -95,15 +101,14 @@ def facts_of(properties: bytes) -> Facts:
         for flag, kind in _fields(properties[0] << 8 | properties[1]):
             if kind == _SHORTSTR:
                 after = at + 1 + properties[at]
-                text = properties[at + 1 : after].decode()
-                at = after
                 if flag == _EXPIRATION:
-                    ttl, problem = _milliseconds(text)
+                    ttl, problem = _milliseconds(_text(properties[at + 1 : after]))
                     fault = fault or problem
                 elif flag == _USER_ID:
-                    user_id = text
-                elif flag == _REPLY_TO and text == REPLY_HERE:
+                    user_id = _text(properties[at + 1 : after])
+                elif flag == _REPLY_TO and properties[at + 1 : after] == _REPLY_HERE_BYTES:
                     alone = True
+                at = after
             elif kind == _OCTET:
                 value = properties[at]
                 at += 1
@@ -119,7 +124,7 @@ def facts_of(properties: bytes) -> Facts:
                 at = after
             else:
                 at += 8
-    except (IndexError, UnicodeDecodeError):
+    except IndexError:
         raise SyntaxFault("malformed basic properties") from None
     if at != end:
         raise SyntaxFault("malformed basic properties")

@@ -11,13 +11,20 @@ R3  A body larger than `body_max` is announced once (`TooLarge`) and never kept.
 """
 
 from collections.abc import Iterator
-from typing import TypeAlias
-
-import msgspec
 
 from .codec import decode_method
 from .errors import FrameError, SyntaxFault, UnexpectedFrame
-from .facts import Facts, facts_of
+from .events import (
+    Acked,
+    ContentReceived,
+    Event,
+    HeaderReceived,
+    HeartbeatReceived,
+    MethodReceived,
+    Published,
+    TooLarge,
+)
+from .facts import facts_of
 from .frames import (
     BASIC_CLASS,
     BODY,
@@ -37,63 +44,6 @@ from .runs import ACK_ID, PUBLISH_ID, scan_acks, scan_publishes
 
 _envelope = ENVELOPE.unpack_from
 _LARGEST_ENVELOPE = 7
-
-
-class HeaderReceived(msgspec.Struct, frozen=True):
-    """The eight bytes with which a client opens."""
-
-    header: bytes
-
-
-class MethodReceived(msgspec.Struct, frozen=True):
-    channel: int
-    method: Method
-
-
-class Published(msgspec.Struct, frozen=True):
-    """A run of publishes: `method` is their common payload, message i is `head + tails[i]`."""
-
-    channel: int
-    method: bytes
-    facts: Facts
-    head: bytes
-    tails: list[bytes]
-
-
-class ContentReceived(msgspec.Struct, frozen=True):
-    """A client's message from the broker: deliver, return or get-ok, with its content."""
-
-    channel: int
-    method: Method
-    content: bytes
-
-
-class Acked(msgspec.Struct, frozen=True):
-    """`count` deliveries acknowledged one by one, tags counting up."""
-
-    channel: int
-    first: int
-    count: int
-
-
-class TooLarge(msgspec.Struct, frozen=True):
-    channel: int
-    size: int
-
-
-class HeartbeatReceived(msgspec.Struct, frozen=True):
-    pass
-
-
-Event: TypeAlias = (
-    HeaderReceived
-    | MethodReceived
-    | Published
-    | ContentReceived
-    | Acked
-    | TooLarge
-    | HeartbeatReceived
-)
 
 
 class _Unfinished:
@@ -171,9 +121,8 @@ class Reader:
                 if name == PUBLISH_ID and channel not in self._unfinished:
                     run = scan_publishes(data, at, after, channel, self.body_max, self.run_limit)
                     if run is not None:
-                        method = data[at + 7 : after - 1]
-                        at = run.end
-                        yield Published(channel, method, run.facts, run.head, run.tails)
+                        event, at = run
+                        yield event
                         continue
                 elif name == ACK_ID and size == 13 and not data[after - 2]:
                     first, count = scan_acks(data, at, self.run_limit)
@@ -183,9 +132,9 @@ class Reader:
                     yield Acked(channel, first, count)
                     continue
             at = after
-            event = self._single(kind, channel, data[after - size - 1 : after - 1])
-            if event is not None:
-                yield event
+            single = self._single(kind, channel, data[after - size - 1 : after - 1])
+            if single is not None:
+                yield single
         self._keep(data, at, wanted)
 
     def _keep(self, data: bytes, at: int, wanted: int) -> None:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import chain, repeat
 from struct import Struct
 
+from .events import Published
 from .facts import Facts, facts_of
 from .frames import BASIC_CLASS, BODY, END, ENVELOPE, HEADER, HEADER_START, OVERHEAD, PROPERTIES_AT
 
@@ -32,18 +33,6 @@ _flatten = chain.from_iterable
 # | 1 | channel u16 | 13 u32 | 60 u16 | 80 u16 | tag u64 | multiple u8 | 0xCE |
 _ACK_SIZE = 21
 _ACK_TAG = 11
-
-
-class Scanned:
-    """A run as found in a buffer; `end` is the offset behind it."""
-
-    __slots__ = ("end", "facts", "head", "tails")
-
-    def __init__(self, facts: Facts, head: bytes, tails: list[bytes], end: int) -> None:
-        self.facts = facts
-        self.head = head
-        self.tails = tails
-        self.end = end
 
 
 @lru_cache(256)
@@ -74,8 +63,8 @@ def _span(data: bytes, header_at: int, channel: int, body_max: int) -> tuple[int
 
 def scan_publishes(
     data: bytes, at: int, header_at: int, channel: int, body_max: int, limit: int
-) -> Scanned | None:
-    """The run that begins with the publish frame `data[at:header_at]`.
+) -> tuple[Published, int] | None:
+    """The run that begins with the publish frame `data[at:header_at]`, and the offset behind it.
 
     None when its first message is not here whole, or not in one body frame without other frames between: the
     reader then puts it together frame by frame.
@@ -85,17 +74,22 @@ def scan_publishes(
         return None
     body_at, after = span
     facts = facts_of(data[header_at + PROPERTIES_AT : body_at - 1])
+    method, head, tails = data[at + 7 : header_at - 1], b"", None
     if limit > 1 and not facts.alone and data.startswith(data[at:header_at], after):
         stem = data[at : min(body_at + 7, after)]
         if data.startswith(stem, after):
-            return _scan_alike(data, at, header_at, after, stem, facts, limit)
-        return _scan_various(data, at, header_at, after, channel, body_max, facts, limit)
-    return Scanned(facts, b"", [data[header_at:after]], after)
+            head = stem[header_at - at :]
+            tails, after = _scan_alike(data, at, after, stem, limit)
+        else:
+            tails, after = _scan_various(data, at, header_at, after, channel, body_max, facts, limit)
+    if tails is None:
+        tails = [data[header_at:after]]
+    return Published(channel, method, facts, head, tails), after
 
 
 def _scan_alike(
-    data: bytes, at: int, header_at: int, after: int, stem: bytes, facts: Facts, limit: int
-) -> Scanned:
+    data: bytes, at: int, after: int, stem: bytes, limit: int
+) -> tuple[list[bytes], int]:
     """Messages that repeat `stem` at a fixed stride, each with a body of the same size behind it."""
     stride = after - at
     count = min((len(data) - at) // stride, limit)
@@ -107,7 +101,7 @@ def _scan_alike(
     if stems.count(stem) != count or ends.count(END) != count:
         alike = (s == stem and e == END for s, e in zip(stems, ends, strict=True))
         count = next(i for i, yes in enumerate(alike) if not yes)
-    return Scanned(facts, stem[header_at - at :], list(tails[:count]), at + count * stride)
+    return list(tails[:count]), at + count * stride
 
 
 def _scan_various(
@@ -119,7 +113,7 @@ def _scan_various(
     body_max: int,
     facts: Facts,
     limit: int,
-) -> Scanned:
+) -> tuple[list[bytes], int]:
     """Messages that share the method frame and the facts, but not the properties or the size."""
     method, properties = data[at:header_at], b""
     tails = [data[header_at:after]]
@@ -135,7 +129,7 @@ def _scan_various(
                 break
         tails.append(data[start:stop])
         after = stop
-    return Scanned(facts, b"", tails, after)
+    return tails, after
 
 
 def scan_acks(data: bytes, at: int, limit: int) -> tuple[int, int]:
@@ -150,16 +144,15 @@ def scan_acks(data: bytes, at: int, limit: int) -> tuple[int, int]:
     start, rest = data[at : at + _ACK_TAG], b"\x00\xce"
     while not data.startswith(start + _tag(first + count - 1) + rest, at + (count - 1) * _ACK_SIZE):
         count //= 2
-    if data[at : at + count * _ACK_SIZE] == render(start, rest, first, repeat(b"", count), count):
-        return first, count
-    return first, 1
+    tags = map(_tag, range(first, first + count))
+    if data[at : at + count * _ACK_SIZE] != b"".join(_flatten(zip(repeat(start), tags, repeat(rest)))):
+        count = 1
+    return first, count
 
 
-def render(
-    prefix: bytes, suffix: bytes, first_tag: int, tails: "Sequence[bytes] | repeat[bytes]", count: int
-) -> bytes:
+def render(prefix: bytes, suffix: bytes, first_tag: int, tails: Sequence[bytes]) -> bytes:
     """Frames that differ in a tag: `prefix + tag + suffix + tail` for each tail, tags counting up."""
-    if count == 1:
-        return prefix + _tag(first_tag) + suffix + next(iter(tails))
-    tags = map(_tag, range(first_tag, first_tag + count))
+    if len(tails) == 1:
+        return prefix + _tag(first_tag) + suffix + tails[0]
+    tags = map(_tag, range(first_tag, first_tag + len(tails)))
     return b"".join(_flatten(zip(repeat(prefix), tags, repeat(suffix), tails)))

@@ -4,7 +4,7 @@ Clients reach it through `Admission` (a user in a vhost) and `Channel`. Queues c
 concerns everybody: bindings, consumers, the connection that owns an exclusive queue.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 
@@ -24,10 +24,10 @@ from .vhost import Vhost
 class ReplyQueue(Queue):
     """Where direct replies to one channel arrive: it passes them on and keeps nothing."""
 
-    def publish(self, run: Run, now: int) -> list[int]:
+    def publish(self, run: Run, now: int) -> Sequence[int]:
         for consumer in self.consumers:
             consumer.deliver(run)
-        return []
+        return ()
 
 
 class Broker:

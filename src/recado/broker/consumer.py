@@ -109,7 +109,7 @@ class Consumer:
         first = channel.next_tag
         channel.next_tag = first + count
         if len(tails[0]) < LARGE:
-            outlet.write(render(prefix, end + head, first, tails, count))
+            outlet.write(render(prefix, end + head, first, tails))
         else:
             for tag, tail in enumerate(tails, first):
                 outlet.write(prefix + tag.to_bytes(8, "big") + end + head)

@@ -38,9 +38,7 @@ def rewritten(run: Run, change: Callable[[Properties], Properties], origin: Orig
         if runs and runs[-1].facts is facts:
             runs[-1].tails.append(changed)
         else:
-            runs.append(
-                Run(origin, facts, run.channel, run.frame_max, b"", [changed], owned=True)
-            )
+            runs.append(Run(origin, facts, run.channel, run.frame_max, b"", [changed], True))
     return runs
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from recado.amqp.errors import PreconditionFailed
 from recado.amqp.facts import PLAIN, REPLY_HERE
-from recado.amqp.frames import method_frame, properties_of
-from recado.amqp.methods import BasicAck, BasicNack, BasicReturn
+from recado.amqp.frames import ack_frame, method_frame, properties_of
+from recado.amqp.methods import BasicNack, BasicReturn
 from recado.amqp.properties import Properties, decode_properties
-from recado.amqp.reader import Published
+from recado.amqp.events import Published
 from recado.amqp.values import Table
 
 from .consumer import Outlet
@@ -73,24 +73,16 @@ class Publisher:
             )
 
     def _send(self, route: Route, event: Published, now: int) -> None:
-        run = Run(
-            route,
-            event.facts,
-            self._number,
-            self._outlet.frame_max,
-            event.head,
-            event.tails,
-            owned=True,
-        )
-        queues = route.queues
-        if queues is None or event.facts.alone:
+        facts, queues = event.facts, route.queues
+        frame_max = self._outlet.frame_max
+        run = Run(route, facts, self._number, frame_max, event.head, event.tails, True)
+        refused: Sequence[int] = ()
+        if queues is None or facts.alone:
             refused = self._send_singly(route, run, now)
         elif queues:
             refused = distribute(run, queues, now)
-        else:
-            refused = []
-            if route.mandatory:
-                self._return(route, run)
+        elif route.mandatory:
+            self._return(route, run)
         if self.confirming:
             self._owe(len(event.tails), refused)
 
@@ -146,7 +138,7 @@ class Publisher:
         if last > self._confirmed:
             several = last > self._confirmed + 1
             self._confirmed = last
-            self._outlet.write(method_frame(self._number, BasicAck(last, several)))
+            self._outlet.write(ack_frame(self._number, last, multiple=several))
 
 
 def _checked_keys(headers: Table, name: str) -> list[str]:

@@ -11,7 +11,7 @@ them, and are then done message by message: consumers that share a channel, beca
 tags (`crowded`), and queues that pass on what they drop to another queue (`cascades`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from .arguments import QueueSettings
@@ -60,17 +60,18 @@ class Queue:
 
     # ── entering ──────────────────────────────────────────────────────────────────────────────────────
 
-    def publish(self, run: Run, now: int) -> list[int]:
+    def publish(self, run: Run, now: int) -> Sequence[int]:
         """Take in messages; gives the indexes of those that were refused."""
         if not self._limited and not (self.taps and self.crowded):
-            self._enter(run, now)
-            return []
+            if not self._pass_on(run):
+                self._enter(run, now)
+            return ()
         settings = self.settings
         refuses = self._limited and settings.overflow != "drop-head"
         if not refuses and not self.cascades and not self.taps:
             self._enter(run, now)
             self._drop_excess(now)
-            return []
+            return ()
         refused = []
         for i in range(len(run)):
             one = run.slice(i, i + 1)
@@ -82,6 +83,27 @@ class Queue:
                 self._enter(one, now)
                 self._drop_excess(now)
         return refused
+
+    def _pass_on(self, run: Run) -> bool:
+        """Give the messages to the one consumer whose turn it is, if nothing else is to be thought of.
+
+        What `_enter` would come to as well, at half the cost for a run of one.
+        """
+        group = self._rota.foremost()
+        if group is None or self.ready or self.taps or self._time_matters(run):
+            return False
+        count = len(run.tails)
+        if (len(group) > 1 and count > 1) or group[0].room() < count:
+            return False
+        run.first = self._next_place
+        self._next_place += count
+        group[0].deliver(run)
+        if len(group) > 1:
+            group.rotate(-1)
+        return True
+
+    def _time_matters(self, run: Run) -> bool:
+        return run.facts.ttl is not None or self.settings.message_ttl is not None
 
     def _enter(self, run: Run, now: int) -> None:
         count = len(run.tails)

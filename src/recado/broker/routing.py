@@ -99,7 +99,7 @@ class Admission:
         return self.vhost.route(route.source, route.routing_key, headers, more_keys).queues
 
 
-def distribute(run: Run, queues: Sequence[Queue], now: int) -> list[int]:
+def distribute(run: Run, queues: Sequence[Queue], now: int) -> Sequence[int]:
     """Publish to each queue; gives the indexes of the messages that one of them refused."""
     if len(queues) == 1:
         return queues[0].publish(run, now)

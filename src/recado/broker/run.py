@@ -11,6 +11,8 @@ every k-th message.
 
 from typing import Protocol
 
+import msgspec
+
 from recado.amqp.facts import Facts
 from recado.amqp.frames import body_size_of, on_channel, within
 
@@ -28,66 +30,48 @@ class Origin(Protocol):
     def again(self) -> bytes: ...  # the same with the redelivered bit
 
 
-class Run:
-    __slots__ = (
-        "channel",
-        "expires",
-        "facts",
-        "first",
-        "frame_max",
-        "head",
-        "origin",
-        "owned",
-        "redelivered",
-        "step",
-        "tails",
-        "taken",
-    )
-
-    def __init__(
-        self,
-        origin: Origin,
-        facts: Facts,
-        channel: int,
-        frame_max: int,
-        head: bytes,
-        tails: list[bytes],
-        *,
-        owned: bool,
-    ) -> None:
-        self.origin = origin
-        self.facts = facts
-        self.channel = channel  # the number written in the frames
-        self.frame_max = frame_max  # no frame here is larger
-        self.head = head
-        self.tails = tails
-        self.owned = owned  # the list of tails is nobody else's
-        self.taken = 0  # tails before this one have left
-        self.first = 0
-        self.step = 1
-        self.redelivered = False
-        self.expires: int | None = None
+class Run(msgspec.Struct, eq=False):
+    origin: Origin
+    facts: Facts
+    channel: int
+    """The number written in the frames."""
+    frame_max: int
+    """No frame here is larger."""
+    head: bytes
+    tails: list[bytes]
+    owned: bool
+    """The list of tails is nobody else's."""
+    first: int = 0
+    step: int = 1
+    taken: int = 0
+    """How many tails have left already; they are the first."""
+    redelivered: bool = False
+    expires: int | None = None
 
     def __len__(self) -> int:
         return len(self.tails) - self.taken
 
     def _like(self, tails: list[bytes], first: int, step: int) -> "Run":
-        run = Run(
-            self.origin, self.facts, self.channel, self.frame_max, self.head, tails, owned=True
+        return Run(
+            self.origin,
+            self.facts,
+            self.channel,
+            self.frame_max,
+            self.head,
+            tails,
+            True,
+            first,
+            step,
+            0,
+            self.redelivered,
+            self.expires,
         )
-        run.first = first
-        run.step = step
-        run.redelivered = self.redelivered
-        run.expires = self.expires
-        return run
 
     def for_another_queue(self) -> "Run":
         """The same messages, none of them taken yet, for a further receiver."""
-        run = Run(
-            self.origin, self.facts, self.channel, self.frame_max, self.head, self.tails, owned=False
+        return Run(
+            self.origin, self.facts, self.channel, self.frame_max, self.head, self.tails, False
         )
-        run.redelivered = self.redelivered
-        return run
 
     def take(self, count: int) -> "Run":
         """The first `count` messages, which leave this run; the run itself if that is all."""

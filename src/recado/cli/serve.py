@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import gc
 import os
 import resource
 import signal
+import socket
 import sys
 
 from recado import __version__
@@ -31,6 +33,8 @@ Ctrl-C stops the broker."""
 
 def serve(chosen: argparse.Namespace) -> int:
     settings = effective(chosen).settings
+    if settings.node.data is not None:
+        complain(f"this version keeps everything in memory; {settings.node.data} is not used")
     raise_open_files()
     try:
         with new_runner(settings) as runner:
@@ -67,14 +71,12 @@ def raise_open_files() -> None:
 
 def explain(error: OSError, settings: Settings) -> str:
     """What the system said, and what to do about it."""
-    import errno
-
     server = settings.server
     where = f"{server.host}:{server.port}"
     match error.errno:
         case errno.EADDRINUSE:
             return f"{where} is in use, perhaps by another broker; --port 0 takes a free port"
-        case errno.EADDRNOTAVAIL | -2 | -3 | -5:
+        case errno.EADDRNOTAVAIL | socket.EAI_NONAME | socket.EAI_AGAIN | socket.EAI_NODATA:
             return f"this machine has no address {server.host!r}; --host 127.0.0.1 always works"
         case errno.EACCES:
             return f"user {os.getuid()} may not listen on {where}; ports above 1023 are free to all"

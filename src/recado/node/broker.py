@@ -13,14 +13,12 @@ free one unless given, and leaving the block closes the clients properly before 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from functools import partial
+from collections.abc import Mapping
 from threading import Thread
 from typing import Self
 
 from recado.node.assembly import Running, start
-from recado.node.config import from_mapping
+from recado.node.config import ConfigError, from_mapping
 from recado.node.settings import Settings
 
 
@@ -42,9 +40,8 @@ class Broker:
         tree["server"] = {"host": host, "port": port, **tree.get("server", {})}
         self.settings = from_mapping(tree)
         self._running: Running | None = None
-        self._stop: Callable[[], object] | None = None
-        self._thread: Thread | None = None
-        self._ended: Future[None] = Future()
+        self._runner: asyncio.Runner
+        self._thread: Thread
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -79,11 +76,14 @@ class Broker:
             raise RuntimeError("the broker is not running: use `with` or `async with`")
         return self._running
 
+    def _refuse_second_start(self) -> None:
+        if self._running is not None:
+            raise RuntimeError("the broker is running already")
+
     # --- in the running loop
 
     async def __aenter__(self) -> Self:
-        if self._running is not None:
-            raise RuntimeError("the broker is running already")
+        self._refuse_second_start()
         self._running = await start(self.settings)
         return self
 
@@ -94,36 +94,28 @@ class Broker:
     # --- in a thread of its own
 
     def __enter__(self) -> Self:
-        started: Future[None] = Future()
-        self._ended = Future()
-        self._thread = Thread(target=self._in_thread, args=(started,), name="recado", daemon=True)
+        self._refuse_second_start()
+        runner = self._runner = new_runner(self.settings)
+        self._thread = Thread(target=runner.get_loop().run_forever, name="recado", daemon=True)
         self._thread.start()
-        started.result()
+        try:
+            asyncio.run_coroutine_threadsafe(self.__aenter__(), runner.get_loop()).result()
+        except BaseException:
+            self._end_thread()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._thread is not None
-        assert self._stop is not None
-        self._stop()
-        self._thread.join()
-        self._ended.result()
-
-    def _in_thread(self, started: Future[None]) -> None:
-        """Serve until told to stop; what goes wrong is raised in the thread of whoever waits."""
         try:
-            with new_runner(self.settings) as runner:
-                runner.run(self._until_stopped(started))
-        except BaseException as error:  # noqa: BLE001  (raised again by the waiting thread)
-            (self._ended if started.done() else started).set_exception(error)
-        else:
-            self._ended.set_result(None)
+            asyncio.run_coroutine_threadsafe(self.__aexit__(), self._runner.get_loop()).result()
+        finally:
+            self._end_thread()
 
-    async def _until_stopped(self, started: Future[None]) -> None:
-        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-        self._stop = partial(loop.call_soon_threadsafe, stopped.set)
-        async with self:
-            started.set_result(None)
-            await stopped.wait()
+    def _end_thread(self) -> None:
+        loop = self._runner.get_loop()
+        loop.call_soon_threadsafe(loop.stop)
+        self._thread.join()
+        self._runner.close()
 
 
 def new_runner(settings: Settings) -> asyncio.Runner:
@@ -134,7 +126,8 @@ def new_runner(settings: Settings) -> asyncio.Runner:
             import uvloop
         except ImportError:
             if choice == "uvloop":
-                raise
+                raise ConfigError("node.loop is uvloop: `pip install 'recado[fast]'`") from None
         else:
             return asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    return asyncio.Runner()
+    # Named although it is the default, which would also become the loop of the calling thread.
+    return asyncio.Runner(loop_factory=asyncio.new_event_loop)

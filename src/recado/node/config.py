@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from recado.node.settings import Section, Settings, complaints
+from recado.node.settings import Settings, complaints
 
 FILE = "recado.toml"
 PREFIX = "RECADO_"
@@ -141,7 +141,7 @@ def checked(tree: Tree, origins: Mapping[str, str]) -> Settings:
     return settings
 
 
-def refuse_unknown(tree: Tree, kind: type[Section], path: str, origin: str) -> None:
+def refuse_unknown(tree: Tree, kind: type[msgspec.Struct], path: str, origin: str) -> None:
     """Raise for the first key, at any depth, that `kind` does not have."""
     fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
     for name, value in tree.items():
@@ -151,19 +151,18 @@ def refuse_unknown(tree: Tree, kind: type[Section], path: str, origin: str) -> N
             if not path:
                 known += [each for each, _ in keys_of_settings()]
             raise ConfigError(f"{key!r} in {origin} is no setting{near(key, known)}")
-        if not isinstance(value, dict):
-            continue
-        inner = fields[name]
-        if is_section(inner):
-            refuse_unknown(value, inner, f"{key}.", origin)
-        elif get_origin(inner) is dict and is_section(of := get_args(inner)[1]):
-            for each, table in value.items():
-                if isinstance(table, dict):
-                    refuse_unknown(table, of, f"{key}.{each}.", origin)
+        refuse_unknown_within(value, fields[name], key, origin)
 
 
-def is_section(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Section)
+def refuse_unknown_within(value: object, kind: Any, key: str, origin: str) -> None:
+    """A value that is a table of settings, or a table of such tables under names of their own."""
+    if not isinstance(value, dict):
+        return
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        refuse_unknown(value, kind, f"{key}.", origin)
+    elif get_origin(kind) is dict:
+        for name, inner in value.items():
+            refuse_unknown_within(inner, get_args(kind)[1], f"{key}.{name}", origin)
 
 
 def is_collection(kind: Any) -> bool:

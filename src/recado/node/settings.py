@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from recado.broker.access import Permission, TopicPermission
+
 MIB = 1024 * 1024
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
@@ -66,24 +68,19 @@ class BrokerSettings(Section, frozen=True):
     backlog_seconds: Seconds = 10.0
 
 
-class PermissionSettings(Section, frozen=True):
-    """What a user may do in one vhost: patterns over the names of queues and exchanges."""
-
-    configure: str = ""
-    write: str = ""
-    read: str = ""
-
-
 class UserSettings(Section, frozen=True):
     """A user with a plain password, or with a hash: argon2's, or RabbitMQ's salted SHA-256."""
 
     password: str | None = None
     password_hash: str | None = None
     tags: tuple[str, ...] = ()
-    permissions: dict[str, PermissionSettings] = {}
+    permissions: dict[str, Permission] = {}
+    """By vhost; a user may enter those that are named here."""
+    topic_permissions: dict[str, dict[str, TopicPermission]] = {}
+    """By vhost and exchange: what the user may do is narrowed by routing key."""
 
 
-EVERYTHING = PermissionSettings(configure=".*", write=".*", read=".*")
+EVERYTHING = Permission(configure=".*", write=".*", read=".*")
 
 
 class AccessSettings(Section, frozen=True):
@@ -133,8 +130,9 @@ def complaints(settings: Settings) -> list[tuple[str, str]]:
         if (user.password is None) == (user.password_hash is None):
             found.append((where, "needs either password or password_hash"))
         found += [
-            (f"{where}.permissions", f"names the vhost {vhost!r}, which is not in access.vhosts")
-            for vhost in user.permissions
+            (f"{where}.{key}", f"names the vhost {vhost!r}, which is not in access.vhosts")
+            for key in ("permissions", "topic_permissions")
+            for vhost in getattr(user, key)
             if vhost not in settings.access.vhosts
         ]
     return found

@@ -39,7 +39,7 @@ from recado.amqp.methods import (
     ConnectionUpdateSecretOk,
     Method,
 )
-from recado.amqp.reader import (
+from recado.amqp.events import (
     Acked,
     ContentReceived,
     Event,
@@ -47,9 +47,9 @@ from recado.amqp.reader import (
     HeartbeatReceived,
     MethodReceived,
     Published,
-    Reader,
     TooLarge,
 )
+from recado.amqp.reader import Reader
 from recado.amqp.values import Table
 from recado.broker.access import User
 from recado.broker.broker import Broker

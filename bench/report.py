@@ -1,0 +1,170 @@
+"""What people and programs read: a line for each scenario, the last line, the JSON."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.aims import Result
+from bench.plan import Plan
+from bench.scenario import Comparison, Sample, Side
+
+Json = dict[str, Any]
+
+HEADING = (
+    f"{'scenario':38} {'unit':15} {'recado':>9} {'peer':>9} {'ratio':>8} {'aim':>10}"
+    f"   {'rate':>8} {'peer rate':>9}"
+)
+
+
+def line(result: Result) -> str:
+    """One row of the table that is printed while the benchmark runs."""
+    scenario = result.scenario
+    row = f"{scenario.title:38} {scenario.unit:15}"
+    row += f" {number(result.recado):>9} {number(result.peer_value):>9}"
+    row += f" {ratio_text(result):>8} {aim_text(result):>10}"
+    if result.not_measured:
+        return f"{row}   NOT MEASURED: {result.not_measured}"
+    row += f"   {rate(result, Side.RECADO):>8} {rate(result, Side.PEER):>9}"
+    return f"{row}{'   MISSED' if result.holds is False else ''}".rstrip()
+
+
+def summary(bench: str, results: Sequence[Result], plan: Plan) -> str:
+    """The last line: whether the aims hold, and the ratios that decide it."""
+    with_aims = [result for result in results if result.aim is not None]
+    held = sum(result.holds is True for result in with_aims)
+    verdict = f"{held} of {len(with_aims)} aims hold"
+    if plan.tolerance:
+        verdict += f" (within {plan.tolerance:.0%})"
+    unmeasured = [result.scenario.name for result in results if result.not_measured]
+    if unmeasured:
+        verdict += f", not measured: {', '.join(unmeasured)}"
+    outcome = "passed" if all(result.passes for result in results) else "FAILED"
+    figures = " · ".join(f"{r.scenario.name} {decisive(r)} ({aim_text(r)})" for r in with_aims)
+    return f"{bench} {outcome}: {verdict} | {figures or 'no aims among these scenarios'}"
+
+
+def decisive(result: Result) -> str:
+    """The figure that the aim is about."""
+    if result.not_measured:
+        return "not measured"
+    if result.scenario.comparison is Comparison.AT_MOST:
+        return f"{number(result.recado)} {result.scenario.unit}"
+    return ratio_text(result)
+
+
+def ratio_text(result: Result) -> str:
+    return "–" if result.ratio is None else f"{significant(result.ratio)}×"
+
+
+def aim_text(result: Result) -> str:
+    if result.aim is None:
+        return ""
+    match result.scenario.comparison:
+        case Comparison.TIMES_LESS:
+            return f"≥ {result.aim:g}×"
+        case Comparison.SHARE_OF_PEER:
+            return f"≤ {result.aim:g}×"
+        case Comparison.AT_MOST:
+            return f"≤ {result.aim:g} {result.scenario.unit}"
+
+
+def number(value: float | None) -> str:
+    return "–" if value is None else significant(value)
+
+
+def significant(value: float) -> str:
+    """Three digits that mean something, never an exponent."""
+    if value >= 100:
+        return f"{value:.0f}"
+    if value >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def rate(result: Result, side: Side) -> str:
+    rates = detail(result.samples[side], "rate")
+    return f"{median(rates) / 1e3:.1f} k/s" if rates else ""
+
+
+def detail(samples: Sequence[Sample], key: str) -> list[float]:
+    return [sample.details[key] for sample in samples if key in sample.details]
+
+
+def generator_note(results: Sequence[Result]) -> str:
+    """How far the load generator was from being the bottleneck itself."""
+    shares = [
+        (share, result.scenario.title)
+        for result in results
+        for side in Side
+        for share in detail(result.samples[side], "generator_share")
+    ]
+    if not shares:
+        return ""
+    share, title = max(shares)
+    return f"the load generator was busy at most {share:.0%} of the time ({title})"
+
+
+def as_json(bench: str, peer: str, results: Sequence[Result], plan: Plan) -> Json:
+    return {
+        "bench": bench,
+        "form": "quick" if plan.quick else "full",
+        "commit": commit(),
+        "machine": machine(),
+        "scenarios": [scenario_json(result, peer) for result in results],
+    }
+
+
+def scenario_json(result: Result, peer: str) -> Json:
+    return {
+        "name": result.scenario.name,
+        "unit": result.scenario.unit,
+        "recado": result.recado,
+        "peer": peer,
+        "peer_value": result.peer_value,
+        "ratio": result.ratio,
+        "aim": result.aim,
+        "holds": result.holds,
+        "rule": result.scenario.comparison.rule,
+        "not_measured": result.not_measured,
+        "samples": {side.value: samples_json(result.samples, side) for side in Side},
+    }
+
+
+def samples_json(samples: Mapping[Side, Sequence[Sample]], side: Side) -> list[Json]:
+    return [{"value": sample.value, **sample.details} for sample in samples[side]]
+
+
+def commit() -> str:
+    """The commit, marked when the tree differs from it; a benchmark of no commit says so."""
+    try:
+        asked = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+        folder = Path(__file__).parent
+        answer = subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return answer.stdout.strip()
+
+
+def machine() -> Json:
+    return {
+        "processor": processor_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def processor_name() -> str:
+    """As /proc tells it; platform.processor() is empty on Linux."""
+    for text in Path("/proc/cpuinfo").read_text().splitlines():
+        key, _, value = text.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.machine()

@@ -1,0 +1,65 @@
+"""What a connection receives, as values; the reader makes them, whoever holds it acts on them."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from .facts import Facts
+from .methods import Method
+
+
+class HeaderReceived(msgspec.Struct, frozen=True):
+    """The eight bytes with which a client opens."""
+
+    header: bytes
+
+
+class MethodReceived(msgspec.Struct, frozen=True):
+    channel: int
+    method: Method
+
+
+class Published(msgspec.Struct, frozen=True):
+    """A run of publishes: `method` is their common payload, message i is `head + tails[i]`."""
+
+    channel: int
+    method: bytes
+    facts: Facts
+    head: bytes
+    tails: list[bytes]
+
+
+class ContentReceived(msgspec.Struct, frozen=True):
+    """A client's message from the broker: deliver, return or get-ok, with its content."""
+
+    channel: int
+    method: Method
+    content: bytes
+
+
+class Acked(msgspec.Struct, frozen=True):
+    """`count` deliveries acknowledged one by one, tags counting up."""
+
+    channel: int
+    first: int
+    count: int
+
+
+class TooLarge(msgspec.Struct, frozen=True):
+    channel: int
+    size: int
+
+
+class HeartbeatReceived(msgspec.Struct, frozen=True):
+    pass
+
+
+Event: TypeAlias = (
+    HeaderReceived
+    | MethodReceived
+    | Published
+    | ContentReceived
+    | Acked
+    | TooLarge
+    | HeartbeatReceived
+)

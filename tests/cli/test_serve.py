@@ -1,0 +1,124 @@
+"""`recado serve` as a process: what it prints, how it stops, and what it answers when it cannot start."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pika
+import pytest
+
+from recado.cli.serve import explain
+from recado.node.settings import Settings
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts the command in an empty folder; what a test leaves running is killed."""
+    with ExitStack() as stack:
+
+        def started(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "recado", "serve", *arguments],
+                cwd=tmp_path,
+                env={**os.environ, **environment},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        yield started
+
+
+def announced(process: subprocess.Popen[str], scheme: str = "amqp") -> int:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    port = re.search(rf"{scheme}://127\.0\.0\.1:(\d+)$", line)
+    assert port, line
+    return int(port[1])
+
+
+def test_it_announces_its_port_once_it_accepts_connections(start: Start) -> None:
+    process = start("--port", "0")
+    with socket.create_connection(("127.0.0.1", announced(process))) as client:
+        client.sendall(b"AMQP\x00\x00\x09\x01")
+        assert client.recv(1) == b"\x01"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_in_order(start: Start, number: signal.Signals) -> None:
+    process = start("--port", "0")
+    url = f"amqp://127.0.0.1:{announced(process)}"
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    process.send_signal(number)
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+        connection.process_data_events(time_limit=60)
+    assert closed.value.reply_code == 320
+    assert process.wait() == 0
+
+
+def test_the_welcome_works_when_copied(start: Start, tmp_path: Path) -> None:
+    process = start("--port", "0", "--welcome")
+    announced(process)
+    assert process.stdout is not None
+    shown = []
+    for line in iter(process.stdout.readline, ""):
+        shown.append(line)
+        if "Ctrl-C" in line:
+            break
+    (script,) = re.findall(r"python -c '(.*?)'", "".join(shown), flags=re.DOTALL)
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert output.stdout == b"b'recado!'\n"
+
+
+def test_a_port_in_use_is_told_with_a_way_out(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        process = start("--port", str(taken.getsockname()[1]))
+        _, told = process.communicate()
+    assert process.returncode == 1
+    assert re.fullmatch(
+        r"recado: 127\.0\.0\.1:\d+ is in use, perhaps by another broker; --port 0 takes .*\n", told
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.EADDRNOTAVAIL, "this machine has no address '127.0.0.1'; --host"),
+        (socket.EAI_NONAME, "this machine has no address '127.0.0.1'; --host"),
+        (errno.EACCES, "may not listen on 127.0.0.1:5672; ports above 1023 are free to all"),
+        (errno.EMFILE, "cannot listen on 127.0.0.1:5672: [Errno 24] what the system said"),
+    ],
+)
+def test_each_failure_has_its_hint(number: int, told: str) -> None:
+    assert told in explain(OSError(number, "what the system said"), Settings())
+
+
+def test_a_certificate_that_is_not_there(start: Start) -> None:
+    names = {"RECADO_SERVER_CERTIFICATE": "none.pem", "RECADO_SERVER_KEY": "none.key"}
+    process = start("--port", "0", "--tls-port", "0", **names)
+    _, told = process.communicate()
+    assert process.returncode == 2
+    assert "server.certificate 'none.pem': No such file" in told
+
+
+def test_nothing_is_kept_yet_and_it_says_so(start: Start, tmp_path: Path) -> None:
+    process = start("--port", "0", "--data", str(tmp_path / "data"))
+    announced(process)
+    process.terminate()
+    _, told = process.communicate()
+    assert "keeps everything in memory" in told
+    assert process.returncode == 0

@@ -1,0 +1,97 @@
+"""A client that may misbehave: frames by pamqp, written to a plain socket in any order.
+
+No client library sends what a broken one would, so these tests go below them all.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pamqp import commands, frame, heartbeat
+from pamqp.base import Frame
+from pamqp.exceptions import UnmarshalingException
+
+from workshop.peers import Server
+
+from .traffic import PATIENCE
+
+HEADER = b"AMQP\x00\x00\x09\x01"
+CAPABILITIES = {"authentication_failure_close": True, "consumer_cancel_notify": True}
+
+
+class Wire:
+    """A socket to the broker, and the frames that it has not yet given out."""
+
+    def __init__(self, server: Server) -> None:
+        self.socket = socket.create_connection((server.host, server.port), timeout=PATIENCE)
+        self.buffer = b""
+
+    def send(self, *methods: Frame | bytes, channel: int = 0) -> None:
+        """Write methods as frames, and bytes as they are."""
+        self.socket.sendall(
+            b"".join(
+                each if isinstance(each, bytes) else frame.marshal(each, channel)
+                for each in methods
+            )
+        )
+
+    def receive(self) -> tuple[int, object]:
+        """The next frame that is no heartbeat: its channel, and what pamqp makes of it."""
+        while True:
+            try:
+                size, channel, value = frame.unmarshal(self.buffer)
+            except UnmarshalingException:
+                size, channel, value = 0, 0, None
+            if size:
+                self.buffer = self.buffer[size:]
+                if not isinstance(value, heartbeat.Heartbeat):
+                    return channel, value
+                continue
+            data = self.socket.recv(65536)
+            if not data:
+                raise EOFError("the broker closed the socket")
+            self.buffer += data
+
+    def expect(self, *kinds: type[Frame]) -> Frame:
+        """The next frames must be of these kinds; returns the last."""
+        for kind in kinds:
+            _, value = self.receive()
+            assert isinstance(value, kind), value
+        return value
+
+    def handshake(self, **tune: int) -> None:
+        """Log in as guest; `tune` overrides what the client asks for."""
+        self.send(HEADER)
+        self.expect(commands.Connection.Start)
+        properties = {"capabilities": CAPABILITIES}
+        self.send(commands.Connection.StartOk(properties, "PLAIN", "\0guest\0guest", "en_US"))
+        self.expect(commands.Connection.Tune)
+        limits = {"channel_max": 2047, "frame_max": 131072, "heartbeat": 0, **tune}
+        self.send(commands.Connection.TuneOk(**limits), commands.Connection.Open("/"))
+        self.expect(commands.Connection.OpenOk)
+
+    def until_closed(self) -> commands.Connection.Close | commands.Channel.Close:
+        """The close that the broker sends, whatever comes before it."""
+        while True:
+            _, value = self.receive()
+            if isinstance(value, commands.Connection.Close | commands.Channel.Close):
+                return value
+
+    def at_end(self) -> bool:
+        """Whether the broker has ended the stream; a reset is an end as well."""
+        try:
+            return self.socket.recv(65536) == b""
+        except ConnectionResetError:
+            return True
+
+
+@contextmanager
+def wire_to(server: Server, *, log_in: bool = True) -> Iterator[Wire]:
+    """A wire for the length of a test."""
+    wire = Wire(server)
+    with wire.socket:
+        if log_in:
+            wire.handshake()
+        yield wire

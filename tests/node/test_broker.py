@@ -1,0 +1,100 @@
+"""`recado.Broker`, inside a program: with and async with, and the fixture made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import aio_pika
+import pika
+import pytest
+
+import recado
+from recado.node.broker import Broker
+from recado.node.config import ConfigError
+
+
+def round_trip(url: str) -> bytes:
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    channel = connection.channel()
+    queue = channel.queue_declare("", exclusive=True).method.queue
+    channel.basic_publish("", queue, b"recado!")
+    _, _, body = channel.basic_get(queue, auto_ack=True)
+    connection.close()
+    assert isinstance(body, bytes)
+    return body
+
+
+def test_with_runs_it_in_a_thread() -> None:
+    with recado.Broker() as broker:
+        assert broker.url == f"amqp://guest:guest@127.0.0.1:{broker.port}/%2F"
+        assert round_trip(broker.url) == b"recado!"
+        port = broker.port
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def test_async_with_runs_it_in_the_loop() -> None:
+    async def talk() -> bytes:
+        async with recado.Broker() as broker, await aio_pika.connect(broker.url) as connection:
+            channel = await connection.channel()
+            queue = await channel.declare_queue(exclusive=True)
+            await channel.default_exchange.publish(aio_pika.Message(b"recado!"), queue.name)
+            message = await queue.get(no_ack=True)
+            return message.body
+
+    assert asyncio.run(talk()) == b"recado!"
+
+
+def test_the_fixture_is_there_without_an_import(recado_broker: Broker) -> None:
+    assert round_trip(recado_broker.url) == b"recado!"
+
+
+def test_two_do_not_know_each_other_and_one_can_start_again() -> None:
+    first, second = recado.Broker(), recado.Broker()
+    with first, second:
+        assert first.port != second.port
+        round_trip(first.url)
+    with first:
+        round_trip(first.url)
+
+
+def test_clients_are_told_when_it_stops() -> None:
+    with ThreadPoolExecutor() as pool:
+        with recado.Broker() as broker:
+            connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+            listening = pool.submit(connection.process_data_events, time_limit=60)
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+            listening.result()
+    assert closed.value.reply_code == 320
+
+
+def test_what_prevents_the_start_is_raised_here() -> None:
+    with recado.Broker() as broker:
+        with pytest.raises(OSError, match="in use"), recado.Broker(port=broker.port):
+            pass
+        assert round_trip(broker.url) == b"recado!"
+
+
+def test_the_configuration_is_what_the_program_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECADO_SERVER_PORT", "nonsense")
+    users = {"ana": {"password": "x", "permissions": {"/": {"read": ".*"}}}}
+    with recado.Broker(config={"access": {"users": users}}) as broker:
+        assert "@" not in broker.url
+        with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+            round_trip(broker.url)
+    with pytest.raises(ConfigError, match="is no setting"):
+        recado.Broker(config={"server": {"prot": 1}})
+
+
+def test_it_has_no_port_before_it_runs() -> None:
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = recado.Broker().port
+
+
+def test_it_runs_once_at_a_time() -> None:
+    with recado.Broker() as broker:
+        with pytest.raises(RuntimeError, match="running already"), broker:
+            pass
+        assert round_trip(broker.url) == b"recado!"
