@@ -89,7 +89,9 @@ def write(name: str, peer: str, results: Sequence[Result], plan: Plan, file: Pat
     file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     drawing = file.with_suffix(".png")
     picture.draw(name, peer, results, plan, drawing)
-    print(report.generator_note(results))
+    note = report.generator_note(results)
+    if note:
+        print(note)
     print(f"written: {file} and {drawing}")
 
 

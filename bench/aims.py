@@ -62,7 +62,7 @@ def judge(scenario: Scenario, aim: float | None, book: Book, plan: Plan) -> Resu
     recado = figure(samples[Side.RECADO])
     peer = figure(samples[Side.PEER])
     ratio = ratio_of(scenario.comparison, recado, peer)
-    missing = book.failure(scenario.name) or what_is_missing(samples, plan)
+    missing = book.failure(scenario.name) or what_is_missing(scenario.comparison, samples, plan)
     holds = None
     if aim is not None:
         reached = reaches(scenario.comparison, aim, recado, ratio, plan.tolerance)
@@ -81,12 +81,15 @@ def ratio_of(comparison: Comparison, recado: float | None, peer: float | None) -
     return over / under if under > 0 else None
 
 
-def what_is_missing(samples: Mapping[Side, Sequence[Sample]], plan: Plan) -> str | None:
+def what_is_missing(
+    comparison: Comparison, samples: Mapping[Side, Sequence[Sample]], plan: Plan
+) -> str | None:
     """The reason why these samples are no measurement, if they are none."""
-    for side in Side:
+    needed = [Side.RECADO]
+    if comparison is not Comparison.AT_MOST:
+        needed.append(Side.PEER)
+    for side in needed:
         taken = len(samples[side])
-        if side is Side.PEER and not plan.with_peer:
-            return "without a peer there is nothing to compare with"
         if taken < plan.rounds:
             return f"{taken} of {plan.rounds} rounds of {side.value}"
     return None

@@ -1,24 +1,38 @@
-"""The results as a picture: how many times less than the peer, on a logarithmic scale."""
+"""The results as a picture: how many times less than the peer, on a logarithmic scale.
+
+A bar to the right of 1× is an advantage of recado, whatever the unit; a black mark is the aim. The
+figures themselves stand in columns beside the bars.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.aims import Result
 from bench.plan import Plan
-from bench.report import aim_text, commit, machine, number
+from bench.report import aim_text, commit, machine, number, significant
 from bench.scenario import Comparison
 
 HELD = "#2a7f62"
 MISSED = "#c0392b"
-WITHOUT_AIM = "#8da2b5"
-AIM = "#1b1b1b"
+WITHOUT_AIM = "#9fb0c0"
+INK = "#1b1b1b"
+FAINT = "#666666"
+GRID = "#e3e3e3"
+
+TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+# Where the columns stand, in widths of the chart; the heading and the value of each.
+COLUMNS = ((1.09, "recado"), (1.24, "peer"), (1.26, "unit"), (1.56, "aim"))
+LEFT, RIGHT = -0.55, 1.56
+
+Axes = Any  # matplotlib is imported only where it draws
 
 
 def advantage(result: Result) -> float | None:
     """How many times less recado takes than the peer; what all scenarios have in common."""
-    if result.recado is None or result.peer_value is None or result.recado <= 0:
+    if not result.recado or not result.peer_value:
         return None
     return result.peer_value / result.recado
 
@@ -43,70 +57,109 @@ def colour(result: Result) -> str:
 
 
 def draw(bench: str, peer: str, results: Sequence[Result], plan: Plan, file: Path) -> None:
-    """Writes the picture. matplotlib is imported here: only the end of a benchmark needs it."""
+    """Writes the picture. Only the end of a benchmark needs matplotlib, and it is slow to import."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
 
-    drawn = [(result, advantage(result)) for result in results]
-    shown = [(result, value) for result, value in drawn if value is not None]
-    figure, axes = pyplot.subplots(figsize=(11, 1.9 + 0.42 * max(len(shown), 1)))
-    for row, (result, value) in enumerate(shown):
-        axes.barh(row, value - 1, left=1, height=0.62, color=colour(result), zorder=2)
-        aimed = aimed_advantage(result)
-        if aimed is not None:
-            axes.plot([aimed, aimed], [row - 0.42, row + 0.42], color=AIM, linewidth=2, zorder=3)
-        note = f"{value:.3g}×   {number(result.recado)} : {number(result.peer_value)}"
-        note += f" {result.scenario.unit}"
-        if result.aim is not None:
-            note += f"   (aim {aim_text(result)})"
-        axes.text(max(value, aimed or 0, 1) * 1.06, row, note, va="center", fontsize=8.5)
-    axes.set_yticks(range(len(shown)), [result.scenario.title for result, _ in shown])
-    axes.invert_yaxis()
+    figure, axes = pyplot.subplots(figsize=(7, 1.2 + 0.34 * len(results)))
+    for row, result in enumerate(results):
+        draw_bar(axes, row, result)
+        write_columns(axes, row, result)
+    write_headings(axes, peer)
+    shape_axes(axes, peer, results)
+    write_title(axes, f"{bench}: recado beside {peer}", circumstances(plan))
+    draw_legend(axes)
+    # Tight: the chart is what was asked for above, its titles and columns stand outside of it.
+    figure.savefig(file, dpi=130, bbox_inches="tight", pad_inches=0.2)
+    pyplot.close(figure)
+
+
+def write_title(axes: Axes, title: str, subtitle: str) -> None:
+    """In points above the chart, which is taller the more scenarios there are."""
+    place = {"xy": (LEFT, 1), "xycoords": "axes fraction", "textcoords": "offset points"}
+    axes.annotate(title, xytext=(0, 42), fontsize=14, fontweight="bold", **place)
+    axes.annotate(subtitle, xytext=(0, 27), fontsize=8.5, color=FAINT, **place)
+
+
+def draw_bar(axes: Axes, row: int, result: Result) -> None:
+    value = advantage(result)
+    if value is None:
+        axes.text(1.05, row, "not measured", va="center", fontsize=9, color=MISSED)
+        return
+    axes.barh(row, value - 1, left=1, height=0.6, color=colour(result), zorder=2)
+    aimed = aimed_advantage(result)
+    if aimed is not None:
+        axes.plot([aimed, aimed], [row - 0.4, row + 0.4], color=INK, linewidth=2, zorder=3)
+    # Beyond the bar, and beyond the mark of an aim that was missed.
+    end = max(value, aimed or 0, 1) * 1.05
+    axes.text(end, row, f"{significant(value)}×", va="center", fontsize=9, zorder=4)
+
+
+def write_columns(axes: Axes, row: int, result: Result) -> None:
+    texts = {
+        "recado": number(result.recado),
+        "peer": number(result.peer_value),
+        "unit": result.scenario.unit,
+        "aim": aim_text(result),
+    }
+    for place, column in COLUMNS:
+        side = "left" if column == "unit" else "right"
+        where = axes.get_yaxis_transform()
+        axes.text(
+            place, row, texts[column], transform=where, ha=side, va="center", fontsize=9, color=INK
+        )
+
+
+def write_headings(axes: Axes, peer: str) -> None:
+    headings = {"recado": "recado", "peer": peer.split()[0], "unit": "", "aim": "aim"}
+    for place, column in COLUMNS:
+        where = axes.get_yaxis_transform()
+        axes.text(
+            place, -0.85, headings[column], transform=where, ha="right", fontsize=9, color=FAINT
+        )
+
+
+def shape_axes(axes: Axes, peer: str, results: Sequence[Result]) -> None:
+    ends = [1.0]
+    for result in results:
+        ends += [end for end in (advantage(result), aimed_advantage(result)) if end]
     axes.set_xscale("log")
-    values = [value for _, value in shown] + [aimed_advantage(r) or 1 for r, _ in shown]
-    # Room on the right for the text beside the longest bar.
-    axes.set_xlim(min([0.8, *values]) * 0.9, max([10, *values]) * 12)
-    axes.axvline(1, color=AIM, linewidth=0.8, zorder=1)
-    ticks = [1, 2, 5, 10, 20, 50, 100, 200]
-    axes.set_xticks(ticks, [f"{tick}×" for tick in ticks])
+    # Room for the figure at the end of the longest bar.
+    axes.set_xlim(min(ends) * 0.9, max(ends) * 1.8)
+    shown = [tick for tick in TICKS if min(ends) <= tick <= max(ends) * 1.8]
+    axes.set_xticks(shown, [f"{tick:g}×" for tick in shown])
     axes.set_xticks([], minor=True)
-    axes.grid(axis="x", color="#dddddd", linewidth=0.7, zorder=0)
+    axes.set_yticks(range(len(results)), [result.scenario.title for result in results])
+    axes.set_ylim(len(results) - 0.4, -0.6)
+    axes.axvline(1, color=INK, linewidth=1, zorder=1)
+    axes.grid(axis="x", color=GRID, zorder=0)
+    axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
     for edge in ("top", "right", "left"):
         axes.spines[edge].set_visible(False)
-    axes.set_xlabel(f"how many times less recado takes than {peer} (logarithmic)")
-    form = "quick form" if plan.quick else "full form"
+    axes.set_xlabel(f"times less than {peer}, logarithmic", loc="left", fontsize=9)
+
+
+def draw_legend(axes: Axes) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(color=HELD, label="aim holds"),
+        Patch(color=MISSED, label="aim missed"),
+        Patch(color=WITHOUT_AIM, label="no aim"),
+        Line2D([], [], color=INK, linewidth=2, label="the aim"),
+    ]
+    place = {"loc": "upper right", "bbox_to_anchor": (RIGHT, -0.03), "ncols": 4}
+    axes.legend(handles=handles, fontsize=8.5, frameon=False, **place)
+
+
+def circumstances(plan: Plan) -> str:
     host = machine()
-    axes.set_title(
-        f"recado and {peer}: benchmark “{bench}”\n",
-        loc="left",
-        fontsize=13,
-        fontweight="bold",
-    )
-    axes.text(
-        0,
-        1.01,
+    form = f"quick form, {plan.tolerance:.0%} tolerance" if plan.quick else "full form"
+    return (
         f"{form}, medians of {plan.rounds} rounds, commit {commit()}, "
-        f"{host['cores']} cores of {host['processor']}, Python {host['python']}",
-        transform=axes.transAxes,
-        fontsize=8.5,
-        color="#555555",
+        f"{host['cores']} cores of {host['processor']}, Python {host['python']}"
     )
-    axes.legend(
-        handles=[
-            Patch(color=HELD, label="aim holds"),
-            Patch(color=MISSED, label="aim missed"),
-            Patch(color=WITHOUT_AIM, label="no aim"),
-            Line2D([], [], color=AIM, linewidth=2, label="the aim"),
-        ],
-        loc="lower right",
-        fontsize=8.5,
-        frameon=False,
-    )
-    figure.tight_layout()
-    figure.savefig(file, dpi=130)
-    pyplot.close(figure)

@@ -62,7 +62,7 @@ MESSAGES = Growth(
     scenarios={1_000_000: memory("messages-1m", "1 M messages of 100 B in a queue")},
     add=leave_messages,
     steps=(1_000_000,),
-    quick_step=40_000,
+    quick_step=30_000,
 )
 SCENARIOS = (*CONNECTIONS.scenarios.values(), *MESSAGES.scenarios.values())
 

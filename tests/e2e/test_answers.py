@@ -147,8 +147,8 @@ def shape(text: str, pattern: str) -> str:
     return pattern if re.fullmatch(pattern, text) else text
 
 
-GENERATED_QUEUE = r"amq\.gen-[\w-]{22}"
-GENERATED_TAG = r"amq\.ctag-[\w-]{22}"
+GENERATED_QUEUE = r"amq\.gen-[\w-]{22,}"
+GENERATED_TAG = r"amq\.ctag-[\w-]{22,}"
 
 # --- the table -----------------------------------------------------------------------------------
 

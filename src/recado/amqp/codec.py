@@ -63,17 +63,21 @@ def _number(layout: str) -> WireType:
     return WireType(read, write)
 
 
-def _read_short_string(data: bytes, at: int) -> tuple[str, int]:
-    start = at + 1
-    end = start + data[at]
-    return data[start:end].decode(), end
+def short_string(errors: str) -> WireType:
+    """`errors` is what Python's codecs do with octets that are not UTF-8."""
 
+    def read(data: bytes, at: int) -> tuple[str, int]:
+        start = at + 1
+        end = start + data[at]
+        return data[start:end].decode("utf-8", errors), end
 
-def _write_short_string(text: str) -> bytes:
-    octets = text.encode()
-    if len(octets) > 255:
-        raise ValueError(f"a short string holds 255 bytes, this one has {len(octets)}")
-    return bytes((len(octets),)) + octets
+    def write(text: str) -> bytes:
+        octets = text.encode("utf-8", errors)
+        if len(octets) > 255:
+            raise ValueError(f"a short string holds 255 bytes, this one has {len(octets)}")
+        return bytes((len(octets),)) + octets
+
+    return WireType(read, write)
 
 
 def _read_long_string(data: bytes, at: int) -> tuple[bytes, int]:
@@ -91,7 +95,7 @@ WIRE_TYPES: Final[dict[object, WireType]] = {
     Short: _number(">H"),
     Long: _number(">I"),
     LongLong: _number(">Q"),
-    ShortStr: WireType(_read_short_string, _write_short_string),
+    ShortStr: short_string("strict"),
     LongStr: WireType(_read_long_string, _write_long_string),
     Table: WireType(decode_table, encode_table),
 }

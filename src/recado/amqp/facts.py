@@ -129,3 +129,9 @@ def facts_of(properties: bytes) -> Facts:
     if at != end:
         raise SyntaxFault("malformed basic properties")
     return _the_one(Facts(persistent, priority, ttl, user_id, alone, fault))
+
+
+@lru_cache(1024)
+def without_ttl(facts: Facts) -> Facts:
+    """The facts of the same message once it is a dead letter: it died of its time once."""
+    return _the_one(msgspec.structs.replace(facts, ttl=None))

@@ -5,6 +5,9 @@
 The highest flag is the first property's. Fourteen are defined; bit 1 belongs to none, and bit 0
 would announce further flags, which AMQP 0-9-1 never needs. The broker forwards properties as the
 bytes it received: it decodes them to look, and encodes only what it must change.
+
+Clients do send strings here that are not UTF-8, and RabbitMQ passes them on. They decode with
+surrogate escapes, so that encoding gives the same octets again.
 """
 
 import struct
@@ -12,7 +15,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from .codec import WIRE_TYPES, Reader, Writer, check_end
+from .codec import WIRE_TYPES, Reader, Writer, check_end, short_string
 from .errors import SyntaxFault
 from .methods import LongLong, Octet, ShortStr, Table
 from .values import MAX_ENTRIES, decode_table
@@ -40,8 +43,11 @@ class Properties(msgspec.Struct):
 _FLAGS: Final = struct.Struct(">H")
 _UNDEFINED: Final = 0b11
 
+_WIRE_TYPES: Final = WIRE_TYPES | {ShortStr: short_string("surrogateescape")}
+
+# flag, name, how it is read, how it is written
 _FIELDS: Final[tuple[tuple[int, str, Reader, Writer], ...]] = tuple(
-    (0x8000 >> place, name, *WIRE_TYPES[get_args(annotation)[0]])
+    (0x8000 >> place, name, *_WIRE_TYPES[get_args(annotation)[0]])
     for place, (name, annotation) in enumerate(Properties.__annotations__.items())
 )
 
@@ -69,8 +75,6 @@ def decode_properties(data: bytes, *, max_entries: int = MAX_ENTRIES) -> Propert
                 values.append(None)
     except (IndexError, struct.error):
         raise SyntaxFault("a content header is cut short") from None
-    except UnicodeDecodeError:
-        raise SyntaxFault("a property is not UTF-8") from None
     check_end("a content header", data, at)
     return Properties(*values)
 

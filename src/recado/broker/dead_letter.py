@@ -13,33 +13,39 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from recado.amqp.facts import facts_of
-from recado.amqp.frames import FRAME_DEFAULT, body_of, content_frames, properties_of
+from recado.amqp.facts import Facts, without_ttl
+from recado.amqp.frames import OVERHEAD, PROPERTIES_AT, body_of, content_frames, properties_of
 from recado.amqp.properties import Properties, decode_properties, encode_properties
 from recado.amqp.values import Int64, Table, Timestamp, Value
 
+from .exchange import Exchange
 from .queue import Queue
 from .routing import Origin, distribute
 from .run import Run
 from .vhost import Vhost
 
+_HEADER_REST = PROPERTIES_AT + OVERHEAD  # what a header frame has beside its properties, and some
+_ENTRIES_HERE = 1 << 16  # what came in was within the limit; deaths are added to that
 
-def rewritten(run: Run, change: Callable[[Properties], Properties], origin: Origin) -> list[Run]:
-    """The messages with other properties; those that had the same before have the same afterwards."""
-    runs: list[Run] = []
+
+def rewritten(
+    run: Run, change: Callable[[Properties], Properties], origin: Origin, facts: Facts
+) -> Run:
+    """The messages with other properties; those that had the same before have the same afterwards.
+
+    A header must fit into one frame, so a message whose header no longer does is left out.
+    """
+    tails = []
     known: dict[bytes, bytes] = {}
     for content in run.contents():
         before = properties_of(content)
         after = known.get(before)
         if after is None:
-            after = known[before] = encode_properties(change(decode_properties(before)))
-        changed = content_frames(run.channel, after, body_of(content), run.frame_max)
-        facts = facts_of(after)
-        if runs and runs[-1].facts is facts:
-            runs[-1].tails.append(changed)
-        else:
-            runs.append(Run(origin, facts, run.channel, run.frame_max, b"", [changed], True))
-    return runs
+            properties = decode_properties(before, max_entries=_ENTRIES_HERE)
+            after = known[before] = encode_properties(change(properties))
+        if len(after) + _HEADER_REST <= run.frame_max:
+            tails.append(content_frames(run.channel, after, body_of(content), run.frame_max))
+    return Run(origin, facts, run.channel, run.frame_max, b"", tails, True)
 
 
 class DeadLetters:
@@ -69,9 +75,7 @@ class DeadLetters:
         if exchange is None:
             return
         key = settings.dead_letter_routing_key
-        origin = Origin(
-            exchange.name, run.origin.routing_key if key is None else key
-        )
+        origin = Origin(exchange.name, run.origin.routing_key if key is None else key)
 
         def record(properties: Properties) -> Properties:
             headers = dict(properties.headers or {})
@@ -80,14 +84,14 @@ class DeadLetters:
                 headers.pop("CC", None)
             return msgspec.structs.replace(properties, headers=headers, expiration=None)
 
-        for part in rewritten(run, record, origin):
-            self._publish(part, exchange_name=exchange.name, reason=reason, now=now)
+        letters = rewritten(run, record, origin, without_ttl(run.facts))
+        self._publish(letters, exchange, reason, now)
 
-    def _publish(self, run: Run, exchange_name: str, reason: str, now: int) -> None:
+    def _publish(self, run: Run, exchange: Exchange[Queue], reason: str, now: int) -> None:
         """Messages of one run may have different headers, and so different ways."""
-        exchange = self._vhost.exchanges[exchange_name]
         for i, content in enumerate(run.contents()):
-            headers = decode_properties(properties_of(content)).headers or {}
+            properties = decode_properties(properties_of(content), max_entries=_ENTRIES_HERE)
+            headers = properties.headers or {}
             routed = self._vhost.route(
                 exchange, run.origin.routing_key, headers, receivers_in(headers, "CC")
             )

@@ -95,7 +95,9 @@ class Publisher:
             headers = properties.headers or {}
             more_keys = [*_checked_keys(headers, "CC"), *_checked_keys(headers, "BCC")]
             if "BCC" in headers or properties.reply_to == REPLY_HERE:
-                (one,) = rewritten(one, self._delivered_form, route)
+                one = rewritten(one, self._delivered_form, route, run.facts)
+                if not one.tails:
+                    raise PreconditionFailed("the message's header would not fit into a frame")
             queues: Sequence[Queue] = self._admission.queues_for(route, headers, more_keys)
             if not queues:
                 if route.mandatory:

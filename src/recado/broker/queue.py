@@ -56,15 +56,17 @@ class Queue:
         self._last_used = now
         self.cascades = settings.dead_letter_exchange is not None
         self._limited = settings.max_length is not None or settings.max_length_bytes is not None
+        self._simple = not self._limited and settings.message_ttl is None
         self.touch(now)
 
     # ── entering ──────────────────────────────────────────────────────────────────────────────────────
 
     def publish(self, run: Run, now: int) -> Sequence[int]:
         """Take in messages; gives the indexes of those that were refused."""
+        if self._simple and self._pass_on(run):
+            return ()
         if not self._limited and not (self.taps and self.crowded):
-            if not self._pass_on(run):
-                self._enter(run, now)
+            self._enter(run, now)
             return ()
         settings = self.settings
         refuses = self._limited and settings.overflow != "drop-head"
@@ -90,7 +92,7 @@ class Queue:
         What `_enter` would come to as well, at half the cost for a run of one.
         """
         group = self._rota.foremost()
-        if group is None or self.ready or self.taps or self._time_matters(run):
+        if group is None or self.ready or self.taps or run.facts.ttl is not None:
             return False
         count = len(run.tails)
         if (len(group) > 1 and count > 1) or group[0].room() < count:
@@ -101,9 +103,6 @@ class Queue:
         if len(group) > 1:
             group.rotate(-1)
         return True
-
-    def _time_matters(self, run: Run) -> bool:
-        return run.facts.ttl is not None or self.settings.message_ttl is not None
 
     def _enter(self, run: Run, now: int) -> None:
         count = len(run.tails)

@@ -5,35 +5,29 @@ Passwords and their hashes are never printed, only that there is one.
 
 from __future__ import annotations
 
-import argparse
-import os
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from recado.node.config import Config, load
+from recado.cli.flags import effective, grammar
+from recado.node.config import Config
 
 HIDDEN = ("password", "password_hash")
 
 
-def effective(chosen: argparse.Namespace) -> Config:
-    """The configuration that a command with these arguments runs under."""
-    flags = {key: value for key, value in vars(chosen).items() if "." in key}
-    return load(file=chosen.config, folder=Path.cwd(), environment=os.environ, flags=flags)
-
-
-def show(chosen: argparse.Namespace) -> int:
-    config = effective(chosen)
-    rows = list(rows_of(config))
+def show(options: Sequence[str]) -> int:
+    parser = grammar("config show", "Print the effective settings and where each came from.")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    chosen = parser.parse_args(options)
+    rows = list(rows_of(effective(chosen)))
     if chosen.json:
         table = {key: {"value": value, "origin": origin} for key, value, origin in rows}
         print(msgspec.json.format(msgspec.json.encode(table), indent=2).decode())
         return 0
     texts = [(key, msgspec.json.encode(value).decode(), origin) for key, value, origin in rows]
-    wide_key, wide_value = (max(len(row[column]) for row in texts) for column in (0, 1))
+    width = max(len(key) for key, _, _ in texts)
     for key, value, origin in texts:
-        print(f"{key:{wide_key}}  {value:{min(wide_value, 30)}}  {origin}")
+        print(f"{key:{width}}  {value:30}  {origin}")
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import errno
 import gc
@@ -11,10 +10,11 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 
 from recado import __version__
 from recado.cli import FAILED, complain
-from recado.cli.config import effective
+from recado.cli.flags import effective, grammar
 from recado.node.broker import Broker, new_runner
 from recado.node.settings import Settings
 
@@ -31,7 +31,10 @@ print(channel.basic_get("hello", auto_ack=True)[2])'
 Ctrl-C stops the broker."""
 
 
-def serve(chosen: argparse.Namespace) -> int:
+def serve(options: Sequence[str]) -> int:
+    parser = grammar("serve", "Run a broker until SIGTERM or Ctrl-C.")
+    parser.add_argument("--welcome", action="store_true", help="also print a first thing to try")
+    chosen = parser.parse_args(options)
     settings = effective(chosen).settings
     if settings.node.data is not None:
         complain(f"this version keeps everything in memory; {settings.node.data} is not used")

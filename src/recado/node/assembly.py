@@ -36,7 +36,7 @@ class Running(msgspec.Struct, frozen=True):
 
 async def start(settings: Settings) -> Running:
     """Build the parts and listen; whatever prevents that is raised, and nothing is left open."""
-    broker = Broker(secrets.token_urlsafe, settings.access.vhosts)
+    broker = Broker(lambda: secrets.token_urlsafe(16), settings.access.vhosts)
     for user in users(settings.access):
         broker.add_user(user)
     server = Server(broker, offer(settings), limits(settings))

@@ -114,6 +114,8 @@ def queue_declare(session: "Session", channel: Channel, method: m.QueueDeclare, 
 def _existing_queue(session: "Session", channel: Channel, name: str) -> Queue:
     name = _queue_name(channel, name)
     _check_some_access(channel, "queue", name)
+    if name.startswith(REPLY_HERE):  # whoever was given the address may ask whether it is still good
+        return channel.admission.vhost.find_queue(name)
     return channel.admission.vhost.find_queue_for(session, name)
 
 

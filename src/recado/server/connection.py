@@ -152,9 +152,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _beat(self) -> None:
         """Twice per interval: say something if we said nothing, and end what was silent for two intervals."""
-        if self._writes == self._writes_seen:
+        silent = self._writes == self._writes_seen
+        self._writes_seen = self._writes + silent  # the beat itself is no reason to skip the next
+        if silent:
             self.session.beat()
-        self._writes_seen = self._writes + 1  # the beat itself is not a reason to skip the next
         heard = self._reads != self._reads_seen or self.reading_paused
         self._reads_seen = self._reads
         self._quiet_beats = 0 if heard else self._quiet_beats + 1

@@ -1,0 +1,36 @@
+"""The flags that set something, and the configuration that results from them and everything else."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from recado.node.config import Config, load
+
+
+def grammar(command: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the flags for settings. `dest` is the key: that is how a value finds its place."""
+    parser = argparse.ArgumentParser(
+        prog=f"recado {command}",
+        description=description,
+        # To ask for the terminal's width argparse imports shutil and every compression with it.
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="default: ./recado.toml")
+    group = parser.add_argument_group("settings (for every other: RECADO_SECTION_KEY, or the file)")
+    group.add_argument("--host", dest="server.host", metavar="H", help="address: 127.0.0.1")
+    group.add_argument(
+        "--port", dest="server.port", type=int, metavar="N", help="5672; 0 takes a free one"
+    )
+    group.add_argument(
+        "--tls-port", dest="server.tls_port", type=int, metavar="N", help="also listen with TLS"
+    )
+    group.add_argument("--data", dest="node.data", metavar="DIR", help="keep durable things here")
+    return parser
+
+
+def effective(chosen: argparse.Namespace) -> Config:
+    """The configuration that a command with these arguments runs under."""
+    flags = {key: value for key, value in vars(chosen).items() if "." in key}
+    return load(file=chosen.config, folder=Path.cwd(), environment=os.environ, flags=flags)

@@ -1,0 +1,77 @@
+"""The parts of the broker benchmark that need no broker."""
+
+import time
+
+import pytest
+
+from bench.aims import Result
+from bench.broker import SCENARIOS, growth, life, traffic
+from bench.picture import advantage, aimed_advantage
+from bench.plan import QUICK_SECONDS, Plan
+from bench.processes import family, resident_megabytes
+from bench.scenario import Comparison, Scenario
+
+
+def test_memory_is_extended_along_a_line() -> None:
+    assert growth.extended(empty=20, grown=24, held=1000, wanted=10_000) == 60
+    assert growth.extended(empty=20, grown=55, held=10_000, wanted=10_000) == 55
+
+
+def test_the_full_form_reaches_every_number_that_a_scenario_asks_for() -> None:
+    for each in (growth.CONNECTIONS, growth.MESSAGES):
+        reached = {sum(each.steps[: count + 1]) for count in range(len(each.steps))}
+        assert set(each.scenarios) <= reached
+
+
+def test_the_full_form_takes_long_samples() -> None:
+    assert traffic.sample_seconds(Plan(quick=False), loads_left=9) == traffic.SAMPLE_SECONDS
+
+
+def test_the_quick_form_shares_out_the_time_that_is_left() -> None:
+    least, most = traffic.QUICK_SAMPLE_SECONDS
+    late = Plan(quick=True, started=time.monotonic() - 2 * QUICK_SECONDS)
+    assert traffic.sample_seconds(late, loads_left=1) == least
+    early = Plan(quick=True)
+    assert traffic.sample_seconds(early, loads_left=1) == most
+    assert least < traffic.sample_seconds(early, loads_left=len(traffic.LOADS)) <= most
+
+
+def test_the_version_of_the_peer_is_read_from_its_greeting() -> None:
+    greeting = b"\x07productS\0\0\0\x08RabbitMQ\x07versionS\0\0\0\x063.10.8\x08platformS"
+    assert life.version_in(greeting) == "3.10.8"
+    assert life.version_in(b"") == ""
+
+
+def test_a_process_has_itself_in_its_family_and_memory() -> None:
+    import os
+
+    assert family(os.getpid())[0] == os.getpid()
+    assert 5 < resident_megabytes(os.getpid()) < 5000
+    assert resident_megabytes(2**22 + 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("comparison", "aim", "aimed"),
+    [
+        (Comparison.TIMES_LESS, 8.0, 8.0),
+        (Comparison.SHARE_OF_PEER, 0.2, 5.0),
+        (Comparison.AT_MOST, 150.0, 20.0),
+    ],
+)
+def test_the_picture_shows_every_aim_on_one_scale(
+    comparison: Comparison, aim: float, aimed: float
+) -> None:
+    scenario = Scenario("s", "s", "ms", comparison)
+    result = Result(scenario, 100, 3000, None, aim, True, {})
+    assert advantage(result) == 30
+    assert aimed_advantage(result) == aimed
+
+
+def test_every_scenario_that_was_asked_for_is_there() -> None:
+    names = {scenario.name for scenario in SCENARIOS}
+    assert names >= {
+        *("auto-ack-16b", "auto-ack-1k", "auto-ack-16k", "acks", "confirms", "confirm-each"),
+        *("changing-routes", "rich-properties", "fan-out-10", "consumers-4"),
+        *("round-trip-p50", "round-trip-p99", "connections-1000", "connections-10000"),
+        *("messages-1m", "idle-memory", "start-up"),
+    }

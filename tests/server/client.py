@@ -1,0 +1,117 @@
+"""A client on the other end of a session, with no socket between them: our client codec and our server's."""
+
+from collections.abc import Iterable, Sequence
+from itertools import count, cycle
+
+from recado.amqp.events import Event, MethodReceived
+from recado.amqp.frames import FRAME_DEFAULT, PROTOCOL_HEADER, content_frames, method_frame
+from recado.amqp.handshake import ClientHandshake, Credentials, Step
+from recado.amqp.methods import BasicPublish, ChannelOpen, ConnectionClose, Method
+from recado.amqp.properties import Properties, encode_properties
+from recado.amqp.reader import Reader
+from recado.amqp.values import Table
+from recado.broker.access import Permission, User
+from recado.broker.broker import Broker
+from recado.server.session import Offer, Session
+
+ALL_CAPABILITIES: Table = {
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "authentication_failure_close": True,
+}
+EVERYTHING = Permission(".*", ".*", ".*")
+
+
+def new_broker(*users: User) -> Broker:
+    """A broker that gives names in order, and knows a guest who may do everything."""
+    broker = Broker(map(str, count(1)).__next__)
+    for user in users or (User("guest", permissions={"/": EVERYTHING}),):
+        broker.add_user(user)
+    return broker
+
+
+def admit(session: Session, credentials: Credentials) -> None:
+    """Take everybody at their word who is known."""
+    session.admit(session.broker.users[credentials.username])
+
+
+def publishing(
+    channel: int,
+    routing_key: str,
+    body: bytes,
+    properties: Properties | None = None,
+    *,
+    exchange: str = "",
+    mandatory: bool = False,
+    frame_max: int = FRAME_DEFAULT,
+) -> bytes:
+    """The frames of a publish."""
+    method = method_frame(channel, BasicPublish(exchange, routing_key, mandatory))
+    encoded = encode_properties(properties or Properties())
+    return method + content_frames(channel, encoded, body, frame_max)
+
+
+def cut(data: bytes, sizes: Sequence[int]) -> Iterable[bytes]:
+    """The bytes in chunks of these sizes, over and over; whole if there are none."""
+    if not sizes:
+        yield data
+        return
+    at = 0
+    for size in cycle(sizes):
+        if at >= len(data):
+            return
+        yield data[at : at + size]
+        at += size
+
+
+class Client:
+    def __init__(
+        self,
+        broker: Broker,
+        offer: Offer | None = None,
+        *,
+        user: str = "guest",
+        vhost: str = "/",
+        frame_max: int = FRAME_DEFAULT,
+        channels: Iterable[int] = (1,),
+        capabilities: Table = ALL_CAPABILITIES,
+        now: int = 0,
+    ) -> None:
+        self.session = Session(broker, offer or Offer(), admit, lambda session: None)
+        self.reader = Reader(frame_max=0)
+        self.handshake = ClientHandshake(
+            user, b"secret", vhost, {"capabilities": capabilities}, frame_max, 0, 0
+        )
+        self.refusal: ConnectionClose | None = None
+        self._open(now)
+        if self.refusal is None:
+            self.send(*((number, ChannelOpen()) for number in channels), now=now)
+            self.received()
+
+    def _open(self, now: int) -> None:
+        self.session.receive(PROTOCOL_HEADER, now)
+        while self.handshake.step is not Step.OPEN and self.refusal is None:
+            for event in self.received():
+                assert isinstance(event, MethodReceived)
+                if isinstance(event.method, ConnectionClose):
+                    self.refusal = event.method
+                else:
+                    for method in self.handshake.receive(event.method):
+                        self.session.receive(method_frame(0, method), now)
+
+    def send(self, *methods: tuple[int, Method], now: int = 0) -> None:
+        """Methods on their channels, in one read."""
+        self.feed(b"".join(method_frame(*each) for each in methods), now)
+
+    def feed(self, data: bytes, now: int = 0, sizes: Sequence[int] = ()) -> None:
+        for chunk in cut(data, sizes):
+            self.session.receive(chunk, now)
+
+    def received(self) -> list[Event]:
+        """What the session wrote since the last time."""
+        return list(self.reader.feed(b"".join(self.session.take_output())))
+
+    def call(self, *methods: Method, channel: int = 1, now: int = 0) -> list[Event]:
+        """What is received by sending methods on a channel."""
+        self.send(*((channel, method) for method in methods), now=now)
+        return self.received()

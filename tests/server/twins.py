@@ -1,0 +1,182 @@
+"""Two brokers that get the same bytes, and what there is to compare.
+
+Confirms may be bundled as it suits the broker, and stand anywhere among the other frames of their channel; only
+a return must come before the confirm of its message. So they are compared as a sequence of their own.
+"""
+
+from itertools import zip_longest
+from typing import NamedTuple
+
+from recado.amqp import methods as m
+from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
+from recado.amqp.frames import body_of, method_frame
+from recado.broker.access import Permission, User
+from recado.server.session import Offer
+
+from . import scenario as s
+from .client import EVERYTHING, Client, new_broker, publishing
+
+
+class Observed(NamedTuple):
+    """What a client saw on one channel: methods with their contents, and confirms one by one."""
+
+    frames: list[tuple[m.Method, bytes | None]]
+    confirms: list[tuple[int, bool]]
+
+
+class Wire:
+    """One connection of one of the brokers, with what its client has seen."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._confirmed: dict[int, set[int]] = {}
+
+    def observe(self, tags: dict[tuple[int, bytes], int]) -> dict[int, Observed]:
+        """What came since the last time; `tags` are the confirms that bodies wait for."""
+        seen: dict[int, Observed] = {}
+        for event in self.client.received():
+            number = getattr(event, "channel", 0)
+            observed = seen.setdefault(number, Observed([], []))
+            confirmed = self._confirmed.setdefault(number, set())
+            confirms = _confirms(event, confirmed)
+            if confirms is not None:
+                again = [tag for tag, _ in confirms if tag in confirmed]
+                assert not again, f"confirmed twice: {again}"
+                confirmed.update(tag for tag, _ in confirms)
+                observed.confirms.extend(confirms)
+                continue
+            match event:
+                case MethodReceived(_, method):
+                    observed.frames.append((method, None))
+                    if isinstance(method, m.ChannelOpenOk):
+                        confirmed.clear()
+                case ContentReceived(_, method, content):
+                    if isinstance(method, m.BasicReturn):
+                        tag = tags.get((number, body_of(content)))
+                        assert tag not in confirmed, f"{tag} returned after its confirm"
+                    observed.frames.append((method, content))
+                case _:
+                    raise AssertionError(event)
+        return seen
+
+
+def _confirms(event: Event, confirmed: set[int]) -> list[tuple[int, bool]] | None:
+    match event:
+        case Acked(_, first, count):
+            return [(tag, True) for tag in range(first, first + count)]
+        case MethodReceived(_, m.BasicAck(last, True)):
+            return [(tag, True) for tag in range(1, last + 1) if tag not in confirmed]
+        case MethodReceived(_, m.BasicNack(tag, False)):
+            return [(tag, False)]
+        case _:
+            return None
+
+
+class Talk:
+    """What a client knows of a channel of its own, to say something sensible there."""
+
+    def __init__(self) -> None:
+        self.consumers: list[str] = []
+        self.without_acks: set[str] = set()
+        self.gets: list[bool] = []
+        self.outstanding: list[int] = []
+        self.confirming = False
+        self.published = 0
+        self.closed = False
+
+    def note(self, method: m.Method) -> None:
+        match method:
+            case m.BasicDeliver(consumer_tag, tag):
+                if consumer_tag not in self.without_acks:
+                    self.outstanding.append(tag)
+            case m.BasicGetOk(tag):
+                if not self.gets.pop(0):
+                    self.outstanding.append(tag)
+            case m.BasicGetEmpty():
+                self.gets.pop(0)
+            case m.ChannelClose() | m.ConnectionClose():
+                self.closed = True
+            case _:
+                pass
+
+
+class Twins:
+    """The broker that takes messages one at a time, and the one that takes them in runs."""
+
+    def __init__(self, *run_limits: int) -> None:
+        self.now = 1_000_000
+        self.brokers = [new_broker() for _ in run_limits]
+        self.offers = [Offer(run_limit=limit) for limit in run_limits]
+        self.wires: dict[int, list[Wire]] = {}
+        self.talks: dict[tuple[int, int], Talk] = {}
+        self.held: dict[int, bytes] = {}
+        self.tags: dict[int, dict[tuple[int, bytes], int]] = {}
+        self._number = 0
+
+    def number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def connect(self, connection: int) -> None:
+        self.wires[connection] = [
+            Wire(
+                Client(
+                    broker,
+                    offer,
+                    frame_max=s.FRAME_MAX.get(connection, 0),
+                    channels=s.CHANNELS,
+                    now=self.now,
+                )
+            )
+            for broker, offer in zip(self.brokers, self.offers, strict=True)
+        ]
+        for channel in s.CHANNELS:
+            self.talks[connection, channel] = Talk()
+        self.held[connection] = b""
+        self.tags[connection] = {}
+
+    def reconnect(self, connection: int) -> None:
+        for wire in self.wires[connection]:
+            wire.client.session.end(self.now)
+        self.connect(connection)
+
+    def permit(self, permission: Permission) -> None:
+        for broker in self.brokers:
+            broker.add_user(User("guest", permissions={"/": permission}))
+
+    def wait(self, milliseconds: int, *, tick: bool) -> None:
+        self.now += milliseconds
+        if tick:
+            for broker in self.brokers:
+                broker.tick(self.now)
+
+    def feed(self, connection: int, data: bytes, sizes: tuple[tuple[int, ...], ...]) -> None:
+        for wire, chunks in zip(self.wires[connection], sizes, strict=True):
+            wire.client.feed(data, self.now, chunks)
+
+    def compare(self) -> None:
+        """Every observable effect is equal."""
+        for connection, wires in self.wires.items():
+            one, other = (wire.observe(self.tags[connection]) for wire in wires)
+            assert one == other, f"on connection {connection}"
+            for channel, observed in one.items():
+                for method, _ in observed.frames:
+                    for number in s.CHANNELS if channel == 0 else (channel,):
+                        self.talks[connection, number].note(method)
+        first, second = ([_state(queue) for queue in self.queues(i)] for i in (0, 1))
+        assert first == second
+
+    def queues(self, which: int = 0) -> list[object]:
+        return list(self.brokers[which].vhosts["/"].queues.values())
+
+    def exists(self, queue: str) -> bool:
+        return queue in self.brokers[0].vhosts["/"].queues
+
+    def is_closed(self, connection: int) -> bool:
+        sessions = [wire.client.session for wire in self.wires[connection]]
+        assert sessions[0].state is sessions[1].state
+        return not sessions[0].channels and self.talks[connection, 1].closed
+
+
+def _state(queue: object) -> tuple[str, int, int, int]:
+    return queue.name, queue.ready, queue.unacked, len(queue.consumers)
