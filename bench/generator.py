@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ def build() -> Path:
         return program
     BUILD.mkdir(exist_ok=True)
     (gcc,) = system.need(system.GCC)
-    unfinished = program.with_suffix(".new")
+    unfinished = program.with_suffix(f".{os.getpid()}")
     files = [str(source) for source in sources if source.suffix == ".c"]
     subprocess.run([gcc, *FLAGS, "-o", str(unfinished), *files], check=True)
     # A name only ever belongs to a whole program, whoever else is building.

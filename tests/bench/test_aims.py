@@ -23,6 +23,10 @@ def book_with(scenario: Scenario, recado: list[float], peer: list[float]) -> Boo
     return book
 
 
+def fall_out_of_order() -> None:
+    raise NotMeasured("recado: message 7 came after message 8")
+
+
 def test_processor_time_is_told_as_times_less() -> None:
     result = judge(TIMES, 10, book_with(TIMES, [1, 2, 3], [20, 20, 20]), Plan())
     assert (result.recado, result.peer_value, result.ratio) == (2, 20, 10)
@@ -85,7 +89,7 @@ def test_without_a_peer_nothing_that_compares_holds() -> None:
 def test_a_failure_outweighs_the_samples_before_it() -> None:
     book = book_with(TIMES, [1, 1, 1], [99, 99, 99])
     with book.measuring(TIMES.name):
-        raise NotMeasured("recado: message 7 came after message 8")
+        fall_out_of_order()
     result = judge(TIMES, 10, book, Plan())
     assert result.not_measured == "recado: message 7 came after message 8"
     assert result.holds is False

@@ -26,8 +26,16 @@ def test_it_shows_each_value_and_its_origin(
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["server.port", "0", "--port"] in lines
     assert ["server.channel_max", "9", "RECADO_SERVER_CHANNEL_MAX"] in lines
-    assert ["server.heartbeat", "7", str(folder / "recado.toml")] in lines
+    assert ["server.heartbeat", "7", "recado.toml"] in lines
     assert ["server.host", '"127.0.0.1"', "default"] in lines
+
+
+def test_another_file_can_be_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "recado.toml").write_text("[server]\nheartbeat = 7\n")
+    (folder / "other.toml").write_text("[server]\nheartbeat = 8\n")
+    assert main(["config", "show", "--config", "other.toml"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["server.heartbeat", "8", "other.toml"] in lines
 
 
 def test_it_has_a_form_for_programs(capsys: pytest.CaptureFixture[str]) -> None:

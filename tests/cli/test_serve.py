@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pika
 import pytest
+import trustme
 
 from recado.cli.serve import explain
 from recado.node.settings import Settings
@@ -105,6 +107,37 @@ def test_a_port_in_use_is_told_with_a_way_out(start: Start) -> None:
 )
 def test_each_failure_has_its_hint(number: int, told: str) -> None:
     assert told in explain(OSError(number, "what the system said"), Settings())
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> dict[str, str]:
+    authority = trustme.CA()
+    ours = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    ours.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    ours.cert_chain_pems[0].write_to_path(str(tmp_path / "certificate.pem"))
+    return {f"RECADO_SERVER_{key.upper()}": f"{key}.pem" for key in ("ca", "key", "certificate")}
+
+
+def test_it_listens_with_tls_too(
+    start: Start, tmp_path: Path, certificates: dict[str, str]
+) -> None:
+    process = start("--port", "0", "--tls-port", "0", **certificates)
+    announced(process)
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    parameters = pika.URLParameters(f"amqps://127.0.0.1:{announced(process, 'amqps')}")
+    parameters.ssl_options = pika.SSLOptions(context, "127.0.0.1")
+    pika.BlockingConnection(parameters).close()
+
+
+def test_a_key_that_does_not_fit(
+    start: Start, tmp_path: Path, certificates: dict[str, str]
+) -> None:
+    trustme.CA().private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    process = start("--port", "0", "--tls-port", "0", **certificates)
+    _, told = process.communicate()
+    assert process.returncode == 2
+    assert "server.certificate and server.key do not fit" in told
 
 
 def test_a_certificate_that_is_not_there(start: Start) -> None:

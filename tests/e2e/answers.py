@@ -102,9 +102,7 @@ class Case:
 
     def taken_again(self, count: int) -> list[tuple[bool, bytes]]:
         """What the queue gives now: redelivered, and the body."""
-        return [
-            (each.redelivered, each.body) for each in take(self.channel, self.name, count)
-        ]
+        return [(each.redelivered, each.body) for each in take(self.channel, self.name, count)]
 
 
 def answer(case: Case, ask: Callable[[Case], object]) -> object:
@@ -122,7 +120,8 @@ def answer(case: Case, ask: Callable[[Case], object]) -> object:
     except AMQPConnectionError as refused:
         # While connecting, pika tells the broker's words only in the text of its own exception.
         told = re.search(r"ConnectionClosedByBroker: \((\d+)\) '(.*)'", str(refused))
-        assert told, refused
+        if told is None:
+            raise
         return Closed("connection", int(told[1]), told[2])
     return value
 

@@ -4,6 +4,9 @@ The worker finds its settings in the environment, the test makes the same applic
 Every name in the broker begins with the prefix, so that two applications share nothing.
 """
 
+# Celery has no types, nor have its decorators.
+# mypy: allow-untyped-decorators
+
 from __future__ import annotations
 
 import os

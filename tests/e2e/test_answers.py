@@ -226,7 +226,10 @@ QUESTIONS: dict[str, Question] = {
             "received none but current is the value '1000' of type 'signedint'"
         ),
     ),
-    "redeclare a queue without its type classic": (lambda c: redeclared(c, queue_type="classic"), 0),
+    "redeclare a queue without its type classic": (
+        lambda c: redeclared(c, queue_type="classic"),
+        0,
+    ),
     "redeclare a queue with an unknown argument": (redeclared_with_an_unknown_argument, 0),
     "declare a negative ttl": (
         lambda c: c.queue(message_ttl=-1),
@@ -282,9 +285,7 @@ QUESTIONS: dict[str, Question] = {
         connection(540, "NOT_IMPLEMENTED - active=false"),
     ),
     "name of a server-named queue": (
-        lambda c: shape(
-            c.channel.queue_declare("", exclusive=True).method.queue, GENERATED_QUEUE
-        ),
+        lambda c: shape(c.channel.queue_declare("", exclusive=True).method.queue, GENERATED_QUEUE),
         GENERATED_QUEUE,
     ),
     "tag of a server-named consumer": (

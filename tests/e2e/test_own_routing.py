@@ -33,9 +33,7 @@ def reaches(channel: BlockingChannel, exchange: str, key: str, queue: str) -> bo
     return bodies(take(channel, queue)) == [key.encode()]
 
 
-def test_a_regex_must_match_the_whole_key(
-    channel: BlockingChannel, regex: str, queue: str
-) -> None:
+def test_a_regex_must_match_the_whole_key(channel: BlockingChannel, regex: str, queue: str) -> None:
     channel.queue_bind(queue, regex, r"order\.(new|paid)\.\d{4}")
     assert reaches(channel, regex, "order.new.2026", queue)
     assert reaches(channel, regex, "order.paid.1999", queue)

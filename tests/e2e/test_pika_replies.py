@@ -23,7 +23,8 @@ def test_direct_reply_to_brings_the_answer_without_a_queue(
     asking.basic_publish("", queue, b"6 x 7", request)
     (question,) = take(channel, queue)
     address = question.properties.reply_to
-    assert address.startswith(REPLIES + ".") and question.properties.correlation_id == "7"
+    assert address.startswith(REPLIES + ".")
+    assert question.properties.correlation_id == "7"
     channel.basic_publish("", address, b"42", BasicProperties(correlation_id="7"))
     (answer,) = answers.wait(1)
     assert (answer.body, answer.properties.correlation_id) == (b"42", "7")

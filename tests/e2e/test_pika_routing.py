@@ -30,20 +30,19 @@ class Map:
         self.real[short] = self.name(short)
         self.channel.queue_declare(self.real[short], exclusive=True)
 
-    def bind(self, queue: str, exchange: str, key: str = "", **arguments: object) -> None:
+    def bind(
+        self, queue: str, exchange: str, key: str = "", arguments: dict[str, object] | None = None
+    ) -> None:
         """Bind a queue, declaring it first."""
         if queue not in self.real:
             self.queue(queue)
-        given = {name.replace("_", "-"): value for name, value in arguments.items()}
-        self.channel.queue_bind(self.real[queue], self.real[exchange], key, given)
+        self.channel.queue_bind(self.real[queue], self.real[exchange], key, arguments)
 
     def publish(self, exchange: str, key: str = "", **properties: object) -> list[str]:
         """Publish one message and take it from everywhere: the short names of where it went."""
         fields = BasicProperties(**properties)
         try:
-            self.channel.basic_publish(
-                self.real[exchange], key, b"message", fields, mandatory=True
-            )
+            self.channel.basic_publish(self.real[exchange], key, b"message", fields, mandatory=True)
         except UnroutableError:
             return []
         reached = []
@@ -109,9 +108,8 @@ OTHER_TOPICS = [
 
 def test_topic(routes: Map) -> None:
     routes.exchange("e", "topic")
-    for number, pattern in enumerate({pattern for _, pattern in TOPICS + OTHER_TOPICS}):
+    for pattern in {pattern for _, pattern in TOPICS + OTHER_TOPICS}:
         routes.bind(f"q{pattern}", "e", pattern)
-        assert number < 100
     for key in {key for key, _ in TOPICS + OTHER_TOPICS}:
         reached = {queue[1:] for queue in routes.publish("e", key)}
         assert reached >= {pattern for matched, pattern in TOPICS if matched == key}
@@ -120,22 +118,22 @@ def test_topic(routes: Map) -> None:
 
 
 HEADERS = [
-    ({"x_match": "all", "a": 1, "b": "x"}, {"a": 1, "b": "x", "c": 0}, True),
-    ({"x_match": "all", "a": 1, "b": "x"}, {"a": 1}, False),
-    ({"x_match": "all", "a": 1}, {"a": 2}, False),
+    ({"x-match": "all", "a": 1, "b": "x"}, {"a": 1, "b": "x", "c": 0}, True),
+    ({"x-match": "all", "a": 1, "b": "x"}, {"a": 1}, False),
+    ({"x-match": "all", "a": 1}, {"a": 2}, False),
     ({"a": 1, "b": 2}, {"a": 1}, False),
-    ({"x_match": "any", "a": 1, "b": 2}, {"b": 2}, True),
-    ({"x_match": "any", "a": 1, "b": 2}, {"a": 2}, False),
-    ({"x_match": "any", "a": None}, {"a": "whatever"}, True),
-    ({"x_match": "all", "a": None}, {"b": 1}, False),
-    ({"x_match": "all"}, {}, True),
-    ({"x_match": "any"}, {"a": 1}, False),
-    ({"x_match": "any", "x-own": 1}, {"x-own": 1}, False),
-    ({"x_match": "any-with-x", "x-own": 1}, {"x-own": 1}, True),
-    ({"x_match": "all-with-x", "x-own": 1, "a": 1}, {"a": 1}, False),
-    ({"x_match": "all", "x-own": 1, "a": 1}, {"a": 1}, True),
-    ({"x_match": "all", "a": "1"}, {"a": 1}, False),
-    ({"x_match": "all", "a": True}, {"a": True}, True),
+    ({"x-match": "any", "a": 1, "b": 2}, {"b": 2}, True),
+    ({"x-match": "any", "a": 1, "b": 2}, {"a": 2}, False),
+    ({"x-match": "any", "a": None}, {"a": "whatever"}, True),
+    ({"x-match": "all", "a": None}, {"b": 1}, False),
+    ({"x-match": "all"}, {}, True),
+    ({"x-match": "any"}, {"a": 1}, False),
+    ({"x-match": "any", "x-own": 1}, {"x-own": 1}, False),
+    ({"x-match": "any-with-x", "x-own": 1}, {"x-own": 1}, True),
+    ({"x-match": "all-with-x", "x-own": 1, "a": 1}, {"a": 1}, False),
+    ({"x-match": "all", "x-own": 1, "a": 1}, {"a": 1}, True),
+    ({"x-match": "all", "a": "1"}, {"a": 1}, False),
+    ({"x-match": "all", "a": True}, {"a": True}, True),
 ]
 
 
@@ -144,7 +142,7 @@ def test_headers(
     routes: Map, arguments: dict[str, object], headers: dict[str, object], reached: bool
 ) -> None:
     routes.exchange("e", "headers", auto_delete=True)
-    routes.bind("q", "e", **arguments)
+    routes.bind("q", "e", arguments=arguments)
     assert routes.publish("e", headers=headers) == ["q"] * reached
 
 
@@ -218,9 +216,7 @@ def test_cc_and_bcc_are_further_keys_and_bcc_is_not_passed_on(
         assert get(channel, queue) is None
 
 
-def test_one_copy_when_key_and_cc_name_the_same_queue(
-    channel: BlockingChannel, queue: str
-) -> None:
+def test_one_copy_when_key_and_cc_name_the_same_queue(channel: BlockingChannel, queue: str) -> None:
     properties = BasicProperties(headers={"CC": [queue], "BCC": [queue]})
     channel.basic_publish("", queue, b"once", properties)
     assert depth(channel, queue) == 1
@@ -236,8 +232,8 @@ def test_cc_must_be_a_list(channel: BlockingChannel, queue: str) -> None:
 
 def test_the_same_binding_with_other_arguments_is_another_binding(routes: Map) -> None:
     routes.exchange("e", "direct", auto_delete=True)
-    routes.bind("q", "e", "key", one=1)
-    routes.bind("q", "e", "key", two=2)
+    routes.bind("q", "e", "key", {"one": 1})
+    routes.bind("q", "e", "key", {"two": 2})
     unbind = routes.channel.queue_unbind
     unbind(routes.real["q"], routes.real["e"], "key", {"one": 1})
     assert routes.publish("e", "key") == ["q"]

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 from pamqp import body, commands, frame, header
+from pamqp.common import FieldTable
 
 from workshop.peers import Server
 
@@ -41,7 +42,7 @@ def test_a_header_may_come_byte_by_byte(server: Server) -> None:
 
 
 def log_in(wire: Wire, mechanism: str, response: str, capable: bool = True) -> None:
-    capabilities = {"authentication_failure_close": capable}
+    capabilities: FieldTable = {"authentication_failure_close": capable}
     wire.send(HEADER)
     wire.expect(commands.Connection.Start)
     start_ok = commands.Connection.StartOk({"capabilities": capabilities}, mechanism, response)
@@ -79,9 +80,7 @@ def broken_handshakes() -> dict[str, Callable[[Wire], None]]:
 def test_a_handshake_out_of_order_ends(server: Server, broken: str) -> None:
     with wire_to(server, log_in=False) as wire:
         broken_handshakes()[broken](wire)
-        with pytest.raises((EOFError, ConnectionResetError)):
-            while True:
-                wire.receive()
+        wire.until_end()
 
 
 def raw_frame(kind: int, channel: int, payload: bytes, end: bytes = b"\xce") -> bytes:
@@ -165,7 +164,7 @@ def test_methods_that_want_no_answer_get_none(server: Server) -> None:
         )
         declared = wire.expect(commands.Channel.OpenOk, commands.Queue.DeclareOk)
         assert isinstance(declared, commands.Queue.DeclareOk)
-        queue = declared.queue
+        queue = declared.queue or ""
         bind = commands.Queue.Bind(queue=queue, exchange="amq.fanout", nowait=True)
         wire.send(
             bind,
@@ -183,6 +182,4 @@ def test_methods_that_want_no_answer_get_none(server: Server) -> None:
 def test_a_client_that_stays_silent_is_closed(server: Server) -> None:
     with wire_to(server, log_in=False) as wire:
         wire.handshake(heartbeat=1)
-        with pytest.raises((EOFError, ConnectionResetError)):
-            while True:
-                wire.receive()
+        wire.until_end()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pika import BasicProperties, BlockingConnection
 from pika.adapters.blocking_connection import BlockingChannel
@@ -27,10 +27,16 @@ class Delivery(NamedTuple):
     body: bytes
 
     @classmethod
-    def of(cls, method: object, properties: BasicProperties, body: bytes) -> Delivery:
+    def of(cls, method: Any, properties: BasicProperties, body: bytes) -> Delivery:
         """From the three things that pika hands out."""
-        names = ("delivery_tag", "redelivered", "exchange", "routing_key")
-        return cls(*(getattr(method, name) for name in names), properties, body)
+        return cls(
+            method.delivery_tag,
+            method.redelivered,
+            method.exchange,
+            method.routing_key,
+            properties,
+            body,
+        )
 
 
 def await_that(connection: BlockingConnection, holds: Callable[[], object]) -> None:
@@ -92,9 +98,7 @@ def bodies(deliveries: list[Delivery]) -> list[bytes]:
     return [delivery.body for delivery in deliveries]
 
 
-def put(
-    channel: BlockingChannel, queue: str, *contents: bytes, **properties: object
-) -> None:
+def put(channel: BlockingChannel, queue: str, *contents: bytes, **properties: object) -> None:
     """Publish to a queue by name, through the default exchange."""
     for body in contents:
         channel.basic_publish("", queue, body, BasicProperties(**properties))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pamqp import commands, frame, heartbeat
 from pamqp.base import Frame
+from pamqp.common import FieldTable
 from pamqp.exceptions import UnmarshalingException
 
 from workshop.peers import Server
@@ -18,7 +19,7 @@ from workshop.peers import Server
 from .traffic import PATIENCE
 
 HEADER = b"AMQP\x00\x00\x09\x01"
-CAPABILITIES = {"authentication_failure_close": True, "consumer_cancel_notify": True}
+CAPABILITIES: FieldTable = {"authentication_failure_close": True, "consumer_cancel_notify": True}
 
 
 class Wire:
@@ -57,15 +58,16 @@ class Wire:
     def expect(self, *kinds: type[Frame]) -> Frame:
         """The next frames must be of these kinds; returns the last."""
         for kind in kinds:
-            _, value = self.receive()
-            assert isinstance(value, kind), value
-        return value
+            _, found = self.receive()
+            assert isinstance(found, kind), found
+        assert isinstance(found, Frame)
+        return found
 
     def handshake(self, **tune: int) -> None:
         """Log in as guest; `tune` overrides what the client asks for."""
         self.send(HEADER)
         self.expect(commands.Connection.Start)
-        properties = {"capabilities": CAPABILITIES}
+        properties: FieldTable = {"capabilities": CAPABILITIES}
         self.send(commands.Connection.StartOk(properties, "PLAIN", "\0guest\0guest", "en_US"))
         self.expect(commands.Connection.Tune)
         limits = {"channel_max": 2047, "frame_max": 131072, "heartbeat": 0, **tune}
@@ -78,6 +80,12 @@ class Wire:
             _, value = self.receive()
             if isinstance(value, commands.Connection.Close | commands.Channel.Close):
                 return value
+
+    def until_end(self) -> None:
+        """Read until the broker ends the stream, whatever it says before."""
+        with suppress(EOFError, ConnectionResetError):
+            while True:
+                self.receive()
 
     def at_end(self) -> bool:
         """Whether the broker has ended the stream; a reset is an end as well."""

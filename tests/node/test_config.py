@@ -19,7 +19,7 @@ def loaded(tmp_path: Path) -> Loader:
 
     def load_text(text: str = "", **layers: object) -> Config:
         (tmp_path / "recado.toml").write_text(text)
-        return load(folder=tmp_path, **layers)  # type: ignore[arg-type]
+        return load(file=tmp_path / "recado.toml", **layers)  # type: ignore[arg-type]
 
     return load_text
 
@@ -62,7 +62,7 @@ def test_a_file_can_be_named_and_must_then_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*other\.toml: No such file"):
         load(file=other)
     other.write_text("[server]\nport = 9\n")
-    assert load(file=other, folder=Path("/")).settings.server.port == 9
+    assert load(file=other).settings.server.port == 9
 
 
 def test_paths_in_a_file_are_relative_to_it(loaded: Loader, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class Client:
 
     def received(self) -> list[Event]:
         """What the session wrote since the last time."""
-        return list(self.reader.feed(b"".join(self.session.take_output())))
+        return list(self.reader.feed(b"".join(self.session.take())))
 
     def call(self, *methods: Method, channel: int = 1, now: int = 0) -> list[Event]:
         """What is received by sending methods on a channel."""

@@ -4,7 +4,7 @@ Names are few, so that commands meet. What is known only at the time (which tags
 consumers there are) is drawn as a number and resolved then.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
@@ -12,9 +12,11 @@ from recado.amqp.properties import Properties
 from recado.amqp.values import Table
 from recado.broker.access import Permission
 
-QUEUES = ("q0", "q1", "q2", "q3")
+T = TypeVar("T")
+
+QUEUES = ("q0", "q1", "q2")
 EXCHANGES = {"d": "direct", "f": "fanout", "t": "topic", "h": "headers", "a": "direct"}
-KEYS = ("q0", "q1", "q2", "k", "k.l")
+KEYS = (*QUEUES, *QUEUES, "k", "k.l")
 BINDING_KEYS = ("k", "q1", "k.l", "#", "k.*")
 BINDING_ARGUMENTS: tuple[Table, ...] = (
     {"x-match": "all", "n": 1},
@@ -57,8 +59,8 @@ class Publish(NamedTuple):
     count: int
     kinds: tuple[int, ...]
     sizes: tuple[int, ...]
-    mandatory: bool
     pieces: bool
+    mandatory: bool
 
 
 class Consume(NamedTuple):
@@ -160,16 +162,47 @@ class Scenario(NamedTuple):
 # ── what to draw ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _tuples(values: st.SearchStrategy[int], most: int) -> st.SearchStrategy[tuple[int, ...]]:
-    return st.lists(values, min_size=1, max_size=most).map(tuple)
+@st.composite
+def _weighed(draw: st.DrawFn, *choices: tuple[int, st.SearchStrategy[T]]) -> T:
+    """One of several, some more often than others."""
+    which = draw(st.sampled_from([i for i, (weight, _) in enumerate(choices) for _ in range(weight)]))
+    return draw(choices[which][1])
+
+
+def _tuples(values: st.SearchStrategy[T], least: int, most: int) -> st.SearchStrategy[tuple[T, ...]]:
+    """Evenly long and short, where Hypothesis's own lists are mostly short."""
+
+    @st.composite
+    def draw_all(draw: st.DrawFn) -> tuple[T, ...]:
+        return tuple(draw(values) for _ in range(draw(st.integers(least, most))))
+
+    return draw_all()
+
+
+def _rarely(one_in: int) -> st.SearchStrategy[bool]:
+    return st.sampled_from((False,) * (one_in - 1) + (True,))
 
 
 _queues = st.sampled_from(QUEUES)
 _counts = st.sampled_from((1, 1, 2, 3, 5, 8, 13))
-_rarely = st.sampled_from((False, False, False, False, False, True))
-_kinds = st.sampled_from((*range(14), 0, 0, 0, 0, 4, 5, 7)) | st.integers(0, len(PROPERTIES) - 1)
 
-_settings = st.fixed_dictionaries(
+_SOURCES = ("",) * 6 + ("d", "f", "f", "t", "h", "a")
+_GOOD = range(len(PROPERTIES) - 2)
+_KINDS = [
+    *[(0,)] * 16,
+    *((kind,) for kind in _GOOD for _ in range(3)),
+    *((one, other) for one in _GOOD for other in (0, 1, 4, 5, 7) if one != other),
+    *((0, bad) for bad in (len(PROPERTIES) - 2, len(PROPERTIES) - 1)),
+]
+
+Shape: TypeAlias = tuple[tuple[int, ...], bool]
+_SHAPES: list[Shape] = [
+    *[((8,), False)] * 8,
+    *(((0,), False), ((9,), False), ((8, 17), False), ((8, 8, 9), False), ((0, 8), False)),
+    *(((4500,), False), ((8, 4500), False), ((9,), True)),
+]
+
+_settings: st.SearchStrategy[dict[str, int | str | bool]] = st.fixed_dictionaries(
     {},
     optional={
         "x-max-length": st.sampled_from((0, 1, 2, 4)),
@@ -183,93 +216,111 @@ _settings = st.fixed_dictionaries(
         "x-expires": st.just(40),
     },
 )
+_few_settings = _settings.map(lambda chosen: dict(list(chosen.items())[-2:]))
 
 
 def _declare(queue: str, chosen: dict[str, int | str | bool], auto_delete: bool) -> Declare:
-    if "x-dead-letter-exchange" not in chosen:
-        chosen.pop("x-dead-letter-routing-key", None)
+    if "x-dead-letter-routing-key" in chosen:
+        chosen.setdefault("x-dead-letter-exchange", "")
     return Declare(queue, auto_delete, tuple(chosen.items()))
 
 
 def _declares(queue: st.SearchStrategy[str]) -> st.SearchStrategy[Declare]:
     plain: st.SearchStrategy[dict[str, int | str | bool]] = st.builds(dict)
-    return st.builds(_declare, queue, plain | _settings, _rarely)
+    chosen = _weighed((2, plain), (2, _few_settings), (1, _settings))
+    return st.builds(_declare, queue, chosen, _rarely(8))
 
 
+def _publish(
+    target: tuple[str, str], count: int, kinds: tuple[int, ...], shape: Shape, mandatory: bool
+) -> Publish:
+    return Publish(*target, count, kinds, *shape, mandatory)
+
+
+# Drawn whole where the parts do not matter one by one: it is drawing that takes the time.
 _publishes = st.builds(
-    Publish,
-    st.sampled_from(("", "", "", "d", "f", "f", "t", "h", "a")) | st.just("missing"),
-    st.sampled_from(KEYS),
+    _publish,
+    st.sampled_from([(exchange, key) for exchange in _SOURCES for key in KEYS]),
     _counts,
-    _tuples(_kinds, 2),
-    _tuples(st.sampled_from((8, 8, 8, 0, 9, 17, 4500)), 2),
+    st.sampled_from(_KINDS),
+    st.sampled_from(_SHAPES),
     st.booleans(),
-    _rarely,
 )
 _consumes = st.builds(
-    Consume, _queues, st.booleans(), st.sampled_from((0, 0, 0, 5)), _rarely, _rarely
+    Consume, _queues, _rarely(3), st.sampled_from((0, 0, 0, 0, 5)), _rarely(6), _rarely(20)
+)
+_prefetches = st.builds(Qos, st.sampled_from((0, 1, 2, 3, 5)), _rarely(3))
+_binds = st.builds(
+    Bind,
+    _queues,
+    st.sampled_from(tuple(EXCHANGES)),
+    st.sampled_from(BINDING_KEYS),
+    st.integers(0, len(BINDING_ARGUMENTS) - 1),
+    _rarely(5),
 )
 _settles = st.builds(
     Settle,
     st.sampled_from(("ack", "ack", "ack", "nack", "reject")),
     st.sampled_from((0, 0, 1, 2)),
     _counts,
+    _rarely(3),
     st.booleans(),
-    st.booleans(),
 )
-_commands: st.SearchStrategy[Command] = st.one_of(
-    _publishes,
-    _publishes,
-    _publishes,
-    _consumes,
-    _consumes,
-    _settles,
-    _settles,
-    _settles,
-    st.builds(Qos, st.sampled_from((0, 1, 2, 3, 5)), st.booleans()),
-    st.builds(Get, _queues, st.booleans()),
-    st.builds(
-        Bind,
-        _queues,
-        st.sampled_from(tuple(EXCHANGES)),
-        st.sampled_from(BINDING_KEYS),
-        st.integers(0, len(BINDING_ARGUMENTS) - 1),
-        _rarely,
+_simples = st.builds(
+    Simple,
+    st.sampled_from(
+        ("confirm",) * 5
+        + ("tx", "commit", "commit", "commit", "rollback", "recover", "recover", "purge")
+        + ("delete", "reopen", "stray ack", "stray publish", "reply consumer")
     ),
-    st.builds(Cancel, st.integers(0, 3)),
-    _declares(_queues),
-    st.builds(
-        Simple,
-        st.sampled_from(
-            ("confirm", "confirm", "tx", "commit", "commit", "rollback", "recover", "purge")
-            + ("delete", "reopen", "stray ack", "reply consumer")
-        ),
-        _queues,
-    ),
+    _queues,
 )
-_sizes = st.just(()) | st.just(()) | _tuples(st.integers(1, 300), 3)
-_batches = st.builds(
-    Batch,
-    st.sampled_from(CONNECTIONS),
-    st.lists(st.tuples(st.sampled_from(CHANNELS), _commands), min_size=1, max_size=5).map(tuple),
-    _rarely,
-    st.just(0) | st.just(0) | st.integers(1, 30),
-    st.tuples(_sizes, _sizes),
+_commands: st.SearchStrategy[Command] = _weighed(
+    (30, _publishes),
+    (10, _consumes),
+    (24, _settles),
+    (5, _prefetches),
+    (5, st.builds(Get, _queues, st.booleans())),
+    (4, _binds),
+    (3, st.builds(Cancel, st.integers(0, 3))),
+    (2, _declares(_queues)),
+    (6, _simples),
 )
-_steps: st.SearchStrategy[Step] = st.one_of(
-    _batches,
-    _batches,
-    _batches,
-    _batches,
-    _batches,
-    st.builds(Wait, st.sampled_from((0, 1, 5, 10, 25, 60)), st.booleans()),
-    st.builds(Permit, st.integers(0, len(PERMISSIONS) - 1)) | st.builds(Reconnect, st.sampled_from(CONNECTIONS)),
+_CHUNKS = [*[((), ())] * 4, ((), (1,)), ((1,), ()), ((40, 90), ()), ((), (7, 300)), ((33,), (260, 5))]
+
+
+def _batches(
+    commands: st.SearchStrategy[Command], least: int, most: int
+) -> st.SearchStrategy[Batch]:
+    return st.builds(
+        Batch,
+        st.sampled_from(CONNECTIONS),
+        _tuples(st.tuples(st.sampled_from(CHANNELS), commands), least, most),
+        _rarely(6),
+        st.sampled_from((0, 0, 0, 0, 1, 9, 26)),
+        st.sampled_from(_CHUNKS),
+    )
+
+
+_steps: st.SearchStrategy[Step] = _weighed(
+    (40, _batches(_commands, 1, 6)),
+    (8, st.builds(Wait, st.sampled_from((0, 1, 5, 10, 25, 60)), st.booleans())),
+    (1, st.builds(Permit, st.integers(0, len(PERMISSIONS) - 1))),
+    (1, st.builds(Reconnect, st.sampled_from(CONNECTIONS))),
+)
+_openings: st.SearchStrategy[Command] = _weighed(
+    (6, _consumes),
+    (2, _prefetches),
+    (2, _binds),
+    (2, st.just(Simple("confirm", "q0"))),
 )
 
 
 def scenarios() -> st.SearchStrategy[Scenario]:
+    """Queues, then who consumes from them, then what happens."""
     return st.builds(
-        Scenario,
+        lambda queues, opening, steps: Scenario(queues, (*opening, *steps)),
         st.tuples(*(_declares(st.just(name)) for name in QUEUES)),
-        st.lists(_steps, min_size=1, max_size=20).map(tuple),
+        _tuples(_batches(_openings, 1, 5), 0, 4),
+        _tuples(_steps, 1, 16),
     )

@@ -4,17 +4,17 @@ Confirms may be bundled as it suits the broker, and stand anywhere among the oth
 a return must come before the confirm of its message. So they are compared as a sequence of their own.
 """
 
-from itertools import zip_longest
 from typing import NamedTuple
 
 from recado.amqp import methods as m
 from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
-from recado.amqp.frames import body_of, method_frame
+from recado.amqp.frames import body_of
 from recado.broker.access import Permission, User
-from recado.server.session import Offer
+from recado.broker.queue import Queue
+from recado.server.session import Offer, State
 
 from . import scenario as s
-from .client import EVERYTHING, Client, new_broker, publishing
+from .client import Client, new_broker
 
 
 class Observed(NamedTuple):
@@ -163,20 +163,17 @@ class Twins:
                 for method, _ in observed.frames:
                     for number in s.CHANNELS if channel == 0 else (channel,):
                         self.talks[connection, number].note(method)
-        first, second = ([_state(queue) for queue in self.queues(i)] for i in (0, 1))
-        assert first == second
+        one_state, other_state = ([*map(_state, self.queues(i).values())] for i in (0, 1))
+        assert one_state == other_state
 
-    def queues(self, which: int = 0) -> list[object]:
-        return list(self.brokers[which].vhosts["/"].queues.values())
+    def queues(self, which: int = 0) -> dict[str, Queue]:
+        return self.brokers[which].vhosts["/"].queues
 
-    def exists(self, queue: str) -> bool:
-        return queue in self.brokers[0].vhosts["/"].queues
-
-    def is_closed(self, connection: int) -> bool:
-        sessions = [wire.client.session for wire in self.wires[connection]]
-        assert sessions[0].state is sessions[1].state
-        return not sessions[0].channels and self.talks[connection, 1].closed
+    def has_ended(self, connection: int) -> bool:
+        one, other = (wire.client.session.state for wire in self.wires[connection])
+        assert one is other
+        return one is not State.OPEN
 
 
-def _state(queue: object) -> tuple[str, int, int, int]:
+def _state(queue: Queue) -> tuple[str, int, int, int]:
     return queue.name, queue.ready, queue.unacked, len(queue.consumers)

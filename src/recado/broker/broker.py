@@ -22,7 +22,9 @@ from .vhost import Vhost
 
 
 class ReplyQueue(Queue):
-    """Where direct replies to one channel arrive: it passes them on and keeps nothing."""
+    """Where direct replies to one channel arrive."""
+
+    is_address = True
 
     def publish(self, run: Run, now: int) -> Sequence[int]:
         for consumer in self.consumers:

@@ -18,7 +18,7 @@ from recado.amqp.values import Table
 from .consumer import Outlet
 from .dead_letter import receivers_in, rewritten
 from .queue import Queue
-from .routing import Admission, Route, distribute
+from .routing import Admission, Route, distribute, is_nowhere
 from .run import Run
 
 _NO_ROUTE = 312
@@ -79,10 +79,11 @@ class Publisher:
         refused: Sequence[int] = ()
         if queues is None or facts.alone:
             refused = self._send_singly(route, run, now)
-        elif queues:
-            refused = distribute(run, queues, now)
-        elif route.mandatory:
-            self._return(route, run)
+        else:
+            if queues:
+                refused = distribute(run, queues, now)
+            if route.mandatory and is_nowhere(queues):
+                self._return(route, run)
         if self.confirming:
             self._owe(len(event.tails), refused)
 
@@ -99,11 +100,10 @@ class Publisher:
                 if not one.tails:
                     raise PreconditionFailed("the message's header would not fit into a frame")
             queues: Sequence[Queue] = self._admission.queues_for(route, headers, more_keys)
-            if not queues:
-                if route.mandatory:
-                    self._return(route, one)
-            elif distribute(one, queues, now):
+            if queues and distribute(one, queues, now):
                 refused.append(i)
+            if route.mandatory and is_nowhere(queues):
+                self._return(route, one)
         return refused
 
     def _delivered_form(self, properties: Properties) -> Properties:

@@ -27,6 +27,8 @@ Alarm = Callable[["Queue", int], None]
 
 
 class Queue:
+    is_address = False  # passes on to one consumer and keeps nothing
+
     def __init__(
         self,
         name: str,

@@ -99,6 +99,11 @@ class Admission:
         return self.vhost.route(route.source, route.routing_key, headers, more_keys).queues
 
 
+def is_nowhere(queues: Sequence[Queue]) -> bool:
+    """Whether a mandatory message is to be returned: an address for direct replies is no queue to it."""
+    return all(queue.is_address for queue in queues)
+
+
 def distribute(run: Run, queues: Sequence[Queue], now: int) -> Sequence[int]:
     """Publish to each queue; gives the indexes of the messages that one of them refused."""
     if len(queues) == 1:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from recado.node.config import Config, load
+from recado.node.config import FILE, Config, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def grammar(command: str, description: str) -> argparse.ArgumentParser:
@@ -17,7 +20,7 @@ def grammar(command: str, description: str) -> argparse.ArgumentParser:
         # To ask for the terminal's width argparse imports shutil and every compression with it.
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="default: ./recado.toml")
+    parser.add_argument("--config", metavar="FILE", help="default: ./recado.toml")
     group = parser.add_argument_group("settings (for every other: RECADO_SECTION_KEY, or the file)")
     group.add_argument("--host", dest="server.host", metavar="H", help="address: 127.0.0.1")
     group.add_argument(
@@ -33,4 +36,13 @@ def grammar(command: str, description: str) -> argparse.ArgumentParser:
 def effective(chosen: argparse.Namespace) -> Config:
     """The configuration that a command with these arguments runs under."""
     flags = {key: value for key, value in vars(chosen).items() if "." in key}
-    return load(file=chosen.config, folder=Path.cwd(), environment=os.environ, flags=flags)
+    return load(file=file_of(chosen.config), environment=os.environ, flags=flags)
+
+
+def file_of(named: str | None) -> Path | None:
+    """The file that was named, else recado.toml of the current folder, if there is one."""
+    if named is None and not os.access(FILE, os.F_OK):
+        return None
+    from pathlib import Path
+
+    return Path(named or FILE)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from recado import __version__
 from recado.cli import FAILED, complain
 from recado.cli.flags import effective, grammar
-from recado.node.broker import Broker, new_runner
+from recado.node.broker import Broker, at, new_runner
 from recado.node.settings import Settings
 
 WELCOME = """\
@@ -53,14 +53,14 @@ async def until_signal(settings: Settings, welcome: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with Broker.of(settings) as broker:
-        # What was loaded lives as long as the process: the collector need not look at it again.
+        # What was loaded lives as long as the process: the collector need never look at it.
         gc.freeze()
-        address = f"{broker.host}:{broker.port}"
-        print(f"recado {__version__} listening on amqp://{address}", flush=True)
+        gc.enable()
+        print(f"recado {__version__} listening on amqp://{broker.address}", flush=True)
         if broker.tls_port is not None:
-            print(f"and with TLS on amqps://{broker.host}:{broker.tls_port}", flush=True)
+            print(f"and with TLS on amqps://{at(broker.host, broker.tls_port)}", flush=True)
         if welcome:
-            print(WELCOME.format(url=f"amqp://{address}"), flush=True)
+            print(WELCOME.format(url=f"amqp://{broker.address}"), flush=True)
         await stopped.wait()
     print("recado stopped", file=sys.stderr)
 
@@ -75,7 +75,7 @@ def raise_open_files() -> None:
 def explain(error: OSError, settings: Settings) -> str:
     """What the system said, and what to do about it."""
     server = settings.server
-    where = f"{server.host}:{server.port}"
+    where = at(server.host, server.port)
     match error.errno:
         case errno.EADDRINUSE:
             return f"{where} is in use, perhaps by another broker; --port 0 takes a free port"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import platform
 import secrets
-from pathlib import Path
 from ssl import SSLError
 
 import msgspec
@@ -67,6 +66,8 @@ async def listen_with_tls(server: Server, chosen: ServerSettings) -> int | None:
 
 def refuse_unreadable(key: str, file: str | None) -> None:
     """The TLS library does not say which of its files is missing."""
+    from pathlib import Path
+
     try:
         if file is not None:
             Path(file).open("rb").close()

@@ -68,8 +68,11 @@ class Broker:
     def url(self) -> str:
         """For any client: with name and password while there is the default user, else without."""
         user = "" if self.settings.access.users else "guest:guest@"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"amqp://{user}{host}:{self.port}/%2F"
+        return f"amqp://{user}{self.address}/%2F"
+
+    @property
+    def address(self) -> str:
+        return at(self.host, self.port)
 
     def _now(self) -> Running:
         if self._running is None:
@@ -116,6 +119,11 @@ class Broker:
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
         self._runner.close()
+
+
+def at(host: str, port: int) -> str:
+    """Host and port as an URL has them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def new_runner(settings: Settings) -> asyncio.Runner:

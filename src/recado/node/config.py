@@ -5,18 +5,20 @@
     [server] port = 5673   recado.toml, by --config or else in the current folder
 
 A key that does not exist is an error that names the key, where it stands, and what may have been
-meant. The environment and the folder are arguments; only the file is read here.
+meant. The environment is an argument; only the file is read here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 import msgspec
 
 from recado.node.settings import Settings, complaints
+
+if TYPE_CHECKING:
+    from pathlib import Path  # the start of a broker without a file does without it
 
 FILE = "recado.toml"
 PREFIX = "RECADO_"
@@ -43,14 +45,10 @@ class Config(NamedTuple):
 def load(
     *,
     file: Path | None = None,
-    folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
 ) -> Config:
-    """Put the layers over each other. `flags` maps dotted keys to values, None where not given.
-
-    Without `file`, recado.toml of `folder` is read if there is one; without both, none.
-    """
+    """Put the layers over each other. `flags` maps dotted keys to values, None where not given."""
     tree: Tree = {}
     origins: dict[str, str] = {}
 
@@ -59,8 +57,6 @@ def load(
         tree.setdefault(section, {})[name] = value
         origins[key] = origin
 
-    if file is None and folder is not None and (folder / FILE).is_file():
-        file = folder / FILE
     if file is not None:
         for key, value in from_file(file):
             put(key, value, str(file))

@@ -6,15 +6,19 @@ flush that found the socket taking everything after all.
 """
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, cast
 
+from recado.amqp.errors import InternalError
 from recado.amqp.handshake import Credentials
 
 from .session import Session, State
 
 if TYPE_CHECKING:
     from .listener import Server
+
+log = logging.getLogger("recado.server")
 
 WRITE_HIGH = 1 << 20
 CLOSE_SECONDS = 5.0  # for a client to answer connection.close
@@ -77,7 +81,11 @@ class Connection(asyncio.BufferedProtocol):
         session, server = self.session, self._server
         if server.alarm is not None:
             session.publishes = False
-        session.receive(bytes(server.buffer[:nbytes]), clock())
+        try:
+            session.receive(bytes(server.buffer[:nbytes]), clock())
+        except Exception:  # a fault of ours costs the client that met it, and nobody else
+            log.exception("connection from %s", self.peer)
+            session.fail(InternalError("see the broker's log"), clock())
         if self._end_timer is not None and session.state is State.OPEN:
             self._opened()
         if server.alarm is not None and session.publishes:
@@ -108,14 +116,26 @@ class Connection(asyncio.BufferedProtocol):
         self._server.overfull.discard(self)
         self.session.keeps_up(clock())
 
+    def drop(self, why: str) -> None:
+        """End a connection whose peer would not hear why."""
+        log.warning("connection from %s ends: %s", self.peer, why)
+        self.transport.abort()
+
+    def leave(self) -> None:
+        """Close the socket; what the peer does not take by now is lost."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
+
     # ── output ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _wake(self, session: Session) -> None:
+    def _wake(self) -> None:
         self._server.flush_soon(self)
 
     def flush(self) -> None:
         session = self.session
-        output = session.take_output()
+        output = session.take()
         self._writes += 1
         self.transport.write(output[0] if len(output) == 1 else b"".join(output))
         if not self.writing_paused:
@@ -128,13 +148,13 @@ class Connection(asyncio.BufferedProtocol):
     # ── login ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _handshake_over(self) -> None:
-        self.transport.abort()
+        self.drop("its handshake took too long")
 
     def _verify(self, session: Session, credentials: Credentials) -> None:
         self._server.verify(self, credentials)
 
-    def refuse(self, why: str) -> None:
-        self.session.refuse(why)
+    def refuse(self) -> None:
+        self.session.refuse()
         if self.session.state is State.REFUSED:
             self._server.loop.call_later(REFUSAL_SECONDS, self.transport.close)
 
@@ -160,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reads_seen = self._reads
         self._quiet_beats = 0 if heard else self._quiet_beats + 1
         if self._quiet_beats >= 4:
-            self.transport.abort()
+            self.drop("it has been silent for two heartbeats")
         else:
             self._schedule_beat()
 

@@ -4,6 +4,7 @@ There is one loop and no lock: the broker decides in the loop's thread, between 
 """
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable
 
@@ -18,9 +19,11 @@ from .connection import Connection, clock
 from .passwords import Passwords
 from .session import Offer
 
+log = logging.getLogger("recado.server")
+
 READ_SIZE = 256 * 1024
 WATCH_SECONDS = 1.0
-STOP_SECONDS = 5.0
+STOP_SECONDS = 0.5  # for clients to answer; the reason has reached their sockets by then
 LOOPBACK = ("127.", "::1", "::ffff:127.", "local")
 
 
@@ -83,7 +86,7 @@ class Server:
             self._last_left = self.loop.create_future()
             await asyncio.wait([self._last_left], timeout=STOP_SECONDS)
         for connection in list(self.connections):
-            connection.transport.abort()
+            connection.leave()
         for listener in self._listeners:
             await listener.wait_closed()
         if self._timer is not None:
@@ -134,7 +137,7 @@ class Server:
     def verify(self, connection: Connection, credentials: Credentials) -> None:
         user = self.broker.users.get(credentials.username)
         if user is None:
-            connection.refuse("For details see the broker logfile.")
+            self._refuse(connection, f"there is no user {credentials.username!r}")
             return
         answer = self._passwords.check_now(user.password_hash, credentials.password)
         if answer is not None:
@@ -149,11 +152,16 @@ class Server:
 
     def _decide(self, connection: Connection, user: User, right: bool) -> None:
         if not right:
-            connection.refuse("For details see the broker logfile.")
+            self._refuse(connection, f"wrong password for {user.name!r}")
         elif user.loopback_only and not connection.peer.startswith(LOOPBACK):
-            connection.refuse(f"user '{user.name}' can only connect via localhost")
+            self._refuse(connection, f"user {user.name!r} can only connect via localhost")
         else:
             connection.session.admit(user)
+
+    def _refuse(self, connection: Connection, why: str) -> None:
+        """The log says why; the client, who may be guessing, is not told."""
+        log.warning("login from %s refused: %s", connection.peer, why)
+        connection.refuse()
 
     # ── watching ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -166,8 +174,10 @@ class Server:
         high = self._used_memory() > self._memory_limit
         if high and self.alarm is None:
             self.alarm = "low on memory"
+            log.warning("memory is above %d bytes: publishers are blocked", self._memory_limit)
         elif not high and self.alarm is not None:
             self.alarm = None
+            log.warning("memory is below %d bytes again: publishers go on", self._memory_limit)
             for connection in self.blocked:
                 connection.resume_publisher()
             self.blocked.clear()
@@ -181,4 +191,4 @@ class Server:
             elif connection.overfull_since is None:
                 connection.overfull_since = now
             elif now - connection.overfull_since > self.limits.backlog_seconds:
-                connection.transport.abort()
+                connection.drop("it does not read what it is sent")

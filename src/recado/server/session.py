@@ -23,7 +23,7 @@ from recado.amqp.errors import (
     PreconditionFailed,
     ProtocolError,
 )
-from recado.amqp.frames import FRAME_DEFAULT, HEARTBEAT_FRAME, PROTOCOL_HEADER, method_frame
+from recado.amqp.frames import FRAME_DEFAULT, PROTOCOL_HEADER
 from recado.amqp.handshake import Credentials, Limits, Opened, ServerHandshake
 from recado.amqp.methods import (
     ChannelClose,
@@ -58,9 +58,9 @@ from recado.broker.queue import Queue
 from recado.broker.routing import Admission
 
 from .commands import COMMANDS
+from .outbox import Outbox
 
 FRAME_BEFORE_LOGIN = 8192
-CONGESTED_FROM = 1 << 20  # bytes not yet taken by the socket
 
 CAPABILITIES: Table = {
     "publisher_confirms": True,
@@ -94,7 +94,7 @@ class State(Enum):
     CLOSED = auto()
 
 
-class Session:
+class Session(Outbox):
     __slots__ = (
         "_admission",
         "_credentials",
@@ -104,17 +104,12 @@ class Session:
         "_reader",
         "_told_of_block",
         "_user",
-        "_wake",
-        "_woken",
-        "backlog",
         "broker",
         "channel_max",
         "channels",
-        "congested",
         "exclusive",
         "frame_max",
         "heartbeat",
-        "output",
         "publishes",
         "state",
         "told_of_cancel",
@@ -126,21 +121,17 @@ class Session:
         broker: Broker,
         offer: Offer,
         verify: Callable[["Session", Credentials], None],
-        wake: Callable[["Session"], None],
+        wake: Callable[[], None],
         full: str | None = None,
     ) -> None:
         """`verify` is to call `admit` or `refuse`, now or later; `wake` is told when there is output.
 
         `full` says why there is no place for this connection; it is told so when it wants to open.
         """
+        super().__init__(wake)
         self.broker = broker
         self.verify = verify
         self._full = full
-        self._wake = wake
-        self._woken = False
-        self.output: list[bytes] = []
-        self.backlog = 0
-        self.congested = False
         self.told_of_cancel = False
         self.publishes = False  # since the rim last looked
         self.frame_max = offer.frame_max
@@ -168,35 +159,12 @@ class Session:
             expects_header=True,
         )
 
-    # ── output ────────────────────────────────────────────────────────────────────────────────────────
-
-    def write(self, data: bytes) -> None:
-        self.output.append(data)
-        self.backlog += len(data)
-        if self.backlog > CONGESTED_FROM:
-            self.congested = True
-        if not self._woken:
-            self._woken = True
-            self._wake(self)
-
-    def send(self, channel: int, method: Method) -> None:
-        self.write(method_frame(channel, method))
-
-    def take_output(self) -> list[bytes]:
-        output, self.output = self.output, []
-        self.backlog = 0
-        self._woken = False
-        return output
-
     def keeps_up(self, now: int) -> None:
         """The socket took the output: go on delivering."""
         if self.congested:
             self.congested = False
             for channel in list(self.channels.values()):
                 channel.resume(now)
-
-    def beat(self) -> None:
-        self.write(HEARTBEAT_FRAME)
 
     # ── input ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -367,7 +335,7 @@ class Session:
             self._user = user
             self.send(0, self._handshake.accept())
 
-    def refuse(self, why: str = "For details see the broker logfile.") -> None:
+    def refuse(self) -> None:
         """The credentials are not good; clients that do not expect to be told see the socket close."""
         if self._credentials is not None and self.state is State.HANDSHAKE:
             self.state = State.REFUSED
@@ -375,7 +343,8 @@ class Session:
             if self._credentials.supports("authentication_failure_close"):
                 self.state = State.CLOSED
                 error = LoginRefused(
-                    f"Login was refused using authentication mechanism {mechanism}. {why}"
+                    f"Login was refused using authentication mechanism {mechanism}. "
+                    "For details see the broker logfile."
                 )
                 self.send(0, ConnectionClose(error.code, _short(error.reply_text)))
 

@@ -1,0 +1,41 @@
+"""What is to be sent to a peer: gathered while the broker decides, taken when the socket is ready."""
+
+from collections.abc import Callable
+
+from recado.amqp.frames import HEARTBEAT_FRAME, method_frame
+from recado.amqp.methods import Method
+
+CONGESTED_FROM = 1 << 20  # bytes that the socket has not taken
+
+
+class Outbox:
+    __slots__ = ("_backlog", "_wake", "_woken", "congested", "output")
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """`wake` is told when there is something to take, once until it is taken."""
+        self.output: list[bytes] = []
+        self.congested = False  # the peer does not keep up: no more deliveries
+        self._backlog = 0
+        self._wake = wake
+        self._woken = False
+
+    def write(self, data: bytes) -> None:
+        self.output.append(data)
+        self._backlog += len(data)
+        if self._backlog > CONGESTED_FROM:
+            self.congested = True
+        if not self._woken:
+            self._woken = True
+            self._wake()
+
+    def send(self, channel: int, method: Method) -> None:
+        self.write(method_frame(channel, method))
+
+    def beat(self) -> None:
+        self.write(HEARTBEAT_FRAME)
+
+    def take(self) -> list[bytes]:
+        output, self.output = self.output, []
+        self._backlog = 0
+        self._woken = False
+        return output

@@ -1,0 +1,54 @@
+"""A broker that runs out of memory stops its publishers, and says so to those who understand it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pika
+import pytest
+from pika import BlockingConnection
+from pika.exceptions import ConnectionBlockedTimeout
+
+from workshop import peers
+from workshop.peers import Server
+
+from .traffic import Inbox, await_that, put
+
+
+@pytest.fixture(params=["recado", "rabbitmq"])
+def scarce(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A broker whose memory is beyond its limit from the first moment."""
+    if request.param == "recado":
+        starting = peers.recado(config="[broker]\nmemory_watermark = 0.000001\n")
+    else:
+        starting = peers.rabbitmq(settings={"vm_memory_high_watermark.absolute": "1MB"})
+    with starting as running:
+        yield running
+
+
+def test_publishers_are_blocked_and_consumers_are_not(scarce: Server) -> None:
+    consuming = BlockingConnection(pika.URLParameters(scarce.url))
+    channel = consuming.channel()
+    queue = channel.queue_declare("", exclusive=True).method.queue
+    inbox = Inbox(channel, queue, auto_ack=True)
+
+    parameters = pika.URLParameters(scarce.url)
+    parameters.blocked_connection_timeout = 0.5
+    publishing = BlockingConnection(parameters)
+    reasons: list[str] = []
+    publishing.add_on_connection_blocked_callback(
+        lambda _, frame: reasons.append(frame.method.reason)
+    )
+    publisher = publishing.channel()
+
+    def blocked() -> bool:
+        put(publisher, queue, b"one too many")
+        return bool(reasons)
+
+    await_that(publishing, blocked)
+    assert reasons == ["low on memory"]
+    with pytest.raises(ConnectionBlockedTimeout):
+        await_that(publishing, lambda: False)
+    assert channel.queue_declare(queue, passive=True).method.consumer_count == 1
+    channel.basic_cancel(inbox.tag)
+    consuming.close()

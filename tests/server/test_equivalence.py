@@ -1,0 +1,242 @@
+"""Runs are a way to work, not a behaviour: a broker that takes messages one at a time does the same to the byte.
+
+The same bytes, in any chunking, go to a broker whose runs are limited to 1 and to one without limit, while
+consumers, prefetch, time, limits, bindings and permissions change. RECADO_EXAMPLES says how often to try.
+"""
+
+import os
+from collections.abc import Iterator
+from itertools import cycle, islice, zip_longest
+
+from hypothesis import HealthCheck, given, settings
+
+from recado.amqp import methods as m
+from recado.amqp.facts import REPLY_HERE
+from recado.amqp.frames import ENVELOPE, OVERHEAD, method_frame
+from recado.amqp.values import Table
+
+from . import scenario as s
+from .client import EVERYTHING, publishing
+from .twins import Talk, Twins
+
+EXAMPLES = int(os.environ.get("RECADO_EXAMPLES", "250"))
+
+
+class Performance:
+    """A scenario played to both brokers."""
+
+    def __init__(self, queues: tuple[s.Declare, ...]) -> None:
+        self.twins = Twins(1, 1 << 30)
+        for connection in s.CONNECTIONS:
+            self.twins.connect(connection)
+        methods: list[m.Method] = [
+            m.ExchangeDeclare(
+                name, kind, arguments={"alternate-exchange": "f"} if name == "a" else {}
+            )
+            for name, kind in s.EXCHANGES.items()
+        ]
+        methods += (m.QueueBind(s.QUEUES[i], "f") for i in (0, 1) if methods)
+        methods += (m.ExchangeBind("d", "t", "k.l"), m.ExchangeBind("h", "t", "k"))
+        for queue in queues:
+            self._send(1, 0, self._frames(0, 1, queue))
+        self._send(1, 0, [method_frame(1, method) for method in methods])
+        self.twins.compare()
+
+    def _send(self, channel: int, connection: int, frames: list[bytes]) -> None:
+        self.twins.feed(connection, b"".join(frames), ((), ()))
+
+    def play(self, step: s.Step) -> None:
+        twins = self.twins
+        match step:
+            case s.Wait(milliseconds, tick):
+                twins.wait(milliseconds, tick=tick)
+            case s.Permit(which):
+                twins.permit(s.PERMISSIONS[which])
+            case s.Reconnect(connection):
+                twins.reconnect(connection)
+            case s.Batch():
+                self._play_batch(step)
+        twins.compare()
+        for connection in s.CONNECTIONS:
+            if twins.has_ended(connection):
+                twins.reconnect(connection)
+                twins.compare()
+
+    def _play_batch(self, batch: s.Batch) -> None:
+        lines: dict[int, list[bytes]] = {}
+        said: list[bytes] = []
+        for channel, command in batch.commands:
+            frames = self._frames(batch.connection, channel, command)
+            lines.setdefault(channel, []).extend(frames)
+            said += frames
+        if batch.woven:
+            said = [each for pair in zip_longest(*lines.values(), fillvalue=b"") for each in pair]
+        data = self.twins.held[batch.connection] + b"".join(said)
+        now, later = data[: len(data) - batch.held], data[len(data) - batch.held :]
+        if batch.held > len(data):
+            now, later = b"", data
+        self.twins.held[batch.connection] = later
+        self.twins.feed(batch.connection, now, batch.sizes)
+
+    def finish(self) -> None:
+        """What is left in the queues is the same, and in the same order."""
+        self.twins.permit(EVERYTHING)
+        self.twins.connect(-1)
+        for name, queue in self.twins.queues().items():
+            gets = [method_frame(1, m.BasicGet(name, True))] * (queue.ready + 1)
+            self.twins.talks[-1, 1].gets += [True] * len(gets)
+            self._send(1, -1, gets)
+        self.twins.compare()
+
+    # ── what a command is on the wire ─────────────────────────────────────────────────────────────────
+
+    def _frames(self, connection: int, channel: int, command: s.Command) -> list[bytes]:
+        talk = self.twins.talks[connection, channel]
+        methods: list[m.Method] = []
+        if talk.closed:
+            self.twins.talks[connection, channel] = talk = Talk()
+            methods += (m.ChannelCloseOk(), m.ChannelOpen())
+        if command == s.Simple("stray publish", command.queue):
+            command = s.Publish("missing", "k", 2, (0,), (8,), False, False)
+        if isinstance(command, s.Publish):
+            frames = list(self._publish(connection, channel, talk, command))
+        else:
+            frames = []
+            methods += self._methods(connection, channel, talk, command)
+        return [method_frame(channel, method) for method in methods] + frames
+
+    def _publish(
+        self, connection: int, channel: int, talk: Talk, command: s.Publish
+    ) -> Iterator[bytes]:
+        kinds, sizes = cycle(command.kinds), cycle(command.sizes)
+        for kind, size in islice(zip(kinds, sizes, strict=True), command.count):
+            body = f"{self.twins.number():08}".encode().ljust(size, b".")[:size]
+            if talk.confirming:
+                talk.published += 1
+                if size >= 8:
+                    self.twins.tags[connection][channel, body] = talk.published
+            data = publishing(
+                channel,
+                command.key,
+                body,
+                s.PROPERTIES[kind],
+                exchange=command.exchange,
+                mandatory=command.mandatory,
+                frame_max=13 if command.pieces else s.FRAME_MAX[connection],
+            )
+            yield from _single_frames(data)
+
+    def _methods(
+        self, connection: int, channel: int, talk: Talk, command: s.Command
+    ) -> Iterator[m.Method]:
+        queue = getattr(command, "queue", None)
+        if queue is not None and queue not in self.twins.queues():
+            yield m.QueueDeclare(queue)
+        match command:
+            case s.Consume(queue, no_ack, priority, tap, exclusive):
+                tag = f"c{self.twins.number()}"
+                talk.consumers.append(tag)
+                if no_ack or tap:
+                    talk.without_acks.add(tag)
+                arguments: Table = {"x-priority": priority} if priority else {}
+                if tap:
+                    arguments["x-wire-tap"] = True
+                yield m.BasicConsume(
+                    queue, tag, no_ack=no_ack or tap, exclusive=exclusive, arguments=arguments
+                )
+            case s.Cancel(which):
+                if talk.consumers:
+                    yield m.BasicCancel(talk.consumers.pop(which % len(talk.consumers)))
+            case s.Qos(count, whole_channel):
+                yield m.BasicQos(0, count, whole_channel)
+            case s.Settle():
+                yield from _settlements(talk, command)
+            case s.Get(queue, no_ack):
+                talk.gets.append(no_ack)
+                yield m.BasicGet(queue, no_ack)
+            case s.Declare(queue, auto_delete, settings):
+                yield m.QueueDelete(queue)
+                yield m.QueueDeclare(queue, auto_delete=auto_delete, arguments=dict(settings))
+            case s.Bind(queue, exchange, key, which, undo):
+                arguments = s.BINDING_ARGUMENTS[which] if exchange == "h" else {}
+                if undo:
+                    yield m.QueueUnbind(queue, exchange, key, arguments)
+                else:
+                    yield m.QueueBind(queue, exchange, key, arguments=arguments)
+            case s.Simple(name, queue):
+                yield from _simple(talk, name, queue)
+            case s.Publish():
+                raise AssertionError("more than methods")
+
+
+def _single_frames(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        after = at + ENVELOPE.unpack_from(data, at)[2] + OVERHEAD
+        yield data[at:after]
+        at = after
+
+
+def _settlements(talk: Talk, command: s.Settle) -> Iterator[m.Method]:
+    at = command.at if command.at < len(talk.outstanding) else 0
+    tags = talk.outstanding[at : at + command.count]
+    multiple = command.multiple and command.how != "reject"
+    if multiple:
+        tags = tags[-1:]
+        talk.outstanding = [tag for tag in talk.outstanding if not tags or tag > tags[0]]
+    else:
+        talk.outstanding = [tag for tag in talk.outstanding if tag not in tags]
+    for tag in tags:
+        match command.how:
+            case "ack":
+                yield m.BasicAck(tag, multiple)
+            case "nack":
+                yield m.BasicNack(tag, multiple, command.requeue)
+            case _:
+                yield m.BasicReject(tag, command.requeue)
+
+
+def _simple(talk: Talk, name: str, queue: str) -> Iterator[m.Method]:
+    match name:
+        case "confirm":
+            talk.confirming = True
+            yield m.ConfirmSelect()
+        case "tx":
+            yield m.TxSelect()
+        case "commit":
+            yield m.TxSelect()
+            yield m.TxCommit()
+        case "rollback":
+            yield m.TxRollback()
+        case "recover":
+            talk.outstanding.clear()
+            yield m.BasicRecover(True)
+        case "purge":
+            yield m.QueuePurge(queue)
+        case "delete":
+            yield m.QueueDelete(queue)
+        case "reopen":
+            talk.__init__()
+            yield m.ChannelClose()
+            yield m.ChannelOpen()
+        case "stray ack":
+            yield m.BasicAck(7, False)
+        case "reply consumer":
+            talk.consumers.append(REPLY_HERE)
+            talk.without_acks.add(REPLY_HERE)
+            yield m.BasicConsume(REPLY_HERE, REPLY_HERE, no_ack=True)
+        case _:
+            raise AssertionError(name)
+
+
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(s.scenarios())
+def test_runs_of_one_and_runs_without_limit_are_the_same(scenario: s.Scenario) -> None:
+    performance = Performance(scenario.queues)
+    for step in scenario.steps:
+        performance.play(step)
+    performance.finish()
