@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.aims import Result
 from bench.plan import Plan
-from bench.report import aim_text, commit, machine, number, significant
+from bench.report import aim_text, commit, machine, number, significant, title
 from bench.scenario import Comparison
 
 HELD = "#2a7f62"
@@ -76,10 +76,10 @@ def draw(bench: str, peer: str, results: Sequence[Result], plan: Plan, file: Pat
     pyplot.close(figure)
 
 
-def write_title(axes: Axes, title: str, subtitle: str) -> None:
+def write_title(axes: Axes, headline: str, subtitle: str) -> None:
     """In points above the chart, which is taller the more scenarios there are."""
     place = {"xy": (LEFT, 1), "xycoords": "axes fraction", "textcoords": "offset points"}
-    axes.annotate(title, xytext=(0, 42), fontsize=14, fontweight="bold", **place)
+    axes.annotate(headline, xytext=(0, 42), fontsize=14, fontweight="bold", **place)
     axes.annotate(subtitle, xytext=(0, 27), fontsize=8.5, color=FAINT, **place)
 
 
@@ -131,7 +131,7 @@ def shape_axes(axes: Axes, peer: str, results: Sequence[Result]) -> None:
     shown = [tick for tick in TICKS if min(ends) <= tick <= max(ends) * 1.8]
     axes.set_xticks(shown, [f"{tick:g}×" for tick in shown])
     axes.set_xticks([], minor=True)
-    axes.set_yticks(range(len(results)), [result.scenario.title for result in results])
+    axes.set_yticks(range(len(results)), [title(result) for result in results])
     axes.set_ylim(len(results) - 0.4, -0.6)
     axes.axvline(1, color=INK, linewidth=1, zorder=1)
     axes.grid(axis="x", color=GRID, zorder=0)

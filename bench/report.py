@@ -17,7 +17,7 @@ from bench.scenario import Comparison, Sample, Side
 Json = dict[str, Any]
 
 HEADING = (
-    f"{'scenario':38} {'unit':15} {'recado':>9} {'peer':>9} {'ratio':>8} {'aim':>10}"
+    f"{'scenario':44} {'unit':15} {'recado':>9} {'peer':>9} {'ratio':>8} {'aim':>10}"
     f"   {'rate':>8} {'peer rate':>9}"
 )
 
@@ -25,13 +25,21 @@ HEADING = (
 def line(result: Result) -> str:
     """One row of the table that is printed while the benchmark runs."""
     scenario = result.scenario
-    row = f"{scenario.title:38} {scenario.unit:15}"
+    row = f"{title(result):44} {scenario.unit:15}"
     row += f" {number(result.recado):>9} {number(result.peer_value):>9}"
     row += f" {ratio_text(result):>8} {aim_text(result):>10}"
     if result.not_measured:
         return f"{row}   NOT MEASURED: {result.not_measured}"
     row += f"   {rate(result, Side.RECADO):>8} {rate(result, Side.PEER):>9}"
     return f"{row}{'   MISSED' if result.holds is False else ''}".rstrip()
+
+
+def title(result: Result) -> str:
+    """With the number at which a sample was taken, where the quick form stops at fewer."""
+    counts = detail(result.samples[Side.RECADO], "taken_at")
+    if not counts:
+        return result.scenario.title
+    return f"{result.scenario.title} (at {median(counts):,.0f})"
 
 
 def summary(bench: str, results: Sequence[Result], plan: Plan) -> str:

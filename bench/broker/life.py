@@ -88,7 +88,9 @@ def fresh(side: Side, book: Book) -> Iterator[Server]:
                 book.peer = f"{server.name} {version_in(probe.greeting)}".strip()
             yield server
     except peers.DidNotStart as error:
-        raise NotMeasured(str(error).splitlines()[0]) from error
+        # What happened is in the first line, why in the last one of the log that follows it.
+        first, *_, last = [*str(error).splitlines(), ""]
+        raise NotMeasured(f"{first} {last}".strip()) from error
 
 
 def version_in(greeting: bytes) -> str:

@@ -12,15 +12,16 @@ from bench.processes import family, resident_megabytes
 from bench.scenario import Comparison, Scenario
 
 
-def test_memory_is_extended_along_a_line() -> None:
-    assert growth.extended(empty=20, grown=24, held=1000, wanted=10_000) == 60
-    assert growth.extended(empty=20, grown=55, held=10_000, wanted=10_000) == 55
+def test_the_full_form_starts_a_new_broker_for_each_round() -> None:
+    paths = growth.paths(growth.CONNECTIONS.marks, Plan(quick=False))
+    assert [[stop for stop, _ in path] for path in paths] == [[1_000, 10_000]] * 3
 
 
-def test_the_full_form_reaches_every_number_that_a_scenario_asks_for() -> None:
-    for each in (growth.CONNECTIONS, growth.MESSAGES):
-        reached = {sum(each.steps[: count + 1]) for count in range(len(each.steps))}
-        assert set(each.scenarios) <= reached
+def test_the_quick_form_takes_its_rounds_close_together_and_always_adds() -> None:
+    (path,) = growth.paths(growth.CONNECTIONS.marks, Plan(quick=True))
+    assert [stop for stop, _ in path] == [1_000, 1_010, 1_020, 3_000, 3_030, 3_060]
+    names = [mark.scenario.name for _, mark in path]
+    assert names == ["connections-1000"] * 3 + ["connections-10000"] * 3
 
 
 def test_the_full_form_takes_long_samples() -> None:

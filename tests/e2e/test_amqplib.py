@@ -5,6 +5,7 @@ The scenarios are in amqplib/scenarios.js; each runs in a process of its own.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -27,18 +28,21 @@ SCENARIOS = re.findall(r"^  async (\w+)\(", (FOLDER / "scenarios.js").read_text(
 def node_modules(request: pytest.FixtureRequest) -> Path:
     """amqplib in pytest's cache folder, installed again only when the lock file changes."""
     (npm,) = system.need(system.NPM)
-    lock = (FOLDER / "package-lock.json").read_bytes()
+    pinned = (FOLDER / "package-lock.json").read_bytes()
     cache = request.config.cache
     assert cache is not None
-    folder = cache.mkdir(f"amqplib-{hashlib.sha256(lock).hexdigest()[:12]}")
+    folder = cache.mkdir(f"amqplib-{hashlib.sha256(pinned).hexdigest()[:12]}")
     finished = folder / "finished"
-    if not finished.exists():
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(FOLDER / name, folder)
-        command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"`npm ci` failed:\n{done.stdout}{done.stderr}"
-        finished.touch()
+    # Several test processes may get here at once; one installs.
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not finished.exists():
+            for name in ("package.json", "package-lock.json"):
+                shutil.copy(FOLDER / name, folder)
+            command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"`npm ci` failed:\n{done.stdout}{done.stderr}"
+            finished.touch()
     return folder / "node_modules"
 
 

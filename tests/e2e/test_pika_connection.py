@@ -80,6 +80,22 @@ def test_a_message_from_large_frames_reaches_a_client_with_small_ones(
     assert inbox.bodies == [body, b"after"]
 
 
+@pytest.mark.parametrize("server", ["recado"], indirect=True)
+def test_a_message_above_the_limit_closes_its_channel_only(
+    connection: BlockingConnection, channel: BlockingChannel, queue: str
+) -> None:
+    """recado takes 16 MiB by default, RabbitMQ 3.10 takes 128."""
+    sending = connection.channel()
+    sending.confirm_delivery()
+    with pytest.raises(ChannelClosedByBroker) as refused:
+        put(sending, queue, bytes(17 * 1024 * 1024))
+    assert refused.value.reply_code == 406
+    assert "message size" in refused.value.reply_text
+    put(channel, queue, bytes(16 * 1024 * 1024))
+    (found,) = take(channel, queue)
+    assert len(found.body) == 16 * 1024 * 1024
+
+
 def test_many_channels_work_at_once(connection: BlockingConnection, queue: str) -> None:
     channels = [connection.channel() for _ in range(300)]
     for number, channel in enumerate(channels):

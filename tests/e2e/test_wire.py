@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -153,6 +154,17 @@ def test_what_follows_a_channel_error_is_discarded_until_close_ok(server: Server
         wire.send(commands.Channel.CloseOk(), commands.Channel.Open(), channel=1)
         wire.send(commands.Tx.Select(), channel=1)
         wire.expect(commands.Channel.OpenOk, commands.Tx.SelectOk)
+
+
+def test_a_client_may_write_behind_its_close(server: Server) -> None:
+    """amqplib sends the acks of its last turn after connection.close; a reset would be an error."""
+    with wire_to(server) as wire:
+        wire.send(commands.Connection.Close(200, "done", 0, 0))
+        wire.expect(commands.Connection.CloseOk)
+        for _ in range(20):
+            wire.send(commands.Basic.Ack(1), channel=1)
+        wire.socket.shutdown(socket.SHUT_WR)
+        assert wire.at_end()
 
 
 def test_methods_that_want_no_answer_get_none(server: Server) -> None:

@@ -77,7 +77,7 @@ class Client:
         capabilities: Table = ALL_CAPABILITIES,
         now: int = 0,
     ) -> None:
-        self.session = Session(broker, offer or Offer(), admit, lambda session: None)
+        self.session = Session(broker, offer or Offer(), admit, lambda: None)
         self.reader = Reader(frame_max=0)
         self.handshake = ClientHandshake(
             user, b"secret", vhost, {"capabilities": capabilities}, frame_max, 0, 0

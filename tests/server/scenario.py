@@ -189,9 +189,10 @@ _counts = st.sampled_from((1, 1, 2, 3, 5, 8, 13))
 _SOURCES = ("",) * 6 + ("d", "f", "f", "t", "h", "a")
 _GOOD = range(len(PROPERTIES) - 2)
 _KINDS = [
-    *[(0,)] * 16,
+    *[(0,)] * 40,
     *((kind,) for kind in _GOOD for _ in range(3)),
-    *((one, other) for one in _GOOD for other in (0, 1, 4, 5, 7) if one != other),
+    *((0, kind) for kind in _GOOD),
+    *((2, 3), (0, 2), (4, 5), (7, 4), (1, 1, 0)),
     *((0, bad) for bad in (len(PROPERTIES) - 2, len(PROPERTIES) - 1)),
 ]
 
@@ -271,12 +272,13 @@ _simples = st.builds(
     st.sampled_from(
         ("confirm",) * 5
         + ("tx", "commit", "commit", "commit", "rollback", "recover", "recover", "purge")
-        + ("delete", "reopen", "stray ack", "stray publish", "reply consumer")
+        + ("delete", "reopen", "stray ack", "reply consumer")
     ),
     _queues,
 )
 _commands: st.SearchStrategy[Command] = _weighed(
     (30, _publishes),
+    (1, st.just(Publish("missing", "k", 2, (0,), (8,), False, True))),
     (10, _consumes),
     (24, _settles),
     (5, _prefetches),

@@ -96,8 +96,6 @@ class Performance:
         if talk.closed:
             self.twins.talks[connection, channel] = talk = Talk()
             methods += (m.ChannelCloseOk(), m.ChannelOpen())
-        if command == s.Simple("stray publish", command.queue):
-            command = s.Publish("missing", "k", 2, (0,), (8,), False, False)
         if isinstance(command, s.Publish):
             frames = list(self._publish(connection, channel, talk, command))
         else:

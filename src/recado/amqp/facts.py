@@ -52,6 +52,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 PLAIN = Facts()
+_SHORT = 512  # bytes; what is longer is not remembered, or strangers would fill the memory
 
 
 @lru_cache(4096)
@@ -66,9 +67,8 @@ def _fields(flags: int) -> tuple[tuple[int, int], ...]:
     return tuple((flag, kind) for flag, kind in _KIND_OF.items() if flags & flag)
 
 
-@lru_cache(1024)
 def _names_more_receivers(table: bytes) -> bool:
-    """Decodes the headers once per distinct table, which also checks them."""
+    """Decodes the headers, which also checks them."""
     headers, _ = decode_table(table, 0)
     return "CC" in headers or "BCC" in headers
 
@@ -79,7 +79,7 @@ def _text(octets: bytes) -> str:
 
 
 def _milliseconds(expiration: str) -> tuple[int | None, str | None]:
-    if not (expiration.isascii() and expiration.lstrip("-").isdigit()):
+    if not (expiration.isascii() and expiration.removeprefix("-").isdigit()):
         return None, f"invalid expiration '{expiration}': no_integer"
     value = int(expiration)
     if value < 0:
@@ -89,9 +89,12 @@ def _milliseconds(expiration: str) -> tuple[int | None, str | None]:
     return value, None
 
 
-@lru_cache(4096)
 def facts_of(properties: bytes) -> Facts:
     """The facts of a property list (flags and values), refusing with 502 one that is not well formed."""
+    return _remembered(properties) if len(properties) <= _SHORT else _facts(properties)
+
+
+def _facts(properties: bytes) -> Facts:
     if properties == b"\x00\x00":
         return PLAIN
     persistent, priority, ttl, user_id, alone = False, 0, None, None, False
@@ -120,7 +123,8 @@ def facts_of(properties: bytes) -> Facts:
                     fault = fault or f"invalid delivery mode {value}: it is 1 or 2"
             elif kind == _TABLE:
                 after = at + 4 + int.from_bytes(properties[at : at + 4], "big")
-                alone = _names_more_receivers(properties[at:after]) or alone
+                known = _receivers_remembered if after - at <= _SHORT else _names_more_receivers
+                alone = known(properties[at:after]) or alone
                 at = after
             else:
                 at += 8
@@ -129,6 +133,10 @@ def facts_of(properties: bytes) -> Facts:
     if at != end:
         raise SyntaxFault("malformed basic properties")
     return _the_one(Facts(persistent, priority, ttl, user_id, alone, fault))
+
+
+_remembered = lru_cache(4096)(_facts)
+_receivers_remembered = lru_cache(1024)(_names_more_receivers)
 
 
 @lru_cache(1024)

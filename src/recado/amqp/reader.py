@@ -10,10 +10,10 @@ R2  A frame larger than `frame_max` is refused when its size is read, not when i
 R3  A body larger than `body_max` is announced once (`TooLarge`) and never kept.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from .codec import decode_method
-from .errors import FrameError, SyntaxFault, UnexpectedFrame
+from .errors import ChannelFault, FrameError, SyntaxFault, UnexpectedFrame
 from .events import (
     Acked,
     ContentReceived,
@@ -55,7 +55,7 @@ class _Unfinished:
         self.method = method
         self.payload = payload
         self.properties: bytes | None = None
-        self.body: list[bytes] | None = []
+        self.body: bytearray | None = bytearray()  # None: too large, not kept
         self.missing = 0
 
 
@@ -67,16 +67,32 @@ class Reader:
         body_max: int = 16 << 20,
         run_limit: int = 1 << 30,
         expects_header: bool = False,
+        channels: Container[int] | None = None,
     ) -> None:
-        self.frame_max = frame_max
+        """Content is taken only on the `channels` that are open, where they are given."""
+        self._payload_max = frame_max - OVERHEAD
         self.body_max = body_max
         self.run_limit = run_limit
         self.discarding: set[int] = set()  # channels that await close-ok: all else is dropped
+        self._channels = channels
         self._expects_header = expects_header
         self._chunks: list[bytes] = []
         self._held = 0
         self._wanted = 0
         self._unfinished: dict[int, _Unfinished] = {}
+
+    @property
+    def frame_max(self) -> int:
+        return self._payload_max + OVERHEAD
+
+    @frame_max.setter
+    def frame_max(self, size: int) -> None:
+        self._payload_max = size - OVERHEAD
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether parts of messages are kept here."""
+        return bool(self._unfinished)
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """What these bytes mean, after all that was fed before.
@@ -102,7 +118,7 @@ class Reader:
         while end - at >= _LARGEST_ENVELOPE:
             kind, channel, size = _envelope(data, at)
             after = at + size + OVERHEAD
-            if self.frame_max and size > self.frame_max - OVERHEAD:
+            if size > self._payload_max:
                 raise FrameError(
                     f"frame of {size} bytes on channel {channel} is larger than frame-max "
                     f"{self.frame_max} allows"
@@ -119,7 +135,7 @@ class Reader:
             if kind == METHOD:
                 name = data[at + 7 : at + 11]
                 if name == PUBLISH_ID and channel not in self._unfinished:
-                    run = scan_publishes(data, at, after, channel, self.body_max, self.run_limit)
+                    run = scan_publishes(data, at, after, channel, self._payload_max, self.run_limit)
                     if run is not None:
                         event, at = run
                         yield event
@@ -164,6 +180,8 @@ class Reader:
                     raise self._content_expected(channel)
                 del self._unfinished[channel]
             if method.has_content:
+                if self._channels is not None and channel not in self._channels:
+                    raise ChannelFault(f"channel {channel} is not open: expected 'channel.open'")
                 self._unfinished[channel] = _Unfinished(method, payload)
                 return None
             return MethodReceived(channel, method)
@@ -201,8 +219,8 @@ class Reader:
         unfinished.missing -= len(payload)
         if unfinished.missing < 0:
             raise FrameError(f"body on channel {channel} is longer than its header says")
-        if unfinished.body is not None and payload:
-            unfinished.body.append(payload)
+        if unfinished.body is not None:
+            unfinished.body += payload
         return None if unfinished.missing else self._finish(channel, unfinished)
 
     def _finish(self, channel: int, message: _Unfinished) -> Event | None:
@@ -210,7 +228,7 @@ class Reader:
         if message.body is None or message.properties is None:
             return None  # too large, and announced when its header came
         facts = facts_of(message.properties)
-        body = b"".join(message.body)
+        body = bytes(message.body)
         content = content_frames(channel, message.properties, body, self.frame_max)
         if isinstance(message.method, BasicPublish):
             return Published(channel, message.payload, facts, b"", [content])

@@ -40,8 +40,11 @@ def _strides(stem: int, rest: int) -> Struct:
     return Struct(f"{stem}s{rest}s")
 
 
-def _span(data: bytes, header_at: int, channel: int, body_max: int) -> tuple[int, int] | None:
-    """Where the body begins and the message ends, if it is here whole with at most one body frame."""
+def _span(data: bytes, header_at: int, channel: int, most: int) -> tuple[int, int] | None:
+    """Where the body begins and the message ends, if it is here whole with at most one body frame.
+
+    `most` is the largest payload of a frame: what is larger is for the reader to refuse.
+    """
     if len(data) - header_at < PROPERTIES_AT:
         return None
     kind, number, size, class_id, _, body = _header(data, header_at)
@@ -51,7 +54,8 @@ def _span(data: bytes, header_at: int, channel: int, body_max: int) -> tuple[int
         kind != HEADER
         or number != channel
         or class_id != BASIC_CLASS
-        or body > body_max
+        or body > most
+        or size > most
         or after > len(data)
         or data[after - 1] != END
         or data[body_at - 1] != END
@@ -62,14 +66,14 @@ def _span(data: bytes, header_at: int, channel: int, body_max: int) -> tuple[int
 
 
 def scan_publishes(
-    data: bytes, at: int, header_at: int, channel: int, body_max: int, limit: int
+    data: bytes, at: int, header_at: int, channel: int, most: int, limit: int
 ) -> tuple[Published, int] | None:
     """The run that begins with the publish frame `data[at:header_at]`, and the offset behind it.
 
     None when its first message is not here whole, or not in one body frame without other frames between: the
     reader then puts it together frame by frame.
     """
-    span = _span(data, header_at, channel, body_max)
+    span = _span(data, header_at, channel, most)
     if span is None:
         return None
     body_at, after = span
@@ -81,7 +85,7 @@ def scan_publishes(
             head = stem[header_at - at :]
             tails, after = _scan_alike(data, at, after, stem, limit)
         else:
-            tails, after = _scan_various(data, at, header_at, after, channel, body_max, facts, limit)
+            tails, after = _scan_various(data, at, header_at, after, channel, most, facts, limit)
     if tails is None:
         tails = [data[header_at:after]]
     return Published(channel, method, facts, head, tails), after
@@ -90,18 +94,26 @@ def scan_publishes(
 def _scan_alike(
     data: bytes, at: int, after: int, stem: bytes, limit: int
 ) -> tuple[list[bytes], int]:
-    """Messages that repeat `stem` at a fixed stride, each with a body of the same size behind it."""
-    stride = after - at
-    count = min((len(data) - at) // stride, limit)
-    while not data.startswith(stem, at + (count - 1) * stride):
-        count = (count + 1) // 2  # the second message is alike, so this ends at 2 at the latest
-    window = data[at : at + count * stride]
-    stems, tails = zip(*_strides(len(stem), stride - len(stem)).iter_unpack(window), strict=True)
-    ends = window[stride - 1 :: stride]
-    if stems.count(stem) != count or ends.count(END) != count:
-        alike = (s == stem and e == END for s, e in zip(stems, ends, strict=True))
-        count = next(i for i, yes in enumerate(alike) if not yes)
-    return list(tails[:count]), at + count * stride
+    """Messages that repeat `stem` at a fixed stride, each with a body of the same size behind it.
+
+    Windows grow, so that one that turns out not to be alike has cost no more than those before it.
+    """
+    stride, window = after - at, 16
+    unpack = _strides(len(stem), stride - len(stem)).iter_unpack
+    tails: list[bytes] = []
+    while count := min((len(data) - at) // stride, limit - len(tails), window):
+        piece = data[at : at + count * stride]
+        stems, rests = zip(*unpack(piece), strict=True)
+        ends = piece[stride - 1 :: stride]
+        if stems.count(stem) != count or ends.count(END) != count:
+            alike = (s == stem and e == END for s, e in zip(stems, ends, strict=True))
+            count = next(i for i, yes in enumerate(alike) if not yes)
+            tails += rests[:count]
+            return tails, at + count * stride
+        tails += rests
+        at += count * stride
+        window *= 4
+    return tails, at
 
 
 def _scan_various(
@@ -110,7 +122,7 @@ def _scan_various(
     header_at: int,
     after: int,
     channel: int,
-    body_max: int,
+    most: int,
     facts: Facts,
     limit: int,
 ) -> tuple[list[bytes], int]:
@@ -119,7 +131,7 @@ def _scan_various(
     tails = [data[header_at:after]]
     while len(tails) < limit and data.startswith(method, after):
         start = after + len(method)
-        span = _span(data, start, channel, body_max)
+        span = _span(data, start, channel, most)
         if span is None:
             break
         body_at, stop = span
@@ -138,16 +150,17 @@ def scan_acks(data: bytes, at: int, limit: int) -> tuple[int, int]:
     `data[at:]` must begin with a whole ack frame that is not multiple.
     """
     first: int = _tag_at(data, at + _ACK_TAG)[0]
-    count = min((len(data) - at) // _ACK_SIZE, limit)
-    if count < 2 or first + count > 1 << 64:
-        return first, 1
     start, rest = data[at : at + _ACK_TAG], b"\x00\xce"
-    while not data.startswith(start + _tag(first + count - 1) + rest, at + (count - 1) * _ACK_SIZE):
-        count //= 2
-    tags = map(_tag, range(first, first + count))
-    if data[at : at + count * _ACK_SIZE] != b"".join(_flatten(zip(repeat(start), tags, repeat(rest)))):
-        count = 1
-    return first, count
+    found, window = 1, 16
+    most = min((len(data) - at) // _ACK_SIZE, limit, (1 << 64) - first)
+    while count := min(most - found, window):
+        tags = map(_tag, range(first + found, first + found + count))
+        expected = b"".join(_flatten(zip(repeat(start), tags, repeat(rest))))
+        if not data.startswith(expected, at + found * _ACK_SIZE):
+            break
+        found += count
+        window *= 4
+    return first, found
 
 
 def render(prefix: bytes, suffix: bytes, first_tag: int, tails: Sequence[bytes]) -> bytes:

@@ -70,8 +70,8 @@ _Check = Callable[[Value], object]
 _QUEUE_CHECKS: Final[tuple[tuple[str, str | None, _Check], ...]] = (
     ("x-expires", "expires", checks.idle_time),
     ("x-message-ttl", "message_ttl", checks.expiry),
-    ("x-dead-letter-exchange", "dead_letter_exchange", checks.text),
-    ("x-dead-letter-routing-key", "dead_letter_routing_key", checks.text),
+    ("x-dead-letter-exchange", "dead_letter_exchange", checks.name),
+    ("x-dead-letter-routing-key", "dead_letter_routing_key", checks.name),
     (
         "x-dead-letter-strategy",
         None,

@@ -5,14 +5,13 @@ concerns everybody: bindings, consumers, the connection that owns an exclusive q
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
-from itertools import count
 
 from recado.amqp.errors import AccessRefused, NotAllowed, PreconditionFailed
 from recado.amqp.facts import REPLY_HERE
 
 from .access import User
-from .arguments import QueueSettings
+from .alarms import Alarms
+from .arguments import QueueSettings, describe
 from .consumer import Consumer
 from .dead_letter import DeadLetters
 from .queue import Queue
@@ -39,8 +38,7 @@ class Broker:
         self.vhosts: dict[str, Vhost[Queue]] = {}
         self._dead_letters: dict[str, DeadLetters] = {}
         self._admissions: dict[tuple[str, str], Admission] = {}
-        self._alarms: list[tuple[int, int, Vhost[Queue], Queue]] = []
-        self._alarm_number = count()
+        self._alarms = Alarms()
         for name in vhosts:
             self.add_vhost(name)
 
@@ -74,10 +72,8 @@ class Broker:
         now: int,
         kind: type[Queue] = Queue,
     ) -> Queue:
-        def alarm(queue: Queue, at: int) -> None:
-            heappush(self._alarms, (at, next(self._alarm_number), vhost, queue))
-
-        queue = kind(name, settings, owner, self._dead_letters[vhost.name], alarm, now)
+        letters, alarms = self._dead_letters[vhost.name], self._alarms
+        queue = kind(vhost, name, settings, owner, letters, alarms.set, now)
         vhost.add_queue(queue)
         return queue
 
@@ -87,16 +83,10 @@ class Broker:
         return self.create_queue(vhost, name, settings, owner, now, ReplyQueue)
 
     def delete_queue(
-        self,
-        vhost: Vhost[Queue],
-        queue: Queue,
-        now: int,
-        *,
-        if_unused: bool = False,
-        if_empty: bool = False,
+        self, queue: Queue, now: int, *, if_unused: bool = False, if_empty: bool = False
     ) -> int:
         """Gives the number of messages that went with it."""
-        described = f"queue '{queue.name}' in vhost '{vhost.name}'"
+        described = describe("queue", queue.name, queue.vhost.name)
         if isinstance(queue, ReplyQueue) and queue.consumers:
             raise AccessRefused(f"{described} lives with its consumer")
         if if_unused and queue.consumers:
@@ -104,35 +94,37 @@ class Broker:
         if if_empty and queue.ready:
             raise PreconditionFailed(f"{described} not empty")
         queue.deleted = True
-        vhost.remove_queue(queue)
+        self._alarms.drop(queue)
+        queue.vhost.remove_queue(queue)
         for consumer in (*queue.consumers, *queue.taps):
             consumer.channel.dismiss(consumer, now)
         return queue.purge()
 
-    def cancel(self, vhost: Vhost[Queue], consumer: Consumer, now: int) -> None:
+    def cancel(self, consumer: Consumer, now: int) -> None:
         consumer.channel.remove(consumer, now)
         if not consumer.settings.wire_tap:
-            self.delete_if_left(vhost, [consumer.queue], now)
+            self.delete_if_left([consumer.queue], now)
 
-    def delete_if_left(self, vhost: Vhost[Queue], queues: Iterable[Queue], now: int) -> None:
+    def delete_if_left(self, queues: Iterable[Queue], now: int) -> None:
         """Delete auto-delete queues which have lost their last consumer."""
         for queue in queues:
             if queue.settings.auto_delete and not queue.consumers and not queue.deleted:
-                self.delete_queue(vhost, queue, now)
+                self.delete_queue(queue, now)
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────
 
     def deadline(self) -> int | None:
-        """When `tick` has something to do next."""
-        return self._alarms[0][0] if self._alarms else None
+        """When `tick` has something to do next; 0 is at once."""
+        if any(letters.waiting for letters in self._dead_letters.values()):
+            return 0
+        return self._alarms.next()
 
     def tick(self, now: int) -> None:
-        """Let messages and queues expire whose time has come."""
-        while self._alarms and self._alarms[0][0] <= now:
-            _, _, vhost, queue = heappop(self._alarms)
-            if queue.deleted:
-                continue
+        """Let messages and queues expire whose time has come, and go on with dead letters."""
+        for letters in self._dead_letters.values():
+            letters.go_on(now)
+        while (queue := self._alarms.pop(now)) is not None:
             if queue.is_abandoned(now):
-                self.delete_queue(vhost, queue, now)
+                self.delete_queue(queue, now)
             else:
                 queue.expire(now)

@@ -12,7 +12,7 @@ from recado.amqp.errors import AccessRefused, NotAllowed, PreconditionFailed
 from recado.amqp.frames import method_frame
 from recado.amqp.methods import BasicCancel, BasicGetOk, Method
 
-from .arguments import ConsumerSettings
+from .arguments import ConsumerSettings, describe
 from .consumer import Consumer, Outlet
 from .publisher import Publisher
 from .queue import Queue
@@ -42,6 +42,7 @@ class Getter:
 class Channel:
     __slots__ = (
         "_claimed",
+        "_claimed_up_to",
         "_claims",
         "admission",
         "consumers",
@@ -70,6 +71,7 @@ class Channel:
         self.last_queue: str | None = None  # what an empty queue name stands for
         self._claims: list[tuple[Settlement, list[int]]] = []
         self._claimed: set[int] = set()
+        self._claimed_up_to = 0  # whatever is outstanding up to this tag is claimed
 
     def send(self, method: Method) -> None:
         self.outlet.write(method_frame(self.number, method))
@@ -91,8 +93,8 @@ class Channel:
             if not no_ack:
                 raise PreconditionFailed("a wire tap takes nothing, so it has nothing to ack: set no-ack")
         elif queue.has_exclusive_consumer() or (exclusive and queue.consumers):
-            name = f"queue '{queue.name}' in vhost '{self.admission.vhost.name}'"
-            raise AccessRefused(f"{name} in exclusive use")
+            described = describe("queue", queue.name, queue.vhost.name)
+            raise AccessRefused(f"{described} in exclusive use")
         if tag in self.consumers:
             raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
         consumer = Consumer(
@@ -234,14 +236,18 @@ class Channel:
     # ── transactions ──────────────────────────────────────────────────────────────────────────────────
 
     def _claim(self, how: Settlement, tag: int, *, multiple: bool) -> None:
+        everything = multiple and tag == 0
+        if not everything and (
+            tag <= self._claimed_up_to or tag in self._claimed or not self.unacked.has(tag)
+        ):
+            raise _unknown(tag)
         if multiple:
-            tags = [each for each in self.unacked.tags(tag or self.next_tag) if each not in self._claimed]
-            known = tag == 0 or (bool(tags) and tags[-1] == tag)
+            last = tag or self.next_tag - 1
+            outstanding = self.unacked.tags(self._claimed_up_to + 1, last)
+            tags = [each for each in outstanding if each not in self._claimed]
+            self._claimed_up_to = last
         else:
             tags = [tag]
-            known = self.unacked.has(tag) and tag not in self._claimed
-        if not known:
-            raise _unknown(tag)
         self._claimed.update(tags)
         self._claims.append((how, tags))
 
@@ -258,6 +264,7 @@ class Channel:
     def _forget_claims(self) -> Iterable[tuple[Settlement, list[int]]]:
         claims, self._claims = self._claims, []
         self._claimed.clear()
+        self._claimed_up_to = 0
         return claims
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────

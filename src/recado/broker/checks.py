@@ -142,6 +142,14 @@ def text(value: Value) -> str:
     return value
 
 
+def name(value: Value) -> str:
+    """What has to fit into a short string."""
+    checked = text(value)
+    if len(checked.encode()) > 255:
+        raise Refused("longer than 255 bytes")
+    return checked
+
+
 def one_of(choices: Iterable[str], complaint: str) -> Callable[[Value], str]:
     allowed = frozenset(choices)
 

@@ -96,15 +96,18 @@ class Publisher:
             headers = properties.headers or {}
             more_keys = [*_checked_keys(headers, "CC"), *_checked_keys(headers, "BCC")]
             if "BCC" in headers or properties.reply_to == REPLY_HERE:
-                one = rewritten(one, self._delivered_form, route, run.facts)
-                if not one.tails:
-                    raise PreconditionFailed("the message's header would not fit into a frame")
+                one = self._rewrite(one, route)
             queues: Sequence[Queue] = self._admission.queues_for(route, headers, more_keys)
             if queues and distribute(one, queues, now):
                 refused.append(i)
             if route.mandatory and is_nowhere(queues):
                 self._return(route, one)
         return refused
+
+    def _rewrite(self, one: Run, route: Route) -> Run:
+        for _, changed in rewritten(one, self._delivered_form, route, one.facts):
+            return changed
+        raise PreconditionFailed("the message's header would not fit into a frame")
 
     def _delivered_form(self, properties: Properties) -> Properties:
         """Without the blind copies, and with the address that a direct reply goes to."""
@@ -147,6 +150,8 @@ def _checked_keys(headers: Table, name: str) -> list[str]:
     if name not in headers:
         return []
     keys = headers[name]
-    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise PreconditionFailed(f"header '{name}' must be an array of strings")
+    if not isinstance(keys, list) or not all(
+        isinstance(key, str) and len(key.encode()) <= 255 for key in keys
+    ):
+        raise PreconditionFailed(f"header '{name}' must be an array of strings of up to 255 bytes")
     return receivers_in(headers, name)

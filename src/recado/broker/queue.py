@@ -13,12 +13,16 @@ tags (`crowded`), and queues that pass on what they drop to another queue (`casc
 
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from .arguments import QueueSettings
 from .consumer import Consumer
 from .lane import Lane
 from .rota import Rota
 from .run import Run
+
+if TYPE_CHECKING:
+    from .vhost import Vhost
 
 DEAL_BYTES = 256 * 1024  # rendered at a time, so that back-pressure is felt before all is written
 
@@ -31,6 +35,7 @@ class Queue:
 
     def __init__(
         self,
+        vhost: "Vhost[Queue]",
         name: str,
         settings: QueueSettings,
         owner: object | None,
@@ -38,6 +43,7 @@ class Queue:
         alarm: Alarm,
         now: int,
     ) -> None:
+        self.vhost = vhost
         self.name = name
         self.settings = settings
         self.owner = owner  # the connection of an exclusive queue

@@ -85,9 +85,9 @@ class Unacked(Generic[Holder]):
             wanted -= high - low
         return wanted == 0
 
-    def tags(self, last: int) -> Iterator[int]:
-        """The outstanding tags up to `last`."""
-        for entry, low, high in self.spans(0, last):
+    def tags(self, first: int, last: int) -> Iterator[int]:
+        """The outstanding tags of a range."""
+        for entry, low, high in self.spans(first, last):
             for tag in range(entry.first_tag + low, entry.first_tag + high):
                 if entry.has(tag):
                     yield tag

@@ -184,7 +184,7 @@ def queue_delete(session: "Session", channel: Channel, method: m.QueueDelete, no
     if name in vhost.queues:
         queue = vhost.find_queue_for(session, name)
         count = session.broker.delete_queue(
-            vhost, queue, now, if_unused=method.if_unused, if_empty=method.if_empty
+            queue, now, if_unused=method.if_unused, if_empty=method.if_empty
         )
         session.exclusive.pop(queue, None)
     if not method.no_wait:
@@ -240,7 +240,7 @@ def _reply_queue(
 def basic_cancel(session: "Session", channel: Channel, method: m.BasicCancel, now: int) -> None:
     consumer = channel.consumers.get(method.consumer_tag)
     if consumer is not None:
-        session.broker.cancel(channel.admission.vhost, consumer, now)
+        session.broker.cancel(consumer, now)
     if not method.no_wait:
         channel.send(m.BasicCancelOk(method.consumer_tag))
 

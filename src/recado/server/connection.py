@@ -88,7 +88,7 @@ class Connection(asyncio.BufferedProtocol):
             session.fail(InternalError("see the broker's log"), clock())
         if self._end_timer is not None and session.state is State.OPEN:
             self._opened()
-        if server.alarm is not None and session.publishes:
+        if server.alarm is not None and session.is_publishing:
             self.pause_publisher(server.alarm)
         if session.state is State.CLOSED and not session.output:
             self.transport.close()
@@ -138,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         output = session.take()
         self._writes += 1
         self.transport.write(output[0] if len(output) == 1 else b"".join(output))
-        if not self.writing_paused:
+        if session.congested and not self.writing_paused:
             session.keeps_up(clock())
         if session.state is State.CLOSED:
             self.transport.close()

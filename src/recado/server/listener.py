@@ -129,7 +129,10 @@ class Server:
 
     def _tick(self) -> None:
         self._armed = self._timer = None
-        self.broker.tick(clock())
+        try:
+            self.broker.tick(clock())
+        except Exception:  # a fault with one queue must not stop the clock of the others
+            log.exception("while messages expired")
         self.arm()
 
     # ── login ─────────────────────────────────────────────────────────────────────────────────────────

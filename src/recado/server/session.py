@@ -157,6 +157,7 @@ class Session(Outbox):
             body_max=offer.body_max,
             run_limit=offer.run_limit,
             expects_header=True,
+            channels=self.channels,
         )
 
     def keeps_up(self, now: int) -> None:
@@ -182,6 +183,11 @@ class Session(Outbox):
         except ProtocolError as error:
             self.fail(error, now)
         self._confirm_all()
+
+    @property
+    def is_publishing(self) -> bool:
+        """Whether a message, or a part of one, has come since `publishes` was last cleared."""
+        return self.publishes or self._reader.has_unfinished
 
     def _confirm_all(self) -> None:
         if self._owing:
@@ -285,8 +291,7 @@ class Session(Outbox):
 
     def _end_channel(self, channel: Channel, now: int) -> None:
         del self.channels[channel.number]
-        queues = channel.close(now)
-        self.broker.delete_if_left(channel.admission.vhost, queues, now)
+        self.broker.delete_if_left(channel.close(now), now)
 
     # ── opening ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -299,6 +304,8 @@ class Session(Outbox):
             case HeaderReceived():
                 self.write(PROTOCOL_HEADER)
                 self.state = State.CLOSED
+            case MethodReceived(number, _) if number:
+                raise ChannelFault(f"channel {number} before the connection is open")
             case MethodReceived(_, ConnectionClose()):
                 self.send(0, ConnectionCloseOk())
                 self.state = State.CLOSED
@@ -393,10 +400,9 @@ class Session(Outbox):
         self._owing.clear()
         for channel in list(self.channels.values()):
             self._end_channel(channel, now)
-        if self._admission is not None:
-            for queue in list(self.exclusive):
-                if not queue.deleted:
-                    self.broker.delete_queue(self._admission.vhost, queue, now)
+        for queue in list(self.exclusive):
+            if not queue.deleted:
+                self.broker.delete_queue(queue, now)
         self.exclusive.clear()
 
     # ── alarms ────────────────────────────────────────────────────────────────────────────────────────
@@ -412,4 +418,4 @@ class Session(Outbox):
 
 def _short(text: str) -> str:
     """As much of a text as a short string holds, which is measured in bytes."""
-    return text.encode()[:255].decode(errors="ignore")
+    return text.encode(errors="replace")[:255].decode(errors="ignore")
