@@ -89,8 +89,8 @@ def fresh(side: Side, book: Book) -> Iterator[Server]:
             yield server
     except peers.DidNotStart as error:
         # What happened is in the first line, why in the last one of the log that follows it.
-        first, *_, last = [*str(error).splitlines(), ""]
-        raise NotMeasured(f"{first} {last}".strip()) from error
+        lines = str(error).strip().splitlines()
+        raise NotMeasured(" ".join(dict.fromkeys((lines[0], lines[-1])))) from error
 
 
 def version_in(greeting: bytes) -> str:

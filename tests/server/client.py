@@ -78,7 +78,7 @@ class Client:
         now: int = 0,
     ) -> None:
         self.session = Session(broker, offer or Offer(), admit, lambda: None)
-        self.reader = Reader(frame_max=0)
+        self.reader = Reader(frame_max=FRAME_DEFAULT)
         self.handshake = ClientHandshake(
             user, b"secret", vhost, {"capabilities": capabilities}, frame_max, 0, 0
         )
@@ -98,6 +98,7 @@ class Client:
                 else:
                     for method in self.handshake.receive(event.method):
                         self.session.receive(method_frame(0, method), now)
+                    self.reader.frame_max = self.handshake.limits.frame_max
 
     def send(self, *methods: tuple[int, Method], now: int = 0) -> None:
         """Methods on their channels, in one read."""

@@ -24,7 +24,7 @@ BINDING_ARGUMENTS: tuple[Table, ...] = (
 )
 CONNECTIONS = range(3)
 CHANNELS = (1, 2)
-FRAME_MAX = {0: 131_072, 1: 131_072, 2: 4096}
+FRAME_MAX = {-1: 131_072, 0: 131_072, 1: 131_072, 2: 4096}
 
 PROPERTIES = (
     Properties(),

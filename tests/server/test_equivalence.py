@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from itertools import cycle, islice, zip_longest
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from recado.amqp import methods as m
@@ -35,14 +36,14 @@ class Performance:
             )
             for name, kind in s.EXCHANGES.items()
         ]
-        methods += (m.QueueBind(s.QUEUES[i], "f") for i in (0, 1) if methods)
+        methods += (m.QueueBind(queue, "f") for queue in s.QUEUES[:2])
         methods += (m.ExchangeBind("d", "t", "k.l"), m.ExchangeBind("h", "t", "k"))
         for queue in queues:
-            self._send(1, 0, self._frames(0, 1, queue))
-        self._send(1, 0, [method_frame(1, method) for method in methods])
+            self._send(0, self._frames(0, 1, queue))
+        self._send(0, [method_frame(1, method) for method in methods])
         self.twins.compare()
 
-    def _send(self, channel: int, connection: int, frames: list[bytes]) -> None:
+    def _send(self, connection: int, frames: list[bytes]) -> None:
         self.twins.feed(connection, b"".join(frames), ((), ()))
 
     def play(self, step: s.Step) -> None:
@@ -85,7 +86,7 @@ class Performance:
         for name, queue in self.twins.queues().items():
             gets = [method_frame(1, m.BasicGet(name, True))] * (queue.ready + 1)
             self.twins.talks[-1, 1].gets += [True] * len(gets)
-            self._send(1, -1, gets)
+            self._send(-1, gets)
         self.twins.compare()
 
     # ── what a command is on the wire ─────────────────────────────────────────────────────────────────
@@ -227,6 +228,7 @@ def _simple(talk: Talk, name: str, queue: str) -> Iterator[m.Method]:
             raise AssertionError(name)
 
 
+@pytest.mark.timeout(max(EXAMPLES, 300))
 @settings(
     max_examples=EXAMPLES,
     deadline=None,

@@ -123,7 +123,7 @@ class Twins:
                 Client(
                     broker,
                     offer,
-                    frame_max=s.FRAME_MAX.get(connection, 0),
+                    frame_max=s.FRAME_MAX[connection],
                     channels=s.CHANNELS,
                     now=self.now,
                 )

@@ -33,7 +33,11 @@ def clock() -> int:
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_beat_timer",
+        "_blocked",
         "_end_timer",
+        "_ending",
+        "_finished",
+        "_opening",
         "_quiet_beats",
         "_reads",
         "_reads_seen",
@@ -55,6 +59,10 @@ class Connection(asyncio.BufferedProtocol):
         )
         self.writing_paused = False
         self.reading_paused = False
+        self._opening = True
+        self._ending = False
+        self._finished = False
+        self._blocked = False  # by an alarm
         self.overfull_since: float | None = None
         self._reads = self._reads_seen = 0
         self._writes = self._writes_seen = 0
@@ -68,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(WRITE_HIGH)
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else "local"
-        self._end_timer: asyncio.TimerHandle | None = self._server.loop.call_later(
+        self._end_timer: asyncio.TimerHandle = self._server.loop.call_later(
             self._server.limits.handshake_seconds, self._handshake_over
         )
         self._server.connections.add(self)
@@ -81,27 +89,49 @@ class Connection(asyncio.BufferedProtocol):
         session, server = self.session, self._server
         if server.alarm is not None:
             session.publishes = False
+        now = clock()
         try:
-            session.receive(bytes(server.buffer[:nbytes]), clock())
-        except Exception:  # a fault of ours costs the client that met it, and nobody else
-            log.exception("connection from %s", self.peer)
-            session.fail(InternalError("see the broker's log"), clock())
-        if self._end_timer is not None and session.state is State.OPEN:
-            self._opened()
+            session.receive(bytes(server.buffer[:nbytes]), now)
+        except Exception as error:
+            self._fault(error, now)
         if server.alarm is not None and session.is_publishing:
             self.pause_publisher(server.alarm)
+        self._look_after()
+
+    def _fault(self, error: Exception, now: int) -> None:
+        """A fault of ours costs the client that met it, and nobody else."""
+        log.error("connection from %s", self.peer, exc_info=error)
+        self.session.fail(InternalError("see the broker's log"), now)
+
+    def _look_after(self) -> None:
+        """What may have to be done once the session has handled something."""
+        session, loop = self.session, self._server.loop
+        if session.state is State.OPEN:
+            if self._opening:
+                self._opened()
+        elif session.state in (State.CLOSING, State.CLOSED) and not self._ending:
+            self._ending = True
+            self._cancel_timers()
+            self._end_timer = loop.call_later(CLOSE_SECONDS, self.transport.abort)
         if session.state is State.CLOSED and not session.output:
-            self.transport.close()
-        server.arm()
+            self._finish()
+        self._hold_reading(session.has_more or self._blocked)
+        self._server.arm()
+
+    def _hold_reading(self, hold: bool) -> None:
+        if hold and not self.reading_paused:
+            self.reading_paused = True
+            self.transport.pause_reading()
+        elif not hold and self.reading_paused:
+            self.reading_paused = False
+            self.transport.resume_reading()
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.forget(self)
-        for timer in (self._end_timer, self._beat_timer):
-            if timer is not None:
-                timer.cancel()
+        self._cancel_timers()
         self.session.end(clock())
         self._server.arm()
 
@@ -114,7 +144,11 @@ class Connection(asyncio.BufferedProtocol):
         self.writing_paused = False
         self.overfull_since = None
         self._server.overfull.discard(self)
-        self.session.keeps_up(clock())
+        self._server.flush_soon(self)
+
+    def unread(self) -> int:
+        """Bytes that the peer has not taken."""
+        return self.transport.get_write_buffer_size() + self.session.backlog
 
     def drop(self, why: str) -> None:
         """End a connection whose peer would not hear why."""
@@ -134,16 +168,41 @@ class Connection(asyncio.BufferedProtocol):
         self._server.flush_soon(self)
 
     def flush(self) -> None:
+        """Write what there is, unless the socket is full; then go on with what had to wait for that."""
+        if self.writing_paused:
+            return
         session = self.session
         output = session.take()
-        self._writes += 1
-        self.transport.write(output[0] if len(output) == 1 else b"".join(output))
-        if session.congested and not self.writing_paused:
-            session.keeps_up(clock())
-        if session.state is State.CLOSED:
+        if output:
+            self._writes += 1
+            self.transport.write(output[0] if len(output) == 1 else b"".join(output))
+        self._written()
+
+    def _written(self) -> None:
+        session = self.session
+        if self.writing_paused:
+            return
+        if session.congested or session.has_more:
+            now = clock()
+            try:
+                session.keeps_up(now)
+                session.go_on(now)
+            except Exception as error:
+                self._fault(error, now)
+            self._look_after()
+        elif session.state is State.CLOSED:
+            self._finish()
+
+    def _finish(self) -> None:
+        """End our half and read on until the peer ends its own: it may be writing still.
+
+        Closing a socket on which unread bytes arrive would reset it, and the peer could lose our last words.
+        """
+        if not self.transport.can_write_eof():
             self.transport.close()
-        elif session.state is State.CLOSING and self._end_timer is None:
-            self._end_timer = self._server.loop.call_later(CLOSE_SECONDS, self.transport.abort)
+        elif not self._finished:
+            self._finished = True
+            self.transport.write_eof()
 
     # ── login ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -159,11 +218,15 @@ class Connection(asyncio.BufferedProtocol):
             self._server.loop.call_later(REFUSAL_SECONDS, self.transport.close)
 
     def _opened(self) -> None:
-        assert self._end_timer is not None
-        self._end_timer.cancel()
-        self._end_timer = None
+        self._opening = False
+        self._cancel_timers()
         if self.session.heartbeat:
             self._schedule_beat()
+
+    def _cancel_timers(self) -> None:
+        self._end_timer.cancel()
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
 
     # ── heartbeats ────────────────────────────────────────────────────────────────────────────────────
 
@@ -187,13 +250,12 @@ class Connection(asyncio.BufferedProtocol):
     # ── alarms ────────────────────────────────────────────────────────────────────────────────────────
 
     def pause_publisher(self, reason: str) -> None:
-        if not self.reading_paused:
-            self.reading_paused = True
+        if not self._blocked:
+            self._blocked = True
             self.session.block(reason)
-            self.transport.pause_reading()
             self._server.blocked.add(self)
 
     def resume_publisher(self) -> None:
-        self.reading_paused = False
+        self._blocked = False
         self.session.unblock()
-        self.transport.resume_reading()
+        self._look_after()

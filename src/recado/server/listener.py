@@ -189,7 +189,7 @@ class Server:
         """A peer that leaves too much unread for too long is closed: its memory is everybody's."""
         now = self.loop.time()
         for connection in list(self.overfull):
-            if connection.transport.get_write_buffer_size() <= self.limits.backlog_bytes:
+            if connection.unread() <= self.limits.backlog_bytes:
                 connection.overfull_since = None
             elif connection.overfull_since is None:
                 connection.overfull_since = now

@@ -5,24 +5,27 @@ from collections.abc import Callable
 from recado.amqp.frames import HEARTBEAT_FRAME, method_frame
 from recado.amqp.methods import Method
 
-CONGESTED_FROM = 1 << 20  # bytes that the socket has not taken
+# Bytes that the socket has not taken. Deliveries stop at the first mark, so only answers that nobody reads can come
+# to the second, where reading stops as well: a client that does both goes on being read.
+CONGESTED_FROM = 1 << 20
+CHOKED_FROM = 4 << 20
 
 
 class Outbox:
-    __slots__ = ("_backlog", "_wake", "_woken", "congested", "output")
+    __slots__ = ("_wake", "_woken", "backlog", "congested", "output")
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """`wake` is told when there is something to take, once until it is taken."""
         self.output: list[bytes] = []
         self.congested = False  # the peer does not keep up: no more deliveries
-        self._backlog = 0
+        self.backlog = 0
         self._wake = wake
         self._woken = False
 
     def write(self, data: bytes) -> None:
         self.output.append(data)
-        self._backlog += len(data)
-        if self._backlog > CONGESTED_FROM:
+        self.backlog += len(data)
+        if self.backlog > CONGESTED_FROM:
             self.congested = True
         if not self._woken:
             self._woken = True
@@ -36,6 +39,6 @@ class Outbox:
 
     def take(self) -> list[bytes]:
         output, self.output = self.output, []
-        self._backlog = 0
+        self.backlog = 0
         self._woken = False
         return output

@@ -3,12 +3,14 @@
 S1  An error closes what its class says: a channel, or the connection; nobody else notices.
 S2  What a connection held is let go when it ends, however it ends.
 S3  Confirms go out after each read, and before the answer to any other method on their channel.
+S4  A peer that does not take its answers is not asked for more: neither is its input handled.
 
 The rim (`listener`) calls `receive`, takes the output when told by `wake`, verifies credentials, and keeps time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
+from itertools import chain
 
 import msgspec
 
@@ -58,7 +60,7 @@ from recado.broker.queue import Queue
 from recado.broker.routing import Admission
 
 from .commands import COMMANDS
-from .outbox import Outbox
+from .outbox import CHOKED_FROM, Outbox
 
 FRAME_BEFORE_LOGIN = 8192
 
@@ -98,6 +100,7 @@ class Session(Outbox):
     __slots__ = (
         "_admission",
         "_credentials",
+        "_events",
         "_full",
         "_handshake",
         "_owing",
@@ -140,6 +143,7 @@ class Session(Outbox):
         self.state = State.HANDSHAKE
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[Queue, None] = {}
+        self._events: Iterator[Event] | None = None  # received, not yet handled
         self._owing: dict[Channel, None] = {}  # channels with confirms to send
         self._told_of_block = False
         self._user: User | None = None
@@ -170,8 +174,17 @@ class Session(Outbox):
     # ── input ─────────────────────────────────────────────────────────────────────────────────────────
 
     def receive(self, data: bytes, now: int) -> None:
+        events = self._reader.feed(data)
+        self._events = chain(self._events, events) if self._events is not None else events
+        self.go_on(now)
+
+    def go_on(self, now: int) -> None:
+        """Handle what was received, as long as the peer takes the answers (S4)."""
+        events, self._events = self._events, None
+        if events is None:
+            return
         try:
-            for event in self._reader.feed(data):
+            for event in events:
                 if self.state is State.OPEN:
                     self._handle(event, now)
                 elif self.state is State.HANDSHAKE:
@@ -180,9 +193,17 @@ class Session(Outbox):
                     self._await_close_ok(event)
                 else:
                     return
+                if self.backlog > CHOKED_FROM:
+                    self._events = events
+                    break
         except ProtocolError as error:
             self.fail(error, now)
         self._confirm_all()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether input waits to be handled until the peer takes its answers."""
+        return self._events is not None
 
     @property
     def is_publishing(self) -> bool:

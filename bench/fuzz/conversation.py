@@ -1,0 +1,248 @@
+"""Valid conversations of a client with a broker, frame by frame, before anything is wrong with them.
+
+A conversation uses a few channels, each with a subject of its own, and the frames of the channels
+are interleaved as a client with threads would do it. Delivery tags are guessed from 1 upwards,
+which is what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from bench.fuzz import values
+from recado.amqp import methods as m
+from recado.amqp.frames import (
+    BASIC_CLASS,
+    BODY,
+    HEADER,
+    HEADER_START,
+    HEARTBEAT_FRAME,
+    frame,
+    method_frame,
+)
+
+LARGEST_BODY_FRAME: Final = 4088  # for the smallest frame-max that a client may ask for
+
+
+class Talk:
+    """The frames of one channel, in the making."""
+
+    def __init__(self, rng: Random, channel: int) -> None:
+        self.rng = rng
+        self.channel = channel
+        self.frames: list[bytes] = []
+        self.say(m.ChannelOpen())
+
+    def say(self, *methods: m.Method) -> None:
+        self.frames += [method_frame(self.channel, method) for method in methods]
+
+    def bit(self, likely: float = 0.5) -> bool:
+        return self.rng.random() < likely
+
+    def tag(self) -> int:
+        return self.rng.choice((0, 1, 1, 2, 3, 4, 5, 8, 20, 2**64 - 1))
+
+    def publish(self, exchange: str, key: str) -> None:
+        """A message: its method, its header and its body, of as many frames as it needs or more."""
+        rng = self.rng
+        body = values.body(rng)
+        properties = values.properties(rng)
+        piece = rng.choice((1, 7, 100)) if 0 < len(body) <= 100 else LARGEST_BODY_FRAME
+        if len(body) <= 100 and self.bit(0.8):
+            piece = 100
+        start = HEADER_START.pack(HEADER, self.channel, 12 + len(properties), 60, 0, len(body))
+        self.say(m.BasicPublish(exchange, key, self.bit(0.2), self.bit(0.005)))
+        self.frames.append(start + properties + b"\xce")
+        self.frames += [
+            frame(BODY, self.channel, body[at : at + piece]) for at in range(0, len(body), piece)
+        ]
+
+
+# ── subjects ────────────────────────────────────────────────────────────────────────────────────
+
+
+def declare(talk: Talk) -> None:
+    """Exchanges, queues and bindings of every kind, and their end."""
+    rng, bit = talk.rng, talk.bit
+    for _ in range(rng.randrange(1, 4)):
+        exchange, queue = values.name(rng), values.name(rng)
+        alternate = {"alternate-exchange": values.source(rng)} if bit(0.2) else {}
+        kind = values.kind_of(exchange) if bit(0.95) else rng.choice((*values.KINDS, "x-none"))
+        talk.say(
+            m.ExchangeDeclare(
+                exchange, kind, bit(0.05), False, False, bit(0.05), bit(0.1), alternate
+            ),
+            m.QueueDeclare(
+                queue, bit(0.1), False, bit(0.3), bit(0.2), bit(0.1), values.queue_arguments(rng)
+            ),
+            m.QueueBind(
+                queue, values.source(rng), values.key(rng), bit(0.1), values.binding_arguments(rng)
+            ),
+            m.QueueBind("", exchange, values.key(rng)),
+        )
+        if bit(0.3):
+            other = values.name(rng)
+            talk.say(
+                m.ExchangeBind(other, exchange, values.key(rng), bit(0.1)),
+                m.ExchangeBind(exchange, other, values.key(rng)),
+            )
+    if bit(0.3):
+        name, source, key = values.name(rng), values.source(rng), values.key(rng)
+        talk.say(m.QueueUnbind(name, source, key), m.ExchangeUnbind(name, source, key))
+    if bit(0.4):
+        talk.say(
+            m.QueuePurge(values.name(rng)),
+            m.QueueDelete(values.name(rng), bit(0.2), bit(0.2), bit(0.1)),
+            m.ExchangeDelete(values.name(rng), bit(0.2), bit(0.1)),
+        )
+
+
+def publish(talk: Talk) -> None:
+    """Messages, mostly of few sorts in a row, as publishers send them; perhaps confirmed."""
+    rng = talk.rng
+    if talk.bit():
+        talk.say(m.ConfirmSelect(talk.bit(0.2)))
+    if talk.bit(0.2):
+        talk.say(m.BasicConsume(values.DIRECT_REPLY, "", no_ack=talk.bit(0.9)))
+    for _ in range(rng.randrange(1, 4)):
+        exchange = values.source(rng)
+        key = values.key(rng) if exchange else values.name(rng)
+        if talk.bit():
+            start = len(talk.frames)
+            talk.publish(exchange, key)
+            talk.frames += talk.frames[start:] * rng.randrange(8)
+        else:
+            for _ in range(rng.randrange(1, 6)):
+                talk.publish(exchange, key)
+
+
+def consume(talk: Talk) -> None:
+    """A queue of its own or a common one, something in it, and everything one can do about it."""
+    rng, bit = talk.rng, talk.bit
+    queue = "" if bit() else values.name(rng)
+    talk.say(
+        m.QueueDeclare(queue, False, False, not queue, False, False, values.queue_arguments(rng)),
+        m.BasicQos(0, rng.choice((0, 0, 1, 3, 65535)), bit(0.2)),
+    )
+    for _ in range(rng.randrange(3)):
+        arguments: m.Table = {"x-priority": rng.choice((-1, 0, 7))} if bit(0.2) else {}
+        tapping = bit(0.1)
+        if tapping:
+            arguments["x-wire-tap"] = True
+        tag = rng.choice(("", "t1", "t2", values.LONG_NAME))
+        talk.say(
+            m.BasicConsume(
+                queue, tag, False, tapping or bit(0.3), bit(0.05), bit(0.1), arguments
+            )
+        )
+    if queue:
+        for _ in range(rng.randrange(6)):
+            talk.publish("", queue)
+    for _ in range(rng.randrange(8)):
+        talk.say(rng.choice(SETTLEMENTS)(talk))
+    if bit(0.3):
+        talk.say(m.BasicCancel(rng.choice(("t1", "t2", "none")), bit(0.2)))
+
+
+SETTLEMENTS: Final[tuple[Callable[[Talk], m.Method], ...]] = (
+    lambda talk: m.BasicAck(talk.tag(), talk.bit(0.3)),
+    lambda talk: m.BasicNack(talk.tag(), talk.bit(0.3), talk.bit()),
+    lambda talk: m.BasicReject(talk.tag(), talk.bit()),
+    lambda talk: m.BasicGet("", talk.bit(0.3)),
+    lambda talk: m.BasicGet(values.name(talk.rng), talk.bit(0.3)),
+    lambda talk: m.BasicRecover(talk.bit(0.95)),
+    lambda talk: m.BasicRecoverAsync(talk.bit(0.95)),
+)
+
+
+def transact(talk: Talk) -> None:
+    """The same in a transaction."""
+    talk.say(m.TxSelect())
+    for _ in range(talk.rng.randrange(3)):
+        talk.publish("", values.name(talk.rng))
+    consume(talk)
+    talk.say(talk.rng.choice((m.TxCommit(), m.TxCommit(), m.TxRollback(), m.TxSelect())))
+    talk.say(*(m.BasicAck(tag, False) for tag in range(1, talk.rng.randrange(1, 6))))
+    talk.say(m.TxCommit())
+
+
+def acknowledge(talk: Talk) -> None:
+    """Many small messages, and acks in any order."""
+    rng = talk.rng
+    count = rng.randrange(1, 30)
+    talk.say(m.QueueDeclare("", exclusive=True), m.QueueBind("", "amq.direct", "many"))
+    talk.say(m.BasicConsume("", "t", no_ack=False))
+    start = len(talk.frames)
+    talk.publish("amq.direct", "many")
+    talk.frames += talk.frames[start:] * (count - 1)
+    tags = list(range(1, count + 1))
+    if talk.bit():
+        rng.shuffle(tags)
+    talk.say(*(m.BasicAck(tag, talk.bit(0.02)) for tag in tags))
+
+
+def bother(talk: Talk) -> None:
+    """What is rarely said, what only a server says, and what no method is."""
+    rng, channel = talk.rng, talk.channel
+    methods: list[m.Method] = [
+        m.ChannelFlow(talk.bit(0.8)),
+        m.AccessRequest(),
+        m.BasicQos(rng.choice((0, 0, 1)), 5, False),
+        m.BasicCancelOk("t"),
+        m.ChannelCloseOk(),
+        m.ChannelOpen(),
+        m.ConnectionUpdateSecret(b"secret", "why"),
+        m.BasicDeliver("t", 1, False, "", "fuzz-0"),
+        m.QueueDeclareOk("fuzz-0", 1, 1),
+        m.ChannelClose(200, "bye"),
+    ]
+    talk.say(*rng.sample(methods, k=rng.randrange(1, 4)))
+    raw = rng.choice((values.deep_table, values.wide_table))(rng.choice((1, 16, 17, 100, 1100)))
+    declare_raw = b"\x00\x32\x00\x0a\x00\x00\x06fuzz-0\x00" + raw
+    header = HEADER_START.pack(HEADER, channel, 14 + len(raw), BASIC_CLASS, 0, 0) + b"\x20\x00"
+    talk.frames += rng.choice(
+        (
+            [frame(1, channel, declare_raw)],
+            [method_frame(channel, m.BasicPublish("", "fuzz-0")), header + raw + b"\xce"],
+            [frame(1, channel, rng.randbytes(rng.randrange(30)))],
+            [frame(rng.randrange(256), channel, rng.randbytes(4))],
+            [HEARTBEAT_FRAME],
+        )
+    )
+
+
+SUBJECTS: Final = (declare, publish, publish, consume, consume, transact, acknowledge, bother)
+
+
+def conversation(rng: Random) -> list[bytes]:
+    """What follows a handshake: the frames of one to four channels, interleaved."""
+    channels = rng.sample(range(1, 17), k=rng.choice((1, 1, 2, 4)))
+    talks = []
+    for channel in channels:
+        talk = Talk(rng, channel)
+        for _ in range(rng.randrange(1, 3)):
+            rng.choice(SUBJECTS)(talk)
+        if talk.bit(0.3):
+            talk.say(m.ChannelClose(200, "bye"))
+        talks.append(talk.frames)
+    frames = interleaved(rng, talks)
+    if rng.random() < 0.3:
+        frames.append(method_frame(0, m.ConnectionClose(200, "bye")))
+    return frames
+
+
+def interleaved(rng: Random, queues: list[list[bytes]]) -> list[bytes]:
+    """All frames, those of a channel in their order; changes come in bursts of some frames."""
+    waiting = [iter(frames) for frames in queues]
+    mixed: list[bytes] = []
+    while waiting:
+        turn = rng.choice(waiting)
+        for _ in range(rng.randrange(1, 12)):
+            each = next(turn, None)
+            if each is None:
+                waiting.remove(turn)
+                break
+            mixed.append(each)
+    return mixed
