@@ -207,5 +207,5 @@ def properties(rng: Random) -> bytes:
 
 
 def body(rng: Random) -> bytes:
-    size = rng.choice((0, 1, 16, 16, 16, 100, 1000, 5000, 40_000))
+    size = rng.choice((0, 1, 16, 16, 16, 16, 100, 100, 1000, 1000, 5000, 40_000))
     return bytes((rng.randrange(256),)) * size

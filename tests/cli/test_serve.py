@@ -72,6 +72,17 @@ def test_a_signal_stops_it_in_order(start: Start, number: signal.Signals) -> Non
     assert process.wait() == 0
 
 
+def test_a_refused_login_is_in_the_log_and_not_on_standard_output(start: Start) -> None:
+    process = start("--port", "0")
+    url = f"amqp://guest:wrong@127.0.0.1:{announced(process)}"
+    with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+        pika.BlockingConnection(pika.URLParameters(url))
+    process.terminate()
+    output, log = process.communicate()
+    assert output == ""
+    assert re.search(r"^\d{4}-\d\d-\d\d .* WARNING recado.server: login .* refused", log, re.M)
+
+
 def test_the_welcome_works_when_copied(start: Start, tmp_path: Path) -> None:
     process = start("--port", "0", "--welcome")
     announced(process)

@@ -85,18 +85,18 @@ class DeadLetters:
                 part = run.take(self._allowance[1])
                 if part is not run:
                     self.waiting.appendleft((queue, run, reason))
-                self._allowance = (now, self._allowance[1] - len(part))
-                self._send(queue, part, reason, now)
+                self._allowance = (now, self._allowance[1] - self._send(queue, part, reason, now))
                 self.waiting.extendleft(reversed(self._caused))
                 self._caused.clear()
         finally:
             self._working = False
 
-    def _send(self, queue: Queue, run: Run, reason: str, now: int) -> None:
+    def _send(self, queue: Queue, run: Run, reason: str, now: int) -> int:
+        """Gives the work it was, in letters of the usual size: headers that tell of many deaths count for more."""
         settings = queue.settings
         exchange = self._vhost.exchanges.get(settings.dead_letter_exchange or "")
         if exchange is None:
-            return
+            return 1
         key = settings.dead_letter_routing_key
         origin = Origin(exchange.name, run.origin.routing_key if key is None else key)
 
@@ -107,10 +107,13 @@ class DeadLetters:
                 headers.pop("CC", None)
             return msgspec.structs.replace(properties, headers=headers, expiration=None)
 
+        work = 1
         for properties, letters in rewritten(run, record, origin, without_ttl(run.facts)):
+            work += len(letters) * (1 + len(properties_of(letters.tails[0])) // 512)
             queues = self._receivers(exchange, origin, properties.headers or {}, reason)
             if queues:
                 distribute(letters, queues, now)
+        return work
 
     def _receivers(
         self, exchange: Exchange[Queue], origin: Origin, headers: Table, reason: str

@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 MAX_PATTERN_BYTES: Final = 1_024
 _MAX_COMPILED_BYTES: Final = 1 << 20
+_MAX_PROGRAM: Final = 2_000  # instructions: a match takes two milliseconds at the very most
 
 
 class Pattern(Protocol):
@@ -25,6 +26,9 @@ class Pattern(Protocol):
     def fullmatch(self, text: bytes) -> object | None: ...
 
     def search(self, text: bytes) -> object | None: ...
+
+    @property
+    def programsize(self) -> int: ...
 
 
 def compile_pattern(text: str) -> Pattern:
@@ -42,6 +46,8 @@ def compile_pattern(text: str) -> Pattern:
         compiled: Pattern = re2.compile(pattern, options)
     except re2.error as fault:
         raise ValueError(fault.args[0].decode(errors="replace")) from None
+    if compiled.programsize > _MAX_PROGRAM:
+        raise ValueError(f"too complex: {compiled.programsize} steps, {_MAX_PROGRAM} are allowed")
     return compiled
 
 

@@ -8,19 +8,23 @@ The patterns form a trie, one node per word:
 
 A key walks the trie word by word with the set of all nodes that it may have reached, so the work is
 at most words × nodes whatever the patterns are; to follow each possibility by itself would be
-exponential in the number of `#`. Since `#.#` says no more than `#`, a run of them is kept as one,
+exponential in the number of `#`, and even so each `#` keeps what follows it in the set for the rest of the
+key, so a pattern has a limited number of them. Since `#.#` says no more than `#`, a run of them is kept as one,
 and one step from a node is enough to find what "no word at all" leads to.
 """
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+from recado.amqp.errors import PreconditionFailed
 from recado.amqp.values import Table
 
 from .binding import Binding
 
 T = TypeVar("T")
+
+MAX_HASHES: Final = 8
 
 
 class _Node(Generic[T]):
@@ -71,6 +75,8 @@ class TopicMatcher(Generic[T]):
         self._root: _Node[T] = _Node()
 
     def add(self, binding: Binding[T]) -> None:
+        if _pattern(binding.routing_key).count("#") > MAX_HASHES:
+            raise PreconditionFailed(f"a topic pattern may have {MAX_HASHES} '#', not more")
         self._path(binding)[-1].bindings[binding] = None
 
     def remove(self, binding: Binding[T]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import logging
 import os
 import resource
 import signal
@@ -17,6 +18,8 @@ from recado.cli import FAILED, complain
 from recado.cli.flags import effective, grammar
 from recado.node.broker import Broker, at, new_runner
 from recado.node.settings import Settings
+
+LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 WELCOME = """\
 Leave this running, and send and fetch a first message from another terminal:
@@ -38,6 +41,7 @@ def serve(options: Sequence[str]) -> int:
     settings = effective(chosen).settings
     if settings.node.data is not None:
         complain(f"this version keeps everything in memory; {settings.node.data} is not used")
+    logging.basicConfig(format=LOG_LINE, level=settings.node.log.upper())
     raise_open_files()
     try:
         with new_runner(settings) as runner:

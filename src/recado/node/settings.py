@@ -26,9 +26,14 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeSettings(Section, frozen=True):
-    """`data` is the folder for what is durable; without it nothing is kept."""
+    """`data` is the folder for what is durable; without it nothing is kept.
+
+    `log` is the least that the command line writes to standard error; a program that embeds a
+    broker has its own logging.
+    """
 
     data: str | None = None
+    log: Literal["debug", "info", "warning", "error"] = "info"
     loop: Literal["auto", "asyncio", "uvloop"] = "auto"
 
 

@@ -1,0 +1,167 @@
+"""The fuzz benchmark: a million frames and handshakes with something wrong in them, and who notices.
+
+    values.py        names, keys, patterns, tables, properties and bodies that hurt
+    handshakes.py    how hostile clients introduce themselves
+    conversation.py  valid conversations
+    mutation.py      what goes wrong with them
+    case.py          one client's bytes, made from a seed and a number
+    answers.py       what the broker said, checked
+    attack.py        many hostile clients at a time
+    witness.py       a well-behaved client beside them
+    target.py        the broker, its log and its memory
+
+One broker lives through all rounds. An aim here is a limit that must never be passed, so the
+figure of every round is the worst of all rounds: a median would forgive a crash. There is no peer.
+
+`--seed` repeats a run, and `python -m bench.fuzz SEED CASE` repeats one case of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from bench.book import Book, NotMeasured
+from bench.fuzz import case, target
+from bench.fuzz.attack import Outcome, attack
+from bench.fuzz.witness import Testimony, watching
+from bench.plan import Plan
+from bench.scenario import Comparison, Sample, Scenario, Side
+from workshop.peers import DidNotStart, Server
+
+FRAMES: Final = 1_000_000
+QUICK_FRAMES: Final = 100_000
+WARM_UP_SHARE: Final = 0.1
+PROGRESS_SECONDS: Final = 5.0
+SHOWN: Final = 10  # faults
+
+
+def limit(name: str, title: str, unit: str) -> Scenario:
+    return Scenario(name, title, unit, Comparison.AT_MOST)
+
+
+FAULTS = limit("faults", "crashes, traces, broken answers", "faults")
+ANSWER = limit("answer", "slowest answer to an attacker", "ms")
+ROUND_TRIP = limit("round-trip", "slowest round trip of a witness", "ms")
+LOST = limit("lost", "what the witness lost or got twice", "messages")
+MEMORY = limit("memory", "growth of memory after warm-up", "MB")
+SCENARIOS = (FAULTS, ANSWER, ROUND_TRIP, LOST, MEMORY)
+
+
+@dataclass(frozen=True)
+class Round:
+    outcome: Outcome
+    testimony: Testimony
+    faults: int
+    growth: float
+
+    @property
+    def figures(self) -> dict[str, float]:
+        return {
+            FAULTS.name: self.faults,
+            ANSWER.name: self.outcome.slowest * 1e3,
+            ROUND_TRIP.name: max(self.testimony.slowest, self.testimony.slowest_login) * 1e3,
+            LOST.name: self.testimony.lost,
+            MEMORY.name: self.growth,
+        }
+
+    @property
+    def details(self) -> dict[str, float]:
+        """What every scenario's sample says beside its figure."""
+        counts = {f"closed_{code}": number for code, number in sorted(self.outcome.codes.items())}
+        return {
+            "frames": self.outcome.frames,
+            "connections": self.outcome.connections,
+            "round_trips": self.testimony.trips,
+            **counts,
+        }
+
+
+def run(plan: Plan, book: Book) -> Iterator[str]:
+    names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
+    seed = secrets.randbits(32) if plan.seed is None else plan.seed
+    print(f"seed {seed}", flush=True)
+    with book.measuring(*names):
+        try:
+            enter(fuzz(plan, seed), book)
+        except DidNotStart as error:
+            raise NotMeasured(str(error).splitlines()[0]) from error
+    yield from names
+
+
+def enter(rounds: list[Round], book: Book) -> None:
+    for scenario in SCENARIOS:
+        worst = max(each.figures[scenario.name] for each in rounds)
+        for each in rounds:
+            details = {**each.details, "of_this_round": each.figures[scenario.name]}
+            book.enter(scenario.name, Side.RECADO, Sample(worst, details))
+
+
+def fuzz(plan: Plan, seed: int, frames: int | None = None) -> list[Round]:
+    """All rounds against one broker, of so many frames together."""
+    total = frames or (QUICK_FRAMES if plan.quick else FRAMES)
+    numbers = count()
+    rounds = []
+    with target.target() as server:
+        warm_up = Lap(plan, "warm-up", seed, numbers, int(total * WARM_UP_SHARE))
+        warm_up.run(server)
+        before = target.memory_when_swept(server)
+        known = 0
+        for turn in range(plan.rounds):
+            lap = Lap(plan, f"round {turn + 1}", seed, numbers, total // plan.rounds + 1)
+            with watching(server) as watch:
+                outcome = lap.run(server)
+                testimony = watch.ask()
+            traces = target.traces(server)
+            alive = target.serves(server)
+            found = [*outcome.faults, *traces[known:], *(() if alive else ("it is dead",))]
+            known = len(traces)
+            show(found, outcome)
+            growth = target.memory_when_swept(server) - before if alive else 0.0
+            rounds.append(Round(outcome, testimony, len(found), growth))
+            if not alive:
+                raise NotMeasured(f"the broker died in round {turn + 1} (seed {seed})")
+    return rounds
+
+
+def show(found: list[str], outcome: Outcome) -> None:
+    """Faults are told as they are found, with the case that has to be repeated to see them."""
+    for fault in found[:SHOWN]:
+        print(f"FAULT {fault}", file=sys.stderr)
+    if len(found) > SHOWN:
+        print(f"and {len(found) - SHOWN} more faults", file=sys.stderr)
+    if outcome.slowest > 1:
+        print(f"slow: {outcome.slowest:.1f} s, {outcome.slowest_case}", file=sys.stderr)
+
+
+class Lap:
+    """One stretch of cases, with its progress."""
+
+    def __init__(self, plan: Plan, title: str, seed: int, numbers: Iterator[int], frames: int):
+        self._plan = plan
+        self._title = title
+        self._cases = (case.make(seed, number) for number in numbers)
+        self._frames = frames
+        self._begun = self._told = time.monotonic()
+
+    def run(self, server: Server) -> Outcome:
+        return asyncio.run(attack(server, self._cases, self._frames, self._watch))
+
+    def _watch(self, outcome: Outcome) -> bool:
+        now = time.monotonic()
+        if now - self._told > PROGRESS_SECONDS:
+            self._told = now
+            rate = outcome.frames / (now - self._begun)
+            print(
+                f"  {self._title}: {outcome.frames:,} of {self._frames:,} frames, "
+                f"{outcome.connections:,} connections, {rate:,.0f} frames/s",
+                file=sys.stderr,
+                flush=True,
+            )
+        return not (self._plan.quick and self._plan.seconds_left() < 0)

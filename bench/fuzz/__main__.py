@@ -1,0 +1,58 @@
+"""One case again: `python -m bench.fuzz SEED CASE [--port N]`, with all that is said by either side.
+
+Without a port a broker is started for it, and its log is shown in the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from contextlib import nullcontext
+
+from bench.fuzz import case, target
+from bench.fuzz.attack import Hostile
+from recado.amqp.codec import decode_method
+from recado.amqp.errors import ProtocolError
+from recado.amqp.frames import ENVELOPE, METHOD
+from workshop.peers import HOST
+
+SHOWN = 120  # bytes of a frame
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("case", type=int)
+    parser.add_argument("--port", type=int, help="of a broker that runs already")
+    asked = parser.parse_args()
+    chosen = case.make(asked.seed, asked.case)
+    print(f"{chosen}, in {len(chosen.pieces)} pieces, then the client {chosen.ending.value}")
+    for frame in chosen.frames:
+        print(f"  {described(frame)}")
+    with nullcontext() if asked.port else target.target() as server:
+        asyncio.run(play(chosen, asked.port or server.port))
+        if server is not None:
+            print(server.log.read_text())
+
+
+def described(frame: bytes) -> str:
+    """The method where there is one to be seen, else the bytes."""
+    if len(frame) > ENVELOPE.size and frame[0] == METHOD:
+        try:
+            _, channel, _ = ENVELOPE.unpack_from(frame)
+            return f"{channel} {decode_method(frame[7:-1])!r:.{SHOWN}}"
+        except ProtocolError:
+            pass
+    return f"{frame[:SHOWN]!r}"
+
+
+async def play(chosen: case.Case, port: int) -> None:
+    loop = asyncio.get_running_loop()
+    _, hostile = await loop.create_connection(Hostile, HOST, port)
+    seconds = await hostile.play(chosen)
+    answers = hostile.answers
+    print(f"ended after {seconds:.3f} s, closed with {answers.codes}, fault: {answers.fault}")
+
+
+if __name__ == "__main__":
+    main()

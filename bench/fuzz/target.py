@@ -1,0 +1,74 @@
+"""The broker under attack: how it is started, what of it is looked at, and how it is swept clean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Final
+
+import pika
+from argon2 import PasswordHasher
+
+from bench.fuzz import handshakes, values, witness
+from bench.processes import resident_megabytes
+from workshop import peers
+from workshop.peers import Server
+
+CONFIG: Final = """\
+[access.users.{witness}]
+password = "{witness_password}"
+permissions."/" = {{configure = ".*", write = ".*", read = ".*"}}
+
+[access.users.fuzz]
+password = "{password}"
+permissions."/" = {{configure = '{permitted}', write = '{permitted}', read = '{permitted}'}}
+topic_permissions."/".fuzz-2 = {{write = "^a", read = "^[a#*]"}}
+
+[access.users.argon]
+password_hash = "{password_hash}"
+permissions."/" = {{configure = '{permitted}', write = '{permitted}', read = '{permitted}'}}
+"""
+
+# What an exception that nobody expected looks like in the log.
+TRACE: Final = re.compile(r"^Traceback \(most recent call last\)", re.MULTILINE)
+
+
+@contextmanager
+def target() -> Iterator[Server]:
+    """recado with users for the attackers and for the witness, all in one vhost."""
+    config = CONFIG.format(
+        witness=witness.USER,
+        witness_password=witness.PASSWORD,
+        password=handshakes.PASSWORD.decode(),
+        password_hash=PasswordHasher().hash(handshakes.PASSWORD),
+        permitted=values.PERMITTED,
+    )
+    with peers.recado(config=config) as server:
+        yield server
+
+
+def serves(server: Server) -> bool:
+    """Whether the process that was started still speaks AMQP: nobody restarts it."""
+    return peers.speaks_amqp(server.port)
+
+
+def traces(server: Server) -> list[str]:
+    """The exceptions in its log, each from its first line to the next."""
+    log = server.log.read_text(errors="replace")
+    starts = [found.start() for found in TRACE.finditer(log)]
+    return [log[start:end].strip() for start, end in pairwise([*starts, len(log)])]
+
+
+def memory_when_swept(server: Server) -> float:
+    """Megabytes, after everything is deleted that the attackers may have left behind."""
+    credentials = pika.PlainCredentials(witness.USER, witness.PASSWORD)
+    parameters = pika.ConnectionParameters(server.host, server.port, credentials=credentials)
+    connection = pika.BlockingConnection(parameters)
+    channel = connection.channel()
+    for name in values.NAMES:
+        channel.exchange_delete(name)
+        channel.queue_delete(name)
+    connection.close()
+    return resident_megabytes(server.pid)
