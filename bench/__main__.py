@@ -20,7 +20,7 @@ from bench.plan import Plan
 from bench.scenario import Scenario
 
 # Each is a module of this package; a new one is named here, and has the two attributes below.
-BENCHES = ("broker",)
+BENCHES = ("broker", "fuzz")
 
 RESULTS = Path(__file__).with_name("results")
 
@@ -45,7 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         print(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(names)}")
         return 2
-    plan = Plan(quick=asked.quick, with_peer=asked.peer != "none", only=frozenset(asked.only))
+    plan = Plan(
+        quick=asked.quick,
+        with_peer=asked.peer != "none",
+        only=frozenset(asked.only),
+        seed=asked.seed,
+    )
     book, results = measure(asked.bench, bench, plan)
     file = asked.json or RESULTS / f"{asked.bench}.json"
     write(asked.bench, book.peer, results, plan, file)
@@ -67,6 +72,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default="rabbitmq",
         help="without a peer no aim that compares can hold",
     )
+    parser.add_argument("--seed", type=int, help="repeats a run, where chance plays a part in it")
     return parser.parse_args(arguments)
 
 

@@ -20,6 +20,7 @@ class Plan:
     with_peer: bool = True
     only: frozenset[str] = frozenset()
     rounds: int = ROUNDS
+    seed: int | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property

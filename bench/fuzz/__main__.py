@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from contextlib import nullcontext
 
 from bench.fuzz import case, target
 from bench.fuzz.attack import Hostile
@@ -29,10 +28,13 @@ def main() -> None:
     print(f"{chosen}, in {len(chosen.pieces)} pieces, then the client {chosen.ending.value}")
     for frame in chosen.frames:
         print(f"  {described(frame)}")
-    with nullcontext() if asked.port else target.target() as server:
-        asyncio.run(play(chosen, asked.port or server.port))
-        if server is not None:
-            print(server.log.read_text())
+    if asked.port is not None:
+        asyncio.run(play(chosen, asked.port))
+        return
+    with target.target() as server:
+        target.sweep(server, renew=True)
+        asyncio.run(play(chosen, server.port))
+        print(server.log.read_text())
 
 
 def described(frame: bytes) -> str:

@@ -90,6 +90,8 @@ class Hostile(asyncio.Protocol):
         return time.monotonic() - begun
 
     def _reset(self) -> None:
+        if self.transport.is_closing():
+            return
         connection = self.transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, DROP_AT_ONCE)
         self.transport.abort()

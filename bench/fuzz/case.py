@@ -1,5 +1,6 @@
-"""One case: what a hostile client sends, how it cuts it, and how it leaves. Made from a seed and a number alone,
-so that any case of any run can be made again.
+"""One case: what a hostile client sends, how it cuts it, and how it leaves.
+
+Made from a seed and a number alone, so that any case of any run can be made again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Case:
 
 
 def make(seed: int, number: int) -> Case:
-    rng = Random(f"{seed}/{number}")  # noqa: S311 (chance for tests, not for secrets)
+    rng = Random(f"{seed}/{number}")
     if rng.random() < 0.15:
         frames = handshakes.refused(rng)
         mutations = mutate(rng, frames, rng.choice((0, 1, 2)))

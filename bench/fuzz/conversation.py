@@ -1,8 +1,9 @@
 """Valid conversations of a client with a broker, frame by frame, before anything is wrong with them.
 
 A conversation uses a few channels, each with a subject of its own, and the frames of the channels
-are interleaved as a client with threads would do it. Delivery tags are guessed from 1 upwards,
-which is what they are.
+are interleaved as a client with threads would do it. Delivery tags are guessed: a client that
+consumes what it publishes can know them. Most of what is asked for is granted, because an error
+ends a channel, and nothing is learned from what follows it.
 """
 
 from __future__ import annotations
@@ -33,16 +34,54 @@ class Talk:
         self.rng = rng
         self.channel = channel
         self.frames: list[bytes] = []
+        self.outstanding: list[int] = []
+        self.last_tag = 0
         self.say(m.ChannelOpen())
 
     def say(self, *methods: m.Method) -> None:
         self.frames += [method_frame(self.channel, method) for method in methods]
 
+    def begin_anew(self) -> None:
+        """On the same channel, whether the broker has closed it meanwhile or not."""
+        self.say(m.ChannelClose(200, "bye"), m.ChannelCloseOk(), m.ChannelOpen())
+        self.outstanding.clear()
+        self.last_tag = 0
+
     def bit(self, likely: float = 0.5) -> bool:
         return self.rng.random() < likely
 
-    def tag(self) -> int:
-        return self.rng.choice((0, 1, 1, 2, 3, 4, 5, 8, 20, 2**64 - 1))
+    def delivered(self) -> None:
+        """The broker has probably delivered something here."""
+        self.last_tag += 1
+        self.outstanding.append(self.last_tag)
+
+    def tag(self, *, multiple: bool) -> int:
+        """A tag that is probably outstanding, and is not any more."""
+        if not self.outstanding or self.bit(0.03):
+            return self.rng.choice((0, 1, 2, 20, 2**64 - 1))
+        place = self.rng.randrange(len(self.outstanding))
+        tag = self.outstanding[place]
+        del self.outstanding[0 if multiple else place : place + 1]
+        return tag
+
+    def get(self, queue: str) -> m.BasicGet:
+        no_ack = self.bit(0.3)
+        if no_ack:
+            self.last_tag += 1
+        else:
+            self.delivered()
+        return m.BasicGet(queue, no_ack)
+
+    def settle(self) -> m.Method:
+        multiple = self.bit(0.2)
+        tag = self.tag(multiple=multiple)
+        match self.rng.randrange(3):
+            case 0:
+                return m.BasicAck(tag, multiple)
+            case 1:
+                return m.BasicNack(tag, multiple, self.bit())
+            case _:
+                return m.BasicReject(tag, self.bit())
 
     def publish(self, exchange: str, key: str) -> None:
         """A message: its method, its header and its body, of as many frames as it needs or more."""
@@ -66,12 +105,13 @@ def declare(talk: Talk) -> None:
     rng, bit = talk.rng, talk.bit
     for _ in range(rng.randrange(1, 4)):
         exchange, queue = values.name(rng), values.name(rng)
-        alternate = {"alternate-exchange": values.source(rng)} if bit(0.2) else {}
+        alternate: m.Table = {"alternate-exchange": values.source(rng)} if bit(0.05) else {}
         kind = values.kind_of(exchange) if bit(0.95) else rng.choice((*values.KINDS, "x-none"))
         talk.say(
             m.ExchangeDeclare(
                 exchange, kind, bit(0.05), False, False, bit(0.05), bit(0.1), alternate
             ),
+            m.QueueDelete(queue, no_wait=True),
             m.QueueDeclare(
                 queue, bit(0.1), False, bit(0.3), bit(0.2), bit(0.1), values.queue_arguments(rng)
             ),
@@ -121,38 +161,36 @@ def consume(talk: Talk) -> None:
     """A queue of its own or a common one, something in it, and everything one can do about it."""
     rng, bit = talk.rng, talk.bit
     queue = "" if bit() else values.name(rng)
+    if queue:
+        talk.say(m.QueueDelete(queue, no_wait=True))
     talk.say(
         m.QueueDeclare(queue, False, False, not queue, False, False, values.queue_arguments(rng)),
+        m.QueueBind("", "amq.direct", f"own-{talk.channel}"),
         m.BasicQos(0, rng.choice((0, 0, 1, 3, 65535)), bit(0.2)),
     )
-    for _ in range(rng.randrange(3)):
-        arguments: m.Table = {"x-priority": rng.choice((-1, 0, 7))} if bit(0.2) else {}
+    for tag in rng.sample(("", "t1", "t2", values.LONG_NAME), k=rng.randrange(3)):
         tapping = bit(0.1)
-        if tapping:
-            arguments["x-wire-tap"] = True
-        tag = rng.choice(("", "t1", "t2", values.LONG_NAME))
-        talk.say(
-            m.BasicConsume(
-                queue, tag, False, tapping or bit(0.3), bit(0.05), bit(0.1), arguments
-            )
-        )
-    if queue:
-        for _ in range(rng.randrange(6)):
-            talk.publish("", queue)
+        arguments: m.Table = {"x-wire-tap": True} if tapping else {}
+        if bit(0.2):
+            arguments["x-priority"] = rng.choice((-1, 0, 7))
+        no_ack = tapping or bit(0.3)
+        talk.say(m.BasicConsume("", tag, False, no_ack, bit(0.05), bit(0.1), arguments))
+    for _ in range(rng.randrange(6)):
+        talk.publish("amq.direct", f"own-{talk.channel}")
+        talk.delivered()
     for _ in range(rng.randrange(8)):
-        talk.say(rng.choice(SETTLEMENTS)(talk))
+        talk.say(talk.settle() if bit(0.6) else rng.choice(QUESTIONS)(talk))
     if bit(0.3):
         talk.say(m.BasicCancel(rng.choice(("t1", "t2", "none")), bit(0.2)))
 
 
-SETTLEMENTS: Final[tuple[Callable[[Talk], m.Method], ...]] = (
-    lambda talk: m.BasicAck(talk.tag(), talk.bit(0.3)),
-    lambda talk: m.BasicNack(talk.tag(), talk.bit(0.3), talk.bit()),
-    lambda talk: m.BasicReject(talk.tag(), talk.bit()),
-    lambda talk: m.BasicGet("", talk.bit(0.3)),
-    lambda talk: m.BasicGet(values.name(talk.rng), talk.bit(0.3)),
-    lambda talk: m.BasicRecover(talk.bit(0.95)),
-    lambda talk: m.BasicRecoverAsync(talk.bit(0.95)),
+QUESTIONS: Final[tuple[Callable[[Talk], m.Method], ...]] = (
+    lambda talk: talk.get(""),
+    lambda talk: talk.get(""),
+    lambda talk: talk.get(values.name(talk.rng)),
+    lambda talk: m.BasicRecover(talk.bit(0.98)),
+    lambda talk: m.BasicRecoverAsync(talk.bit(0.98)),
+    lambda talk: m.QueuePurge(""),
 )
 
 
@@ -163,20 +201,24 @@ def transact(talk: Talk) -> None:
         talk.publish("", values.name(talk.rng))
     consume(talk)
     talk.say(talk.rng.choice((m.TxCommit(), m.TxCommit(), m.TxRollback(), m.TxSelect())))
-    talk.say(*(m.BasicAck(tag, False) for tag in range(1, talk.rng.randrange(1, 6))))
-    talk.say(m.TxCommit())
+    talk.say(*(talk.settle() for _ in range(talk.rng.randrange(4))), m.TxCommit())
 
 
 def acknowledge(talk: Talk) -> None:
     """Many small messages, and acks in any order."""
     rng = talk.rng
     count = rng.randrange(1, 12)
-    talk.say(m.QueueDeclare("", exclusive=True), m.QueueBind("", "amq.direct", "many"))
-    talk.say(m.BasicConsume("", "t", no_ack=False))
+    talk.say(
+        m.QueueDeclare("", exclusive=True),
+        m.QueueBind("", "amq.direct", f"own-{talk.channel}"),
+        m.BasicConsume("", f"many-{talk.last_tag}", no_ack=False),
+    )
     start = len(talk.frames)
-    talk.publish("amq.direct", "many")
+    talk.publish("amq.direct", f"own-{talk.channel}")
     talk.frames += talk.frames[start:] * (count - 1)
-    tags = list(range(1, count + 1))
+    first = talk.last_tag + 1
+    talk.last_tag += count
+    tags = list(range(first, first + count))
     if talk.bit():
         rng.shuffle(tags)
     talk.say(*(m.BasicAck(tag, talk.bit(0.02)) for tag in tags))
@@ -221,7 +263,10 @@ def conversation(rng: Random) -> list[bytes]:
     talks = []
     for channel in channels:
         talk = Talk(rng, channel)
-        for _ in range(rng.randrange(1, 3)):
+        rng.choice(SUBJECTS)(talk)
+        for _ in range(rng.randrange(3)):
+            if talk.bit(0.8):
+                talk.begin_anew()
             rng.choice(SUBJECTS)(talk)
         if talk.bit(0.3):
             talk.say(m.ChannelClose(200, "bye"))

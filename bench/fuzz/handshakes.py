@@ -1,8 +1,8 @@
 """How a hostile client introduces itself: rightly, nearly rightly, and as somebody else.
 
-    users   fuzz     may use the fuzzer's names only
-            argon    the same with a password that takes time to verify
-            witness  may do everything; its password is not known here
+users   fuzz     may use the fuzzer's names only
+        argon    the same with a password that takes time to verify
+        witness  may do everything; its password is not known here
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Final
 
@@ -30,6 +30,9 @@ topic_permissions."/".fuzz-2 = {{write = "^a", read = "^[a#*]"}}
 password_hash = "{password_hash}"
 permissions."/" = {{configure = '{permitted}', write = '{permitted}', read = '{permitted}'}}
 """
+
+# Messages in a queue; without a limit the attackers' publishers would be a load.
+KEPT: Final = 100
 
 # What an exception that nobody expected looks like in the log.
 TRACE: Final = re.compile(r"^Traceback \(most recent call last\)", re.MULTILINE)
@@ -61,14 +64,26 @@ def traces(server: Server) -> list[str]:
     return [log[start:end].strip() for start, end in pairwise([*starts, len(log)])]
 
 
-def memory_when_swept(server: Server) -> float:
-    """Megabytes, after everything is deleted that the attackers may have left behind."""
+def sweep(server: Server, *, renew: bool) -> None:
+    """Delete everything that the attackers may have left behind; make it anew for the next ones."""
     credentials = pika.PlainCredentials(witness.USER, witness.PASSWORD)
     parameters = pika.ConnectionParameters(server.host, server.port, credentials=credentials)
     connection = pika.BlockingConnection(parameters)
     channel = connection.channel()
     for name in values.NAMES:
         channel.exchange_delete(name)
-        channel.queue_delete(name)
+        # Somebody's exclusive queue goes with its connection, and is nobody else's to delete.
+        with suppress(pika.exceptions.ChannelClosedByBroker):
+            channel.queue_delete(name)
+            if renew:
+                channel.exchange_declare(name, values.kind_of(name))
+                channel.queue_declare(name, arguments={"x-max-length": KEPT})
+        if channel.is_closed:
+            channel = connection.channel()
     connection.close()
+
+
+def memory_when_swept(server: Server) -> float:
+    """Megabytes."""
+    sweep(server, renew=False)
     return resident_megabytes(server.pid)

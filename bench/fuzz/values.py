@@ -7,8 +7,9 @@ the user of the fuzzer has no permission for others.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.values import (
@@ -25,6 +26,8 @@ from recado.amqp.values import (
     UInt32,
     Value,
 )
+
+T = TypeVar("T")
 
 LONG_NAME: Final = "fuzz-" + "x" * 250
 NAMES: Final = (*(f"fuzz-{digit:x}" for digit in range(16)), LONG_NAME)
@@ -83,6 +86,11 @@ def key(rng: Random) -> str:
             return cut(".".join(rng.choices(WORDS, k=rng.randrange(6))))
 
 
+def wrong(rng: Random, right: Iterable[T], wrong: Iterable[T]) -> T:
+    """Mostly one of the right ones."""
+    return rng.choice(list(wrong if rng.random() < 0.1 else right))
+
+
 def cut(text: str, size: int = 255) -> str:
     return text.encode()[:size].decode(errors="ignore")
 
@@ -128,19 +136,20 @@ def queue_arguments(rng: Random) -> Table:
         "x-expires": rng.choice((1, 100, 10_000, 86_400_000)),
         "x-max-length": rng.choice((0, 1, 3, 100)),
         "x-max-length-bytes": rng.choice((0, 1, 1000, 100_000)),
-        "x-overflow": rng.choice(("drop-head", "reject-publish", "reject-publish-dlx", "no")),
+        "x-overflow": wrong(rng, ("drop-head", "reject-publish", "reject-publish-dlx"), ("no",)),
         "x-dead-letter-exchange": source(rng),
-        "x-dead-letter-routing-key": rng.choice((name(rng), key(rng), "k" * 300)),
-        "x-max-priority": rng.choice((0, 1, 10, 255, 256)),
+        "x-dead-letter-routing-key": wrong(rng, (name(rng), key(rng)), ("k" * 300,)),
+        "x-max-priority": wrong(rng, (0, 1, 10, 255), (256,)),
         "x-single-active-consumer": rng.random() < 0.5,
-        "x-queue-type": rng.choice(("classic", "quorum", "stream")),
+        "x-queue-type": wrong(rng, ("classic",), ("quorum", "stream")),
         "x-queue-mode": "lazy",
-        "x-delivery-limit": 3,
         "x-unknown": value(rng),
     }
     chosen = rng.sample(sorted(offered), k=rng.randrange(5))
     arguments = {argument: offered[argument] for argument in chosen}
-    if chosen and rng.random() < 0.1:
+    if "x-dead-letter-routing-key" in arguments:
+        arguments["x-dead-letter-exchange"] = source(rng)
+    if chosen and rng.random() < 0.05:
         arguments[chosen[0]] = value(rng)
     return arguments
 
@@ -148,9 +157,9 @@ def queue_arguments(rng: Random) -> Table:
 def binding_arguments(rng: Random) -> Table:
     arguments = table(rng)
     if rng.random() < 0.5:
-        arguments["x-match"] = rng.choice(("all", "any", "all-with-x", "any-with-x", "none"))
+        arguments["x-match"] = wrong(rng, ("all", "any", "all-with-x", "any-with-x"), ("none",))
     if rng.random() < 0.1:
-        arguments["x-dead-letter-binding"] = value(rng, 0)
+        arguments["x-dead-letter-binding"] = wrong(rng, (True, False), ("no",))
     return arguments
 
 
@@ -173,9 +182,9 @@ def wide_table(entries: int) -> bytes:
 def headers(rng: Random) -> Table:
     made = table(rng)
     if rng.random() < 0.2:
-        made[rng.choice(("CC", "BCC"))] = rng.choice(
-            ([key(rng) for _ in range(rng.choice((1, 3, 50)))], ["a." * 2000], "no list", [1])
-        )
+        keys: list[Value] = [key(rng) for _ in range(rng.choice((1, 3, 50)))]
+        lists: tuple[Value, ...] = (["a." * 2000], "no list", [1])
+        made[rng.choice(("CC", "BCC"))] = wrong(rng, (keys,), lists)
     if rng.random() < 0.1:
         death: Table = {"queue": name(rng), "reason": "expired", "count": value(rng, 0)}
         made["x-death"] = [death] * rng.choice((1, 2, 100))
@@ -184,21 +193,21 @@ def headers(rng: Random) -> Table:
 
 def properties(rng: Random) -> bytes:
     """A property list as on the wire, with any subset of the fourteen."""
-    if rng.random() < 0.3:
+    if rng.random() < 0.5:
         return b"\0\0"
-    offered = {
+    offered: dict[str, Any] = {
         "content_type": "text/plain",
         "content_encoding": key(rng),
         "headers": headers(rng),
-        "delivery_mode": rng.choice((1, 2, 2, 0, 255)),
+        "delivery_mode": wrong(rng, (1, 2), (0, 255)),
         "priority": rng.choice((0, 5, 10, 255)),
         "correlation_id": key(rng),
-        "reply_to": rng.choice((DIRECT_REPLY, name(rng))),
-        "expiration": rng.choice((*map(str, LIVES), "-1", "--5", "", "soon", "9" * 40)),
+        "reply_to": wrong(rng, (name(rng),), (DIRECT_REPLY,)),
+        "expiration": wrong(rng, map(str, LIVES), ("-1", "--5", "", "soon", "9" * 40)),
         "message_id": key(rng),
         "timestamp": rng.choice((0, 2**64 - 1)),
         "type": key(rng),
-        "user_id": rng.choice(("fuzz", "fuzz", "fuzz", "witness")),
+        "user_id": wrong(rng, ("fuzz",), ("witness", "")),
         "app_id": key(rng),
         "cluster_id": key(rng),
     }

@@ -181,6 +181,14 @@ class Topology(RuleBasedStateMachine):
             self.vhost.add_queue(StandInQueue(name))
             self.model.queues.add(name)
 
+    @rule()
+    def replace_queues(self) -> None:
+        for name in QUEUES:
+            if name in self.model.queues:
+                self.toggle_queue(name)
+        for name in QUEUES:
+            self.toggle_queue(name)
+
     @rule(bindings=st.lists(bindings, min_size=1, max_size=4))
     def bind(self, bindings: list[ModelBinding]) -> None:
         for binding in bindings:

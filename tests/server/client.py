@@ -12,7 +12,8 @@ from recado.amqp.reader import Reader
 from recado.amqp.values import Table
 from recado.broker.access import Permission, User
 from recado.broker.broker import Broker
-from recado.server.session import Offer, Session
+from recado.server.offer import Offer
+from recado.server.session import Session
 
 ALL_CAPABILITIES: Table = {
     "consumer_cancel_notify": True,

@@ -215,7 +215,7 @@ def _simple(talk: Talk, name: str, queue: str) -> Iterator[m.Method]:
         case "delete":
             yield m.QueueDelete(queue)
         case "reopen":
-            talk.__init__()
+            talk.start_again()
             yield m.ChannelClose()
             yield m.ChannelOpen()
         case "stray ack":

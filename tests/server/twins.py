@@ -11,7 +11,8 @@ from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
 from recado.amqp.frames import body_of
 from recado.broker.access import Permission, User
 from recado.broker.queue import Queue
-from recado.server.session import Offer, State
+from recado.server.offer import Offer
+from recado.server.session import State
 
 from . import scenario as s
 from .client import Client, new_broker
@@ -73,16 +74,19 @@ def _confirms(event: Event, confirmed: set[int]) -> list[tuple[int, bool]] | Non
 
 
 class Talk:
-    """What a client knows of a channel of its own, to say something sensible there."""
+    """What a client knows of a channel of its own, to say something sensible there, if not always."""
 
     def __init__(self) -> None:
+        self.outstanding: list[int] = []
+        self.closed = False
+        self.start_again()
+
+    def start_again(self) -> None:
         self.consumers: list[str] = []
         self.without_acks: set[str] = set()
         self.gets: list[bool] = []
-        self.outstanding: list[int] = []
         self.confirming = False
         self.published = 0
-        self.closed = False
 
     def note(self, method: m.Method) -> None:
         match method:
@@ -90,10 +94,12 @@ class Talk:
                 if consumer_tag not in self.without_acks:
                     self.outstanding.append(tag)
             case m.BasicGetOk(tag):
-                if not self.gets.pop(0):
+                if self.gets and not self.gets.pop(0):
                     self.outstanding.append(tag)
             case m.BasicGetEmpty():
-                self.gets.pop(0)
+                del self.gets[:1]
+            case m.ChannelOpenOk():
+                self.outstanding.clear()
             case m.ChannelClose() | m.ConnectionClose():
                 self.closed = True
             case _:

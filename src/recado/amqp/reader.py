@@ -32,7 +32,6 @@ from .frames import (
     ENVELOPE,
     FRAME_DEFAULT,
     HEADER,
-    HEADER_START,
     HEARTBEAT,
     METHOD,
     OVERHEAD,
@@ -128,14 +127,20 @@ class Reader:
                 break
             if data[after - 1] != END:
                 raise FrameError(f"frame on channel {channel} does not end with 0xCE")
-            if self.discarding and channel in self.discarding and not self._ends_discarding(data, at):
+            if (
+                self.discarding
+                and channel in self.discarding
+                and not self._ends_discarding(data, at)
+            ):
                 self._unfinished.pop(channel, None)
                 at = after
                 continue
             if kind == METHOD:
                 name = data[at + 7 : at + 11]
                 if name == PUBLISH_ID and channel not in self._unfinished:
-                    run = scan_publishes(data, at, after, channel, self._payload_max, self.run_limit)
+                    run = scan_publishes(
+                        data, at, after, channel, self._payload_max, self.run_limit
+                    )
                     if run is not None:
                         event, at = run
                         yield event
@@ -168,7 +173,9 @@ class Reader:
 
     @staticmethod
     def _content_expected(channel: int) -> UnexpectedFrame:
-        return UnexpectedFrame(f"expected content header or body on channel {channel}, got a method")
+        return UnexpectedFrame(
+            f"expected content header or body on channel {channel}, got a method"
+        )
 
     def _single(self, kind: int, channel: int, payload: bytes) -> Event | None:
         """One frame by itself; an event if it completes something."""

@@ -1,7 +1,8 @@
-"""The broker: vhosts, users, and what is due when. It decides and never waits; whoever holds it brings time and chance.
+"""The broker: vhosts, users, and what is due when.
 
-Clients reach it through `Admission` (a user in a vhost) and `Channel`. Queues come and go here, because that
-concerns everybody: bindings, consumers, the connection that owns an exclusive queue.
+It decides and never waits; whoever holds it brings time and chance. Clients reach it through `Admission` (a
+user in a vhost) and `Channel`. Queues come and go here, because that concerns everybody: bindings, consumers,
+the connection that owns an exclusive queue.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -91,7 +91,9 @@ class Channel:
         """Add a consumer; `start` it once the peer knows its tag."""
         if settings.wire_tap:
             if not no_ack:
-                raise PreconditionFailed("a wire tap takes nothing, so it has nothing to ack: set no-ack")
+                raise PreconditionFailed(
+                    "a wire tap takes nothing, so it has nothing to ack: set no-ack"
+                )
         elif queue.has_exclusive_consumer() or (exclusive and queue.consumers):
             described = describe("queue", queue.name, queue.vhost.name)
             raise AccessRefused(f"{described} in exclusive use")

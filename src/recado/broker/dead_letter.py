@@ -5,8 +5,8 @@ died of the same cause in the same queue. A message that would come back to a qu
 without anybody having rejected it since, goes round in circles and is dropped.
 
 A letter may cause others, where the queue it comes to is full in turn. They are worked off one after the other,
-what a letter causes before the next one, so a long chain of queues costs no depth; and only so many at a time, so
-that a great many of them (a hundred thousand messages that expire at once) keep nobody else waiting.
+what a letter causes before the next one, so a long chain of queues costs no depth; and only so many at a
+time, so that a hundred thousand messages that expire at once keep nobody else waiting.
 """
 
 from collections import deque
@@ -92,7 +92,7 @@ class DeadLetters:
             self._working = False
 
     def _send(self, queue: Queue, run: Run, reason: str, now: int) -> int:
-        """Gives the work it was, in letters of the usual size: headers that tell of many deaths count for more."""
+        """Gives the work it was, in letters of the usual size: long headers count for more."""
         settings = queue.settings
         exchange = self._vhost.exchanges.get(settings.dead_letter_exchange or "")
         if exchange is None:
@@ -138,7 +138,11 @@ def _add_death(
     deaths = headers.get("x-death")
     entries: list[Value] = list(deaths) if isinstance(deaths, list) else []
     for entry in entries:
-        if isinstance(entry, dict) and entry.get("queue") == queue and entry.get("reason") == reason:
+        if (
+            isinstance(entry, dict)
+            and entry.get("queue") == queue
+            and entry.get("reason") == reason
+        ):
             entries.remove(entry)
             count = entry.get("count")
             known = count if isinstance(count, int) and 0 < count < _MOST_DEATHS else 0

@@ -8,11 +8,11 @@ P3  What is published in a transaction happens at commit, all of it, or not at a
 from collections.abc import Sequence
 
 from recado.amqp.errors import PreconditionFailed
+from recado.amqp.events import Published
 from recado.amqp.facts import PLAIN, REPLY_HERE
 from recado.amqp.frames import ack_frame, method_frame, properties_of
 from recado.amqp.methods import BasicNack, BasicReturn
 from recado.amqp.properties import Properties, decode_properties
-from recado.amqp.events import Published
 from recado.amqp.values import Table
 
 from .consumer import Outlet

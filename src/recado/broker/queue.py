@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from .arguments import QueueSettings
-from .consumer import Consumer
+from .consumer import UNLIMITED, Consumer
 from .lane import Lane
 from .rota import Rota
 from .run import Run
@@ -178,7 +178,9 @@ class Queue:
     def expire(self, now: int) -> None:
         """Let go of what has outlived its time at the front of a lane."""
         for lane in reversed(self._lanes):
-            while (head := lane.head) is not None and head.expires is not None and head.expires <= now:
+            while (
+                (head := lane.head) is not None and head.expires is not None and head.expires <= now
+            ):
                 run = lane.take(len(head))
                 self._subtract(run)
                 self._dead_letter(self, run, "expired", now)
@@ -258,7 +260,7 @@ class Queue:
             if not self.ready:
                 break
             wanted = 1 if self.crowded else min(len(group), self.ready)
-            hands, least = [], DEAL_BYTES
+            hands, least = [], UNLIMITED
             for consumer in list(islice(group, wanted)):
                 room = consumer.room()
                 if room > 0:

@@ -33,7 +33,8 @@ class Origin:
         self.exchange = exchange
         self.routing_key = routing_key
         names = b"".join(
-            len(name).to_bytes(1, "big") + name for name in (exchange.encode(), routing_key.encode())
+            len(name).to_bytes(1, "big") + name
+            for name in (exchange.encode(), routing_key.encode())
         )
         self.first_time = b"\x00" + names + b"\xce"
         self.again = b"\x01" + names + b"\xce"

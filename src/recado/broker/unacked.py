@@ -32,7 +32,9 @@ class Entry(Generic[Holder]):
 
     def has(self, tag: int) -> bool:
         i = tag - self.first_tag
-        return i < len(self.run.tails) and self.live > 0 and not (self._settled and i in self._settled)
+        return (
+            i < len(self.run.tails) and self.live > 0 and not (self._settled and i in self._settled)
+        )
 
     def settle(self, low: int, high: int) -> int:
         """Settle messages low..high-1, of which some may be settled already: how many were not."""

@@ -18,8 +18,8 @@ from recado.broker.broker import Broker
 from recado.node.config import ConfigError
 from recado.node.settings import AccessSettings, ServerSettings, Settings
 from recado.server.listener import Server, ServerLimits
+from recado.server.offer import Offer
 from recado.server.passwords import hash_password
-from recado.server.session import Offer
 
 
 class Running(msgspec.Struct, frozen=True):

@@ -114,7 +114,9 @@ def queue_declare(session: "Session", channel: Channel, method: m.QueueDeclare, 
 def _existing_queue(session: "Session", channel: Channel, name: str) -> Queue:
     name = _queue_name(channel, name)
     _check_some_access(channel, "queue", name)
-    if name.startswith(REPLY_HERE):  # whoever was given the address may ask whether it is still good
+    if name.startswith(
+        REPLY_HERE
+    ):  # whoever was given the address may ask whether it is still good
         return channel.admission.vhost.find_queue(name)
     return channel.admission.vhost.find_queue_for(session, name)
 
@@ -216,17 +218,13 @@ def basic_consume(session: "Session", channel: Channel, method: m.BasicConsume, 
         queue.name, channel.admission.vhost.name, queue.settings.queue_type, method.arguments
     )
     tag = method.consumer_tag or f"amq.ctag-{session.broker.new_name()}"
-    channel.consume(
-        queue, tag, settings, no_ack=method.no_ack, exclusive=method.exclusive, now=now
-    )
+    channel.consume(queue, tag, settings, no_ack=method.no_ack, exclusive=method.exclusive, now=now)
     if not method.no_wait:
         channel.send(m.BasicConsumeOk(tag))
     queue.deal(now)
 
 
-def _reply_queue(
-    session: "Session", channel: Channel, method: m.BasicConsume, now: int
-) -> Queue:
+def _reply_queue(session: "Session", channel: Channel, method: m.BasicConsume, now: int) -> Queue:
     if not method.no_ack:
         raise PreconditionFailed("reply consumer cannot acknowledge")
     if channel.publisher.reply_queue in channel.admission.vhost.queues:

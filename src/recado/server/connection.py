@@ -92,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         now = clock()
         try:
             session.receive(bytes(server.buffer[:nbytes]), now)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - see _fault
             self._fault(error, now)
         if server.alarm is not None and session.is_publishing:
             self.pause_publisher(server.alarm)
@@ -187,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 session.keeps_up(now)
                 session.go_on(now)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - see _fault
                 self._fault(error, now)
             self._look_after()
         elif session.state is State.CLOSED:

@@ -16,8 +16,8 @@ from recado.broker.broker import Broker
 
 from . import memory
 from .connection import Connection, clock
+from .offer import Offer
 from .passwords import Passwords
-from .session import Offer
 
 log = logging.getLogger("recado.server")
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from recado.amqp.frames import HEARTBEAT_FRAME, method_frame
 from recado.amqp.methods import Method
 
-# Bytes that the socket has not taken. Deliveries stop at the first mark, so only answers that nobody reads can come
-# to the second, where reading stops as well: a client that does both goes on being read.
+# Bytes that the socket has not taken. Deliveries stop at the first mark, so only answers that nobody reads
+# can come to the second, where reading stops as well: who consumes and publishes goes on being read.
 CONGESTED_FROM = 1 << 20
 CHOKED_FROM = 4 << 20
 

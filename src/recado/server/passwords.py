@@ -2,8 +2,8 @@
 
     RabbitMQ: base64( | salt, 4 bytes | sha256(salt + password), 32 bytes | )
 
-Argon2 takes tens of milliseconds on purpose, so it runs in a thread, and a password that was right is remembered
-as a keyed digest: ten thousand clients that reconnect do not cost ten thousand times that.
+Argon2 takes tens of milliseconds on purpose, so it runs in a thread, and a password that was right is
+remembered as a keyed digest: ten thousand clients that reconnect do not cost ten thousand times that.
 """
 
 import asyncio
@@ -41,9 +41,7 @@ class Passwords:
             stored = base64.b64decode(password_hash, validate=True)
         except (binascii.Error, ValueError):
             return False
-        return len(stored) == 36 and hmac.compare_digest(
-            stored[4:], _sha256(stored[:4], password)
-        )
+        return len(stored) == 36 and hmac.compare_digest(stored[4:], _sha256(stored[:4], password))
 
     async def check(self, password_hash: str, password: bytes) -> bool:
         right = await asyncio.get_running_loop().run_in_executor(

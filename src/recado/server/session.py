@@ -5,14 +5,13 @@ S2  What a connection held is let go when it ends, however it ends.
 S3  Confirms go out after each read, and before the answer to any other method on their channel.
 S4  A peer that does not take its answers is not asked for more: neither is its input handled.
 
-The rim (`listener`) calls `receive`, takes the output when told by `wake`, verifies credentials, and keeps time.
+The rim (`connection`) calls `receive`, takes the output when told by `wake`, verifies credentials, and keeps
+time.
 """
 
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from itertools import chain
-
-import msgspec
 
 from recado.amqp.errors import (
     ChannelFault,
@@ -20,26 +19,9 @@ from recado.amqp.errors import (
     ClosesConnection,
     CommandInvalid,
     ConnectionForced,
-    LoginRefused,
     NotAllowed,
     PreconditionFailed,
     ProtocolError,
-)
-from recado.amqp.frames import FRAME_DEFAULT, PROTOCOL_HEADER
-from recado.amqp.handshake import Credentials, Limits, Opened, ServerHandshake
-from recado.amqp.methods import (
-    ChannelClose,
-    ChannelCloseOk,
-    ChannelOpen,
-    ChannelOpenOk,
-    ConnectionBlocked,
-    ConnectionClose,
-    ConnectionCloseOk,
-    ConnectionOpenOk,
-    ConnectionUnblocked,
-    ConnectionUpdateSecret,
-    ConnectionUpdateSecretOk,
-    Method,
 )
 from recado.amqp.events import (
     Acked,
@@ -51,8 +33,21 @@ from recado.amqp.events import (
     Published,
     TooLarge,
 )
+from recado.amqp.handshake import Credentials, Limits
+from recado.amqp.methods import (
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionUnblocked,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+    Method,
+)
 from recado.amqp.reader import Reader
-from recado.amqp.values import Table
 from recado.broker.access import User
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel
@@ -60,32 +55,11 @@ from recado.broker.queue import Queue
 from recado.broker.routing import Admission
 
 from .commands import COMMANDS
+from .offer import Offer
+from .opening import Opening
 from .outbox import CHOKED_FROM, Outbox
 
 FRAME_BEFORE_LOGIN = 8192
-
-CAPABILITIES: Table = {
-    "publisher_confirms": True,
-    "exchange_exchange_bindings": True,
-    "basic.nack": True,
-    "consumer_cancel_notify": True,
-    "connection.blocked": True,
-    "consumer_priorities": True,
-    "authentication_failure_close": True,
-    "per_consumer_qos": True,
-    "direct_reply_to": True,
-}
-
-
-class Offer(msgspec.Struct, frozen=True):
-    """What the server offers and allows to every connection."""
-
-    properties: Table = {}
-    frame_max: int = FRAME_DEFAULT
-    channel_max: int = 2047
-    heartbeat: int = 60
-    body_max: int = 16 << 20
-    run_limit: int = 1 << 30
 
 
 class State(Enum):
@@ -99,14 +73,10 @@ class State(Enum):
 class Session(Outbox):
     __slots__ = (
         "_admission",
-        "_credentials",
         "_events",
-        "_full",
-        "_handshake",
+        "_opening",
         "_owing",
         "_reader",
-        "_told_of_block",
-        "_user",
         "broker",
         "channel_max",
         "channels",
@@ -115,8 +85,8 @@ class Session(Outbox):
         "heartbeat",
         "publishes",
         "state",
+        "told_of_block",
         "told_of_cancel",
-        "verify",
     )
 
     def __init__(
@@ -133,9 +103,8 @@ class Session(Outbox):
         """
         super().__init__(wake)
         self.broker = broker
-        self.verify = verify
-        self._full = full
         self.told_of_cancel = False
+        self.told_of_block = False
         self.publishes = False  # since the rim last looked
         self.frame_max = offer.frame_max
         self.channel_max = offer.channel_max
@@ -145,17 +114,8 @@ class Session(Outbox):
         self.exclusive: dict[Queue, None] = {}
         self._events: Iterator[Event] | None = None  # received, not yet handled
         self._owing: dict[Channel, None] = {}  # channels with confirms to send
-        self._told_of_block = False
-        self._user: User | None = None
-        self._credentials: Credentials | None = None
         self._admission: Admission | None = None
-        self._handshake: ServerHandshake | None = ServerHandshake(
-            {**offer.properties, "capabilities": CAPABILITIES},
-            ("PLAIN", "AMQPLAIN"),
-            offer.frame_max,
-            offer.channel_max,
-            offer.heartbeat,
-        )
+        self._opening: Opening | None = Opening(self, offer, verify, full)
         self._reader = Reader(
             frame_max=FRAME_BEFORE_LOGIN,
             body_max=offer.body_max,
@@ -187,8 +147,8 @@ class Session(Outbox):
             for event in events:
                 if self.state is State.OPEN:
                     self._handle(event, now)
-                elif self.state is State.HANDSHAKE:
-                    self._negotiate(event)
+                elif self._opening is not None and self.state is State.HANDSHAKE:
+                    self._opening.receive(event)
                 elif self.state is State.CLOSING:
                     self._await_close_ok(event)
                 else:
@@ -316,65 +276,26 @@ class Session(Outbox):
 
     # ── opening ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _negotiate(self, event: Event) -> None:
-        handshake = self._handshake
-        assert handshake is not None
-        match event:
-            case HeaderReceived(header) if header == PROTOCOL_HEADER:
-                self.send(0, handshake.start())
-            case HeaderReceived():
-                self.write(PROTOCOL_HEADER)
-                self.state = State.CLOSED
-            case MethodReceived(number, _) if number:
-                raise ChannelFault(f"channel {number} before the connection is open")
-            case MethodReceived(_, ConnectionClose()):
-                self.send(0, ConnectionCloseOk())
-                self.state = State.CLOSED
-            case MethodReceived(_, method):
-                self._decided(handshake.receive(method))
-            case HeartbeatReceived():
-                pass
-            case _:
-                raise CommandInvalid("content before the connection is open")
+    def agreed(self, limits: Limits) -> None:
+        self.frame_max = self._reader.frame_max = limits.frame_max
+        self.channel_max = limits.channel_max
+        self.heartbeat = limits.heartbeat
 
-    def _decided(self, decision: Credentials | Limits | Opened) -> None:
-        match decision:
-            case Credentials():
-                self._credentials = decision
-                self.told_of_cancel = decision.supports("consumer_cancel_notify")
-                self._told_of_block = decision.supports("connection.blocked")
-                self.verify(self, decision)
-            case Limits():
-                self.frame_max = self._reader.frame_max = decision.frame_max
-                self.channel_max = decision.channel_max
-                self.heartbeat = decision.heartbeat
-            case Opened(virtual_host):
-                assert self._user is not None
-                if self._full is not None:
-                    raise NotAllowed(self._full)
-                self._admission = self.broker.admit(self._user, virtual_host)
-                self._handshake = self._credentials = None
-                self.state = State.OPEN
-                self.send(0, ConnectionOpenOk())
+    def opened(self, admission: Admission) -> None:
+        self._admission = admission
+        self._opening = None
+        self.state = State.OPEN
 
     def admit(self, user: User) -> None:
         """The credentials are good."""
-        if self._handshake is not None and self.state is State.HANDSHAKE:
-            self._user = user
-            self.send(0, self._handshake.accept())
+        if self._opening is not None and self.state is State.HANDSHAKE:
+            self._opening.admit(user)
 
     def refuse(self) -> None:
-        """The credentials are not good; clients that do not expect to be told see the socket close."""
-        if self._credentials is not None and self.state is State.HANDSHAKE:
-            self.state = State.REFUSED
-            mechanism = self._credentials.mechanism
-            if self._credentials.supports("authentication_failure_close"):
-                self.state = State.CLOSED
-                error = LoginRefused(
-                    f"Login was refused using authentication mechanism {mechanism}. "
-                    "For details see the broker logfile."
-                )
-                self.send(0, ConnectionClose(error.code, _short(error.reply_text)))
+        """The credentials are not good."""
+        if self._opening is not None and self.state is State.HANDSHAKE:
+            told = self._opening.refuse()
+            self.state = State.CLOSED if told else State.REFUSED
 
     # ── closing ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -429,11 +350,11 @@ class Session(Outbox):
     # ── alarms ────────────────────────────────────────────────────────────────────────────────────────
 
     def block(self, reason: str) -> None:
-        if self._told_of_block:
+        if self.told_of_block:
             self.send(0, ConnectionBlocked(reason))
 
     def unblock(self) -> None:
-        if self._told_of_block:
+        if self.told_of_block:
             self.send(0, ConnectionUnblocked())
 
 
