@@ -22,7 +22,9 @@ BROKERS: dict[str, Callable[[peers.Certificates], AbstractContextManager[peers.S
     "recado": lambda certificates: peers.recado(certificates=certificates),
     "rabbitmq": lambda certificates: peers.rabbitmq(certificates=certificates),
 }
-PROCESS_SECONDS = 1200.0
+# A whole process: Celery's longest takes 5 minutes, amqplib's longest file 3 seconds.
+PYTEST_SECONDS = 1200.0
+NODE_SECONDS = 120.0
 TEST_SECONDS = 120
 
 
@@ -62,7 +64,7 @@ def pytest_run(suite: Suite, runner: Pytest, folder: Path, place: Path) -> Start
         for number, arguments in enumerate(runner.arguments):
             report = place / f"{number}.xml"
             words = [str(python), "-m", "pytest", *options, f"--junitxml={report}", *arguments]
-            status = process(words, folder, {**environment, "PATH": path}, log)
+            status = process(words, folder, {**environment, "PATH": path}, log, PYTEST_SECONDS)
             if report.exists():
                 cases += read_junit(report.read_text(), suite.tests)
             else:
@@ -83,7 +85,8 @@ def node_run(suite: Suite, runner: Node, folder: Path, place: Path) -> Start:
         for file in sorted(folder.glob(runner.files)):
             report = place / f"{file.stem}.jsonl"
             words = [node, *options, f"--test-reporter-destination={report}", str(file)]
-            status = process(words, folder, {**environment, "NODE_PATH": str(modules)}, log)
+            led = {**environment, "NODE_PATH": str(modules)}
+            status = process(words, folder, led, log, NODE_SECONDS)
             # A file that defines no tests for this runner writes no report and ends with 0.
             found = read_lines(report.read_text(), file.name) if report.exists() else []
             if status and not any(case.outcome is Outcome.FAILED for case in found):
@@ -108,7 +111,13 @@ def new_log(suite: Suite, broker: str) -> Path:
     return log
 
 
-def process(words: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path) -> int:
+def process(
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    log: Path,
+    seconds: float,
+) -> int:
     """Run a part of a suite to its end, or to ours; its exit status, negative when killed."""
     with log.open("ab") as output:
         started = subprocess.Popen(
@@ -121,7 +130,7 @@ def process(words: Sequence[str], folder: Path, environment: Mapping[str, str], 
             start_new_session=True,
         )
     try:
-        return started.wait(PROCESS_SECONDS)
+        return started.wait(seconds)
     except subprocess.TimeoutExpired:
         return -signal.SIGKILL
     finally:

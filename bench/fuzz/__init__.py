@@ -36,7 +36,7 @@ from bench.scenario import Comparison, Sample, Scenario, Side
 from workshop.peers import DidNotStart, Server
 
 FRAMES: Final = 1_000_000
-QUICK_FRAMES: Final = 100_000
+QUICK_FRAMES: Final = 200_000
 WARM_UP_SHARE: Final = 0.1
 PROGRESS_SECONDS: Final = 5.0
 SHOWN: Final = 10  # faults

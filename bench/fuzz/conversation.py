@@ -273,7 +273,9 @@ def conversation(rng: Random) -> list[bytes]:
         talks.append(talk.frames)
     frames = interleaved(rng, talks)
     if rng.random() < 0.3:
-        frames.append(method_frame(0, m.ConnectionClose(200, "bye")))
+        # Nothing should follow it, and sometimes something does.
+        place = len(frames) - rng.choice((0, 0, 0, 1, 5))
+        frames.insert(place, method_frame(0, m.ConnectionClose(200, "bye")))
     return frames
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import pairwise
 from typing import Final
 
 import pika
@@ -34,8 +33,8 @@ permissions."/" = {{configure = '{permitted}', write = '{permitted}', read = '{p
 # Messages in a queue; without a limit the attackers' publishers would be a load.
 KEPT: Final = 100
 
-# What an exception that nobody expected looks like in the log.
-TRACE: Final = re.compile(r"^Traceback \(most recent call last\)", re.MULTILINE)
+# What an exception that nobody expected looks like in the log: a heading, indented lines, a name.
+TRACE: Final = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*.*", re.MULTILINE)
 
 
 @contextmanager
@@ -58,10 +57,8 @@ def serves(server: Server) -> bool:
 
 
 def traces(server: Server) -> list[str]:
-    """The exceptions in its log, each from its first line to the next."""
-    log = server.log.read_text(errors="replace")
-    starts = [found.start() for found in TRACE.finditer(log)]
-    return [log[start:end].strip() for start, end in pairwise([*starts, len(log)])]
+    """The exceptions in its log."""
+    return TRACE.findall(server.log.read_text(errors="replace"))
 
 
 def sweep(server: Server, *, renew: bool) -> None:

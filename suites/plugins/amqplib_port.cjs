@@ -1,6 +1,6 @@
 // Loaded before amqplib's tests, some of which have RabbitMQ's port fixed in their code: leads
-// such connections to where our broker listens. It also gives each test a time limit, so that
-// one that waits for ever is reported as failed instead of taking the file's others with it.
+// such connections to where our broker listens. It also gives each test and hook a time limit,
+// so that one that waits for ever is reported as failed and the file's others are run.
 
 const net = require('node:net');
 const test = require('node:test');
@@ -19,3 +19,7 @@ test.it = Object.assign(
   (name, ...rest) => (typeof rest[0] === 'function' ? it(name, LIMIT, ...rest) : it(name, ...rest)),
   it,
 );
+for (const name of ['beforeEach', 'afterEach']) {
+  const hook = test[name];
+  test[name] = (fn, options) => hook(fn, { ...LIMIT, ...options });
+}

@@ -164,6 +164,7 @@ def test_no_priorities_at_all() -> None:
         ("x-single-active-consumer", 1, "{unacceptable_type,signedint}"),
         ("x-dead-letter-routing-key", "dead", "routing_key_but_no_dlx_defined"),
         ("x-dead-letter-routing-key", 5, "{unacceptable_type,signedint}"),
+        ("x-dead-letter-exchange", "é" * 128, "longer than 255 bytes"),
     ],
 )
 def test_refused_arguments(argument: str, value: Value, reason: str) -> None:

@@ -5,8 +5,8 @@ import pytest
 from recado.amqp.errors import PreconditionFailed
 from recado.amqp.values import Int8, Table
 from recado.broker.arguments import ExchangeSettings
-from recado.broker.binding import DEAD_LETTER_BINDING
-from recado.broker.exchange import KINDS, Exchange
+from recado.broker.binding import DEAD_LETTER_BINDING, Binding
+from recado.broker.exchange import KINDS, DirectMatcher, Exchange
 
 from .stand_ins import StandInQueue
 
@@ -35,6 +35,17 @@ def test_fanout_matches_everything() -> None:
     for queue in bound:
         exchange.bind(queue, "ignored", {})
     assert exchange.match(["anything"], {}) == bound
+
+
+def test_direct_forgets_keys_that_are_gone() -> None:
+    matcher: DirectMatcher[str] = DirectMatcher()
+    first, second = (Binding("x", queue, "k", {}, 0) for queue in ("a", "b"))
+    for binding in (first, second):
+        matcher.add(binding)
+    matcher.remove(first)
+    assert list(matcher.match("k", {})) == [second]
+    matcher.remove(second)
+    assert not matcher._by_key
 
 
 @pytest.mark.parametrize("kind", KINDS)

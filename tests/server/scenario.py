@@ -4,6 +4,7 @@ Names are few, so that commands meet. What is known only at the time (which tags
 consumers there are) is drawn as a number and resolved then.
 """
 
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
@@ -16,13 +17,12 @@ T = TypeVar("T")
 
 QUEUES = ("q0", "q1", "q2")
 EXCHANGES = {"d": "direct", "f": "fanout", "t": "topic", "h": "headers", "a": "direct"}
-KEYS = (*QUEUES, *QUEUES, "k", "k.l")
 BINDING_KEYS = ("k", "q1", "k.l", "#", "k.*")
 BINDING_ARGUMENTS: tuple[Table, ...] = (
     {"x-match": "all", "n": 1},
     {"x-match": "any", "n": 1, "m": 2},
 )
-CONNECTIONS = range(3)
+CONNECTIONS = (0, 1, 2)
 CHANNELS = (1, 2)
 FRAME_MAX = {-1: 131_072, 0: 131_072, 1: 131_072, 2: 4096}
 
@@ -183,10 +183,8 @@ def _rarely(one_in: int) -> st.SearchStrategy[bool]:
     return st.sampled_from((False,) * (one_in - 1) + (True,))
 
 
-_queues = st.sampled_from(QUEUES)
-_counts = st.sampled_from((1, 1, 2, 3, 5, 8, 13))
+_counts = st.sampled_from((1, 2, 3, 5, 8, 13))
 
-_SOURCES = ("",) * 6 + ("d", "f", "f", "t", "h", "a")
 _GOOD = range(len(PROPERTIES) - 2)
 _KINDS = [
     *[(0,)] * 40,
@@ -195,13 +193,17 @@ _KINDS = [
     *((2, 3), (0, 2), (4, 5), (7, 4), (1, 1, 0)),
     *((0, bad) for bad in (len(PROPERTIES) - 2, len(PROPERTIES) - 1)),
 ]
-
-Shape: TypeAlias = tuple[tuple[int, ...], bool]
-_SHAPES: list[Shape] = [
+_SHAPES: list[tuple[tuple[int, ...], bool]] = [
     *[((8,), False)] * 8,
     *(((0,), False), ((9,), False), ((8, 17), False), ((8, 8, 9), False), ((0, 8), False)),
     *(((4500,), False), ((8, 4500), False), ((9,), True)),
 ]
+_CHUNKS = [*[((), ())] * 4, ((), (1,)), ((1,), ()), ((40, 90), ()), ((), (7, 300)), ((33,), (260, 5))]
+_SIMPLES = (
+    *("confirm",) * 5,
+    *("tx", "commit", "commit", "commit", "rollback", "recover", "recover", "purge"),
+    *("delete", "reopen", "stray ack", "reply consumer"),
+)
 
 _settings: st.SearchStrategy[dict[str, int | str | bool]] = st.fixed_dictionaries(
     {},
@@ -226,39 +228,113 @@ def _declare(queue: str, chosen: dict[str, int | str | bool], auto_delete: bool)
     return Declare(queue, auto_delete, tuple(chosen.items()))
 
 
-def _declares(queue: st.SearchStrategy[str]) -> st.SearchStrategy[Declare]:
-    plain: st.SearchStrategy[dict[str, int | str | bool]] = st.builds(dict)
-    chosen = _weighed((2, plain), (2, _few_settings), (1, _settings))
-    return st.builds(_declare, queue, chosen, _rarely(8))
+def _declares(queue: st.SearchStrategy[str], *, plain: bool) -> st.SearchStrategy[Declare]:
+    chosen: st.SearchStrategy[dict[str, int | str | bool]] = st.builds(dict)
+    if not plain:
+        chosen = _weighed((1, chosen), (2, _few_settings), (1, _settings))
+    return st.builds(_declare, queue, chosen, st.just(False) if plain else _rarely(8))
 
 
-def _publish(
-    target: tuple[str, str], count: int, kinds: tuple[int, ...], shape: Shape, mandatory: bool
-) -> Publish:
-    return Publish(*target, count, kinds, *shape, mandatory)
+class Focus(NamedTuple):
+    """What a scenario keeps to. Of everything at once, too little would meet to be telling."""
+
+    queues: int
+    connections: int
+    channels: int
+    plain_queues: bool
+    plain_messages: bool
+    only_traffic: bool
 
 
-# Drawn whole where the parts do not matter one by one: it is drawing that takes the time.
-_publishes = st.builds(
-    _publish,
-    st.sampled_from([(exchange, key) for exchange in _SOURCES for key in KEYS]),
-    _counts,
-    st.sampled_from(_KINDS),
-    st.sampled_from(_SHAPES),
-    st.booleans(),
+_focuses = st.builds(
+    Focus,
+    *(st.integers(1, len(each)) for each in (QUEUES, CONNECTIONS, CHANNELS)),
+    *(st.booleans() for _ in range(3)),
 )
-_consumes = st.builds(
-    Consume, _queues, _rarely(3), st.sampled_from((0, 0, 0, 0, 5)), _rarely(6), _rarely(20)
-)
-_prefetches = st.builds(Qos, st.sampled_from((0, 1, 2, 3, 5)), _rarely(3))
-_binds = st.builds(
-    Bind,
-    _queues,
-    st.sampled_from(tuple(EXCHANGES)),
-    st.sampled_from(BINDING_KEYS),
-    st.integers(0, len(BINDING_ARGUMENTS) - 1),
-    _rarely(5),
-)
+
+
+@lru_cache(1024)
+def _batches(focus: Focus, *, opening: bool) -> st.SearchStrategy[Batch]:
+    commands = _openings(focus) if opening else _commands(focus)
+    return st.builds(
+        Batch,
+        st.sampled_from(CONNECTIONS[: focus.connections]),
+        _tuples(st.tuples(st.sampled_from(CHANNELS[: focus.channels]), commands), 1, 6),
+        _rarely(6),
+        st.sampled_from((0, 0, 0, 0, 1, 9, 26)),
+        st.sampled_from(_CHUNKS),
+    )
+
+
+def _openings(focus: Focus) -> st.SearchStrategy[Command]:
+    return _weighed(
+        (6, _consumes(focus)),
+        (3, _prefetches),
+        (2, _binds(focus)),
+        (2, st.just(Simple("confirm", "q0"))),
+    )
+
+
+def _commands(focus: Focus) -> st.SearchStrategy[Command]:
+    queues = st.sampled_from(QUEUES[: focus.queues])
+    traffic: list[tuple[int, st.SearchStrategy[Command]]] = [
+        (30, _publishes(focus)),
+        (6, _consumes(focus)),
+        (30, _settles),
+        (4, _prefetches),
+        (4, st.builds(Get, queues, st.booleans())),
+    ]
+    if focus.only_traffic:
+        return _weighed(*traffic)
+    return _weighed(
+        *traffic,
+        (4, _binds(focus)),
+        (3, st.builds(Cancel, st.integers(0, 3))),
+        (2, _declares(queues, plain=focus.plain_queues)),
+        (6, st.builds(Simple, st.sampled_from(_SIMPLES), queues)),
+        (1, st.just(Publish("missing", "k", 2, (0,), (8,), False, True))),
+    )
+
+
+def _publishes(focus: Focus) -> st.SearchStrategy[Publish]:
+    """Drawn whole where the parts do not matter one by one: it is drawing that takes the time."""
+    exchanges = ("", "", "") if focus.only_traffic else ("", "", "", "", "d", "f", "f", "t", "h", "a")
+    keys = QUEUES[: focus.queues] * 2 + (() if focus.only_traffic else ("k", "k.l"))
+    return st.builds(
+        lambda target, count, kinds, shape, mandatory: Publish(
+            *target, count, kinds, *shape, mandatory
+        ),
+        st.sampled_from([(exchange, key) for exchange in exchanges for key in keys]),
+        _counts,
+        st.sampled_from([(0,)] if focus.plain_messages else _KINDS),
+        st.sampled_from([((8,), False)] if focus.plain_messages else _SHAPES),
+        st.booleans(),
+    )
+
+
+def _consumes(focus: Focus) -> st.SearchStrategy[Consume]:
+    return st.builds(
+        Consume,
+        st.sampled_from(QUEUES[: focus.queues]),
+        _rarely(4),
+        st.sampled_from((0, 0, 0, 0, 5)),
+        _rarely(8),
+        _rarely(30),
+    )
+
+
+def _binds(focus: Focus) -> st.SearchStrategy[Bind]:
+    return st.builds(
+        Bind,
+        st.sampled_from(QUEUES[: focus.queues]),
+        st.sampled_from(tuple(EXCHANGES)),
+        st.sampled_from(BINDING_KEYS),
+        st.integers(0, len(BINDING_ARGUMENTS) - 1),
+        _rarely(5),
+    )
+
+
+_prefetches = st.builds(Qos, st.sampled_from((0, 1, 2, 3, 3, 5, 5)), st.booleans())
 _settles = st.builds(
     Settle,
     st.sampled_from(("ack", "ack", "ack", "nack", "reject")),
@@ -267,62 +343,22 @@ _settles = st.builds(
     _rarely(3),
     st.booleans(),
 )
-_simples = st.builds(
-    Simple,
-    st.sampled_from(
-        ("confirm",) * 5
-        + ("tx", "commit", "commit", "commit", "rollback", "recover", "recover", "purge")
-        + ("delete", "reopen", "stray ack", "reply consumer")
-    ),
-    _queues,
-)
-_commands: st.SearchStrategy[Command] = _weighed(
-    (30, _publishes),
-    (1, st.just(Publish("missing", "k", 2, (0,), (8,), False, True))),
-    (10, _consumes),
-    (24, _settles),
-    (5, _prefetches),
-    (5, st.builds(Get, _queues, st.booleans())),
-    (4, _binds),
-    (3, st.builds(Cancel, st.integers(0, 3))),
-    (2, _declares(_queues)),
-    (6, _simples),
-)
-_CHUNKS = [*[((), ())] * 4, ((), (1,)), ((1,), ()), ((40, 90), ()), ((), (7, 300)), ((33,), (260, 5))]
 
 
-def _batches(
-    commands: st.SearchStrategy[Command], least: int, most: int
-) -> st.SearchStrategy[Batch]:
-    return st.builds(
-        Batch,
-        st.sampled_from(CONNECTIONS),
-        _tuples(st.tuples(st.sampled_from(CHANNELS), commands), least, most),
-        _rarely(6),
-        st.sampled_from((0, 0, 0, 0, 1, 9, 26)),
-        st.sampled_from(_CHUNKS),
+@lru_cache(1024)
+def _steps(focus: Focus) -> st.SearchStrategy[Step]:
+    return _weighed(
+        (40, _batches(focus, opening=False)),
+        (8, st.builds(Wait, st.sampled_from((0, 1, 5, 10, 25, 60)), st.booleans())),
+        (1, st.builds(Permit, st.integers(0, len(PERMISSIONS) - 1))),
+        (1, st.builds(Reconnect, st.sampled_from(CONNECTIONS[: focus.connections]))),
     )
 
 
-_steps: st.SearchStrategy[Step] = _weighed(
-    (40, _batches(_commands, 1, 6)),
-    (8, st.builds(Wait, st.sampled_from((0, 1, 5, 10, 25, 60)), st.booleans())),
-    (1, st.builds(Permit, st.integers(0, len(PERMISSIONS) - 1))),
-    (1, st.builds(Reconnect, st.sampled_from(CONNECTIONS))),
-)
-_openings: st.SearchStrategy[Command] = _weighed(
-    (6, _consumes),
-    (2, _prefetches),
-    (2, _binds),
-    (2, st.just(Simple("confirm", "q0"))),
-)
-
-
-def scenarios() -> st.SearchStrategy[Scenario]:
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
     """Queues, then who consumes from them, then what happens."""
-    return st.builds(
-        lambda queues, opening, steps: Scenario(queues, (*opening, *steps)),
-        st.tuples(*(_declares(st.just(name)) for name in QUEUES)),
-        _tuples(_batches(_openings, 1, 5), 0, 4),
-        _tuples(_steps, 1, 16),
-    )
+    focus = draw(_focuses)
+    queues = [draw(_declares(st.just(name), plain=focus.plain_queues)) for name in QUEUES]
+    opening = draw(_tuples(_batches(focus, opening=True), 0, 4))
+    return Scenario(tuple(queues), (*opening, *draw(_tuples(_steps(focus), 1, 14))))

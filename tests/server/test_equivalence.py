@@ -66,7 +66,8 @@ class Performance:
     def _play_batch(self, batch: s.Batch) -> None:
         lines: dict[int, list[bytes]] = {}
         said: list[bytes] = []
-        for channel, command in batch.commands:
+        for chosen, command in batch.commands:
+            channel = self._channel_for(batch.connection, chosen, command)
             frames = self._frames(batch.connection, channel, command)
             lines.setdefault(channel, []).extend(frames)
             said += frames
@@ -78,6 +79,14 @@ class Performance:
             now, later = b"", data
         self.twins.held[batch.connection] = later
         self.twins.feed(batch.connection, now, batch.sizes)
+
+    def _channel_for(self, connection: int, chosen: int, command: s.Command) -> int:
+        """The channel that was drawn, unless there is nothing to settle and another has something."""
+        if isinstance(command, s.Settle) and not self.twins.talks[connection, chosen].outstanding:
+            for channel in s.CHANNELS:
+                if self.twins.talks[connection, channel].outstanding:
+                    return channel
+        return chosen
 
     def finish(self) -> None:
         """What is left in the queues is the same, and in the same order."""

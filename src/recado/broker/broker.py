@@ -95,10 +95,10 @@ class Broker:
         if if_empty and queue.ready:
             raise PreconditionFailed(f"{described} not empty")
         queue.deleted = True
-        self._alarms.drop(queue)
         queue.vhost.remove_queue(queue)
         for consumer in (*queue.consumers, *queue.taps):
             consumer.channel.dismiss(consumer, now)
+        self._alarms.drop(queue)
         return queue.purge()
 
     def cancel(self, consumer: Consumer, now: int) -> None:

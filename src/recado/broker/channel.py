@@ -150,11 +150,15 @@ class Channel:
 
     def resume(self, now: int) -> None:
         """The peer keeps up again, or the channel's limit grew: its consumers may have room."""
-        consumers = list(self.consumers.values())
-        for consumer in consumers:
+        for consumer in list(self.consumers.values()):
+            if self.limit and self.outstanding >= self.limit:
+                break
             consumer.queue.wake(consumer)
-        for consumer in consumers:
             consumer.queue.deal(now)
+
+    def served(self, consumer: Consumer) -> None:
+        """Where consumers share a limit, whoever was given something is the last to be given more."""
+        self.consumers[consumer.tag] = self.consumers.pop(consumer.tag)
 
     # ── settling ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -165,7 +169,7 @@ class Channel:
                 self._claim(Settlement.ACK, tag, multiple=False)
             return
         last, unknown = first + count - 1, None
-        if self.unacked.holds_all(first, last):
+        if self.unacked.holds_all(first, last) and not self._shares_limit():
             self._settle(Settlement.ACK, first, last, now)
             return
         for tag in range(first, last + 1):
@@ -190,6 +194,10 @@ class Channel:
     def recover(self, now: int) -> None:
         """Return everything, to be delivered again to whoever comes first."""
         self._settle(Settlement.REQUEUE, 0, self.next_tag, now)
+
+    def _shares_limit(self) -> bool:
+        """Room then opens for one message at a time, and who gets it depends on who is next."""
+        return self.limit > 0 and len(self.consumers) > 1
 
     def _settle(self, how: Settlement, first: int, last: int, now: int) -> None:
         if how is Settlement.ACK:

@@ -83,6 +83,8 @@ class Consumer:
         if not self.no_ack:
             channel.unacked.add(first, run, self)
             channel.outstanding += count
+            if channel.limit:
+                channel.served(self)
             self.outstanding += count
             self.queue.unacked += count
 

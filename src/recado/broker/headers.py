@@ -11,7 +11,7 @@ from recado.amqp.errors import PreconditionFailed
 from recado.amqp.values import Table
 
 from .binding import DEAD_LETTER_BINDING, Binding
-from .checks import comparable, type_name
+from .checks import comparable, shown, type_name
 
 T = TypeVar("T")
 
@@ -45,8 +45,10 @@ class _Criteria:
     def __init__(self, arguments: Table) -> None:
         mode = arguments.get("x-match", "all")
         if not isinstance(mode, str):
-            kind = type_name(mode)
-            raise PreconditionFailed(f"Invalid x-match field type '{kind}'; expected longstr")
+            raise PreconditionFailed(
+                f"Invalid x-match field type {type_name(mode)} (value {shown(mode)}); "
+                "expected longstr"
+            )
         if mode not in _MODES:
             raise PreconditionFailed(
                 f"Invalid x-match field value '{mode}'; "

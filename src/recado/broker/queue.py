@@ -195,7 +195,7 @@ class Queue:
                 self._set_alarm(head.expires)
 
     def _set_alarm(self, at: int) -> None:
-        if self._due is None or at < self._due:
+        if not self.deleted and (self._due is None or at < self._due):
             self._due = at
             self._alarm(self, at)
 

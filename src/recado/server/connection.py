@@ -115,7 +115,8 @@ class Connection(asyncio.BufferedProtocol):
             self._end_timer = loop.call_later(CLOSE_SECONDS, self.transport.abort)
         if session.state is State.CLOSED and not session.output:
             self._finish()
-        self._hold_reading(session.has_more or self._blocked)
+        waits = session.has_more or self._blocked
+        self._hold_reading(waits and session.state is State.OPEN)
         self._server.arm()
 
     def _hold_reading(self, hold: bool) -> None:
@@ -154,6 +155,10 @@ class Connection(asyncio.BufferedProtocol):
         """End a connection whose peer would not hear why."""
         log.warning("connection from %s ends: %s", self.peer, why)
         self.transport.abort()
+
+    def shut_down(self) -> None:
+        self.session.shut_down(clock())
+        self._look_after()
 
     def leave(self) -> None:
         """Close the socket; what the peer does not take by now is lost."""

@@ -81,7 +81,7 @@ class Server:
             listener.close()
         self._watch_timer.cancel()
         for connection in list(self.connections):
-            connection.session.shut_down(clock())
+            connection.shut_down()
         if self.connections:
             self._last_left = self.loop.create_future()
             await asyncio.wait([self._last_left], timeout=STOP_SECONDS)
