@@ -158,6 +158,7 @@ class Session(Outbox):
                     break
         except ProtocolError as error:
             self.fail(error, now)
+            self.state = State.CLOSED  # no sense can be made of what follows, an answer included
         self._confirm_all()
 
     @property
