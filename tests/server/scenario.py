@@ -136,6 +136,14 @@ class Batch(NamedTuple):
     sizes: tuple[tuple[int, ...], tuple[int, ...]]
 
 
+class Answer(NamedTuple):
+    """One of the clients that hold messages settles some."""
+
+    which: int
+    settles: tuple[Settle, ...]
+    sizes: tuple[tuple[int, ...], tuple[int, ...]]
+
+
 class Wait(NamedTuple):
     milliseconds: int
     tick: bool
@@ -151,7 +159,7 @@ class Reconnect(NamedTuple):
     connection: int
 
 
-Step: TypeAlias = Batch | Wait | Permit | Reconnect
+Step: TypeAlias = Batch | Answer | Wait | Permit | Reconnect
 
 
 class Scenario(NamedTuple):
@@ -280,7 +288,7 @@ def _commands(focus: Focus) -> st.SearchStrategy[Command]:
     traffic: list[tuple[int, st.SearchStrategy[Command]]] = [
         (30, _publishes(focus)),
         (6, _consumes(focus)),
-        (30, _settles),
+        (10, _settles),
         (4, _prefetches),
         (4, st.builds(Get, queues, st.booleans())),
     ]
@@ -345,10 +353,16 @@ _settles = st.builds(
 )
 
 
+_answers = st.builds(
+    Answer, st.integers(0, 5), _tuples(_settles, 1, 3), st.sampled_from(_CHUNKS)
+)
+
+
 @lru_cache(1024)
 def _steps(focus: Focus) -> st.SearchStrategy[Step]:
     return _weighed(
         (40, _batches(focus, opening=False)),
+        (30, _answers),
         (8, st.builds(Wait, st.sampled_from((0, 1, 5, 10, 25, 60)), st.booleans())),
         (1, st.builds(Permit, st.integers(0, len(PERMISSIONS) - 1))),
         (1, st.builds(Reconnect, st.sampled_from(CONNECTIONS[: focus.connections]))),
@@ -360,5 +374,5 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     """Queues, then who consumes from them, then what happens."""
     focus = draw(_focuses)
     queues = [draw(_declares(st.just(name), plain=focus.plain_queues)) for name in QUEUES]
-    opening = draw(_tuples(_batches(focus, opening=True), 0, 4))
-    return Scenario(tuple(queues), (*opening, *draw(_tuples(_steps(focus), 1, 14))))
+    opening = draw(_tuples(_batches(focus, opening=True), 1, 3))
+    return Scenario(tuple(queues), (*opening, *draw(_tuples(_steps(focus), 1, 30))))

@@ -57,6 +57,12 @@ class Performance:
                 twins.reconnect(connection)
             case s.Batch():
                 self._play_batch(step)
+            case s.Answer(which, settles, sizes):
+                holders = [place for place, talk in twins.talks.items() if talk.outstanding]
+                if holders:
+                    connection, channel = holders[which % len(holders)]
+                    commands = tuple((channel, settle) for settle in settles)
+                    self._play_batch(s.Batch(connection, commands, False, 0, sizes))
         twins.compare()
         for connection in s.CONNECTIONS:
             if twins.has_ended(connection):
@@ -66,8 +72,7 @@ class Performance:
     def _play_batch(self, batch: s.Batch) -> None:
         lines: dict[int, list[bytes]] = {}
         said: list[bytes] = []
-        for chosen, command in batch.commands:
-            channel = self._channel_for(batch.connection, chosen, command)
+        for channel, command in batch.commands:
             frames = self._frames(batch.connection, channel, command)
             lines.setdefault(channel, []).extend(frames)
             said += frames
@@ -79,14 +84,6 @@ class Performance:
             now, later = b"", data
         self.twins.held[batch.connection] = later
         self.twins.feed(batch.connection, now, batch.sizes)
-
-    def _channel_for(self, connection: int, chosen: int, command: s.Command) -> int:
-        """The channel that was drawn, unless there is nothing to settle and another has something."""
-        if isinstance(command, s.Settle) and not self.twins.talks[connection, chosen].outstanding:
-            for channel in s.CHANNELS:
-                if self.twins.talks[connection, channel].outstanding:
-                    return channel
-        return chosen
 
     def finish(self) -> None:
         """What is left in the queues is the same, and in the same order."""

@@ -51,13 +51,15 @@ class Facts(msgspec.Struct, frozen=True):
     fault: str | None = None  # why the broker must refuse it, with 406
 
 
-PLAIN = Facts()
 _SHORT = 512  # bytes; what is longer is not remembered, or strangers would fill the memory
 
 
 @lru_cache(4096)
 def _the_one(facts: Facts) -> Facts:
     return facts
+
+
+PLAIN = _the_one(Facts())
 
 
 @lru_cache(1024)

@@ -7,7 +7,7 @@ the connection that owns an exclusive queue.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from recado.amqp.errors import AccessRefused, NotAllowed, PreconditionFailed
+from recado.amqp.errors import NotAllowed, PreconditionFailed
 from recado.amqp.facts import REPLY_HERE
 
 from .access import User
@@ -78,18 +78,17 @@ class Broker:
         vhost.add_queue(queue)
         return queue
 
-    def create_reply_queue(self, vhost: Vhost[Queue], owner: object, now: int) -> Queue:
+    def create_reply_queue(self, vhost: Vhost[Queue], now: int) -> Queue:
+        """An address for direct replies; as a queue it is locked for everybody."""
         name = f"{REPLY_HERE}.{self.new_name()}"
         settings = QueueSettings(exclusive=True, auto_delete=True)
-        return self.create_queue(vhost, name, settings, owner, now, ReplyQueue)
+        return self.create_queue(vhost, name, settings, self, now, ReplyQueue)
 
     def delete_queue(
         self, queue: Queue, now: int, *, if_unused: bool = False, if_empty: bool = False
     ) -> int:
         """Gives the number of messages that went with it."""
         described = describe("queue", queue.name, queue.vhost.name)
-        if isinstance(queue, ReplyQueue) and queue.consumers:
-            raise AccessRefused(f"{described} lives with its consumer")
         if if_unused and queue.consumers:
             raise PreconditionFailed(f"{described} in use")
         if if_empty and queue.ready:

@@ -229,7 +229,7 @@ def _reply_queue(session: "Session", channel: Channel, method: m.BasicConsume, n
         raise PreconditionFailed("reply consumer cannot acknowledge")
     if channel.publisher.reply_queue in channel.admission.vhost.queues:
         raise PreconditionFailed("reply consumer already set")
-    queue = session.broker.create_reply_queue(channel.admission.vhost, session, now)
+    queue = session.broker.create_reply_queue(channel.admission.vhost, now)
     channel.publisher.reply_queue = queue.name
     return queue
 
