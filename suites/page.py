@@ -65,7 +65,7 @@ def render(store: Store, known: Mapping[str, Sequence[Expectation]], by_hand: st
             ],
         ),
         "## Differences by design\n",
-        f"{BY_HAND[0]}\n{by_hand}\n{BY_HAND[1]}\n",
+        f"{BY_HAND[0]}\n\n{by_hand}\n\n{BY_HAND[1]}\n",
     ]
     return "\n".join(parts)
 

@@ -4,7 +4,7 @@ Names are few, so that commands meet. What is known only at the time (which tags
 consumers there are) is drawn as a number and resolved then.
 """
 
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
@@ -14,6 +14,7 @@ from recado.amqp.values import Table
 from recado.broker.access import Permission
 
 T = TypeVar("T")
+Sizes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 QUEUES = ("q0", "q1", "q2")
 EXCHANGES = {"d": "direct", "f": "fanout", "t": "topic", "h": "headers", "a": "direct"}
@@ -131,17 +132,17 @@ class Batch(NamedTuple):
 
     connection: int
     commands: tuple[tuple[int, Command], ...]
-    woven: bool
-    held: int
-    sizes: tuple[tuple[int, ...], tuple[int, ...]]
+    woven: bool = False
+    held: int = 0
+    sizes: Sizes = ((), ())
 
 
 class Answer(NamedTuple):
     """One of the clients that hold messages settles some."""
 
     which: int
-    settles: tuple[Settle, ...]
-    sizes: tuple[tuple[int, ...], tuple[int, ...]]
+    settle: Settle
+    sizes: Sizes
 
 
 class Wait(NamedTuple):
@@ -167,212 +168,204 @@ class Scenario(NamedTuple):
     steps: tuple[Step, ...]
 
 
-# ── what to draw ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-@st.composite
-def _weighed(draw: st.DrawFn, *choices: tuple[int, st.SearchStrategy[T]]) -> T:
-    """One of several, some more often than others."""
-    which = draw(st.sampled_from([i for i, (weight, _) in enumerate(choices) for _ in range(weight)]))
-    return draw(choices[which][1])
-
-
-def _tuples(values: st.SearchStrategy[T], least: int, most: int) -> st.SearchStrategy[tuple[T, ...]]:
-    """Evenly long and short, where Hypothesis's own lists are mostly short."""
-
-    @st.composite
-    def draw_all(draw: st.DrawFn) -> tuple[T, ...]:
-        return tuple(draw(values) for _ in range(draw(st.integers(least, most))))
-
-    return draw_all()
-
-
-def _rarely(one_in: int) -> st.SearchStrategy[bool]:
-    return st.sampled_from((False,) * (one_in - 1) + (True,))
-
-
-_counts = st.sampled_from((1, 2, 3, 5, 8, 13))
-
-_GOOD = range(len(PROPERTIES) - 2)
-_KINDS = [
-    *[(0,)] * 40,
-    *((kind,) for kind in _GOOD for _ in range(3)),
-    *((0, kind) for kind in _GOOD),
-    *((2, 3), (0, 2), (4, 5), (7, 4), (1, 1, 0)),
-    *((0, bad) for bad in (len(PROPERTIES) - 2, len(PROPERTIES) - 1)),
-]
-_SHAPES: list[tuple[tuple[int, ...], bool]] = [
-    *[((8,), False)] * 8,
-    *(((0,), False), ((9,), False), ((8, 17), False), ((8, 8, 9), False), ((0, 8), False)),
-    *(((4500,), False), ((8, 4500), False), ((9,), True)),
-]
-_CHUNKS = [*[((), ())] * 4, ((), (1,)), ((1,), ()), ((40, 90), ()), ((), (7, 300)), ((33,), (260, 5))]
-_SIMPLES = (
-    *("confirm",) * 5,
-    *("tx", "commit", "commit", "commit", "rollback", "recover", "recover", "purge"),
-    *("delete", "reopen", "stray ack", "reply consumer"),
-)
-
-_settings: st.SearchStrategy[dict[str, int | str | bool]] = st.fixed_dictionaries(
-    {},
-    optional={
-        "x-max-length": st.sampled_from((0, 1, 2, 4)),
-        "x-max-length-bytes": st.sampled_from((0, 20, 50)),
-        "x-overflow": st.sampled_from(("drop-head", "reject-publish", "reject-publish-dlx")),
-        "x-message-ttl": st.sampled_from((0, 10, 30)),
-        "x-dead-letter-exchange": st.sampled_from(("", "d", "f", "h")),
-        "x-dead-letter-routing-key": st.sampled_from(("q0", "q1", "k")),
-        "x-max-priority": st.just(3),
-        "x-single-active-consumer": st.just(True),
-        "x-expires": st.just(40),
-    },
-)
-_few_settings = _settings.map(lambda chosen: dict(list(chosen.items())[-2:]))
-
-
-def _declare(queue: str, chosen: dict[str, int | str | bool], auto_delete: bool) -> Declare:
-    if "x-dead-letter-routing-key" in chosen:
-        chosen.setdefault("x-dead-letter-exchange", "")
-    return Declare(queue, auto_delete, tuple(chosen.items()))
-
-
-def _declares(queue: st.SearchStrategy[str], *, plain: bool) -> st.SearchStrategy[Declare]:
-    chosen: st.SearchStrategy[dict[str, int | str | bool]] = st.builds(dict)
-    if not plain:
-        chosen = _weighed((1, chosen), (2, _few_settings), (1, _settings))
-    return st.builds(_declare, queue, chosen, st.just(False) if plain else _rarely(8))
-
-
 class Focus(NamedTuple):
     """What a scenario keeps to. Of everything at once, too little would meet to be telling."""
 
-    queues: int
-    connections: int
-    channels: int
+    queues: tuple[str, ...]
+    connections: tuple[int, ...]
+    channels: tuple[int, ...]
     plain_queues: bool
     plain_messages: bool
     only_traffic: bool
 
 
-_focuses = st.builds(
-    Focus,
-    *(st.integers(1, len(each)) for each in (QUEUES, CONNECTIONS, CHANNELS)),
-    *(st.booleans() for _ in range(3)),
+# ── what to draw ──────────────────────────────────────────────────────────────────────────────────────────
+
+_COUNTS = (1, 2, 3, 5, 8, 13)
+_GOOD = range(len(PROPERTIES) - 2)
+_KINDS: tuple[tuple[int, ...], ...] = (
+    *[(0,)] * 40,
+    *((kind,) for kind in _GOOD for _ in range(3)),
+    *((0, kind) for kind in _GOOD),
+    *((2, 3), (0, 2), (4, 5), (7, 4), (1, 1, 0)),
+    *((0, bad) for bad in (len(PROPERTIES) - 2, len(PROPERTIES) - 1)),
 )
-
-
-@lru_cache(1024)
-def _batches(focus: Focus, *, opening: bool) -> st.SearchStrategy[Batch]:
-    commands = _openings(focus) if opening else _commands(focus)
-    return st.builds(
-        Batch,
-        st.sampled_from(CONNECTIONS[: focus.connections]),
-        _tuples(st.tuples(st.sampled_from(CHANNELS[: focus.channels]), commands), 1, 6),
-        _rarely(6),
-        st.sampled_from((0, 0, 0, 0, 1, 9, 26)),
-        st.sampled_from(_CHUNKS),
-    )
-
-
-def _openings(focus: Focus) -> st.SearchStrategy[Command]:
-    return _weighed(
-        (6, _consumes(focus)),
-        (3, _prefetches),
-        (2, _binds(focus)),
-        (2, st.just(Simple("confirm", "q0"))),
-    )
-
-
-def _commands(focus: Focus) -> st.SearchStrategy[Command]:
-    queues = st.sampled_from(QUEUES[: focus.queues])
-    traffic: list[tuple[int, st.SearchStrategy[Command]]] = [
-        (30, _publishes(focus)),
-        (6, _consumes(focus)),
-        (10, _settles),
-        (4, _prefetches),
-        (4, st.builds(Get, queues, st.booleans())),
-    ]
-    if focus.only_traffic:
-        return _weighed(*traffic)
-    return _weighed(
-        *traffic,
-        (4, _binds(focus)),
-        (3, st.builds(Cancel, st.integers(0, 3))),
-        (2, _declares(queues, plain=focus.plain_queues)),
-        (6, st.builds(Simple, st.sampled_from(_SIMPLES), queues)),
-        (1, st.just(Publish("missing", "k", 2, (0,), (8,), False, True))),
-    )
-
-
-def _publishes(focus: Focus) -> st.SearchStrategy[Publish]:
-    """Drawn whole where the parts do not matter one by one: it is drawing that takes the time."""
-    exchanges = ("", "", "") if focus.only_traffic else ("", "", "", "", "d", "f", "f", "t", "h", "a")
-    keys = QUEUES[: focus.queues] * 2 + (() if focus.only_traffic else ("k", "k.l"))
-    return st.builds(
-        lambda target, count, kinds, shape, mandatory: Publish(
-            *target, count, kinds, *shape, mandatory
-        ),
-        st.sampled_from([(exchange, key) for exchange in exchanges for key in keys]),
-        _counts,
-        st.sampled_from([(0,)] if focus.plain_messages else _KINDS),
-        st.sampled_from([((8,), False)] if focus.plain_messages else _SHAPES),
-        st.booleans(),
-    )
-
-
-def _consumes(focus: Focus) -> st.SearchStrategy[Consume]:
-    return st.builds(
-        Consume,
-        st.sampled_from(QUEUES[: focus.queues]),
-        _rarely(4),
-        st.sampled_from((0, 0, 0, 0, 5)),
-        _rarely(8),
-        _rarely(30),
-    )
-
-
-def _binds(focus: Focus) -> st.SearchStrategy[Bind]:
-    return st.builds(
-        Bind,
-        st.sampled_from(QUEUES[: focus.queues]),
-        st.sampled_from(tuple(EXCHANGES)),
-        st.sampled_from(BINDING_KEYS),
-        st.integers(0, len(BINDING_ARGUMENTS) - 1),
-        _rarely(5),
-    )
-
-
-_prefetches = st.builds(Qos, st.sampled_from((0, 1, 2, 3, 3, 5, 5)), st.booleans())
-_settles = st.builds(
-    Settle,
-    st.sampled_from(("ack", "ack", "ack", "nack", "reject")),
-    st.sampled_from((0, 0, 1, 2)),
-    _counts,
-    _rarely(3),
-    st.booleans(),
+_SHAPES: tuple[tuple[tuple[int, ...], bool], ...] = (
+    *[((8,), False)] * 8,
+    *(((0,), False), ((9,), False), ((8, 17), False), ((8, 8, 9), False), ((0, 8), False)),
+    *(((4500,), False), ((8, 4500), False), ((9,), True)),
 )
-
-
-_answers = st.builds(
-    Answer, st.integers(0, 5), _tuples(_settles, 1, 3), st.sampled_from(_CHUNKS)
+_SIZES: tuple[Sizes, ...] = (
+    *[((), ())] * 4,
+    *(((), (1,)), ((1,), ()), ((40, 90), ()), ((), (7, 300)), ((33,), (260, 5))),
 )
+_SIMPLES = (
+    *("confirm",) * 5,
+    *("tx", "commit", "commit", "commit", "rollback", "recover", "recover", "purge"),
+    *("delete", "reopen", "stray ack", "reply consumer"),
+)
+_SETTINGS: dict[str, tuple[int | str | bool, ...]] = {
+    "x-max-length": (0, 1, 2, 4),
+    "x-max-length-bytes": (0, 20, 50),
+    "x-overflow": ("drop-head", "reject-publish", "reject-publish-dlx"),
+    "x-message-ttl": (0, 10, 30),
+    "x-dead-letter-exchange": ("", "d", "f", "h"),
+    "x-dead-letter-routing-key": ("q0", "q1", "k"),
+    "x-max-priority": (3,),
+    "x-single-active-consumer": (True,),
+    "x-expires": (40,),
+}
 
 
-@lru_cache(1024)
-def _steps(focus: Focus) -> st.SearchStrategy[Step]:
-    return _weighed(
-        (40, _batches(focus, opening=False)),
-        (30, _answers),
-        (8, st.builds(Wait, st.sampled_from((0, 1, 5, 10, 25, 60)), st.booleans())),
-        (1, st.builds(Permit, st.integers(0, len(PERMISSIONS) - 1))),
-        (1, st.builds(Reconnect, st.sampled_from(CONNECTIONS[: focus.connections]))),
+class Dice:
+    """Reads choices from drawn bytes.
+
+    A command takes a dozen choices; drawn one by one they cost more than all that the brokers do, and Hypothesis
+    likes to repeat itself. Drawn as one they are even, and shrink to the first of each.
+    """
+
+    def __init__(self, octets: bytes) -> None:
+        self._left = int.from_bytes(octets, "big")
+
+    def pick(self, choices: Sequence[T]) -> T:
+        self._left, at = divmod(self._left, len(choices))
+        return choices[at]
+
+    def once_in(self, times: int) -> bool:
+        self._left, at = divmod(self._left, times)
+        return at == times - 1
+
+
+def _publish(dice: Dice, focus: Focus) -> Command:
+    exchange, key = "", dice.pick(focus.queues)
+    if not focus.only_traffic:
+        exchange = dice.pick(("", "", "", "", "d", "f", "f", "t", "h", "a"))
+        key = dice.pick((key, key, key, "k", "k.l"))
+        if dice.once_in(80):
+            exchange = "missing"
+    count, mandatory = dice.pick(_COUNTS), dice.once_in(3)
+    if focus.plain_messages:
+        return Publish(exchange, key, count, (0,), (8,), False, mandatory)
+    return Publish(exchange, key, count, dice.pick(_KINDS), *dice.pick(_SHAPES), mandatory)
+
+
+def _consume(dice: Dice, focus: Focus) -> Command:
+    return Consume(
+        dice.pick(focus.queues),
+        no_ack=dice.once_in(4),
+        priority=dice.pick((0, 0, 0, 0, 5)),
+        tap=dice.once_in(8),
+        exclusive=dice.once_in(30),
     )
 
 
-@st.composite
-def scenarios(draw: st.DrawFn) -> Scenario:
+def _settle(dice: Dice, focus: Focus) -> Settle:
+    return Settle(
+        dice.pick(("ack", "ack", "ack", "nack", "reject")),
+        dice.pick((0, 0, 1, 2)),
+        dice.pick(_COUNTS),
+        multiple=dice.once_in(3),
+        requeue=dice.once_in(2),
+    )
+
+
+def _prefetch(dice: Dice, focus: Focus) -> Command:
+    return Qos(dice.pick((0, 1, 2, 3, 3, 5, 5)), whole_channel=dice.once_in(2))
+
+
+def _get(dice: Dice, focus: Focus) -> Command:
+    return Get(dice.pick(focus.queues), no_ack=dice.once_in(2))
+
+
+def _bind(dice: Dice, focus: Focus) -> Command:
+    return Bind(
+        dice.pick(focus.queues),
+        dice.pick(tuple(EXCHANGES)),
+        dice.pick(BINDING_KEYS),
+        dice.pick(range(len(BINDING_ARGUMENTS))),
+        undo=dice.once_in(5),
+    )
+
+
+def _cancel(dice: Dice, focus: Focus) -> Command:
+    return Cancel(dice.pick(range(4)))
+
+
+def _declare(dice: Dice, focus: Focus, queue: str | None = None) -> Declare:
+    arguments: dict[str, int | str | bool] = {}
+    if not focus.plain_queues:
+        one_in = dice.pick((2, 3, 5, 9))
+        for name, values in _SETTINGS.items():
+            if dice.once_in(one_in):
+                arguments[name] = dice.pick(values)
+    if "x-dead-letter-routing-key" in arguments:
+        arguments.setdefault("x-dead-letter-exchange", "")
+    auto_delete = dice.once_in(8) and not focus.plain_queues
+    return Declare(queue or dice.pick(focus.queues), auto_delete, tuple(arguments.items()))
+
+
+def _simple(dice: Dice, focus: Focus) -> Command:
+    return Simple(dice.pick(_SIMPLES), dice.pick(focus.queues))
+
+
+_OPENINGS = (*[_consume] * 5, *[_prefetch] * 3, *[_bind] * 2, _simple)
+_TRAFFIC = (*[_publish] * 30, *[_consume] * 5, *[_settle] * 12, *[_prefetch] * 4, *[_get] * 4)
+_ALL = (*_TRAFFIC, *[_bind] * 4, *[_cancel] * 3, *[_declare] * 2, *[_simple] * 6)
+
+
+def _steps(focus: Focus, rolls: list[bytes]) -> Iterator[Step]:
+    """Most rolls are a command, which may share its batch with the one before."""
+    batch: Batch | None = None
+    for number, octets in enumerate(rolls):
+        if not any(octets):
+            continue  # what Hypothesis makes of a roll that does not matter
+        dice = Dice(octets)
+        kind = dice.pick(("command",) * 16 + ("answer",) * 5 + ("wait", "wait", "rare"))
+        if kind == "command":
+            maker = dice.pick(_OPENINGS if number < 6 else _TRAFFIC if focus.only_traffic else _ALL)
+            command = (dice.pick(focus.channels), maker(dice, focus))
+            if batch is not None and not dice.once_in(3):
+                batch = batch._replace(commands=(*batch.commands, command))
+                continue
+        if batch is not None:
+            yield batch
+            batch = None
+        if kind == "command":
+            batch = Batch(
+                dice.pick(focus.connections),
+                (command,),
+                dice.once_in(6),
+                dice.pick((0, 0, 0, 0, 1, 9, 26)),
+                dice.pick(_SIZES),
+            )
+        elif kind == "answer":
+            yield Answer(dice.pick(range(6)), _settle(dice, focus), dice.pick(_SIZES))
+        elif kind == "wait":
+            yield Wait(dice.pick((0, 1, 5, 10, 25, 60)), tick=dice.once_in(2))
+        elif dice.once_in(2):
+            yield Permit(dice.pick(range(len(PERMISSIONS))))
+        else:
+            yield Reconnect(dice.pick(focus.connections))
+    if batch is not None:
+        yield batch
+
+
+def _scenario(focus: Focus, queues: list[bytes], rolls: list[bytes]) -> Scenario:
+    declares = (_declare(Dice(roll), focus, name) for roll, name in zip(queues, QUEUES, strict=True))
+    return Scenario(tuple(declares), tuple(_steps(focus, rolls)))
+
+
+def _some(values: tuple[T, ...]) -> st.SearchStrategy[tuple[T, ...]]:
+    return st.sampled_from([values[:count] for count in range(1, len(values) + 1)])
+
+
+def scenarios() -> st.SearchStrategy[Scenario]:
     """Queues, then who consumes from them, then what happens."""
-    focus = draw(_focuses)
-    queues = [draw(_declares(st.just(name), plain=focus.plain_queues)) for name in QUEUES]
-    opening = draw(_tuples(_batches(focus, opening=True), 1, 3))
-    return Scenario(tuple(queues), (*opening, *draw(_tuples(_steps(focus), 1, 30))))
+    focuses = st.builds(
+        Focus,
+        *(_some(each) for each in (QUEUES, CONNECTIONS, CHANNELS)),
+        *(st.booleans() for _ in range(3)),
+    )
+    roll = st.binary(min_size=12, max_size=12)
+    queues = st.lists(roll, min_size=len(QUEUES), max_size=len(QUEUES))
+    return st.builds(_scenario, focuses, queues, st.lists(roll, min_size=30, max_size=100))

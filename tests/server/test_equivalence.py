@@ -57,12 +57,11 @@ class Performance:
                 twins.reconnect(connection)
             case s.Batch():
                 self._play_batch(step)
-            case s.Answer(which, settles, sizes):
+            case s.Answer(which, settle, sizes):
                 holders = [place for place, talk in twins.talks.items() if talk.outstanding]
                 if holders:
                     connection, channel = holders[which % len(holders)]
-                    commands = tuple((channel, settle) for settle in settles)
-                    self._play_batch(s.Batch(connection, commands, False, 0, sizes))
+                    self._play_batch(s.Batch(connection, ((channel, settle),), sizes=sizes))
         twins.compare()
         for connection in s.CONNECTIONS:
             if twins.has_ended(connection):

@@ -20,7 +20,7 @@ class MethodReceived(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """A run of publishes: `method` is their common payload, message i is `head + tails[i]`."""
+    """A run of publishes: `method` is their common frame, message i is `head + tails[i]`."""
 
     channel: int
     method: bytes

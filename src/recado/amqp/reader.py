@@ -37,6 +37,7 @@ from .frames import (
     OVERHEAD,
     PROPERTIES_AT,
     content_frames,
+    frame,
 )
 from .methods import BasicPublish, ChannelClose, ChannelCloseOk, Method
 from .runs import ACK_ID, PUBLISH_ID, scan_acks, scan_publishes
@@ -106,6 +107,7 @@ class Reader:
             data = b"".join(self._chunks)
             self._chunks.clear()
         at, end = 0, len(data)
+        most = min(self._payload_max, self.body_max)
         wanted = _LARGEST_ENVELOPE
         if self._expects_header:
             if end < 8:
@@ -138,9 +140,7 @@ class Reader:
             if kind == METHOD:
                 name = data[at + 7 : at + 11]
                 if name == PUBLISH_ID and channel not in self._unfinished:
-                    run = scan_publishes(
-                        data, at, after, channel, self._payload_max, self.run_limit
-                    )
+                    run = scan_publishes(data, at, after, channel, most, self.run_limit)
                     if run is not None:
                         event, at = run
                         yield event
@@ -238,5 +238,6 @@ class Reader:
         body = bytes(message.body)
         content = content_frames(channel, message.properties, body, self.frame_max)
         if isinstance(message.method, BasicPublish):
-            return Published(channel, message.payload, facts, b"", [content])
+            method = frame(METHOD, channel, message.payload)
+            return Published(channel, method, facts, b"", [content])
         return ContentReceived(channel, message.method, content)

@@ -24,8 +24,7 @@ PUBLISH_ID = b"\x00\x3c\x00\x28"
 ACK_ID = b"\x00\x3c\x00\x50"
 DELIVER_ID = b"\x00\x3c\x00\x3c"
 
-_envelope = ENVELOPE.unpack_from
-_header = HEADER_START.unpack_from
+_size_at = Struct(">I").unpack_from
 _tag = Struct(">Q").pack
 _tag_at = Struct(">Q").unpack_from
 _flatten = chain.from_iterable
@@ -40,29 +39,56 @@ def _strides(stem: int, rest: int) -> Struct:
     return Struct(f"{stem}s{rest}s")
 
 
-def _span(data: bytes, header_at: int, channel: int, most: int) -> tuple[int, int] | None:
-    """Where the body begins and the message ends, if it is here whole with at most one body frame.
+# What header frames say, by their bytes: (facts, channel, body size, how the body frame must begin). Many
+# publishers send the same few, and looking one up takes 0.4 µs where reading it takes 1.1.
+_headers: dict[bytes, tuple[Facts, int, int, bytes]] = {}
+_HEADERS_REMEMBERED = 4096
+_LONGEST_REMEMBERED = 512
 
-    `most` is the largest payload of a frame: what is larger is for the reader to refuse.
-    """
-    if len(data) - header_at < PROPERTIES_AT:
-        return None
-    kind, number, size, class_id, _, body = _header(data, header_at)
-    body_at = header_at + size + OVERHEAD
-    after = body_at + body + OVERHEAD if body else body_at
+
+def _read_header(header: bytes) -> tuple[Facts, int, int, bytes] | None:
+    """None where this is not a whole header frame of a basic message: the reader will say what it is."""
+    kind, channel, size, class_id, _, body = HEADER_START.unpack_from(header)
     if (
         kind != HEADER
-        or number != channel
         or class_id != BASIC_CLASS
-        or body > most
-        or size > most
-        or after > len(data)
-        or data[after - 1] != END
-        or data[body_at - 1] != END
-        or (body and _envelope(data, body_at) != (BODY, channel, body))
+        or len(header) != size + OVERHEAD
+        or header[-1] != END
     ):
         return None
-    return body_at, after
+    facts = facts_of(header[PROPERTIES_AT:-1])
+    start = ENVELOPE.pack(BODY, channel, body) if 0 < body < 1 << 32 else b""
+    found = (facts, channel, body, start)
+    if len(header) <= _LONGEST_REMEMBERED:
+        if len(_headers) >= _HEADERS_REMEMBERED:
+            _headers.clear()
+        _headers[header] = found
+    return found
+
+
+def _message(data: bytes, at: int, channel: int, most: int) -> tuple[Facts, int, int] | None:
+    """Facts, start of the body and end of the message whose header is at `at`.
+
+    None if it is not here whole, with at most one body frame of at most `most` bytes.
+    """
+    if len(data) - at < PROPERTIES_AT:
+        return None
+    body_at: int = at + _size_at(data, at + 3)[0] + OVERHEAD
+    header = data[at:body_at]
+    found = _headers.get(header) or _read_header(header)
+    if found is None:
+        return None
+    facts, number, body, start = found
+    after = body_at + body + OVERHEAD if body else body_at
+    if (
+        after > len(data)
+        or number != channel
+        or body > most
+        or data[after - 1] != END
+        or not data.startswith(start, body_at)
+    ):
+        return None
+    return facts, body_at, after
 
 
 def scan_publishes(
@@ -71,24 +97,22 @@ def scan_publishes(
     """The run that begins with the publish frame `data[at:header_at]`, and the offset behind it.
 
     None when its first message is not here whole, or not in one body frame without other frames between: the
-    reader then puts it together frame by frame.
+    reader then puts it together frame by frame. The reader also sees to frames that are too large: no header
+    frame longer than the `most` bytes of a body frame is taken here.
     """
-    span = _span(data, header_at, channel, most)
-    if span is None:
+    message = _message(data, header_at, channel, most)
+    if message is None or message[1] - header_at > most:
         return None
-    body_at, after = span
-    facts = facts_of(data[header_at + PROPERTIES_AT : body_at - 1])
-    method, head, tails = data[at + 7 : header_at - 1], b"", None
-    if limit > 1 and not facts.alone and data.startswith(data[at:header_at], after):
-        stem = data[at : min(body_at + 7, after)]
-        if data.startswith(stem, after):
-            head = stem[header_at - at :]
-            tails, after = _scan_alike(data, at, after, stem, limit)
-        else:
-            tails, after = _scan_various(data, at, header_at, after, channel, most, facts, limit)
-    if tails is None:
-        tails = [data[header_at:after]]
-    return Published(channel, method, facts, head, tails), after
+    facts, body_at, after = message
+    method = data[at:header_at]
+    if limit == 1 or facts.alone or not data.startswith(method, after):
+        return Published(channel, method, facts, b"", [data[header_at:after]]), after
+    stem = data[at : min(body_at + 7, after)]
+    if data.startswith(stem, after):
+        tails, end = _scan_alike(data, at, after, stem, limit)
+        return Published(channel, method, facts, stem[len(method) :], tails), end
+    tails, end = _scan_various(data, header_at, after, method, channel, most, facts, limit)
+    return Published(channel, method, facts, b"", tails), end
 
 
 def _scan_alike(
@@ -118,29 +142,23 @@ def _scan_alike(
 
 def _scan_various(
     data: bytes,
-    at: int,
     header_at: int,
     after: int,
+    method: bytes,
     channel: int,
     most: int,
     facts: Facts,
     limit: int,
 ) -> tuple[list[bytes], int]:
     """Messages that share the method frame and the facts, but not the properties or the size."""
-    method, properties = data[at:header_at], b""
     tails = [data[header_at:after]]
     while len(tails) < limit and data.startswith(method, after):
-        start = after + len(method)
-        span = _span(data, start, channel, most)
-        if span is None:
+        header_at = after + len(method)
+        message = _message(data, header_at, channel, most)
+        if message is None or message[0] is not facts or message[1] - header_at > most:
             break
-        body_at, stop = span
-        if data[start + PROPERTIES_AT : body_at - 1] != properties:
-            properties = data[start + PROPERTIES_AT : body_at - 1]
-            if facts_of(properties) is not facts:
-                break
-        tails.append(data[start:stop])
-        after = stop
+        after = message[2]
+        tails.append(data[header_at:after])
     return tails, after
 
 

@@ -69,7 +69,7 @@ class Admission:
         self._routes: dict[bytes, Route] = {}
 
     def route(self, method: bytes) -> Route:
-        """The route of a publish, by the payload of its method frame."""
+        """The route of a publish, by its method frame."""
         route = self._routes.get(method)
         if route is None or route.epoch != self.vhost.epoch:
             if len(self._routes) >= _ROUTES_REMEMBERED:
@@ -77,8 +77,8 @@ class Admission:
             route = self._routes[method] = self._find(method)
         return route
 
-    def _find(self, payload: bytes) -> Route:
-        method = decode_method(payload)
+    def _find(self, frame: bytes) -> Route:
+        method = decode_method(frame[7:-1])
         if not isinstance(method, BasicPublish):
             raise SyntaxFault("content without a publish")
         if method.immediate:
