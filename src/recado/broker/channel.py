@@ -44,6 +44,7 @@ class Channel:
         "_claimed",
         "_claimed_up_to",
         "_claims",
+        "_was_full",
         "admission",
         "consumers",
         "last_queue",
@@ -69,6 +70,7 @@ class Channel:
         self.limit = 0  # for all consumers of the channel together
         self.outstanding = 0  # what counts for that limit
         self.last_queue: str | None = None  # what an empty queue name stands for
+        self._was_full = False  # the shared limit kept its consumers asleep
         self._claims: list[tuple[Settlement, list[int]]] = []
         self._claimed: set[int] = set()
         self._claimed_up_to = 0  # whatever is outstanding up to this tag is claimed
@@ -200,6 +202,7 @@ class Channel:
         return self.limit > 0 and len(self.consumers) > 1
 
     def _settle(self, how: Settlement, first: int, last: int, now: int) -> None:
+        self._was_full = 0 < self.limit <= self.outstanding
         if how is Settlement.ACK:
             self._accept(first, last, now)
         else:
@@ -237,7 +240,7 @@ class Channel:
             self._refill(holder, now)
 
     def _refill(self, holder: Consumer | Getter, now: int) -> None:
-        if self.limit:
+        if self._was_full:
             self.resume(now)
         elif isinstance(holder, Consumer):
             holder.queue.wake(holder)

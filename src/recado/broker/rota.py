@@ -4,6 +4,7 @@ Consumers of the highest priority come first; among equals each gets one in turn
 and costs nothing until it is woken, so a queue may have thousands.
 """
 
+from bisect import bisect_left, insort
 from collections import deque
 
 from .consumer import Consumer
@@ -14,7 +15,7 @@ class Rota:
 
     def __init__(self) -> None:
         self._groups: dict[int, deque[Consumer]] = {}
-        self._priorities: list[int] = []
+        self._priorities: list[int] = []  # of those groups, lowest first
 
     def wake(self, consumer: Consumer) -> None:
         """Give it a turn again, behind those who wait already."""
@@ -25,7 +26,7 @@ class Rota:
         group = self._groups.get(priority)
         if group is None:
             group = self._groups[priority] = deque()
-            self._priorities = sorted(self._groups, reverse=True)
+            insort(self._priorities, priority)
         group.append(consumer)
 
     def sleep(self, consumer: Consumer) -> None:
@@ -37,8 +38,8 @@ class Rota:
         group.remove(consumer)
         if not group:
             del self._groups[priority]
-            self._priorities.remove(priority)
+            del self._priorities[bisect_left(self._priorities, priority)]
 
     def foremost(self) -> deque[Consumer] | None:
         """Those whose turn it is, of the highest priority; None if nobody is awake."""
-        return self._groups[self._priorities[0]] if self._priorities else None
+        return self._groups[self._priorities[-1]] if self._priorities else None

@@ -115,6 +115,8 @@ class Connection(asyncio.BufferedProtocol):
             self._end_timer = loop.call_later(CLOSE_SECONDS, self.transport.abort)
         if session.state is State.CLOSED and not session.output:
             self._finish()
+        if session.has_more:
+            self._server.flush_soon(self)
         waits = session.has_more or self._blocked
         self._hold_reading(waits and session.state is State.OPEN)
         self._server.arm()

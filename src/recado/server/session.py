@@ -4,6 +4,7 @@ S1  An error closes what its class says: a channel, or the connection; nobody el
 S2  What a connection held is let go when it ends, however it ends.
 S3  Confirms go out after each read, and before the answer to any other method on their channel.
 S4  A peer that does not take its answers is not asked for more: neither is its input handled.
+S5  However much a peer sends at once, others get their turn.
 
 The rim (`connection`) calls `receive`, takes the output when told by `wake`, verifies credentials, and keeps
 time.
@@ -60,6 +61,8 @@ from .opening import Opening
 from .outbox import CHOKED_FROM, Outbox
 
 FRAME_BEFORE_LOGIN = 8192
+TURN = 4096  # runs handled before others get their turn: 20 ms or less
+METHOD_COST = 16  # runs that one method counts for
 
 
 class State(Enum):
@@ -139,10 +142,11 @@ class Session(Outbox):
         self.go_on(now)
 
     def go_on(self, now: int) -> None:
-        """Handle what was received, as long as the peer takes the answers (S4)."""
+        """Handle what was received, as long as the peer takes the answers (S4), and it is its turn (S5)."""
         events, self._events = self._events, None
         if events is None:
             return
+        turn = TURN
         try:
             for event in events:
                 if self.state is State.OPEN:
@@ -153,7 +157,8 @@ class Session(Outbox):
                     self._await_close_ok(event)
                 else:
                     return
-                if self.backlog > CHOKED_FROM:
+                turn -= 1 if type(event) is Published else METHOD_COST
+                if turn < 0 or self.backlog > CHOKED_FROM:
                     self._events = events
                     break
         except ProtocolError as error:
@@ -163,7 +168,7 @@ class Session(Outbox):
 
     @property
     def has_more(self) -> bool:
-        """Whether input waits to be handled until the peer takes its answers."""
+        """Whether there is input that waits for the peer to take its answers, or for its next turn."""
         return self._events is not None
 
     @property
