@@ -350,22 +350,21 @@ def _steps(focus: Focus, rolls: list[bytes]) -> Iterator[Step]:
         yield batch
 
 
-def _scenario(focus: Focus, queues: list[bytes], rolls: list[bytes]) -> Scenario:
-    declares = (_declare(Dice(roll), focus, name) for roll, name in zip(queues, QUEUES, strict=True))
-    return Scenario(tuple(declares), tuple(_steps(focus, rolls)))
-
-
 def _some(values: tuple[T, ...]) -> st.SearchStrategy[tuple[T, ...]]:
     return st.sampled_from([values[:count] for count in range(1, len(values) + 1)])
 
 
-def scenarios() -> st.SearchStrategy[Scenario]:
+_focuses = st.builds(
+    Focus,
+    *(_some(each) for each in (QUEUES, CONNECTIONS, CHANNELS)),
+    *(st.booleans() for _ in range(3)),
+)
+_rolls = st.binary(min_size=12, max_size=12)
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
     """Queues, then who consumes from them, then what happens."""
-    focuses = st.builds(
-        Focus,
-        *(_some(each) for each in (QUEUES, CONNECTIONS, CHANNELS)),
-        *(st.booleans() for _ in range(3)),
-    )
-    roll = st.binary(min_size=12, max_size=12)
-    queues = st.lists(roll, min_size=len(QUEUES), max_size=len(QUEUES))
-    return st.builds(_scenario, focuses, queues, st.lists(roll, min_size=30, max_size=100))
+    focus = draw(_focuses)
+    queues = tuple(_declare(Dice(draw(_rolls)), focus, name) for name in QUEUES)
+    return Scenario(queues, tuple(_steps(focus, draw(st.lists(_rolls, min_size=30, max_size=100)))))
