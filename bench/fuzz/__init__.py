@@ -40,9 +40,6 @@ QUICK_FRAMES: Final = 200_000
 WARM_UP_SHARE: Final = 0.1
 PROGRESS_SECONDS: Final = 5.0
 SHOWN: Final = 10  # faults
-# Queues and bindings of thousands of clients are a load, not a leak; without a sweep now and then
-# the broker would be measured by how many bindings a message takes.
-CONNECTIONS_PER_SWEEP: Final = 200
 
 
 def limit(name: str, title: str, unit: str) -> Scenario:
@@ -154,15 +151,13 @@ class Lap:
         self._begun = self._told = time.monotonic()
 
     def run(self, server: Server) -> Outcome:
-        def watch(outcome: Outcome) -> bool:
-            if outcome.connections % CONNECTIONS_PER_SWEEP == 0:
-                target.sweep(server, renew=True)
-            return self._go_on(outcome)
+        def tidy_up() -> None:
+            target.sweep(server, renew=True)
 
-        target.sweep(server, renew=True)
-        return asyncio.run(attack(server, self._cases, self._frames, watch))
+        tidy_up()
+        return asyncio.run(attack(server, self._cases, self._frames, self._watch, tidy_up))
 
-    def _go_on(self, outcome: Outcome) -> bool:
+    def _watch(self, outcome: Outcome) -> bool:
         now = time.monotonic()
         if now - self._told > PROGRESS_SECONDS:
             self._told = now

@@ -135,3 +135,27 @@ def test_a_tag_used_twice_on_a_channel_closes_the_connection(
 def test_a_server_named_consumer_has_a_tag_of_its_own(channel: BlockingChannel, queue: str) -> None:
     first, second = Inbox(channel, queue), Inbox(channel, queue)
     assert first.tag != second.tag
+
+
+def test_a_queue_with_a_single_active_consumer_has_no_exclusive_one(
+    channel: BlockingChannel, single: str
+) -> None:
+    with pytest.raises(ChannelClosedByBroker) as refused:
+        Inbox(channel, single, exclusive=True)
+    assert refused.value.reply_code == 403
+
+
+def test_the_single_active_consumer_does_not_yield_to_a_higher_priority(
+    connection: BlockingConnection, channel: BlockingChannel, single: str
+) -> None:
+    consuming = connection.channel()
+    inboxes = [
+        Inbox(consuming, single, auto_ack=True, arguments={"x-priority": priority})
+        for priority in (1, 5, 9)
+    ]
+    put(channel, single, b"1")
+    inboxes[0].wait(1)
+    consuming.basic_cancel(inboxes[0].tag)
+    put(channel, single, b"2")
+    inboxes[2].wait(1)
+    assert [inbox.bodies for inbox in inboxes] == [[b"1"], [], [b"2"]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
@@ -169,3 +170,61 @@ def test_purged_and_deleted_messages_are_no_dead_letters(
     put(channel, graveyard, b"only this")
     assert bodies(take(channel, graveyard)) == [b"only this"]
     assert get(channel, graveyard) is None
+
+
+def test_cc_keys_are_told_and_not_followed_where_the_queue_names_a_key(
+    channel: BlockingChannel, graveyard: str, mortal: Callable[..., str], queue: str
+) -> None:
+    dying = mortal()
+    headers = {"CC": [queue], "BCC": [queue], "own": 1}
+    put(channel, dying, b"copied", headers=headers, priority=4, expiration="60000")
+    (copy,) = take(channel, queue)
+    assert copy.properties.headers == {"CC": [queue], "own": 1}
+    (held,) = take(channel, dying, auto_ack=False)
+    channel.basic_reject(held.tag, requeue=False)
+    (letter,) = take(channel, graveyard)
+    (death,) = deaths(letter)
+    assert death["routing-keys"] == [dying, queue]
+    assert death["original-expiration"] == "60000"
+    assert "CC" not in letter.properties.headers
+    assert (letter.properties.priority, letter.properties.expiration) == (4, None)
+    assert get(channel, queue) is None
+
+
+def test_headers_keep_their_types_through_death(
+    channel: BlockingChannel, graveyard: str, mortal: Callable[..., str]
+) -> None:
+    headers = {
+        "small": -1,
+        "large": 2**62,
+        "decimal": Decimal("1.25"),
+        "time": datetime(2026, 1, 1, tzinfo=UTC),
+        "bytes": b"\xff\x00",
+        "nothing": None,
+        "nested": [1, [2, {"x": b"y"}]],
+        "table": {},
+        "text": "",
+    }
+    put(channel, mortal(message_ttl=0), b"", headers=headers)
+    (letter,) = take(channel, graveyard)
+    after = {key: letter.properties.headers[key] for key in headers}
+    assert repr(sorted(after.items())) == repr(
+        sorted({**headers, "large": type(after["large"])(2**62)}.items())
+    )
+
+
+def test_the_alternate_exchange_takes_dead_letters_too(
+    channel: BlockingChannel, graveyard: str, queue: str, name: Callable[[str], str]
+) -> None:
+    alternate, letters, mortal = name("alternate"), name("letters"), name("mortal")
+    channel.exchange_declare(alternate, "fanout", auto_delete=True)
+    channel.queue_bind(graveyard, alternate)
+    arguments = {"alternate-exchange": alternate}
+    channel.exchange_declare(letters, "direct", auto_delete=True, arguments=arguments)
+    channel.queue_bind(queue, letters, "another key")
+    channel.queue_declare(mortal, exclusive=True, arguments={"x-dead-letter-exchange": letters})
+    put(channel, mortal, b"lost and found")
+    (held,) = take(channel, mortal, auto_ack=False)
+    channel.basic_reject(held.tag, requeue=False)
+    (letter,) = take(channel, graveyard)
+    assert (letter.body, letter.exchange) == (b"lost and found", letters)

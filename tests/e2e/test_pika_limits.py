@@ -127,3 +127,25 @@ def test_an_unknown_overflow_mode_is_refused(
     with pytest.raises(ChannelClosedByBroker) as closed:
         limited(max_length=1, overflow="explode")
     assert closed.value.reply_code == 406
+
+
+def test_requeued_messages_count_again(
+    channel: BlockingChannel, limited: Callable[..., str]
+) -> None:
+    queue = limited(max_length=3)
+    put(channel, queue, b"1", b"2", b"3")
+    take(channel, queue, 2, auto_ack=False)
+    put(channel, queue, b"4", b"5")
+    channel.basic_nack(0, multiple=True, requeue=True)
+    channel.basic_qos(prefetch_count=0)
+    assert bodies(take(channel, queue, 3)) == [b"3", b"4", b"5"]
+    assert get(channel, queue) is None
+
+
+def test_both_limits_hold_together(channel: BlockingChannel, limited: Callable[..., str]) -> None:
+    queue = limited(max_length=3, max_length_bytes=5)
+    put(channel, queue, b"aa", b"bb", b"c", b"d")
+    assert bodies(take(channel, queue, 3)) == [b"bb", b"c", b"d"]
+    put(channel, queue, b"e", b"fffff", b"g")
+    assert bodies(take(channel, queue)) == [b"g"]
+    assert get(channel, queue) is None

@@ -105,3 +105,18 @@ def test_consumers_of_equal_priority_take_turns(
     put(channel, queue, *(b"%d" % number for number in range(9)))
     await_that(connection, lambda: sum(len(inbox.bodies) for inbox in inboxes) == 9)
     assert [len(inbox.bodies) for inbox in inboxes] == [3, 3, 3]
+
+
+def test_a_consumer_with_prefetch_gets_the_highest_that_waits(
+    connection: BlockingConnection, channel: BlockingChannel, ranked: str
+) -> None:
+    consuming = connection.channel()
+    consuming.basic_qos(prefetch_count=1)
+    inbox = Inbox(consuming, ranked)
+    put(channel, ranked, b"first")
+    inbox.wait(1)
+    for priority in (1, 5, 3, 4, 0):
+        put(channel, ranked, b"%d" % priority, priority=priority)
+    for count in range(1, 7):
+        consuming.basic_ack(inbox.wait(count)[-1].tag)
+    assert inbox.bodies == [b"first", b"5", b"4", b"3", b"1", b"0"]

@@ -207,3 +207,77 @@ def test_two_consumers_take_turns(
         inbox.wait(5)
     assert inboxes[0].bodies == [b"%d" % number for number in range(0, 10, 2)]
     assert inboxes[1].bodies == [b"%d" % number for number in range(1, 10, 2)]
+
+
+def test_requeued_messages_of_two_channels_fall_back_into_order(
+    connection: BlockingConnection, channel: BlockingChannel, queue: str
+) -> None:
+    put(channel, queue, *(b"%d" % number for number in range(8)))
+    holders = [connection.channel(), connection.channel()]
+    for number in range(6):
+        take(holders[number % 2], queue, auto_ack=False)
+    for holder in reversed(holders):
+        holder.close()
+    await_depth(channel, queue, 8)
+    again = take(channel, queue, 8)
+    assert bodies(again) == [b"%d" % number for number in range(8)]
+    assert [each.redelivered for each in again] == [True] * 6 + [False] * 2
+
+
+def test_a_raised_global_prefetch_takes_effect_at_once(
+    connection: BlockingConnection, channel: BlockingChannel, queue: str
+) -> None:
+    put(channel, queue, *(b"%d" % number for number in range(10)))
+    consuming = connection.channel()
+    consuming.basic_qos(prefetch_count=2, global_qos=True)
+    inbox = Inbox(consuming, queue)
+    inbox.wait(2)
+    assert depth(channel, queue) == 8
+    consuming.basic_qos(prefetch_count=5, global_qos=True)
+    inbox.wait(5)
+    assert depth(channel, queue) == 5
+    consuming.basic_qos(prefetch_count=0, global_qos=True)
+    inbox.wait(10)
+
+
+def test_prefetch_is_for_consumers_that_start_later(
+    connection: BlockingConnection, channel: BlockingChannel, name: Callable[[str], str]
+) -> None:
+    queues = [name("earlier"), name("later")]
+    for queue in queues:
+        channel.queue_declare(queue, exclusive=True)
+    consuming = connection.channel()
+    inboxes = []
+    for queue, prefetch in zip(queues, (2, 4), strict=True):
+        consuming.basic_qos(prefetch_count=prefetch)
+        inboxes.append(Inbox(consuming, queue))
+    for queue, inbox, prefetch in zip(queues, inboxes, (2, 4), strict=True):
+        put(channel, queue, *[b"message"] * 10)
+        inbox.wait(prefetch)
+        assert depth(channel, queue) == 10 - prefetch
+
+
+def test_get_is_not_bound_by_prefetch(
+    connection: BlockingConnection, channel: BlockingChannel, queue: str
+) -> None:
+    put(channel, queue, b"1", b"2", b"3")
+    getting = connection.channel()
+    getting.basic_qos(prefetch_count=1, global_qos=True)
+    assert bodies(take(getting, queue, 3, auto_ack=False)) == [b"1", b"2", b"3"]
+
+
+def test_a_purge_leaves_what_is_out_for_delivery(channel: BlockingChannel, queue: str) -> None:
+    put(channel, queue, b"1", b"2", b"3")
+    (held,) = take(channel, queue, auto_ack=False)
+    assert channel.queue_purge(queue).method.message_count == 2
+    channel.basic_nack(held.tag, requeue=True)
+    await_depth(channel, queue, 1)
+    assert bodies(take(channel, queue)) == [b"1"]
+
+
+def test_an_ack_after_its_queue_is_gone_is_no_error(channel: BlockingChannel, queue: str) -> None:
+    put(channel, queue, b"1", b"2")
+    (held,) = take(channel, queue, auto_ack=False)
+    assert channel.queue_delete(queue).method.message_count == 1
+    channel.basic_ack(held.tag)
+    channel.basic_qos(prefetch_count=0)

@@ -53,11 +53,11 @@ PERMISSIONS = (
 
 
 class Publish(NamedTuple):
-    """`count` messages; their properties and body sizes follow a pattern."""
+    """`amount` messages; their properties and body sizes follow a pattern."""
 
     exchange: str
     key: str
-    count: int
+    amount: int
     kinds: tuple[int, ...]
     sizes: tuple[int, ...]
     pieces: bool
@@ -77,7 +77,7 @@ class Cancel(NamedTuple):
 
 
 class Qos(NamedTuple):
-    count: int
+    prefetch: int
     whole_channel: bool
 
 
@@ -86,7 +86,7 @@ class Settle(NamedTuple):
 
     how: str
     at: int
-    count: int
+    amount: int
     multiple: bool
     requeue: bool
 
@@ -119,9 +119,7 @@ class Simple(NamedTuple):
     queue: str
 
 
-Command: TypeAlias = (
-    Publish | Consume | Cancel | Qos | Settle | Get | Declare | Bind | Simple
-)
+Command: TypeAlias = Publish | Consume | Cancel | Qos | Settle | Get | Declare | Bind | Simple
 
 
 class Batch(NamedTuple):
@@ -181,7 +179,7 @@ class Focus(NamedTuple):
 
 # ── what to draw ──────────────────────────────────────────────────────────────────────────────────────────
 
-_COUNTS = (1, 2, 3, 5, 8, 13)
+_AMOUNTS = (1, 2, 3, 5, 8, 13)
 _GOOD = range(len(PROPERTIES) - 2)
 _KINDS: tuple[tuple[int, ...], ...] = (
     *[(0,)] * 40,
@@ -220,8 +218,8 @@ _SETTINGS: dict[str, tuple[int | str | bool, ...]] = {
 class Dice:
     """Reads choices from drawn bytes.
 
-    A command takes a dozen choices; drawn one by one they cost more than all that the brokers do, and Hypothesis
-    likes to repeat itself. Drawn as one they are even, and shrink to the first of each.
+    A command takes a dozen choices. Drawn one by one they take longer than all that the brokers do, and
+    Hypothesis likes to repeat itself; drawn as one they are even, and shrink to the first of each.
     """
 
     def __init__(self, octets: bytes) -> None:
@@ -243,10 +241,10 @@ def _publish(dice: Dice, focus: Focus) -> Command:
         key = dice.pick((key, key, key, "k", "k.l"))
         if dice.once_in(80):
             exchange = "missing"
-    count, mandatory = dice.pick(_COUNTS), dice.once_in(3)
+    amount, mandatory = dice.pick(_AMOUNTS), dice.once_in(3)
     if focus.plain_messages:
-        return Publish(exchange, key, count, (0,), (8,), False, mandatory)
-    return Publish(exchange, key, count, dice.pick(_KINDS), *dice.pick(_SHAPES), mandatory)
+        return Publish(exchange, key, amount, (0,), (8,), False, mandatory)
+    return Publish(exchange, key, amount, dice.pick(_KINDS), *dice.pick(_SHAPES), mandatory)
 
 
 def _consume(dice: Dice, focus: Focus) -> Command:
@@ -263,7 +261,7 @@ def _settle(dice: Dice, focus: Focus) -> Settle:
     return Settle(
         dice.pick(("ack", "ack", "ack", "nack", "reject")),
         dice.pick((0, 0, 1, 2)),
-        dice.pick(_COUNTS),
+        dice.pick(_AMOUNTS),
         multiple=dice.once_in(3),
         requeue=dice.once_in(2),
     )

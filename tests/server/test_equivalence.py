@@ -1,4 +1,4 @@
-"""Runs are a way to work, not a behaviour: a broker that takes messages one at a time does the same to the byte.
+"""Runs are a way to work, not a behaviour: a broker that takes messages one at a time does the same.
 
 The same bytes, in any chunking, go to a broker whose runs are limited to 1 and to one without limit, while
 consumers, prefetch, time, limits, bindings and permissions change. RECADO_EXAMPLES says how often to try.
@@ -20,7 +20,7 @@ from . import scenario as s
 from .client import EVERYTHING, publishing
 from .twins import Talk, Twins
 
-EXAMPLES = int(os.environ.get("RECADO_EXAMPLES", "250"))
+EXAMPLES = int(os.environ.get("RECADO_EXAMPLES", "400"))
 
 
 class Performance:
@@ -106,14 +106,14 @@ class Performance:
             frames = list(self._publish(connection, channel, talk, command))
         else:
             frames = []
-            methods += self._methods(connection, channel, talk, command)
+            methods += self._methods(talk, command)
         return [method_frame(channel, method) for method in methods] + frames
 
     def _publish(
         self, connection: int, channel: int, talk: Talk, command: s.Publish
     ) -> Iterator[bytes]:
         kinds, sizes = cycle(command.kinds), cycle(command.sizes)
-        for kind, size in islice(zip(kinds, sizes, strict=True), command.count):
+        for kind, size in islice(zip(kinds, sizes, strict=True), command.amount):
             body = f"{self.twins.number():08}".encode().ljust(size, b".")[:size]
             if talk.confirming:
                 talk.published += 1
@@ -130,9 +130,7 @@ class Performance:
             )
             yield from _single_frames(data)
 
-    def _methods(
-        self, connection: int, channel: int, talk: Talk, command: s.Command
-    ) -> Iterator[m.Method]:
+    def _methods(self, talk: Talk, command: s.Command) -> Iterator[m.Method]:
         queue = getattr(command, "queue", None)
         if queue is not None and queue not in self.twins.queues():
             yield m.QueueDeclare(queue)
@@ -151,8 +149,8 @@ class Performance:
             case s.Cancel(which):
                 if talk.consumers:
                     yield m.BasicCancel(talk.consumers.pop(which % len(talk.consumers)))
-            case s.Qos(count, whole_channel):
-                yield m.BasicQos(0, count, whole_channel)
+            case s.Qos(prefetch, whole_channel):
+                yield m.BasicQos(0, prefetch, whole_channel)
             case s.Settle():
                 yield from _settlements(talk, command)
             case s.Get(queue, no_ack):
@@ -183,7 +181,7 @@ def _single_frames(data: bytes) -> Iterator[bytes]:
 
 def _settlements(talk: Talk, command: s.Settle) -> Iterator[m.Method]:
     at = command.at if command.at < len(talk.outstanding) else 0
-    tags = talk.outstanding[at : at + command.count]
+    tags = talk.outstanding[at : at + command.amount]
     multiple = command.multiple and command.how != "reject"
     if multiple:
         tags = tags[-1:]

@@ -56,4 +56,5 @@ def test_a_page_without_its_marks_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_the_page_in_the_repository_is_up_to_date() -> None:
     text = page.FILE.read_text()
-    assert text == page.render(results.load(), expectations.load(), page.kept(text))
+    now = page.render(results.load(), expectations.load(), page.kept(text))
+    assert text == now, "`./dev suites py-amqp` is a quick way to have it written"

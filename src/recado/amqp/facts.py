@@ -81,7 +81,8 @@ def _text(octets: bytes) -> str:
 
 
 def _milliseconds(expiration: str) -> tuple[int | None, str | None]:
-    if not (expiration.isascii() and expiration.removeprefix("-").isdigit()):
+    digits = expiration[1:] if expiration[:1] in ("+", "-") else expiration
+    if not (digits.isascii() and digits.isdigit()):
         return None, f"invalid expiration '{expiration}': no_integer"
     value = int(expiration)
     if value < 0:

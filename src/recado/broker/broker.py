@@ -94,11 +94,13 @@ class Broker:
         if if_empty and queue.ready:
             raise PreconditionFailed(f"{described} not empty")
         queue.deleted = True
+        queue.owner = None
+        count = queue.purge()
         queue.vhost.remove_queue(queue)
         for consumer in (*queue.consumers, *queue.taps):
             consumer.channel.dismiss(consumer, now)
         self._alarms.drop(queue)
-        return queue.purge()
+        return count
 
     def cancel(self, consumer: Consumer, now: int) -> None:
         consumer.channel.remove(consumer, now)

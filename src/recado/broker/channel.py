@@ -96,7 +96,7 @@ class Channel:
                 raise PreconditionFailed(
                     "a wire tap takes nothing, so it has nothing to ack: set no-ack"
                 )
-        elif queue.has_exclusive_consumer() or (exclusive and queue.consumers):
+        elif queue.is_taken(exclusive):
             described = describe("queue", queue.name, queue.vhost.name)
             raise AccessRefused(f"{described} in exclusive use")
         if tag in self.consumers:

@@ -78,7 +78,8 @@ class Queue:
             return ()
         settings = self.settings
         refuses = self._limited and settings.overflow != "drop-head"
-        if not refuses and not self.cascades and not self.taps:
+        fleeting = run.facts.ttl == 0 or settings.message_ttl == 0
+        if not (refuses or fleeting or self.cascades or self.taps):
             self._enter(run, now)
             self._drop_excess(now)
             return ()
@@ -338,5 +339,8 @@ class Queue:
         if consumer in self.consumers and self._active in (None, consumer):
             self._rota.wake(consumer)
 
-    def has_exclusive_consumer(self) -> bool:
+    def is_taken(self, exclusive: bool) -> bool:
+        """Whether a further consumer must be refused, for one of them wants the queue for itself."""
+        if exclusive:
+            return bool(self.consumers) or self.settings.single_active_consumer
         return any(consumer.exclusive for consumer in islice(self.consumers, 1))

@@ -41,37 +41,39 @@ class Origin:
 
 
 class Route(Origin):
-    __slots__ = ("epoch", "mandatory", "queues", "source")
+    __slots__ = ("mandatory", "queues", "source")
 
     def __init__(
         self,
         method: BasicPublish,
         source: Exchange[Queue],
         queues: Sequence[Queue] | None,
-        epoch: int,
     ) -> None:
         super().__init__(method.exchange, method.routing_key)
         self.mandatory = method.mandatory
         self.source = source
         self.queues = queues  # None: it depends on the message's headers
-        self.epoch = epoch
 
 
 class Admission:
     """One user in one vhost: what it may do there, and the routes it uses."""
 
-    __slots__ = ("_routes", "access", "user", "vhost")
+    __slots__ = ("_epoch", "_routes", "access", "user", "vhost")
 
     def __init__(self, user: User, vhost: Vhost[Queue]) -> None:
         self.user = user
         self.vhost = vhost
         self.access = Access(user, vhost.name)
         self._routes: dict[bytes, Route] = {}
+        self._epoch = vhost.epoch  # that the routes are of
 
     def route(self, method: bytes) -> Route:
         """The route of a publish, by its method frame."""
+        if self._epoch != self.vhost.epoch:
+            self._routes.clear()
+            self._epoch = self.vhost.epoch
         route = self._routes.get(method)
-        if route is None or route.epoch != self.vhost.epoch:
+        if route is None:
             if len(self._routes) >= _ROUTES_REMEMBERED:
                 self._routes.clear()
             route = self._routes[method] = self._find(method)
@@ -91,7 +93,7 @@ class Admission:
         queues = None
         if not vhost.depends_on_headers(exchange):
             queues = vhost.route(exchange, method.routing_key).queues
-        return Route(method, exchange, queues, vhost.epoch)
+        return Route(method, exchange, queues)
 
     def queues_for(
         self, route: Route, headers: Table | None, more_keys: Sequence[str]

@@ -73,13 +73,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self._server.connections.add(self)
         self.transport.set_write_buffer_limits(WRITE_HIGH)
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else "local"
         self._end_timer: asyncio.TimerHandle = self._server.loop.call_later(
             self._server.limits.handshake_seconds, self._handshake_over
         )
-        self._server.connections.add(self)
+        if self._server.is_overrun():
+            self.drop("there are too many")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._server.buffer
@@ -136,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.forget(self)
         self._cancel_timers()
         self.session.end(clock())
+        self.session.detach()
         self._server.arm()
 
     def pause_writing(self) -> None:
@@ -209,7 +212,10 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.close()
         elif not self._finished:
             self._finished = True
-            self.transport.write_eof()
+            try:
+                self.transport.write_eof()
+            except OSError:  # the peer has just reset it
+                self.transport.abort()
 
     # ── login ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -5,6 +5,7 @@ There is one loop and no lock: the broker decides in the loop's thread, between 
 
 import asyncio
 import logging
+import resource
 import ssl
 from collections.abc import Callable
 
@@ -24,6 +25,9 @@ log = logging.getLogger("recado.server")
 READ_SIZE = 256 * 1024
 WATCH_SECONDS = 1.0
 STOP_SECONDS = 0.5  # for clients to answer; the reason has reached their sockets by then
+SPARE_CONNECTIONS = 100  # beyond the limit, to be told so
+SPARE_FILES = 64  # for what is not a connection
+MOST_CHECKS = 64  # passwords that wait to be checked slowly
 LOOPBACK = ("127.", "::1", "::ffff:127.", "local")
 
 
@@ -55,7 +59,9 @@ class Server:
         self.alarm: str | None = None
         self._used_memory = used_memory
         self._memory_limit = int(memory.available() * self.limits.memory_share)
+        self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES
         self._passwords = Passwords()
+        self._slow_checks = asyncio.Semaphore(2)
         self._logins: set[asyncio.Task[None]] = set()
         self._listeners: list[asyncio.Server] = []
         self._last_left: asyncio.Future[None] | None = None  # somebody waits for all to leave
@@ -68,8 +74,14 @@ class Server:
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Accept connections; gives the port, which is a free one where 0 was asked for."""
+        patience = self.limits.handshake_seconds if tls is not None else None
         listener = await self.loop.create_server(
-            lambda: Connection(self), host, port, ssl=tls, backlog=1024
+            lambda: Connection(self),
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=patience,
+            backlog=1024,
         )
         self._listeners.append(listener)
         number: int = listener.sockets[0].getsockname()[1]
@@ -99,6 +111,12 @@ class Server:
         if self._last_left is not None and not self.connections and not self._last_left.done():
             self._last_left.set_result(None)
 
+    def is_overrun(self) -> bool:
+        """Whether so many connect that not even a refusal can be spent on each."""
+        most = self.limits.max_connections
+        beyond = most is not None and len(self.connections) > most + SPARE_CONNECTIONS
+        return beyond or len(self.connections) > self._most_files
+
     def full_reason(self) -> str | None:
         most = self.limits.max_connections
         if most is not None and len(self.connections) >= most:
@@ -116,7 +134,11 @@ class Server:
     def _flush(self) -> None:
         connections, self._to_flush = self._to_flush, []
         for connection in connections:
-            connection.flush()
+            try:
+                connection.flush()
+            except Exception:  # a fault with one must not silence the others
+                log.exception("writing to %s", connection.peer)
+                connection.transport.abort()
 
     def arm(self) -> None:
         """Be back when the broker has something to do."""
@@ -146,12 +168,18 @@ class Server:
         if answer is not None:
             self._decide(connection, user, answer)
             return
+        if len(self._logins) >= MOST_CHECKS:
+            self._refuse(connection, "too many wait for their passwords to be checked")
+            return
         task = self.loop.create_task(self._verify_slowly(connection, user, credentials.password))
         self._logins.add(task)
         task.add_done_callback(self._logins.discard)
 
     async def _verify_slowly(self, connection: Connection, user: User, password: bytes) -> None:
-        self._decide(connection, user, await self._passwords.check(user.password_hash, password))
+        async with self._slow_checks:
+            if connection in self.connections:
+                right = await self._passwords.check(user.password_hash, password)
+                self._decide(connection, user, right)
 
     def _decide(self, connection: Connection, user: User, right: bool) -> None:
         if not right:

@@ -37,8 +37,16 @@ class Outbox:
     def beat(self) -> None:
         self.write(HEARTBEAT_FRAME)
 
+    def detach(self) -> None:
+        """Nobody takes anything any more; whoever was told need not be kept alive by this."""
+        self._wake = _nobody
+
     def take(self) -> list[bytes]:
         output, self.output = self.output, []
         self.backlog = 0
         self._woken = False
         return output
+
+
+def _nobody() -> None:
+    """What a detached outbox wakes."""
