@@ -84,6 +84,7 @@ class Client:
             user, b"secret", vhost, {"capabilities": capabilities}, frame_max, 0, 0
         )
         self.refusal: ConnectionClose | None = None
+        self._taken: list[bytes] = []
         self._open(now)
         if self.refusal is None:
             self.send(*((number, ChannelOpen()) for number in channels), now=now)
@@ -106,12 +107,18 @@ class Client:
         self.feed(b"".join(method_frame(*each) for each in methods), now)
 
     def feed(self, data: bytes, now: int = 0, sizes: Sequence[int] = ()) -> None:
+        session = self.session
         for chunk in cut(data, sizes):
-            self.session.receive(chunk, now)
+            session.receive(chunk, now)
+            while session.has_more:
+                self._taken += session.take()
+                session.keeps_up(now)
+                session.go_on(now)
 
     def received(self) -> list[Event]:
         """What the session wrote since the last time."""
-        return list(self.reader.feed(b"".join(self.session.take())))
+        taken, self._taken = self._taken, []
+        return list(self.reader.feed(b"".join((*taken, *self.session.take()))))
 
     def call(self, *methods: Method, channel: int = 1, now: int = 0) -> list[Event]:
         """What is received by sending methods on a channel."""

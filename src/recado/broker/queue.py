@@ -175,6 +175,7 @@ class Queue:
             self._dead_letter(self, self._take_front(self.ready - most), "maxlen", now)
         while most_bytes is not None and self._ready_bytes > most_bytes:
             self._dead_letter(self, self._take_front(1), "maxlen", now)
+        self._watch_head()
 
     def expire(self, now: int) -> None:
         """Let go of what has outlived its time at the front of a lane."""
@@ -282,7 +283,7 @@ class Queue:
                     consumer.deliver(part)
             if len(group) > 1:
                 group.rotate(-(count % len(group)))
-        if self._due is not None:
+        if self.ready:
             self._watch_head()
 
     def _at_most(self) -> int:
