@@ -6,7 +6,7 @@
     mutation.py      what goes wrong with them
     case.py          one client's bytes, made from a seed and a number
     answers.py       what the broker said, checked
-    attack.py        many hostile clients at a time
+    hostile.py       many hostile clients at a time
     witness.py       a well-behaved client beside them
     target.py        the broker, its log and its memory
 
@@ -29,7 +29,7 @@ from typing import Final
 
 from bench.book import Book, NotMeasured
 from bench.fuzz import case, target
-from bench.fuzz.attack import Outcome, attack
+from bench.fuzz.hostile import Outcome, attack
 from bench.fuzz.witness import Testimony, watching
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side

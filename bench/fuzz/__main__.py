@@ -9,7 +9,7 @@ import argparse
 import asyncio
 
 from bench.fuzz import case, target
-from bench.fuzz.attack import Hostile
+from bench.fuzz.hostile import Hostile
 from recado.amqp.codec import decode_method
 from recado.amqp.errors import ProtocolError
 from recado.amqp.frames import ENVELOPE, METHOD

@@ -85,9 +85,18 @@ class Broker:
         return self.create_queue(vhost, name, settings, self, now, ReplyQueue)
 
     def delete_queue(
-        self, queue: Queue, now: int, *, if_unused: bool = False, if_empty: bool = False
-    ) -> int:
-        """Gives the number of messages that went with it."""
+        self,
+        queue: Queue,
+        now: int,
+        *,
+        if_unused: bool = False,
+        if_empty: bool = False,
+        answer: Callable[[int], None] | None = None,
+    ) -> None:
+        """`answer` is told the number of messages that went with it, before consumers are dismissed.
+
+        Clients that delete what they consume expect it in that order, for RabbitMQ keeps to it.
+        """
         described = describe("queue", queue.name, queue.vhost.name)
         if if_unused and queue.consumers:
             raise PreconditionFailed(f"{described} in use")
@@ -97,10 +106,11 @@ class Broker:
         queue.owner = None
         count = queue.purge()
         queue.vhost.remove_queue(queue)
+        if answer is not None:
+            answer(count)
         for consumer in (*queue.consumers, *queue.taps):
             consumer.channel.dismiss(consumer, now)
         self._alarms.drop(queue)
-        return count
 
     def cancel(self, consumer: Consumer, now: int) -> None:
         consumer.channel.remove(consumer, now)

@@ -7,6 +7,8 @@ P3  What is published in a transaction happens at commit, all of it, or not at a
 
 from collections.abc import Sequence
 
+import msgspec
+
 from recado.amqp.errors import PreconditionFailed
 from recado.amqp.events import Published
 from recado.amqp.facts import PLAIN, REPLY_HERE
@@ -22,6 +24,7 @@ from .routing import Admission, Route, distribute, is_nowhere
 from .run import Run
 
 _NO_ROUTE = 312
+_PART = 2000  # messages × queues that are done in one turn where each has to be looked at
 
 
 class Publisher:
@@ -46,7 +49,8 @@ class Publisher:
         self.pending: list[Published] | None = None  # of a transaction
         self.reply_queue: str | None = None  # where direct replies to this channel go
 
-    def publish(self, event: Published, now: int) -> None:
+    def publish(self, event: Published, now: int) -> Published | None:
+        """Gives what is left of a run that is too much work for one turn."""
         route = self._admission.route(event.method)
         facts = event.facts
         if facts is not PLAIN:
@@ -54,10 +58,12 @@ class Publisher:
                 raise PreconditionFailed(facts.fault)
             if facts.user_id is not None:
                 self._check_user(facts.user_id)
-        if self.pending is None:
-            self._send(route, event, now)
-        else:
+        if self.pending is not None:
             self.pending.append(event)
+            return None
+        event, rest = _divided(event, route.queues or ())
+        self._send(route, event, now)
+        return rest
 
     def commit(self, now: int) -> None:
         """Send what the transaction gathered; its routes are those of now."""
@@ -144,6 +150,19 @@ class Publisher:
             several = last > self._confirmed + 1
             self._confirmed = last
             self._outlet.write(ack_frame(self._number, last, multiple=several))
+
+
+def _divided(event: Published, queues: Sequence[Queue]) -> tuple[Published, Published | None]:
+    """As much of a run as is done in a few milliseconds, and the rest of it."""
+    if len(event.tails) * len(queues) <= _PART or not any(each.is_laborious for each in queues):
+        return event, None
+    count = max(_PART // len(queues), 1)
+    if count >= len(event.tails):
+        return event, None
+    return (
+        msgspec.structs.replace(event, tails=event.tails[:count]),
+        msgspec.structs.replace(event, tails=event.tails[count:]),
+    )
 
 
 def _checked_keys(headers: Table, name: str) -> list[str]:

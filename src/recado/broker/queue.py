@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from recado.amqp.frames import body_size_of
+
 from .arguments import QueueSettings
 from .consumer import UNLIMITED, Consumer
 from .lane import Lane
@@ -64,6 +66,7 @@ class Queue:
         self._last_used = now
         self.cascades = settings.dead_letter_exchange is not None
         self._limited = settings.max_length is not None or settings.max_length_bytes is not None
+        self._refuses = self._limited and settings.overflow != "drop-head"
         self._simple = not self._limited and settings.message_ttl is None
         self.touch(now)
 
@@ -73,22 +76,34 @@ class Queue:
         """Take in messages; gives the indexes of those that were refused."""
         if self._simple and self._pass_on(run):
             return ()
-        if not self._limited and not (self.taps and self.crowded):
-            self._enter(run, now)
-            return ()
-        settings = self.settings
-        refuses = self._limited and settings.overflow != "drop-head"
-        fleeting = run.facts.ttl == 0 or settings.message_ttl == 0
-        if not (refuses or fleeting or self.cascades or self.taps):
-            self._enter(run, now)
-            self._drop_excess(now)
-            return ()
+        if self._takes_singly(run):
+            return self._publish_singly(run, now)
+        self._enter(run, now)
+        self._drop_excess(now)
+        return ()
+
+    def _takes_singly(self, run: Run) -> bool:
+        """Whether the order of things within a run would show (Q5)."""
+        fleeting = run.facts.ttl == 0 or self.settings.message_ttl == 0
+        return (
+            self._refuses
+            or (self._limited and (self.cascades or fleeting))
+            or (self.cascades and fleeting)
+            or (self.crowded > 0 and bool(self.taps))
+        )
+
+    @property
+    def is_laborious(self) -> bool:
+        """Whether messages may have to be taken in one by one."""
+        return self._refuses or self.cascades or self.crowded > 0
+
+    def _publish_singly(self, run: Run, now: int) -> Sequence[int]:
         refused = []
         for i in range(len(run)):
             one = run.slice(i, i + 1)
-            if refuses and self._would_overflow(one):
+            if self._refuses and self._would_overflow(one):
                 refused.append(i)
-                if settings.overflow == "reject-publish-dlx":
+                if self.settings.overflow == "reject-publish-dlx":
                     self._dead_letter(self, one, "maxlen", now)
             else:
                 self._enter(one, now)
@@ -168,13 +183,16 @@ class Queue:
 
     def _drop_excess(self, now: int) -> None:
         """Drop from the front what is too much; of a priority queue that is the most urgent, as in RabbitMQ."""
-        if self.settings.overflow != "drop-head":
+        if self._refuses or not self._limited:
             return
         most, most_bytes = self.settings.max_length, self.settings.max_length_bytes
         while most is not None and self.ready > most:
             self._dead_letter(self, self._take_front(self.ready - most), "maxlen", now)
         while most_bytes is not None and self._ready_bytes > most_bytes:
-            self._dead_letter(self, self._take_front(1), "maxlen", now)
+            head = self._front().head
+            size = body_size_of(head.head) if head is not None and head.head else 0
+            count = -(-(self._ready_bytes - most_bytes) // size) if size else 1
+            self._dead_letter(self, self._take_front(count), "maxlen", now)
         self._watch_head()
 
     def expire(self, now: int) -> None:

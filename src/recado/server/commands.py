@@ -182,15 +182,20 @@ def queue_purge(session: "Session", channel: Channel, method: m.QueuePurge, now:
 def queue_delete(session: "Session", channel: Channel, method: m.QueueDelete, now: int) -> None:
     name = _queue_name(channel, method.queue)
     channel.admission.access.check_configure("queue", name)
-    vhost, count = channel.admission.vhost, 0
-    if name in vhost.queues:
-        queue = vhost.find_queue_for(session, name)
-        count = session.broker.delete_queue(
-            queue, now, if_unused=method.if_unused, if_empty=method.if_empty
-        )
-        session.exclusive.pop(queue, None)
-    if not method.no_wait:
-        channel.send(m.QueueDeleteOk(count))
+    vhost = channel.admission.vhost
+
+    def answer(count: int) -> None:
+        if not method.no_wait:
+            channel.send(m.QueueDeleteOk(count))
+
+    if name not in vhost.queues:
+        answer(0)
+        return
+    queue = vhost.find_queue_for(session, name)
+    session.broker.delete_queue(
+        queue, now, if_unused=method.if_unused, if_empty=method.if_empty, answer=answer
+    )
+    session.exclusive.pop(queue, None)
 
 
 # ── consuming ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -61,7 +61,7 @@ from .opening import Opening
 from .outbox import CHOKED_FROM, Outbox
 
 FRAME_BEFORE_LOGIN = 8192
-TURN = 4096  # runs handled before others get their turn: 20 ms or less
+TURN = 2048  # runs handled before others get their turn: 10 ms or so
 METHOD_COST = 16  # runs that one method counts for
 
 
@@ -149,8 +149,9 @@ class Session(Outbox):
         turn = TURN
         try:
             for event in events:
+                rest = None
                 if self.state is State.OPEN:
-                    self._handle(event, now)
+                    rest = self._handle(event, now)
                 elif self._opening is not None and self.state is State.HANDSHAKE:
                     self._opening.receive(event)
                 elif self.state is State.CLOSING:
@@ -158,6 +159,9 @@ class Session(Outbox):
                 else:
                     return
                 turn -= 1 if type(event) is Published else METHOD_COST
+                if rest is not None:
+                    self._events = chain((rest,), events)
+                    break
                 if turn < 0 or self.backlog > CHOKED_FROM:
                     self._events = events
                     break
@@ -182,8 +186,8 @@ class Session(Outbox):
                 channel.publisher.confirm()
             self._owing.clear()
 
-    def _handle(self, event: Event, now: int) -> None:
-        """One event of an open connection; errors of a channel end here."""
+    def _handle(self, event: Event, now: int) -> Event | None:
+        """One event of an open connection, of which a part may be left over; a channel's errors end here."""
         number = getattr(event, "channel", 0)
         culprit = (0, 0)
         try:
@@ -192,9 +196,9 @@ class Session(Outbox):
                     culprit = (60, 40)
                     channel = self.channels.get(number) or self._no_channel(number)
                     self.publishes = True
-                    channel.publisher.publish(event, now)
                     if channel.publisher.confirming:
                         self._owing[channel] = None
+                    return channel.publisher.publish(event, now)
                 case Acked(_, first, count):
                     culprit = (60, 80)
                     channel = self.channels.get(number) or self._no_channel(number)
@@ -215,6 +219,7 @@ class Session(Outbox):
             self._fail_channel(number, error, culprit, now)
         except ClosesConnection as error:
             self.fail(error, now, culprit)
+        return None
 
     def _no_channel(self, number: int) -> Channel:
         raise ChannelFault(f"channel {number} is not open: expected 'channel.open'")

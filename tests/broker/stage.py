@@ -1,0 +1,120 @@
+"""What the broker's tests need around the thing they test: a guest, channels, and a peer that takes everything."""
+
+from collections.abc import Iterable
+from itertools import count
+
+from recado.amqp.events import ContentReceived, Event, Published
+from recado.amqp.facts import facts_of
+from recado.amqp.frames import FRAME_DEFAULT, body_of, content_frames, method_frame
+from recado.amqp.methods import BasicDeliver, BasicPublish
+from recado.amqp.properties import Properties, encode_properties
+from recado.amqp.reader import Reader
+from recado.broker.access import Permission, User
+from recado.broker.arguments import ConsumerSettings, QueueSettings
+from recado.broker.broker import Broker
+from recado.broker.channel import Channel
+from recado.broker.consumer import Consumer
+from recado.broker.queue import Queue
+from recado.broker.routing import Origin
+from recado.broker.run import Run
+
+GUEST = User("guest", permissions={"/": Permission(".*", ".*", ".*")})
+NOWHERE = Origin("", "key")
+
+
+def new_broker() -> Broker:
+    broker = Broker(map(str, count(1)).__next__)
+    broker.add_user(GUEST)
+    return broker
+
+
+class Peer:
+    """A connection that keeps what is written to it."""
+
+    def __init__(self, frame_max: int = FRAME_DEFAULT) -> None:
+        self.frame_max = frame_max
+        self.congested = False
+        self.told_of_cancel = True
+        self._reader = Reader(frame_max=frame_max)
+        self._written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self._written.append(data)
+
+    def received(self) -> list[Event]:
+        """What was written since the last time."""
+        written, self._written = self._written, []
+        return list(self._reader.feed(b"".join(written)))
+
+    def delivered(self) -> list[tuple[BasicDeliver, bytes]]:
+        """The deliveries among it, each with its body."""
+        return [
+            (event.method, body_of(event.content))
+            for event in self.received()
+            if isinstance(event, ContentReceived) and isinstance(event.method, BasicDeliver)
+        ]
+
+    def bodies(self) -> list[bytes]:
+        return [body for _, body in self.delivered()]
+
+
+def open_channel(broker: Broker, peer: Peer | None = None, number: int = 1) -> Channel:
+    return Channel(number, peer or Peer(), broker.admit(broker.users["guest"], "/"))
+
+
+def new_queue(broker: Broker, name: str = "q", now: int = 0, **settings: object) -> Queue:
+    vhost = broker.vhosts["/"]
+    return broker.create_queue(vhost, name, QueueSettings(**settings), None, now)  # type: ignore[arg-type]
+
+
+def consume(
+    channel: Channel,
+    queue: Queue,
+    tag: str = "c",
+    *,
+    prefetch: int = 0,
+    no_ack: bool = False,
+    exclusive: bool = False,
+    now: int = 0,
+    **settings: object,
+) -> Consumer:
+    """A consumer that has been given what it can take."""
+    channel.prefetch = prefetch
+    wanted = ConsumerSettings(**settings)  # type: ignore[arg-type]
+    consumer = channel.consume(queue, tag, wanted, no_ack=no_ack, exclusive=exclusive, now=now)
+    queue.deal(now)
+    return consumer
+
+
+def run_of(
+    bodies: Iterable[bytes],
+    properties: Properties | None = None,
+    *,
+    alike: bool = False,
+    channel: int = 1,
+    frame_max: int = FRAME_DEFAULT,
+) -> Run:
+    """Messages as a run, kept whole each, or as those alike are kept: one head, and bodies of the same size."""
+    encoded = encode_properties(properties or Properties())
+    tails = [content_frames(channel, encoded, body, frame_max) for body in bodies]
+    head = b""
+    if alike:
+        size = len(body_of(tails[0])) + 1
+        head = tails[0][:-size]
+        tails = [tail[-size:] for tail in tails]
+    return Run(NOWHERE, facts_of(encoded), channel, frame_max, head, tails, True)
+
+
+def published(
+    routing_key: str,
+    *bodies: bytes,
+    exchange: str = "",
+    mandatory: bool = False,
+    immediate: bool = False,
+    properties: Properties | None = None,
+    channel: int = 1,
+) -> Published:
+    """A run of publishes, as the reader gives it."""
+    run = run_of(bodies, properties, channel=channel)
+    method = method_frame(channel, BasicPublish(exchange, routing_key, mandatory, immediate))
+    return Published(channel, method, run.facts, run.head, run.tails)

@@ -1,0 +1,298 @@
+"""A queue in any order of commands, against a list of messages; then what the list knows nothing of.
+
+The model deals one message at a time and the queue is given runs, so equality is Q5; the other invariants of
+the queue (Q1 to Q4) are looked at after every command.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from recado.amqp.frames import body_of
+from recado.amqp.properties import Properties
+from recado.broker.arguments import ConsumerSettings, QueueSettings
+from recado.broker.channel import Channel, Settlement
+from recado.broker.consumer import Consumer
+from recado.broker.queue import Queue
+from recado.broker.run import Run
+
+from .queue_model import ModelQueue, Taker
+from .stage import Peer, consume, new_broker, open_channel, run_of
+
+HOW = {
+    "ack": Settlement.ACK,
+    "requeue": Settlement.REQUEUE,
+    "reject": Settlement.REJECT,
+}
+
+
+@dataclass
+class Pair:
+    """A consumer and what stands for it in the model."""
+
+    channel: Channel
+    peer: Peer
+    taker: Taker
+    consumer: Consumer | None = None
+
+
+class QueueMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.broker = new_broker()
+        self.now = 1000
+        self.due: int | None = None
+        self.dropped: list[tuple[str, bytes]] = []
+        self.pairs: list[Pair] = []
+        self.taps: list[Pair] = []
+        self.number = 0
+        self.getter = self._new_pair(prefetch=0, priority=0, no_ack=False)
+        self.got: list[tuple[int, bytes, bool]] = []
+
+    @initialize(
+        max_length=st.none() | st.integers(0, 4),
+        max_bytes=st.none() | st.integers(0, 40),
+        overflow=st.sampled_from(("drop-head", "reject-publish", "reject-publish-dlx")),
+        ttl=st.none() | st.sampled_from((0, 5, 20)),
+        max_priority=st.none() | st.just(3),
+        single_active=st.booleans(),
+        limited=st.booleans(),
+        timed=st.booleans(),
+    )
+    def declare(
+        self,
+        max_length: int | None,
+        max_bytes: int | None,
+        overflow: Any,
+        ttl: int | None,
+        max_priority: int | None,
+        single_active: bool,
+        limited: bool,
+        timed: bool,
+    ) -> None:
+        if not limited:
+            max_length = max_bytes = None
+        if not timed:
+            ttl = None
+        wanted = QueueSettings(
+            max_length=max_length,
+            max_length_bytes=max_bytes,
+            overflow=overflow,
+            message_ttl=ttl,
+            max_priority=max_priority,
+            single_active_consumer=single_active,
+        )
+        vhost = self.broker.vhosts["/"]
+        self.queue = Queue(vhost, "q", wanted, None, self._drop, self._set_alarm, self.now)
+        self.model = ModelQueue(max_length, max_bytes, overflow, ttl, max_priority, single_active)
+
+    def _drop(self, queue: Queue, run: Run, reason: str, now: int) -> None:
+        self.dropped += ((reason, body_of(content)) for content in run.contents())
+
+    def _set_alarm(self, queue: Queue, at: int) -> None:
+        self.due = at
+
+    def _new_pair(self, prefetch: int, priority: int, no_ack: bool) -> Pair:
+        self.number += 1
+        peer = Peer()
+        channel = open_channel(self.broker, peer)
+        return Pair(channel, peer, Taker(f"c{self.number}", priority, prefetch, no_ack))
+
+    # ── publishing ────────────────────────────────────────────────────────────────────────────────────
+
+    @rule(
+        count=st.sampled_from((1, 1, 2, 3, 7)),
+        priority=st.sampled_from((None, 0, 1, 2, 9)),
+        ttl=st.sampled_from((None, None, None, 0, 5, 30)),
+        size=st.sampled_from((6, 6, 6, 12)),
+        alike=st.booleans(),
+    )
+    def publish(
+        self, count: int, priority: int | None, ttl: int | None, size: int, alike: bool
+    ) -> None:
+        bodies = []
+        for _ in range(count):
+            self.number += 1
+            bodies.append(f"{self.number:06}".encode().ljust(size, b"."))
+        expiration = None if ttl is None else str(ttl)
+        run = run_of(bodies, Properties(priority=priority, expiration=expiration), alike=alike)
+        refused = self.queue.publish(run, self.now)
+        taken = [self.model.publish(body, priority or 0, ttl, self.now) for body in bodies]
+        assert list(refused) == [i for i, was in enumerate(taken) if not was]
+
+    # ── consuming ─────────────────────────────────────────────────────────────────────────────────────
+
+    @rule(
+        prefetch=st.integers(0, 3),
+        priority=st.sampled_from((0, 0, 0, 5)),
+        no_ack=st.sampled_from((False, False, True)),
+    )
+    def consume(self, prefetch: int, priority: int, no_ack: bool) -> None:
+        pair = self._new_pair(prefetch, priority, no_ack)
+        self.pairs.append(pair)
+        pair.consumer = consume(
+            pair.channel,
+            self.queue,
+            pair.taker.tag,
+            prefetch=prefetch,
+            no_ack=no_ack,
+            priority=priority,
+            now=self.now,
+        )
+        self.model.add(pair.taker, self.now)
+
+    @rule()
+    def tap(self) -> None:
+        pair = self._new_pair(0, 0, no_ack=True)
+        self.taps.append(pair)
+        wanted = ConsumerSettings(wire_tap=True)
+        pair.consumer = pair.channel.consume(
+            self.queue, pair.taker.tag, wanted, no_ack=True, exclusive=False, now=self.now
+        )
+        self.model.taps.append(pair.taker)
+
+    @precondition(lambda self: self.taps)
+    @rule(which=st.integers(0))
+    def untap(self, which: int) -> None:
+        pair = self.taps[which % len(self.taps)]
+        self.taps.remove(pair)
+        assert pair.consumer is not None
+        pair.channel.remove(pair.consumer, self.now)
+        self.model.taps.remove(pair.taker)
+
+    @precondition(lambda self: self.pairs)
+    @rule(which=st.integers(0))
+    def cancel(self, which: int) -> None:
+        pair = self.pairs[which % len(self.pairs)]
+        if pair.consumer is not None:
+            pair.channel.remove(pair.consumer, self.now)
+            pair.consumer = None
+            self.model.remove(pair.taker, self.now)
+
+    @precondition(lambda self: self.pairs)
+    @rule(which=st.integers(0))
+    def close(self, which: int) -> None:
+        pair = self.pairs.pop(which % len(self.pairs))
+        pair.channel.close(self.now)
+        if pair.consumer is not None:
+            self.model.remove(pair.taker, self.now)
+        self.model.settle(pair.taker, list(pair.taker.held), "requeue", self.now)
+
+    @precondition(lambda self: self.pairs)
+    @rule(which=st.integers(0), congested=st.booleans())
+    def congest(self, which: int, congested: bool) -> None:
+        pair = self.pairs[which % len(self.pairs)]
+        pair.peer.congested = pair.taker.congested = congested
+        if not congested:
+            pair.channel.resume(self.now)
+            self.model.wake(pair.taker)
+            self.model.deal(self.now)
+
+    @rule()
+    def get(self) -> None:
+        message = self.model.get(self.now)
+        assert self.getter.channel.get(self.queue, no_ack=False, now=self.now) is (
+            message is not None
+        )
+        if message is not None:
+            self.getter.taker.give(message)
+
+    # ── settling ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _holders(self) -> list[Pair]:
+        return [pair for pair in (self.getter, *self.pairs) if pair.taker.held]
+
+    @precondition(lambda self: self._holders())
+    @rule(
+        which=st.integers(0),
+        at=st.integers(0),
+        multiple=st.booleans(),
+        how=st.sampled_from(("ack", "ack", "requeue", "reject")),
+    )
+    def settle(self, which: int, at: int, multiple: bool, how: str) -> None:
+        holders = self._holders()
+        pair = holders[which % len(holders)]
+        held = list(pair.taker.held)
+        tag = held[at % len(held)]
+        pair.channel.settle(HOW[how], tag, self.now, multiple=multiple)
+        tags = [each for each in held if each <= tag] if multiple else [tag]
+        self.model.settle(pair.taker, tags, how, self.now)
+
+    @precondition(lambda self: self._holders())
+    @rule(which=st.integers(0), count=st.integers(1, 4))
+    def ack_each(self, which: int, count: int) -> None:
+        holders = self._holders()
+        pair = holders[which % len(holders)]
+        first, *more = pair.taker.held
+        tags = [first]
+        for tag in more[: count - 1]:
+            if tag == tags[-1] + 1:
+                tags.append(tag)
+        pair.channel.ack_each(first, len(tags), self.now)
+        for tag in tags:
+            self.model.settle(pair.taker, [tag], "ack", self.now)
+
+    # ── time, and the rest ────────────────────────────────────────────────────────────────────────────
+
+    @rule(milliseconds=st.sampled_from((1, 5, 15)), late=st.booleans())
+    def wait(self, milliseconds: int, late: bool) -> None:
+        """Time passes; the alarm may come late, but it was set for the right time."""
+        self.now += milliseconds
+        if late:
+            return
+        if self.due is not None and self.due <= self.now:
+            self.due = None
+            self.queue.expire(self.now)
+        self.model.expire(self.now)
+
+    @rule()
+    def purge(self) -> None:
+        assert self.queue.purge() == len(self.model.ready)
+        self.model.ready.clear()
+
+    # ── what holds ────────────────────────────────────────────────────────────────────────────────────
+
+    @invariant()
+    def everybody_got_the_same(self) -> None:
+        for pair in (*self.pairs, *self.taps):
+            seen = [
+                (method.delivery_tag, body, method.redelivered)
+                for method, body in pair.peer.delivered()
+            ]
+            assert seen == pair.taker.given, pair.taker.tag
+            pair.taker.given.clear()
+
+    @invariant()
+    def a_message_is_in_one_place(self) -> None:
+        """Q1; where it is not, the sums differ."""
+        held = [message for pair in self._holders() for message in pair.taker.held.values()]
+        assert (self.queue.ready, self.queue.unacked) == (len(self.model.ready), len(held))
+        assert self.dropped == self.model.dropped
+
+    @invariant()
+    def nobody_has_too_much_or_waits(self) -> None:
+        """Q3 and Q4."""
+        for pair in self.pairs:
+            consumer = pair.consumer
+            if consumer is None:
+                continue
+            assert not consumer.limit or consumer.outstanding <= consumer.limit
+            if self.queue.ready and self.model.active in (None, pair.taker):
+                assert consumer.room() <= 0
+
+    def teardown(self) -> None:
+        """What is left leaves in order (Q2)."""
+        left = []
+        while (run := self.queue.get(self.now)) is not None:
+            left.append(body_of(run.contents()[0]))
+        expected = []
+        while (message := self.model.get(self.now)) is not None:
+            expected.append(message.body)
+        assert left == expected
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
