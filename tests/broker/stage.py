@@ -1,4 +1,4 @@
-"""What the broker's tests need around the thing they test: a guest, channels, and a peer that takes everything."""
+"""What the broker's tests need around the thing they test: a guest, channels, a peer that takes everything."""
 
 from collections.abc import Iterable
 from itertools import count

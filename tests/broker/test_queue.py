@@ -27,6 +27,7 @@ HOW = {
     "requeue": Settlement.REQUEUE,
     "reject": Settlement.REJECT,
 }
+COUNTS = st.sampled_from((1, 2, 3, 5, 8))
 
 
 @dataclass
@@ -58,8 +59,8 @@ class QueueMachine(RuleBasedStateMachine):
         overflow=st.sampled_from(("drop-head", "reject-publish", "reject-publish-dlx")),
         ttl=st.none() | st.sampled_from((0, 5, 20)),
         max_priority=st.none() | st.just(3),
-        single_active=st.booleans(),
-        limited=st.booleans(),
+        single_active=st.sampled_from((False, False, True)),
+        limited=st.sampled_from((False, False, True)),
         timed=st.booleans(),
     )
     def declare(
@@ -103,8 +104,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ── publishing ────────────────────────────────────────────────────────────────────────────────────
 
+    @rule(count=COUNTS, alike=st.booleans())
+    def publish_plain(self, count: int, alike: bool) -> None:
+        self.publish(count, None, None, 6, alike)
+
     @rule(
-        count=st.sampled_from((1, 1, 2, 3, 7)),
+        count=COUNTS,
         priority=st.sampled_from((None, 0, 1, 2, 9)),
         ttl=st.sampled_from((None, None, None, 0, 5, 30)),
         size=st.sampled_from((6, 6, 6, 12)),
@@ -144,8 +149,31 @@ class QueueMachine(RuleBasedStateMachine):
         )
         self.model.add(pair.taker, self.now)
 
-    @rule()
-    def tap(self) -> None:
+    @rule(
+        what=st.sampled_from(("tap", "untap", "cancel", "close", "congest", "go on", "purge")),
+        which=st.integers(0, 20),
+    )
+    def disturb(self, what: str, which: int) -> None:
+        """What happens less often; one rule, because Hypothesis takes all of them equally often."""
+        match what:
+            case "tap":
+                self._tap()
+            case "untap" if self.taps:
+                self._untap(self.taps.pop(which % len(self.taps)))
+            case "cancel" if self.pairs:
+                self._cancel(self.pairs[which % len(self.pairs)])
+            case "close" if self.pairs:
+                self._close(self.pairs.pop(which % len(self.pairs)))
+            case "congest" if self.pairs:
+                pair = self.pairs[which % len(self.pairs)]
+                pair.peer.congested = pair.taker.congested = True
+            case "go on" if self.pairs:
+                self._go_on(self.pairs[which % len(self.pairs)])
+            case "purge":
+                assert self.queue.purge() == len(self.model.ready)
+                self.model.ready.clear()
+
+    def _tap(self) -> None:
         pair = self._new_pair(0, 0, no_ack=True)
         self.taps.append(pair)
         wanted = ConsumerSettings(wire_tap=True)
@@ -154,42 +182,28 @@ class QueueMachine(RuleBasedStateMachine):
         )
         self.model.taps.append(pair.taker)
 
-    @precondition(lambda self: self.taps)
-    @rule(which=st.integers(0))
-    def untap(self, which: int) -> None:
-        pair = self.taps[which % len(self.taps)]
-        self.taps.remove(pair)
+    def _untap(self, pair: Pair) -> None:
         assert pair.consumer is not None
         pair.channel.remove(pair.consumer, self.now)
         self.model.taps.remove(pair.taker)
 
-    @precondition(lambda self: self.pairs)
-    @rule(which=st.integers(0))
-    def cancel(self, which: int) -> None:
-        pair = self.pairs[which % len(self.pairs)]
+    def _cancel(self, pair: Pair) -> None:
         if pair.consumer is not None:
             pair.channel.remove(pair.consumer, self.now)
             pair.consumer = None
             self.model.remove(pair.taker, self.now)
 
-    @precondition(lambda self: self.pairs)
-    @rule(which=st.integers(0))
-    def close(self, which: int) -> None:
-        pair = self.pairs.pop(which % len(self.pairs))
+    def _close(self, pair: Pair) -> None:
         pair.channel.close(self.now)
         if pair.consumer is not None:
             self.model.remove(pair.taker, self.now)
         self.model.settle(pair.taker, list(pair.taker.held), "requeue", self.now)
 
-    @precondition(lambda self: self.pairs)
-    @rule(which=st.integers(0), congested=st.booleans())
-    def congest(self, which: int, congested: bool) -> None:
-        pair = self.pairs[which % len(self.pairs)]
-        pair.peer.congested = pair.taker.congested = congested
-        if not congested:
-            pair.channel.resume(self.now)
-            self.model.wake(pair.taker)
-            self.model.deal(self.now)
+    def _go_on(self, pair: Pair) -> None:
+        pair.peer.congested = pair.taker.congested = False
+        pair.channel.resume(self.now)
+        self.model.wake(pair.taker)
+        self.model.deal(self.now)
 
     @rule()
     def get(self) -> None:
@@ -207,8 +221,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self._holders())
     @rule(
-        which=st.integers(0),
-        at=st.integers(0),
+        which=st.integers(0, 20),
+        at=st.integers(0, 20),
         multiple=st.booleans(),
         how=st.sampled_from(("ack", "ack", "requeue", "reject")),
     )
@@ -222,7 +236,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.settle(pair.taker, tags, how, self.now)
 
     @precondition(lambda self: self._holders())
-    @rule(which=st.integers(0), count=st.integers(1, 4))
+    @rule(which=st.integers(0, 20), count=st.integers(1, 4))
     def ack_each(self, which: int, count: int) -> None:
         holders = self._holders()
         pair = holders[which % len(holders)]
@@ -235,7 +249,7 @@ class QueueMachine(RuleBasedStateMachine):
         for tag in tags:
             self.model.settle(pair.taker, [tag], "ack", self.now)
 
-    # ── time, and the rest ────────────────────────────────────────────────────────────────────────────
+    # ── time ────────────────────────────────────────────────────────────────────────────
 
     @rule(milliseconds=st.sampled_from((1, 5, 15)), late=st.booleans())
     def wait(self, milliseconds: int, late: bool) -> None:
@@ -247,11 +261,6 @@ class QueueMachine(RuleBasedStateMachine):
             self.due = None
             self.queue.expire(self.now)
         self.model.expire(self.now)
-
-    @rule()
-    def purge(self) -> None:
-        assert self.queue.purge() == len(self.model.ready)
-        self.model.ready.clear()
 
     # ── what holds ────────────────────────────────────────────────────────────────────────────────────
 
@@ -295,4 +304,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestQueueMachine.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)

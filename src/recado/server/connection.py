@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recado.server")
 
-WRITE_HIGH = 1 << 20
+# The transport copies what the socket does not take into a buffer of its own, one per slow reader, and such
+# buffers leave holes in the heap. So it is given little at a time; the rest waits in the outbox.
+WRITE_HIGH = 64 * 1024
+WRITE_SIZE = 256 * 1024
 CLOSE_SECONDS = 5.0  # for a client to answer connection.close
 REFUSAL_SECONDS = 1.0  # before a client that is not told of a refusal sees the socket close
 
@@ -81,7 +84,8 @@ class Connection(asyncio.BufferedProtocol):
             self._server.limits.handshake_seconds, self._handshake_over
         )
         if self._server.is_overrun():
-            self.drop("there are too many")
+            self._server.turned_away += 1
+            self.transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._server.buffer
@@ -143,7 +147,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self.writing_paused = True
-        self.session.congested = True
         self._server.overfull.add(self)
 
     def resume_writing(self) -> None:
@@ -179,19 +182,21 @@ class Connection(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write what there is, unless the socket is full; then go on with what had to wait for that."""
-        if self.writing_paused:
+        if self._is_full():
             return
         session = self.session
-        output = session.take()
-        if output:
+        while output := session.take(WRITE_SIZE):
             self._writes += 1
             self.transport.write(output[0] if len(output) == 1 else b"".join(output))
+            if self._is_full():
+                return
         self._written()
+
+    def _is_full(self) -> bool:
+        return self.writing_paused
 
     def _written(self) -> None:
         session = self.session
-        if self.writing_paused:
-            return
         if session.congested or session.has_more:
             now = clock()
             try:

@@ -26,7 +26,8 @@ READ_SIZE = 256 * 1024
 WATCH_SECONDS = 1.0
 STOP_SECONDS = 0.5  # for clients to answer; the reason has reached their sockets by then
 SPARE_CONNECTIONS = 100  # beyond the limit, to be told so
-SPARE_FILES = 64  # for what is not a connection
+BACKLOG = 128  # connections that are accepted before any of them can be looked at
+SPARE_FILES = BACKLOG + 128  # for those, and for what is not a connection
 MOST_CHECKS = 64  # passwords that wait to be checked slowly
 LOOPBACK = ("127.", "::1", "::ffff:127.", "local")
 
@@ -57,6 +58,7 @@ class Server:
         self.overfull: set[Connection] = set()  # whose peers do not read
         self.blocked: set[Connection] = set()  # publishers that wait for the alarm to end
         self.alarm: str | None = None
+        self.turned_away = 0  # connections, since the log last said so
         self._used_memory = used_memory
         self._memory_limit = int(memory.available() * self.limits.memory_share)
         self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES
@@ -81,7 +83,7 @@ class Server:
             port,
             ssl=tls,
             ssl_handshake_timeout=patience,
-            backlog=1024,
+            backlog=BACKLOG,
         )
         self._listeners.append(listener)
         number: int = listener.sockets[0].getsockname()[1]
@@ -200,6 +202,9 @@ class Server:
         self._watch_timer = self.loop.call_later(WATCH_SECONDS, self._watch)
         self._watch_memory()
         self._watch_backlogs()
+        if self.turned_away:
+            log.warning("%d connections were turned away: there are too many", self.turned_away)
+            self.turned_away = 0
 
     def _watch_memory(self) -> None:
         high = self._used_memory() > self._memory_limit

@@ -41,11 +41,21 @@ class Outbox:
         """Nobody takes anything any more; whoever was told need not be kept alive by this."""
         self._wake = _nobody
 
-    def take(self) -> list[bytes]:
-        output, self.output = self.output, []
-        self.backlog = 0
-        self._woken = False
-        return output
+    def take(self, most: int = 1 << 62) -> list[bytes]:
+        """What is to be sent next, about `most` bytes of it, in whole pieces."""
+        output = self.output
+        if self.backlog <= most:
+            self.output = []
+            self.backlog = 0
+            self._woken = False
+            return output
+        size = count = 0
+        while size < most:
+            size += len(output[count])
+            count += 1
+        self.output = output[count:]
+        self.backlog -= size
+        return output[:count]
 
 
 def _nobody() -> None:
