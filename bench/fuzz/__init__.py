@@ -23,9 +23,12 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
+
+from pika.exceptions import AMQPError
 
 from bench.book import Book, NotMeasured
 from bench.fuzz import case, target
@@ -40,6 +43,7 @@ QUICK_FRAMES: Final = 200_000
 WARM_UP_SHARE: Final = 0.1
 PROGRESS_SECONDS: Final = 5.0
 SHOWN: Final = 10  # faults
+ENOUGH_FAULTS: Final = 100  # a broker that hangs would be waited for at every case
 
 
 def limit(name: str, title: str, unit: str) -> Scenario:
@@ -89,18 +93,18 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
     print(f"seed {seed}", flush=True)
     with book.measuring(*names):
         try:
-            enter(fuzz(plan, seed), book)
+            enter(fuzz(plan, seed), seed, book)
         except DidNotStart as error:
             raise NotMeasured(str(error).splitlines()[0]) from error
     yield from names
 
 
-def enter(rounds: list[Round], book: Book) -> None:
+def enter(rounds: list[Round], seed: int, book: Book) -> None:
     for scenario in SCENARIOS:
         worst = max(each.figures[scenario.name] for each in rounds)
         for each in rounds:
-            details = {**each.details, "of_this_round": each.figures[scenario.name]}
-            book.enter(scenario.name, Side.RECADO, Sample(worst, details))
+            own = {"seed": seed, "of_this_round": each.figures[scenario.name]}
+            book.enter(scenario.name, Side.RECADO, Sample(worst, own | each.details))
 
 
 def fuzz(plan: Plan, seed: int, frames: int | None = None) -> list[Round]:
@@ -109,35 +113,42 @@ def fuzz(plan: Plan, seed: int, frames: int | None = None) -> list[Round]:
     numbers = count()
     rounds = []
     with target.target() as server:
+        findings = Findings(server)
         warm_up = Lap(plan, "warm-up", seed, numbers, int(total * WARM_UP_SHARE))
-        warm_up.run(server)
+        findings.add(warm_up.run(server))
         before = target.memory_when_swept(server)
-        known = 0
         for turn in range(plan.rounds):
             lap = Lap(plan, f"round {turn + 1}", seed, numbers, total // plan.rounds + 1)
             with watching(server) as watch:
                 outcome = lap.run(server)
+                findings.add(outcome)
                 testimony = watch.ask()
-            traces = target.traces(server)
-            alive = target.serves(server)
-            found = [*outcome.faults, *traces[known:], *(() if alive else ("it is dead",))]
-            known = len(traces)
-            show(found, outcome)
-            growth = target.memory_when_swept(server) - before if alive else 0.0
-            rounds.append(Round(outcome, testimony, len(found), growth))
-            if not alive:
-                raise NotMeasured(f"the broker died in round {turn + 1} (seed {seed})")
+            growth = target.memory_when_swept(server) - before
+            rounds.append(Round(outcome, testimony, findings.faults, growth))
     return rounds
 
 
-def show(found: list[str], outcome: Outcome) -> None:
-    """Faults are told as they are found, with the case that has to be repeated to see them."""
-    for fault in found[:SHOWN]:
-        print(f"FAULT {fault}", file=sys.stderr)
-    if len(found) > SHOWN:
-        print(f"and {len(found) - SHOWN} more faults", file=sys.stderr)
-    if outcome.slowest > 1:
-        print(f"slow: {outcome.slowest:.1f} s, {outcome.slowest_case}", file=sys.stderr)
+class Findings:
+    """The faults so far. Each is told when it is found, with the case that shows it again."""
+
+    def __init__(self, server: Server) -> None:
+        self.faults = 0
+        self._server = server
+        self._traces = 0
+
+    def add(self, outcome: Outcome) -> None:
+        traces = target.traces(self._server)
+        found = [*outcome.faults, *traces[self._traces :]]
+        self._traces = len(traces)
+        self.faults += len(found)
+        for fault in found[:SHOWN]:
+            print(f"FAULT {fault}", file=sys.stderr)
+        if len(found) > SHOWN:
+            print(f"and {len(found) - SHOWN} more faults", file=sys.stderr)
+        if outcome.slowest > 1:
+            print(f"slow: {outcome.slowest:.1f} s, {outcome.slowest_case}", file=sys.stderr)
+        if not target.serves(self._server):
+            raise NotMeasured("the broker died or hangs")
 
 
 class Lap:
@@ -152,7 +163,9 @@ class Lap:
 
     def run(self, server: Server) -> Outcome:
         def tidy_up() -> None:
-            target.sweep(server, renew=True)
+            # A broker that is no more is noticed by those who look for it.
+            with suppress(AMQPError):
+                target.sweep(server, renew=True)
 
         tidy_up()
         return asyncio.run(attack(server, self._cases, self._frames, self._watch, tidy_up))
@@ -168,4 +181,5 @@ class Lap:
                 file=sys.stderr,
                 flush=True,
             )
-        return not (self._plan.quick and self._plan.seconds_left() < 0)
+        out_of_time = self._plan.quick and self._plan.seconds_left() < 0
+        return not out_of_time and len(outcome.faults) < ENOUGH_FAULTS

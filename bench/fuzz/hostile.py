@@ -120,8 +120,8 @@ async def attack(
             case = next(cases)
             try:
                 await one(server, case, outcome)
-            except ConnectionRefusedError:
-                going_on = False
+            except OSError:
+                going_on = False  # nobody is listening any more
             going_on = going_on and watch(outcome)
             if going_on and case.number % CASES_PER_TIDYING == 0:
                 await asyncio.to_thread(tidy_up)

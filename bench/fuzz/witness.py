@@ -123,7 +123,7 @@ class Watching:
         except subprocess.TimeoutExpired:
             raise NotMeasured("the witness was not served any more") from None
         if self._process.returncode:
-            raise NotMeasured(f"the witness failed: {complaint.strip().splitlines()[-1]}")
+            raise NotMeasured(f"the witness failed: {complaint.strip().splitlines()[-1:]}")
         return Testimony(**json.loads(said))
 
 

@@ -172,6 +172,8 @@ class QueueMachine(RuleBasedStateMachine):
             case "purge":
                 assert self.queue.purge() == len(self.model.ready)
                 self.model.ready.clear()
+            case _:
+                pass
 
     def _tap(self) -> None:
         pair = self._new_pair(0, 0, no_ack=True)
@@ -304,4 +306,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestQueueMachine.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)

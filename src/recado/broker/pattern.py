@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 MAX_PATTERN_BYTES: Final = 1_024
 _MAX_COMPILED_BYTES: Final = 1 << 20
+_MAX_STEPS: Final = 100_000  # in one exchange: 5,000 patterns of the usual kind
 _MAX_PROGRAM: Final = 2_000  # instructions: a match takes two milliseconds at the very most
 
 
@@ -62,24 +63,30 @@ def quote_pattern(text: str) -> str:
 class PatternMatcher(Generic[T]):
     """The bindings of a regex exchange; those with the same pattern share it."""
 
-    __slots__ = ("_by_pattern",)
+    __slots__ = ("_by_pattern", "_steps")
 
     def __init__(self) -> None:
+        self._steps = 0  # of all patterns together, which a key may have to go through
         self._by_pattern: dict[str, tuple[Pattern, dict[Binding[T], None]]] = {}
 
     def add(self, binding: Binding[T]) -> None:
         text = binding.routing_key
         if text not in self._by_pattern:
             try:
-                self._by_pattern[text] = compile_pattern(text), {}
+                pattern = compile_pattern(text)
             except ValueError as fault:
                 raise PreconditionFailed(f"invalid pattern '{text}': {fault}") from None
+            if self._steps + pattern.programsize > _MAX_STEPS:
+                raise PreconditionFailed("the patterns of this exchange are too complex together")
+            self._steps += pattern.programsize
+            self._by_pattern[text] = pattern, {}
         self._by_pattern[text][1][binding] = None
 
     def remove(self, binding: Binding[T]) -> None:
-        _, bindings = self._by_pattern[binding.routing_key]
+        pattern, bindings = self._by_pattern[binding.routing_key]
         del bindings[binding]
         if not bindings:
+            self._steps -= pattern.programsize
             del self._by_pattern[binding.routing_key]
 
     def match(self, key: str, headers: Table) -> list[Binding[T]]:

@@ -101,6 +101,8 @@ class Publisher:
             properties = decode_properties(properties_of(one.contents()[0]))
             headers = properties.headers or {}
             more_keys = [*_checked_keys(headers, "CC"), *_checked_keys(headers, "BCC")]
+            for key in more_keys:
+                self._admission.check_topic(route.source, key)
             if "BCC" in headers or properties.reply_to == REPLY_HERE:
                 one = self._rewrite(one, route)
             queues: Sequence[Queue] = self._admission.queues_for(route, headers, more_keys)

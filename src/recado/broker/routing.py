@@ -88,12 +88,15 @@ class Admission:
         vhost = self.vhost
         self.access.check_write("exchange", method.exchange)
         exchange = vhost.find_exchange_to_publish(method.exchange)
-        if exchange.settings.kind == "topic":
-            self.access.check_topic_write(method.exchange, method.routing_key)
+        self.check_topic(exchange, method.routing_key)
         queues = None
         if not vhost.depends_on_headers(exchange):
             queues = vhost.route(exchange, method.routing_key).queues
         return Route(method, exchange, queues)
+
+    def check_topic(self, exchange: Exchange[Queue], key: str) -> None:
+        if exchange.settings.kind == "topic":
+            self.access.check_topic_write(exchange.name, key)
 
     def queues_for(
         self, route: Route, headers: Table | None, more_keys: Sequence[str]

@@ -47,6 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         "_server",
         "_writes",
         "_writes_seen",
+        "full_since",
         "overfull_since",
         "peer",
         "reading_paused",
@@ -66,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = False
         self._finished = False
         self._blocked = False  # by an alarm
+        self.full_since = 0.0  # when the socket stopped taking
         self.overfull_since: float | None = None
         self._reads = self._reads_seen = 0
         self._writes = self._writes_seen = 0
@@ -147,6 +149,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self.writing_paused = True
+        self.full_since = self._server.loop.time()
         self._server.overfull.add(self)
 
     def resume_writing(self) -> None:

@@ -38,6 +38,7 @@ class ServerLimits(msgspec.Struct, frozen=True):
     memory_share: float = 0.6
     backlog_bytes: int = 16 << 20
     backlog_seconds: float = 10.0
+    stall_seconds: float = 60.0
 
 
 class Server:
@@ -219,12 +220,17 @@ class Server:
             self.blocked.clear()
 
     def _watch_backlogs(self) -> None:
-        """A peer that leaves too much unread for too long is closed: its memory is everybody's."""
+        """Peers that leave too much unread, or take nothing at all, are closed: their memory is everybody's."""
         now = self.loop.time()
+        limits = self.limits
         for connection in list(self.overfull):
-            if connection.unread() <= self.limits.backlog_bytes:
+            if now - connection.full_since > limits.stall_seconds:
+                connection.drop("it takes nothing of what it is sent")
+            elif connection.unread() <= limits.backlog_bytes:
                 connection.overfull_since = None
             elif connection.overfull_since is None:
                 connection.overfull_since = now
-            elif now - connection.overfull_since > self.limits.backlog_seconds:
+            elif now - connection.overfull_since > limits.backlog_seconds:
                 connection.drop("it does not read what it is sent")
+        for connection in self.blocked:
+            connection.session.beat()  # one that has left answers with a reset; we do not read its end
