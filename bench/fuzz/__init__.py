@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 
 from bench.book import Book, NotMeasured
@@ -164,7 +165,7 @@ class Lap:
     def run(self, server: Server) -> Outcome:
         def tidy_up() -> None:
             # A broker that is no more is noticed by those who look for it.
-            with suppress(AMQPError):
+            with suppress(AMQPError, AMQPConnectorException):
                 target.sweep(server, renew=True)
 
         tidy_up()

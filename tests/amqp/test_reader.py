@@ -1,11 +1,9 @@
-"""Bytes in, events out: in any order of frames and any chunking, with bad input, and at the limits."""
+"""What the reader makes of bytes, case by case: runs, limits, channels that close, and what it refuses."""
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from recado.amqp.errors import (
     ChannelFault,
@@ -17,9 +15,7 @@ from recado.amqp.errors import (
 )
 from recado.amqp.events import (
     Acked,
-    Event,
     HeaderReceived,
-    HeartbeatReceived,
     MethodReceived,
     Published,
     TooLarge,
@@ -28,7 +24,6 @@ from recado.amqp.frames import (
     BODY,
     HEADER,
     HEARTBEAT,
-    HEARTBEAT_FRAME,
     METHOD,
     PROTOCOL_HEADER,
     content_frames,
@@ -41,161 +36,189 @@ from recado.amqp.methods import (
     ChannelClose,
     ChannelCloseOk,
     ChannelFlow,
-    Method,
     QueueDeclare,
 )
 from recado.amqp.reader import Reader
 
-from .traffic import (
-    FRAME_MAX,
-    PROPERTIES,
-    PUBLISHES,
-    TO_CLIENTS,
-    WHOLE,
-    Message,
-    apart,
-    messages,
-    read,
-    split,
-)
+from .traffic import FRAME_MAX, PROPERTIES, PUBLISHES, WHOLE, Message, apart, bytewise, read, split
 
-CHANNELS = st.sampled_from((1, 1, 2, 3))
-OTHERS: tuple[Method, ...] = (QueueDeclare("q"), ChannelFlow(), BasicAck(7, True))
+# ── opening ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class WireMachine(RuleBasedStateMachine):
-    """Somebody writes frames on three channels; readers get them in different pieces.
-
-    R1: what they have read at any time is what has arrived whole.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.under_way: dict[int, tuple[list[bytes], object]] = {}
-        self.written = self.arrived = 0
-        self.wire = b""
-        self.meaning: list[tuple[int, object]] = []
-        self.readers = {
-            "as it comes": Reader(frame_max=FRAME_MAX),
-            "byte by byte": Reader(frame_max=FRAME_MAX),
-            "in runs of one": Reader(frame_max=FRAME_MAX, run_limit=1),
-            "in runs of three": Reader(frame_max=FRAME_MAX, run_limit=3),
-        }
-        self.read: dict[str, list[Event]] = {name: [] for name in self.readers}
-
-    def _write(self, data: bytes, meaning: object = None) -> None:
-        self.wire += data
-        self.written += len(data)
-        if meaning is not None:
-            self.meaning.append((self.written, meaning))
-
-    @rule(channel=CHANNELS, message=messages(PUBLISHES), count=st.sampled_from((1, 2, 3, 20, 90)))
-    def publish(self, channel: int, message: Message, count: int) -> None:
-        if channel not in self.under_way:
-            for _ in range(count if len(message.body) < 100 else 2):
-                self._write(b"".join(message.frames(channel)), message.read_on(channel))
-
-    @rule(channel=CHANNELS, message=messages(PUBLISHES + TO_CLIENTS))
-    def begin(self, channel: int, message: Message) -> None:
-        if channel not in self.under_way:
-            method, *rest = message.frames(channel)
-            self._write(method)
-            self.under_way[channel] = (rest, message.read_on(channel))
-
-    @precondition(lambda self: self.under_way)
-    @rule(which=st.integers(0, 2), count=st.sampled_from((1, 2, 9)))
-    def go_on(self, which: int, count: int) -> None:
-        channel = list(self.under_way)[which % len(self.under_way)]
-        rest, meaning = self.under_way[channel]
-        for data in rest[:count]:
-            self._write(data)
-        del rest[:count]
-        if not rest:
-            self.meaning.append((self.written, meaning))
-            del self.under_way[channel]
-
-    @rule(
-        channel=CHANNELS,
-        first=st.sampled_from((0, 1, 250, 2**64 - 3)),
-        count=st.sampled_from((1, 2, 3, 90)),
-    )
-    def acknowledge(self, channel: int, first: int, count: int) -> None:
-        if channel not in self.under_way:
-            for tag in range(first, min(first + count, 2**64)):
-                self._write(method_frame(channel, BasicAck(tag, False)), ("ack", channel, tag))
-
-    @rule(channel=CHANNELS, method=st.sampled_from(OTHERS))
-    def say(self, channel: int, method: Method) -> None:
-        if channel not in self.under_way:
-            self._write(method_frame(channel, method), MethodReceived(channel, method))
-
-    @rule()
-    def beat(self) -> None:
-        self._write(HEARTBEAT_FRAME, HeartbeatReceived())
-
-    @rule(size=st.sampled_from((1, 7, 8, 20, 60, 1000, 1 << 20)))
-    def transfer(self, size: int) -> None:
-        data, self.wire = self.wire[:size], self.wire[size:]
-        self.arrived += len(data)
-        for name, reader in self.readers.items():
-            for chunk in _bytewise(data) if name == "byte by byte" else (data,):
-                self.read[name] += reader.feed(chunk)
-
-    @invariant()
-    def all_have_read_what_has_arrived(self) -> None:
-        meaning = [each for at, each in self.meaning if at <= self.arrived]
-        for name, events in self.read.items():
-            assert apart(events) == meaning, name
-
-    def teardown(self) -> None:
-        self.transfer(len(self.wire))
-        self.all_have_read_what_has_arrived()
-        for reader in self.readers.values():
-            assert reader.has_unfinished is bool(self.under_way)
+def test_a_client_opens_with_eight_bytes() -> None:
+    reader = Reader(expects_header=True)
+    declare = method_frame(1, QueueDeclare("q"))
+    assert list(reader.feed(PROTOCOL_HEADER[:5])) == []
+    assert list(reader.feed(PROTOCOL_HEADER[5:] + declare)) == [
+        HeaderReceived(PROTOCOL_HEADER),
+        MethodReceived(1, QueueDeclare("q")),
+    ]
 
 
-TestWireMachine = WireMachine.TestCase
-TestWireMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+def test_bytes_behind_the_last_frame_wait_for_more() -> None:
+    reader = Reader()
+    declare = method_frame(1, QueueDeclare("q"))
+    assert list(reader.feed(declare + declare[:9])) == [MethodReceived(1, QueueDeclare("q"))]
+    assert list(reader.feed(declare[9:-1])) == []
+    assert list(reader.feed(declare[-1:])) == [MethodReceived(1, QueueDeclare("q"))]
 
 
-def _bytewise(data: bytes) -> Iterator[bytes]:
-    return (data[i : i + 1] for i in range(len(data)))
+# ── runs ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# ── bad bytes ─────────────────────────────────────────────────────────────────────────────────────────────
+def test_messages_alike_come_as_one_run() -> None:
+    message = Message(PUBLISHES[0], body=b"12345678")
+    (run,) = Reader().feed(b"".join(message.frames(1)) * 1000)
+    assert isinstance(run, Published)
+    assert run.tails == [b"12345678\xce"] * 1000
 
 
-@st.composite
-def damaged(draw: st.DrawFn) -> bytes:
-    """A stream of frames in which some bytes were changed, lost or added."""
-    frames: list[bytes] = []
-    for _ in range(draw(st.integers(1, 6))):
-        channel = draw(CHANNELS)
-        what = draw(st.integers(0, 3))
-        if what < 2:
-            frames += draw(messages(PUBLISHES)).frames(channel) * draw(st.sampled_from((1, 3)))
-        elif what == 2:
-            frames += (method_frame(channel, BasicAck(tag, False)) for tag in (1, 2, 3))
-        else:
-            frames.append(method_frame(channel, draw(st.sampled_from(OTHERS))))
-    data = bytearray(b"".join(frames))
-    for _ in range(draw(st.integers(0, 3))):
-        at = draw(st.integers(0, len(data) - 1))
-        match draw(st.sampled_from(("change", "change", "lose", "add"))):
-            case "change":
-                data[at] = draw(st.integers(0, 255))
-            case "lose":
-                del data[at]
-            case _:
-                data.insert(at, draw(st.integers(0, 255)))
-    return bytes(data)
+def test_messages_with_the_same_facts_come_as_one_run() -> None:
+    messages = (Message(PUBLISHES[0], PROPERTIES[2 + i % 2], b"x" * i) for i in range(9))
+    (run,) = Reader().feed(b"".join(each for message in messages for each in message.frames(1)))
+    assert isinstance(run, Published)
+    assert (run.head, len(run.tails)) == (b"", 9)
 
 
-@settings(max_examples=600)
-@given(damaged(), st.lists(st.integers(1, 100), min_size=1, max_size=4))
-def test_the_same_is_read_before_the_same_error(data: bytes, sizes: list[int]) -> None:
-    cut = [data[i : i + size] for size in sizes[:1] for i in range(0, len(data), size)]
-    one_by_one = read(Reader(frame_max=FRAME_MAX), _bytewise(data))
-    assert read(Reader(frame_max=FRAME_MAX), [data]) == one_by_one
-    assert read(Reader(frame_max=FRAME_MAX), cut) == one_by_one
-    assert read(Reader(frame_max=FRAME_MAX, run_limit=1), [data]) == one_by_one
+def test_acks_of_tags_that_count_up_come_as_one_run() -> None:
+    acks = b"".join(method_frame(1, BasicAck(tag, False)) for tag in range(5, 1005))
+    assert list(Reader().feed(acks)) == [Acked(1, 5, 1000)]
+
+
+def test_a_limit_of_runs_is_kept() -> None:
+    message = b"".join(Message(PUBLISHES[0], body=b"12345678").frames(1))
+    runs = list(Reader(run_limit=40).feed(message * 100))
+    assert [len(run.tails) for run in runs if isinstance(run, Published)] == [40, 40, 20]
+
+
+# ── limits ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_frame_that_is_too_large_is_refused_when_its_size_is_read() -> None:
+    """R2"""
+    reader = Reader(frame_max=100)
+    with pytest.raises(FrameError, match="frame of 93 bytes on channel 1 is larger"):
+        list(reader.feed(frame(METHOD, 1, bytes(93))[:7]))
+
+
+def test_a_frame_may_be_as_large_as_agreed() -> None:
+    reader = Reader(frame_max=FRAME_MAX)
+    assert reader.frame_max == FRAME_MAX
+    message = Message(PUBLISHES[0], body=bytes(WHOLE))
+    assert apart(reader.feed(b"".join(message.frames(1)))) == [message.read_on(1)]
+    reader.frame_max = FRAME_MAX - 1
+    with pytest.raises(FrameError):
+        list(reader.feed(b"".join(message.frames(1))))
+
+
+def test_a_limit_that_changes_holds_for_the_next_frame() -> None:
+    reader = Reader(frame_max=FRAME_MAX)
+    message = Message(PUBLISHES[0], body=bytes(WHOLE))
+    events = reader.feed(method_frame(1, ChannelFlow()) + b"".join(message.frames(1)))
+    assert next(events) == MethodReceived(1, ChannelFlow())
+    reader.frame_max = FRAME_MAX - 1
+    with pytest.raises(FrameError):
+        next(events)
+
+
+@pytest.mark.parametrize("cut", [list, bytewise])
+def test_a_body_that_is_too_large_is_announced_once_and_not_kept(
+    cut: Callable[[list[bytes]], Iterable[bytes]],
+) -> None:
+    """R3; what follows is read."""
+    reader = Reader(frame_max=FRAME_MAX, body_max=9)
+    large = Message(PUBLISHES[0], body=bytes(10), room=3)
+    small = Message(PUBLISHES[0], body=bytes(9), room=3)
+    data = b"".join((*large.frames(1), *small.frames(1), *large.frames(1)))
+    events = [event for chunk in cut([data]) for event in reader.feed(chunk)]
+    assert apart(events) == [TooLarge(1, 10), small.read_on(1), TooLarge(1, 10)]
+    assert not reader.has_unfinished
+
+
+def test_a_message_on_a_channel_that_is_not_open_is_not_kept() -> None:
+    reader = Reader(channels={2})
+    with pytest.raises(ChannelFault, match="channel 1 is not open"):
+        list(reader.feed(Message(PUBLISHES[0]).frames(1)[0]))
+    (run,) = reader.feed(b"".join(Message(PUBLISHES[0], body=b"x").frames(2)))
+    assert isinstance(run, Published)
+
+
+# ── a channel that closes ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_all_but_a_close_is_dropped_while_a_channel_awaits_its_end() -> None:
+    reader = Reader()
+    method, header, body = Message(PUBLISHES[0], body=b"x").frames(1)
+    assert list(reader.feed(method + header)) == []
+    reader.discarding.add(1)
+    acks = b"".join(method_frame(channel, BasicAck(1, False)) for channel in (1, 2))
+    assert list(reader.feed(body + acks)) == [Acked(2, 1, 1)]
+    close_ok = method_frame(1, ChannelCloseOk())
+    assert list(reader.feed(close_ok)) == [MethodReceived(1, ChannelCloseOk())]
+    assert list(reader.feed(method_frame(1, ChannelClose()))) == [MethodReceived(1, ChannelClose())]
+    assert not reader.has_unfinished
+
+
+def test_a_channel_may_close_in_the_middle_of_a_message() -> None:
+    reader = Reader()
+    method, header, _ = Message(PUBLISHES[0], body=b"x").frames(1)
+    close = method_frame(1, ChannelClose())
+    assert list(reader.feed(method + header + close)) == [MethodReceived(1, ChannelClose())]
+    assert not reader.has_unfinished
+
+
+# ── what is refused ───────────────────────────────────────────────────────────────────────────────────────
+
+PUBLISH = method_frame(1, BasicPublish("", "q"))
+ONE_BYTE = content_frames(1, PROPERTIES[0], b"x", FRAME_MAX)
+ONE_BYTE_HEADER, ONE_BYTE_BODY = split(ONE_BYTE)
+ACK = method_frame(1, BasicAck(1, False))
+
+
+def _header(class_id: int = 60, weight: int = 0, flags: int = 0) -> bytes:
+    return frame(HEADER, 1, struct.pack(">HHQH", class_id, weight, 1, flags))
+
+
+REFUSED: dict[str, tuple[bytes, type[ProtocolError], str]] = {
+    "no end": (ACK[:-1] + b"\x00", FrameError, "does not end with 0xCE"),
+    "unknown type": (frame(9, 1, b""), FrameError, "unknown frame type 9"),
+    "heartbeat on a channel": (frame(HEARTBEAT, 1, b""), FrameError, "belongs to channel 0"),
+    "heartbeat with content": (frame(HEARTBEAT, 0, b"x"), FrameError, "carries nothing"),
+    "unknown method": (frame(METHOD, 1, b"\x00\x3c\x00\xff"), CommandInvalid, "60"),
+    "half a method": (frame(METHOD, 1, b"\x00\x3c"), SyntaxFault, "method"),
+    "stray header": (ONE_BYTE_HEADER, UnexpectedFrame, "expected a method on channel 1"),
+    "stray body": (ONE_BYTE_BODY, UnexpectedFrame, "expected a method on channel 1"),
+    "body first": (PUBLISH + ONE_BYTE_BODY, UnexpectedFrame, "got a content body"),
+    "two headers": (PUBLISH + ONE_BYTE_HEADER * 2, UnexpectedFrame, "got a content header"),
+    "ack for content": (PUBLISH + ACK, UnexpectedFrame, "expected content header or body"),
+    "publish for content": (PUBLISH * 2, UnexpectedFrame, "expected content header or body"),
+    "short header": (PUBLISH + frame(HEADER, 1, bytes(13)), SyntaxFault, "too short"),
+    "foreign class": (PUBLISH + _header(class_id=10), FrameError, "of class 10, not 60"),
+    "weight": (PUBLISH + _header(weight=1) + ONE_BYTE_BODY, UnexpectedFrame, "weight"),
+    "long body": (
+        PUBLISH + _header() + frame(BODY, 1, b"xx"),
+        FrameError,
+        "longer than its header",
+    ),
+    "properties": (PUBLISH + _header(flags=0x8000) + ONE_BYTE_BODY, SyntaxFault, "malformed"),
+    "flags": (PUBLISH + _header(flags=0x0001) + ONE_BYTE_BODY, SyntaxFault, "flags"),
+}
+
+
+@pytest.mark.parametrize("cut", [list, bytewise])
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_read_is_named(
+    case: str, cut: Callable[[list[bytes]], Iterable[bytes]]
+) -> None:
+    data, error, text = REFUSED[case]
+    reader = Reader()
+    with pytest.raises(error, match=text):
+        [event for chunk in cut([data]) for event in reader.feed(chunk)]
+
+
+def test_a_message_before_a_malformed_one_is_not_lost() -> None:
+    good = Message(PUBLISHES[0], PROPERTIES[2], b"x")
+    bad = good._replace(properties=b"\x80\x00\xff")
+    for count in (1, 2):
+        data = b"".join(good.frames(1)) * count + b"".join(bad.frames(1))
+        assert read(Reader(frame_max=FRAME_MAX), [data]) == ([good.read_on(1)] * count, True)

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from recado.amqp.codec import decode_method
 from recado.amqp.errors import ProtocolError
-from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived, Published
+from recado.amqp.events import Acked, ContentReceived, Event, Published
 from recado.amqp.facts import facts_of
 from recado.amqp.frames import OVERHEAD, body_of, content_frames, method_frame, properties_of
 from recado.amqp.methods import BasicDeliver, BasicGetOk, BasicPublish, BasicReturn, Method
@@ -61,6 +62,10 @@ def split(data: bytes) -> list[bytes]:
     return frames
 
 
+def bytewise(chunks: Iterable[bytes]) -> list[bytes]:
+    return [chunk[i : i + 1] for chunk in chunks for i in range(len(chunk))]
+
+
 def messages(methods: Sequence[Method]) -> st.SearchStrategy[Message]:
     return st.builds(
         Message,
@@ -77,14 +82,13 @@ def apart(events: Iterable[Event]) -> list[object]:
     for event in events:
         match event:
             case Published(channel, method, facts, head, tails):
-                (publish,) = Reader().feed(method)
-                assert isinstance(publish, MethodReceived)
+                publish = decode_method(method[7:-1])
                 for tail in tails:
-                    properties = properties_of(head + tail)
+                    properties, body = _taken_apart(head + tail, channel)
                     assert facts is facts_of(properties)
-                    parts.append((channel, publish.method, properties, body_of(head + tail)))
+                    parts.append((channel, publish, properties, body))
             case ContentReceived(channel, method, content):
-                parts.append((channel, method, properties_of(content), body_of(content)))
+                parts.append((channel, method, *_taken_apart(content, channel)))
             case Acked(channel, first, count):
                 parts += (("ack", channel, tag) for tag in range(first, first + count))
             case _:
@@ -92,14 +96,22 @@ def apart(events: Iterable[Event]) -> list[object]:
     return parts
 
 
-def read(reader: Reader, chunks: Iterable[bytes]) -> tuple[list[object], type | None]:
-    """What a reader makes of these bytes, and the error where that ends."""
-    events: list[Event] = []
-    error = None
+def _taken_apart(content: bytes, channel: int) -> tuple[bytes, bytes]:
+    properties, body = properties_of(content), body_of(content)
+    assert content == content_frames(channel, properties, body, FRAME_MAX)
+    return properties, body
+
+
+def read(reader: Reader, chunks: Iterable[bytes]) -> tuple[list[object], bool]:
+    """What a reader makes of these bytes, and whether that ends with an error.
+
+    A publish is decoded by whoever looks up its route, so an error in it may show only there.
+    """
+    parts: list[object] = []
     try:
         for chunk in chunks:
             for event in reader.feed(chunk):
-                events.append(event)  # noqa: PERF402 - those before an error count
-    except ProtocolError as raised:
-        error = type(raised)
-    return apart(events), error
+                parts += apart([event])
+    except ProtocolError:
+        return parts, True
+    return parts, False

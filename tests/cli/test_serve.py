@@ -19,7 +19,7 @@ import pytest
 import trustme
 
 from recado.cli.serve import explain
-from recado.node.settings import Settings
+from recado.node.assembly import CannotListen
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -92,19 +92,39 @@ def test_the_welcome_works_when_copied(start: Start, tmp_path: Path) -> None:
         shown.append(line)
         if "Ctrl-C" in line:
             break
-    (script,) = re.findall(r"python -c '(.*?)'", "".join(shown), flags=re.DOTALL)
-    output = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    (step,) = re.findall(r"^  (.*?-c '.*?')$", "".join(shown), flags=re.DOTALL | re.MULTILINE)
+    output = subprocess.run(["sh", "-c", step], capture_output=True, check=True)
     assert output.stdout == b"b'recado!'\n"
+
+
+def test_who_named_users_is_not_told_to_come_as_guest(start: Start) -> None:
+    process = start("--port", "0", "--welcome", RECADO_ACCESS_USERS='{"ana": {"password": "x"}}')
+    announced(process)
+    process.terminate()
+    output, _ = process.communicate()
+    assert output == ""
 
 
 def test_a_port_in_use_is_told_with_a_way_out(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        process = start("--port", str(taken.getsockname()[1]))
+        port = taken.getsockname()[1]
+        process = start("--port", str(port))
         _, told = process.communicate()
     assert process.returncode == 1
-    assert re.fullmatch(
-        r"recado: 127\.0\.0\.1:\d+ is in use, perhaps by another broker; --port 0 takes .*\n", told
+    where = f"127.0.0.1:{port}"
+    assert told == (
+        f"recado: {where} is in use, perhaps by another broker; --port 0 takes a free port\n"
     )
+
+
+def test_of_two_ports_the_one_in_use_is_told(start: Start, certificates: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start("--port", "0", "--tls-port", str(port), **certificates)
+        _, told = process.communicate()
+    assert process.returncode == 1
+    assert f"127.0.0.1:{port} is in use" in told
+    assert "--tls-port 0 takes a free port" in told
 
 
 @pytest.mark.parametrize(
@@ -113,11 +133,22 @@ def test_a_port_in_use_is_told_with_a_way_out(start: Start) -> None:
         (errno.EADDRNOTAVAIL, "this machine has no address '127.0.0.1'; --host"),
         (socket.EAI_NONAME, "this machine has no address '127.0.0.1'; --host"),
         (errno.EACCES, "may not listen on 127.0.0.1:5672; ports above 1023 are free to all"),
-        (errno.EMFILE, "cannot listen on 127.0.0.1:5672: [Errno 24] what the system said"),
+        (errno.EMFILE, "cannot listen on 127.0.0.1:5672 (server.port): Too many open files"),
     ],
 )
 def test_each_failure_has_its_hint(number: int, told: str) -> None:
-    assert told in explain(OSError(number, "what the system said"), Settings())
+    cause = OSError(number, "what the loop said")
+    assert told in explain(CannotListen("port", "127.0.0.1", 5672, cause))
+
+
+def test_an_output_that_cannot_be_written_is_no_matter_of_ports(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "recado", "serve", "--port", "0"]
+        done = subprocess.run(
+            command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "recado: cannot write to standard output: No space left on device\n"
 
 
 @pytest.fixture
@@ -141,22 +172,14 @@ def test_it_listens_with_tls_too(
     pika.BlockingConnection(parameters).close()
 
 
-def test_a_key_that_does_not_fit(
+def test_a_file_for_tls_that_is_no_good_is_named(
     start: Start, tmp_path: Path, certificates: dict[str, str]
 ) -> None:
-    trustme.CA().private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    (tmp_path / "ca.pem").unlink()
     process = start("--port", "0", "--tls-port", "0", **certificates)
     _, told = process.communicate()
     assert process.returncode == 2
-    assert "server.certificate and server.key do not fit" in told
-
-
-def test_a_certificate_that_is_not_there(start: Start) -> None:
-    names = {"RECADO_SERVER_CERTIFICATE": "none.pem", "RECADO_SERVER_KEY": "none.key"}
-    process = start("--port", "0", "--tls-port", "0", **names)
-    _, told = process.communicate()
-    assert process.returncode == 2
-    assert "server.certificate 'none.pem': No such file" in told
+    assert told == "recado: server.ca 'ca.pem': No such file or directory\n"
 
 
 def test_nothing_is_kept_yet_and_it_says_so(start: Start, tmp_path: Path) -> None:

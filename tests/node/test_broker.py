@@ -72,7 +72,8 @@ def test_clients_are_told_when_it_stops() -> None:
 
 def test_what_prevents_the_start_is_raised_here() -> None:
     with recado.Broker() as broker:
-        with pytest.raises(OSError, match="in use"), recado.Broker(port=broker.port):
+        told = rf"cannot listen on 127.0.0.1:{broker.port} \(server.port\): Address already in use"
+        with pytest.raises(OSError, match=told), recado.Broker(port=broker.port):
             pass
         assert round_trip(broker.url) == b"recado!"
 
@@ -86,6 +87,16 @@ def test_the_configuration_is_what_the_program_says(monkeypatch: pytest.MonkeyPa
             round_trip(broker.url)
     with pytest.raises(ConfigError, match="is no setting"):
         recado.Broker(config={"server": {"prot": 1}})
+
+
+@pytest.mark.parametrize(
+    ("host", "reached"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("127.0.0.2", "127.0.0.2")]
+)
+def test_the_url_is_one_that_guest_may_use(
+    monkeypatch: pytest.MonkeyPatch, host: str, reached: str
+) -> None:
+    monkeypatch.setattr(Broker, "port", 5672)
+    assert recado.Broker(host=host).url == f"amqp://guest:guest@{reached}:5672/%2F"
 
 
 def test_it_has_no_port_before_it_runs() -> None:

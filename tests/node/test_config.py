@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,7 +67,8 @@ def test_a_file_can_be_named_and_must_then_exist(tmp_path: Path) -> None:
 
 
 def test_paths_in_a_file_are_relative_to_it(loaded: Loader, tmp_path: Path) -> None:
-    server = loaded('[server]\ncertificate = "tls/c.pem"\nkey = "/k.pem"\n').settings.server
+    text = '[server]\ntls_port = 0\ncertificate = "tls/c.pem"\nkey = "/k.pem"\n'
+    server = loaded(text).settings.server
     assert (server.certificate, server.key) == (str(tmp_path / "tls/c.pem"), "/k.pem")
 
 
@@ -87,11 +89,27 @@ def test_paths_in_a_file_are_relative_to_it(loaded: Loader, tmp_path: Path) -> N
         ),
         ("server = 1", "server in {file} must be a table: [server]"),
         ("[server", "{file} is not valid TOML"),
-        ("[server]\nport = 'x'", "server.port ({file}): expected 'int', got 'str'"),
-        ("[server]\nport = 65536", "server.port ({file}): expected 'int' <= 65535"),
+        ("[server]\nport = 'x'", "server.port ({file}): expected 'int', not 'x'"),
+        ("[server]\nport = 65536", "server.port ({file}): expected 'int' <= 65535, not 65536"),
+        (
+            "[node]\nlog = 'loud'",
+            "node.log ({file}): expected debug or info or warning or error, not 'loud'",
+        ),
         ("[broker]\nmemory_watermark = 1.5", "broker.memory_watermark ({file}): expected 'float'"),
         ("[access]\nusers = 1", "access.users ({file}): expected 'object', got 'int'"),
-        ("[access.users]\nana = 1", "access.users[...] ({file}): expected 'object', got 'int'"),
+        ("[access.users]\nana = 1", "access.users.ana ({file}): expected 'object', got 'int'"),
+        (
+            "[access.users.rui]\npassword = 'x'\n[access.users.ana]\ntags = 'x'",
+            "access.users.ana.tags ({file}): expected 'array', got 'str'",
+        ),
+        (
+            "[access.users.ana.permissions.'/']\nread = '.*'\nwrite = '^(Ana-'",
+            "access.users.ana.permissions./.write ({file}): missing ): ^(Ana-",
+        ),
+        (
+            "[access.users.ana.topic_permissions.'/'.t]\nread = '('",
+            "access.users.ana.topic_permissions./.t.read ({file}): missing ): (",
+        ),
         ("[access]\nvhosts = []", "access.vhosts ({file}): expected 'array' of length >= 1"),
     ],
 )
@@ -105,16 +123,42 @@ def test_a_mistake_is_told_with_its_place(
     ("variable", "value", "told"),
     [
         ("RECADO_SERVER_PROT", "1", "which is no setting; did you mean RECADO_SERVER_PORT"),
-        ("RECADO_SERVER_PORT", "x", r"server.port (RECADO_SERVER_PORT): expected 'int'"),
-        ("RECADO_ACCESS_VHOSTS", "x", r"access.vhosts (RECADO_ACCESS_VHOSTS): json is malformed"),
+        ("RECADO_PORT", "5673", "which is no setting; did you mean RECADO_SERVER_PORT"),
+        ("RECADO_SERVER_PORT", "x", "server.port (RECADO_SERVER_PORT): expected 'int', not 'x'"),
+        ("RECADO_NODE_LOOP", "x", "node.loop (RECADO_NODE_LOOP): expected auto or asyncio or uv"),
+        ("RECADO_ACCESS_VHOSTS", "/,a", '(RECADO_ACCESS_VHOSTS): expected JSON such as ["/", "'),
+        ("RECADO_ACCESS_USERS", "ana", '(RECADO_ACCESS_USERS): expected JSON such as {"ana": {'),
+        ("RECADO_ACCESS_USERS", '{"ana": {"pasword": "x"}}', "'access.users.ana.pasword' in REC"),
+        ("RECADO_ACCESS_USERS", '{"ana": {"password": 1}}', "access.users.ana.password (RECADO_"),
     ],
 )
 def test_a_mistake_in_the_environment(loaded: Loader, variable: str, value: str, told: str) -> None:
     assert told in refused(loaded, environment={variable: value})
 
 
+def test_what_kubernetes_says_of_a_service_called_recado_is_not_for_us(loaded: Loader) -> None:
+    environment = {
+        "RECADO_SERVICE_HOST": "10.0.0.1",
+        "RECADO_SERVICE_PORT_AMQP": "5672",
+        "RECADO_PORT": "tcp://10.0.0.1:5672",
+        "RECADO_PORT_5672_TCP_ADDR": "10.0.0.1",
+        "RECADO_SERVER_PORT": "tcp://10.0.0.1:5672",  # of another, called recado-server
+    }
+    assert loaded(environment=environment).settings == Settings()
+
+
+def test_a_message_never_repeats_a_password(loaded: Loader) -> None:
+    for key in ("password", "password_hash"):
+        assert "1234" not in refused(loaded, f"[access.users.ana]\n{key} = 1234")
+        assert "1234" not in refused(loaded, f"[access.users.ana]\n{key} = ['1234']")
+    assert "pssst" not in refused(loaded, "[access.users.ana]\npassword_hash = 'pssst'")
+
+
 def test_the_environment_has_every_type(loaded: Loader) -> None:
     environment = {
+        "RECADO_SERVER_TLS_PORT": "0",
+        "RECADO_SERVER_CERTIFICATE": "certificate.pem",
+        "RECADO_SERVER_KEY": "key.pem",
         "RECADO_SERVER_VERIFY": "true",
         "RECADO_SERVER_CA": "ca.pem",
         "RECADO_BROKER_MEMORY_WATERMARK": "0.5",
@@ -133,19 +177,28 @@ def test_the_environment_has_every_type(loaded: Loader) -> None:
     [
         ("[server]\ntls_port = 1", "server.certificate is needed for server.tls_port"),
         ("[server]\nverify = true", "server.ca is needed for server.verify"),
-        ("[access.users.ana]", "access.users.ana needs either password or password_hash"),
+        ("[server]\nkey = 'k'", "server.key ({file}) is of no use without server.tls_port"),
+        (
+            "[server]\nport = 7\ntls_port = 7\ncertificate = 'c'\nkey = 'k'",
+            "server.tls_port ({file}) is the same as server.port",
+        ),
+        ("[access.users.ana]", "access.users.ana ({file}) needs a password or a password_hash"),
         (
             "[access.users.ana]\npassword = 'x'\npassword_hash = 'y'",
-            "access.users.ana needs either password or password_hash",
+            "access.users.ana ({file}) has both a password and a password_hash",
+        ),
+        (
+            "[access.users.ana]\npassword_hash = 'abcd'",
+            "access.users.ana.password_hash ({file}) is neither argon2's",
         ),
         (
             "[access.users.ana]\npassword = 'x'\n[access.users.ana.permissions.two]\n",
-            "access.users.ana.permissions names the vhost 'two', which is not in access.vhosts",
+            "access.users.ana.permissions ({file}) names the vhost 'two', which is not in access",
         ),
     ],
 )
-def test_keys_that_need_each_other(loaded: Loader, text: str, told: str) -> None:
-    assert refused(loaded, text).startswith(told)
+def test_keys_that_need_each_other(loaded: Loader, tmp_path: Path, text: str, told: str) -> None:
+    assert refused(loaded, text).startswith(told.format(file=tmp_path / "recado.toml"))
 
 
 def test_guest_may_do_everything_while_nobody_else_is_named(loaded: Loader) -> None:
@@ -156,9 +209,20 @@ def test_guest_may_do_everything_while_nobody_else_is_named(loaded: Loader) -> N
     assert set(access.known_users()) == {"ana"}
 
 
-def test_an_embedded_broker_is_refused_the_same_mistakes() -> None:
-    assert from_mapping({"server": {"port": 7}}).server.port == 7
-    with pytest.raises(ConfigError, match=r"'server.prot' in Broker\(config=…\) is no setting"):
-        from_mapping({"server": {"prot": 7}})
-    with pytest.raises(ConfigError, match=r"server.port \(Broker\(config=…\)\): expected 'int'"):
-        from_mapping({"server": {"port": "x"}})
+@pytest.mark.parametrize(
+    ("tree", "told"),
+    [
+        ({"server": {"prot": 7}}, "'server.prot' in Broker(…) is no setting"),
+        ({"server": {"port": "x"}}, "server.port (Broker(…)): expected 'int', not 'x'"),
+        ({"server": 5}, "server in Broker(config=…) must be a mapping"),
+        ("recado.toml", "Broker(config=…) takes a mapping with the sections of recado.toml"),
+    ],
+)
+def test_an_embedded_broker_is_refused_the_same_mistakes(tree: object, told: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        from_mapping(tree)
+
+
+def test_what_an_embedded_broker_is_told_counts_where_its_tree_has_nothing() -> None:
+    server = from_mapping({"server": {"port": 7}}, host="::1", port=8).server
+    assert (server.host, server.port) == ("::1", 7)

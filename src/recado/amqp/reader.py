@@ -211,6 +211,8 @@ class Reader:
         class_id = int.from_bytes(payload[:2], "big")
         if class_id != BASIC_CLASS:
             raise FrameError(f"content header on channel {channel} is of class {class_id}, not 60")
+        if payload[2:4] != b"\x00\x00":
+            raise FrameError(f"content header on channel {channel} has a weight, which must be 0")
         size = int.from_bytes(payload[4:12], "big")
         unfinished.properties = payload[12:]
         unfinished.missing = size

@@ -50,9 +50,9 @@ def _read_header(header: bytes) -> tuple[Facts, int, int, bytes] | None:
     """None where this is not a whole header frame of a basic message: the reader will say what it is."""
     if len(header) < PROPERTIES_AT + 3:
         return None
-    kind, channel, size, class_id, _, body = HEADER_START.unpack_from(header)
+    kind, channel, size, class_id, weight, body = HEADER_START.unpack_from(header)
     whole = len(header) == size + OVERHEAD and header[-1] == END
-    if kind != HEADER or class_id != BASIC_CLASS or not whole:
+    if kind != HEADER or class_id != BASIC_CLASS or weight or not whole:
         return None
     facts = facts_of(header[PROPERTIES_AT:-1])
     start = ENVELOPE.pack(BODY, channel, body) if 0 < body < 1 << 32 else b""

@@ -15,7 +15,7 @@ from .alarms import Alarms
 from .arguments import QueueSettings, describe
 from .consumer import Consumer
 from .dead_letter import DeadLetters
-from .queue import Queue
+from .queue import Owner, Queue
 from .routing import Admission
 from .run import Run
 from .vhost import Vhost
@@ -36,6 +36,7 @@ class Broker:
     def __init__(self, new_name: Callable[[], str], vhosts: Iterable[str] = ("/",)) -> None:
         self.new_name = new_name  # gives a name that nobody can guess
         self.users: dict[str, User] = {}
+        self.exclusive: dict[Queue, None] = {}
         self.vhosts: dict[str, Vhost[Queue]] = {}
         self._dead_letters: dict[str, DeadLetters] = {}
         self._admissions: dict[tuple[str, str], Admission] = {}
@@ -69,17 +70,19 @@ class Broker:
         vhost: Vhost[Queue],
         name: str,
         settings: QueueSettings,
-        owner: object | None,
+        owner: Owner | None,
         now: int,
         kind: type[Queue] = Queue,
     ) -> Queue:
         letters, alarms = self._dead_letters[vhost.name], self._alarms
         queue = kind(vhost, name, settings, owner, letters, alarms.set, now)
         vhost.add_queue(queue)
+        if owner is not None:
+            owner.exclusive[queue] = None
         return queue
 
     def create_reply_queue(self, vhost: Vhost[Queue], now: int) -> Queue:
-        """An address for direct replies; as a queue it is locked for everybody."""
+        """An address for direct replies. It is the broker's own: as a queue it is locked for everybody."""
         name = f"{REPLY_HERE}.{self.new_name()}"
         settings = QueueSettings(exclusive=True, auto_delete=True)
         return self.create_queue(vhost, name, settings, self, now, ReplyQueue)
@@ -103,7 +106,9 @@ class Broker:
         if if_empty and queue.ready:
             raise PreconditionFailed(f"{described} not empty")
         queue.deleted = True
-        queue.owner = None
+        if queue.owner is not None:
+            del queue.owner.exclusive[queue]
+            queue.owner = None
         count = queue.purge()
         queue.vhost.remove_queue(queue)
         if answer is not None:

@@ -90,7 +90,8 @@ class Channel:
         exclusive: bool,
         now: int,
     ) -> Consumer:
-        """Add a consumer; `start` it once the peer knows its tag."""
+        """Add a consumer; let the queue deal once the peer knows its tag."""
+        self.check_new_tag(tag)
         if settings.wire_tap:
             if not no_ack:
                 raise PreconditionFailed(
@@ -99,8 +100,6 @@ class Channel:
         elif queue.is_taken(exclusive):
             described = describe("queue", queue.name, queue.vhost.name)
             raise AccessRefused(f"{described} in exclusive use")
-        if tag in self.consumers:
-            raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
         consumer = Consumer(
             self, queue, tag, settings, no_ack=no_ack, exclusive=exclusive, limit=self.prefetch
         )
@@ -108,6 +107,10 @@ class Channel:
         self._count_crowd(consumer, +1)
         queue.add_consumer(consumer, now)
         return consumer
+
+    def check_new_tag(self, tag: str) -> None:
+        if tag in self.consumers:
+            raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
 
     def remove(self, consumer: Consumer, now: int) -> None:
         """Forget a consumer; what it holds stays with the channel."""
@@ -171,7 +174,7 @@ class Channel:
                 self._claim(Settlement.ACK, tag, multiple=False)
             return
         last, unknown = first + count - 1, None
-        if self.unacked.holds_all(first, last) and not self._shares_limit():
+        if self.unacked.surely_holds(first, last) and not self._shares_limit():
             self._settle(Settlement.ACK, first, last, now)
             return
         for tag in range(first, last + 1):
@@ -187,15 +190,21 @@ class Channel:
             self._claim(how, tag, multiple=multiple)
             return
         if multiple and tag == 0:
-            self._settle(how, 0, self.next_tag, now)
+            self._settle(how, 0, self.next_tag - 1, now)
         elif not self.unacked.has(tag):
             raise _unknown(tag)
         else:
             self._settle(how, 0 if multiple else tag, tag, now)
 
     def recover(self, now: int) -> None:
-        """Return everything, to be delivered again to whoever comes first."""
-        self._settle(Settlement.REQUEUE, 0, self.next_tag, now)
+        """Return everything but what a transaction claims (C3), for whoever comes first."""
+        last = self.next_tag - 1
+        if not self._claims:
+            self._settle(Settlement.REQUEUE, 0, last, now)
+            return
+        for tag in list(self.unacked.tags(self._claimed_up_to + 1, last)):
+            if tag not in self._claimed:
+                self._settle(Settlement.REQUEUE, tag, tag, now)
 
     def _shares_limit(self) -> bool:
         """Room then opens for one message at a time, and who gets it depends on who is next."""
@@ -289,7 +298,7 @@ class Channel:
         for consumer in list(self.consumers.values()):
             self.remove(consumer, now)
         self.limit = 0
-        self._settle(Settlement.REQUEUE, 0, self.next_tag, now)
+        self._settle(Settlement.REQUEUE, 0, self.next_tag - 1, now)
         return list(queues)
 
 

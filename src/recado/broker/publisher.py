@@ -24,7 +24,7 @@ from .routing import Admission, Route, distribute, is_nowhere
 from .run import Run
 
 _NO_ROUTE = 312
-_PART = 2000  # messages × queues that are done in one turn where each has to be looked at
+_PART = 2000  # units of work, see `publish`; a run that is more is done in parts
 
 
 class Publisher:
@@ -46,30 +46,46 @@ class Publisher:
         self._published = 0
         self._confirmed = 0
         self.confirming = False
-        self.pending: list[Published] | None = None  # of a transaction
+        self.pending: list[tuple[Route, Published]] | None = None  # of a transaction
         self.reply_queue: str | None = None  # where direct replies to this channel go
 
-    def publish(self, event: Published, now: int) -> Published | None:
-        """Gives what is left of a run that is too much work for one turn."""
+    def publish(self, event: Published, now: int) -> tuple[Published | None, int]:
+        """Gives what is left of a run that is too much work for one turn, and the work that was done.
+
+        The unit of work is a run that goes to one queue.
+        """
         route = self._admission.route(event.method)
-        facts = event.facts
+        facts, queues = event.facts, route.queues
         if facts is not PLAIN:
             if facts.fault is not None:
                 raise PreconditionFailed(facts.fault)
             if facts.user_id is not None:
                 self._check_user(facts.user_id)
         if self.pending is not None:
-            self.pending.append(event)
-            return None
-        event, rest = _divided(event, route.queues or ())
-        self._send(route, event, now)
-        return rest
+            self._check_singles(route, event)
+            self.pending.append((route, event))
+            return None, 1
+        if queues is None or facts.alone:
+            each = 4 + len(route.source.bindings) // 4
+        elif len(event.tails) == 1 or not any(queue.is_laborious for queue in queues):
+            self._send(route, event, now)
+            return None, len(queues) or 1
+        else:
+            each = len(queues)
+        part, rest = _divided(event, max(_PART // each, 1))
+        self._send(route, part, now)
+        return rest, each * len(part.tails)
 
     def commit(self, now: int) -> None:
-        """Send what the transaction gathered; its routes are those of now."""
-        events, self.pending = self.pending or [], []
-        for event in events:
-            self._send(self._admission.route(event.method), event, now)
+        """Send what the transaction gathered, by the routes of now, unless some of it must be refused."""
+        pending, self.pending = self.pending or [], []
+        routes: dict[Route, Route] = {}
+        for route, event in pending:
+            if route not in routes:
+                routes[route] = self._admission.renewed(route)
+            self._check_singles(route, event)
+        for route, event in pending:
+            self._send(routes[route], event, now)
 
     def _check_user(self, claimed: str) -> None:
         user = self._admission.user
@@ -98,11 +114,8 @@ class Publisher:
         refused = []
         for i in range(len(run.tails)):
             one = run.slice(i, i + 1)
-            properties = decode_properties(properties_of(one.contents()[0]))
+            properties, more_keys = self._checked(route, one)
             headers = properties.headers or {}
-            more_keys = [*_checked_keys(headers, "CC"), *_checked_keys(headers, "BCC")]
-            for key in more_keys:
-                self._admission.check_topic(route.source, key)
             if "BCC" in headers or properties.reply_to == REPLY_HERE:
                 one = self._rewrite(one, route)
             queues: Sequence[Queue] = self._admission.queues_for(route, headers, more_keys)
@@ -111,6 +124,24 @@ class Publisher:
             if route.mandatory and is_nowhere(queues):
                 self._return(route, one)
         return refused
+
+    def _check_singles(self, route: Route, event: Published) -> None:
+        """Refuse now what could not be sent at commit (P3)."""
+        if event.facts.alone:
+            for tail in event.tails:
+                one = Run(route, event.facts, self._number, 0, event.head, [tail], True)
+                self._checked(route, one)
+
+    def _checked(self, route: Route, one: Run) -> tuple[Properties, list[str]]:
+        """The properties of a message and the keys of its copies, if it may be sent like this."""
+        properties = decode_properties(properties_of(one.contents()[0]))
+        headers = properties.headers or {}
+        more_keys = [*_checked_keys(headers, "CC"), *_checked_keys(headers, "BCC")]
+        for key in more_keys:
+            self._admission.check_topic(route.source, key)
+        if properties.reply_to == REPLY_HERE and self.reply_queue is None:
+            raise PreconditionFailed("fast reply consumer does not exist")
+        return properties, more_keys
 
     def _rewrite(self, one: Run, route: Route) -> Run:
         for _, changed in rewritten(one, self._delivered_form, route, one.facts):
@@ -122,8 +153,6 @@ class Publisher:
         if properties.headers:
             properties.headers.pop("BCC", None)
         if properties.reply_to == REPLY_HERE:
-            if self.reply_queue is None:
-                raise PreconditionFailed("fast reply consumer does not exist")
             properties.reply_to = self.reply_queue
         return properties
 
@@ -154,11 +183,8 @@ class Publisher:
             self._outlet.write(ack_frame(self._number, last, multiple=several))
 
 
-def _divided(event: Published, queues: Sequence[Queue]) -> tuple[Published, Published | None]:
-    """As much of a run as is done in a few milliseconds, and the rest of it."""
-    if len(event.tails) * len(queues) <= _PART or not any(each.is_laborious for each in queues):
-        return event, None
-    count = max(_PART // len(queues), 1)
+def _divided(event: Published, count: int) -> tuple[Published, Published | None]:
+    """The first messages of a run, and the rest of it if there is one."""
     if count >= len(event.tails):
         return event, None
     return (

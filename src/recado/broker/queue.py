@@ -13,7 +13,7 @@ tags (`crowded`), and queues that pass on what they drop to another queue (`casc
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from recado.amqp.frames import body_size_of
 
@@ -32,6 +32,12 @@ DeadLetter = Callable[["Queue", Run, str, int], None]
 Alarm = Callable[["Queue", int], None]
 
 
+class Owner(Protocol):
+    """Whose an exclusive queue is: a connection."""
+
+    exclusive: "dict[Queue, None]"
+
+
 class Queue:
     is_address = False  # passes on to one consumer and keeps nothing
 
@@ -40,7 +46,7 @@ class Queue:
         vhost: "Vhost[Queue]",
         name: str,
         settings: QueueSettings,
-        owner: object | None,
+        owner: "Owner | None",
         dead_letter: DeadLetter,
         alarm: Alarm,
         now: int,

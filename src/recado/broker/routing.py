@@ -45,12 +45,14 @@ class Route(Origin):
 
     def __init__(
         self,
-        method: BasicPublish,
+        exchange: str,
+        routing_key: str,
+        mandatory: bool,
         source: Exchange[Queue],
         queues: Sequence[Queue] | None,
     ) -> None:
-        super().__init__(method.exchange, method.routing_key)
-        self.mandatory = method.mandatory
+        super().__init__(exchange, routing_key)
+        self.mandatory = mandatory
         self.source = source
         self.queues = queues  # None: it depends on the message's headers
 
@@ -89,10 +91,17 @@ class Admission:
         self.access.check_write("exchange", method.exchange)
         exchange = vhost.find_exchange_to_publish(method.exchange)
         self.check_topic(exchange, method.routing_key)
+        return self._route(method.exchange, method.routing_key, method.mandatory, exchange)
+
+    def _route(self, name: str, key: str, mandatory: bool, source: Exchange[Queue]) -> Route:
         queues = None
-        if not vhost.depends_on_headers(exchange):
-            queues = vhost.route(exchange, method.routing_key).queues
-        return Route(method, exchange, queues)
+        if not self.vhost.depends_on_headers(source):
+            queues = self.vhost.route(source, key).queues
+        return Route(name, key, mandatory, source, queues)
+
+    def renewed(self, route: Route) -> Route:
+        """A route found earlier as it is now; from an exchange that is gone, nothing goes anywhere."""
+        return self._route(route.exchange, route.routing_key, route.mandatory, route.source)
 
     def check_topic(self, exchange: Exchange[Queue], key: str) -> None:
         if exchange.settings.kind == "topic":
@@ -114,7 +123,7 @@ def distribute(run: Run, queues: Sequence[Queue], now: int) -> Sequence[int]:
     """Publish to each queue; gives the indexes of the messages that one of them refused."""
     if len(queues) == 1:
         return queues[0].publish(run, now)
-    if len(run) > 1 and any(queue.crowded or queue.cascades for queue in queues):
+    if len(run) > 1 and any(queue.is_laborious for queue in queues):
         refused = []
         for i in range(len(run)):
             if distribute(run.slice(i, i + 1), queues, now):

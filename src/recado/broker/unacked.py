@@ -74,11 +74,8 @@ class Unacked(Generic[Holder]):
         at = self._find(tag)
         return at >= 0 and self._entries[at].has(tag)
 
-    def holds_all(self, first: int, last: int) -> bool:
+    def surely_holds(self, first: int, last: int) -> bool:
         """Whether every tag of a range is outstanding; a quick no may be wrong, a yes is right."""
-        at = self._find(first)
-        if at < 0:
-            return False
         wanted = last - first + 1
         for entry, low, high in self.spans(first, last):
             if entry.live < len(entry.run.tails):
@@ -103,7 +100,10 @@ class Unacked(Generic[Holder]):
         return bisect_right(entries, tag, start, key=_first_tag) - 1
 
     def spans(self, first: int, last: int) -> Iterator[tuple[Entry[Holder], int, int]]:
-        """(entry, low, high) for each entry with tags in first..last; to be settled by the caller."""
+        """(entry, low, high) for each entry with tags in first..last; to be settled by the caller.
+
+        Entries may be added meanwhile, with higher tags (U1).
+        """
         at = max(self._find(first), self._start)
         while at < len(self._entries):
             entry = self._entries[at]

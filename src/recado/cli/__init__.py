@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return show(options)
             case ["--version"]:
                 print(f"recado {__version__}")
-            case ["--help" | "-h" | "help"]:
+            case ["--help" | "-h" | "help"] | ["config", "--help" | "-h"]:
                 print(USAGE)
             case []:
                 return complain(f"a command is missing\n{USAGE}", WRONG_USAGE)

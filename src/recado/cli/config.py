@@ -32,7 +32,7 @@ def show(options: Sequence[str]) -> int:
 
 
 def rows_of(config: Config) -> Iterator[tuple[str, object, str]]:
-    """Key, value and origin of every setting; a row for each user instead of one for all."""
+    """Key, value and origin of every setting; a user's have rows of their own."""
     for section, keys in msgspec.to_builtins(config.settings).items():
         for name, value in keys.items():
             key = f"{section}.{name}"
@@ -40,7 +40,8 @@ def rows_of(config: Config) -> Iterator[tuple[str, object, str]]:
                 yield key, value, config.origin(key)
     users = msgspec.to_builtins(config.settings.access.known_users())
     for name, user in users.items():
-        for key in HIDDEN:
-            if user.pop(key) is not None:
-                user[key] = "(hidden)"
-        yield f"access.users.{name}", user, config.origin("access.users")
+        for key, value in user.items():
+            if key not in HIDDEN:
+                yield f"access.users.{name}.{key}", value, config.origin("access.users")
+            elif value is not None:
+                yield f"access.users.{name}.{key}", "(hidden)", config.origin("access.users")

@@ -29,7 +29,9 @@ def grammar(command: str, description: str) -> argparse.ArgumentParser:
     group.add_argument(
         "--tls-port", dest="server.tls_port", type=int, metavar="N", help="also listen with TLS"
     )
-    group.add_argument("--data", dest="node.data", metavar="DIR", help="keep durable things here")
+    group.add_argument(
+        "--data", dest="node.data", metavar="DIR", help="not used yet: everything is in memory"
+    )
     return parser
 
 

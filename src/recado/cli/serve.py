@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from recado import __version__
 from recado.cli import FAILED, complain
 from recado.cli.flags import effective, grammar
-from recado.node.broker import Broker, at, new_runner
+from recado.node.assembly import CannotListen, at
+from recado.node.broker import Broker, new_runner
 from recado.node.settings import Settings
 
 LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -24,7 +25,7 @@ LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 WELCOME = """\
 Leave this running, and send and fetch a first message from another terminal:
 
-  .venv/bin/python -c '
+  {python} -c '
 import pika
 channel = pika.BlockingConnection(pika.URLParameters("{url}")).channel()
 channel.queue_declare("hello")
@@ -47,7 +48,7 @@ def serve(options: Sequence[str]) -> int:
         with new_runner(settings) as runner:
             runner.run(until_signal(settings, chosen.welcome))
     except OSError as error:
-        return complain(explain(error, settings), FAILED)
+        return complain(explain(error), FAILED)
     return 0
 
 
@@ -60,11 +61,11 @@ async def until_signal(settings: Settings, welcome: bool) -> None:
         # What was loaded lives as long as the process: the collector need never look at it.
         gc.freeze()
         gc.enable()
-        print(f"recado {__version__} listening on amqp://{broker.address}", flush=True)
+        announce(f"recado {__version__} listening on amqp://{broker.address}")
         if broker.tls_port is not None:
-            print(f"and with TLS on amqps://{at(broker.host, broker.tls_port)}", flush=True)
-        if welcome:
-            print(WELCOME.format(url=f"amqp://{broker.address}"), flush=True)
+            announce(f"and with TLS on amqps://{at(broker.host, broker.tls_port)}")
+        if welcome and not settings.access.users:  # who names users knows how to go on
+            announce(WELCOME.format(python=sys.executable, url=broker.url))
         await stopped.wait()
     print("recado stopped", file=sys.stderr)
 
@@ -76,16 +77,27 @@ def raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def explain(error: OSError, settings: Settings) -> str:
+def announce(text: str) -> None:
+    """To standard output and at once: whoever started us may be waiting for it."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        told = f"cannot write to standard output: {error.strerror}"
+        raise OSError(error.errno, told) from error
+
+
+def explain(error: OSError) -> str:
     """What the system said, and what to do about it."""
-    server = settings.server
-    where = at(server.host, server.port)
+    if not isinstance(error, CannotListen):
+        return error.strerror or str(error)
+    where = at(error.host, error.port)
     match error.errno:
         case errno.EADDRINUSE:
-            return f"{where} is in use, perhaps by another broker; --port 0 takes a free port"
+            flag = f"--{error.key.replace('_', '-')}"
+            return f"{where} is in use, perhaps by another broker; {flag} 0 takes a free port"
         case errno.EADDRNOTAVAIL | socket.EAI_NONAME | socket.EAI_AGAIN | socket.EAI_NODATA:
-            return f"this machine has no address {server.host!r}; --host 127.0.0.1 always works"
+            return f"this machine has no address {error.host!r}; --host 127.0.0.1 always works"
         case errno.EACCES:
             return f"user {os.getuid()} may not listen on {where}; ports above 1023 are free to all"
         case _:
-            return f"cannot listen on {where}: {error}"
+            return str(error)

@@ -5,9 +5,10 @@ This is the one place that knows all the parts. It decides nothing: every choice
 
 from __future__ import annotations
 
+import os
 import platform
 import secrets
-from ssl import SSLError
+from ssl import SSLContext
 
 import msgspec
 
@@ -15,7 +16,6 @@ from recado import __version__
 from recado.amqp.values import Table
 from recado.broker.access import User
 from recado.broker.broker import Broker
-from recado.node.config import ConfigError
 from recado.node.settings import AccessSettings, ServerSettings, Settings
 from recado.server.listener import Server, ServerLimits
 from recado.server.offer import Offer
@@ -33,46 +33,62 @@ class Running(msgspec.Struct, frozen=True):
         await self.server.stop()
 
 
+class CannotListen(OSError):
+    """The system does not give us a port; `key` is the setting that names it."""
+
+    def __init__(self, key: str, host: str, port: int, cause: OSError) -> None:
+        # The loop's own text has the address again, as a tuple.
+        number = cause.errno or 0
+        super().__init__(number, os.strerror(number) if number > 0 else cause.strerror)
+        self.key = key
+        self.host = host
+        self.port = port
+
+    def __str__(self) -> str:
+        return f"cannot listen on {at(self.host, self.port)} (server.{self.key}): {self.strerror}"
+
+
 async def start(settings: Settings) -> Running:
     """Build the parts and listen; whatever prevents that is raised, and nothing is left open."""
+    tls = tls_context(settings.server)
     broker = Broker(lambda: secrets.token_urlsafe(16), settings.access.vhosts)
     for user in users(settings.access):
         broker.add_user(user)
     server = Server(broker, offer(settings), limits(settings))
-    chosen = settings.server
     try:
-        port = await server.listen(chosen.host, chosen.port)
-        return Running(server, port, await listen_with_tls(server, chosen))
+        port = await listen(server, settings.server, "port")
+        tls_port = None if tls is None else await listen(server, settings.server, "tls_port", tls)
+        return Running(server, port, tls_port)
     except BaseException:
         await server.stop()
         raise
 
 
-async def listen_with_tls(server: Server, chosen: ServerSettings) -> int | None:
+async def listen(
+    server: Server, chosen: ServerSettings, key: str, tls: SSLContext | None = None
+) -> int:
+    port: int = getattr(chosen, key)
+    try:
+        return await server.listen(chosen.host, port, tls)
+    except OSError as error:
+        raise CannotListen(key, chosen.host, port, error) from error
+
+
+def at(host: str, port: int) -> str:
+    """Host and port as an URL has them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def tls_context(chosen: ServerSettings) -> SSLContext | None:
     if chosen.tls_port is None:
         return None
+    from recado.node.certificates import check_files
     from recado.server.tls import server_context
 
     assert chosen.certificate is not None
     assert chosen.key is not None
-    for key in ("certificate", "key", "ca"):
-        refuse_unreadable(f"server.{key}", getattr(chosen, key))
-    try:
-        context = server_context(chosen.certificate, chosen.key, chosen.ca, verify=chosen.verify)
-    except SSLError as error:
-        raise ConfigError(f"server.certificate and server.key do not fit: {error}") from error
-    return await server.listen(chosen.host, chosen.tls_port, context)
-
-
-def refuse_unreadable(key: str, file: str | None) -> None:
-    """The TLS library does not say which of its files is missing."""
-    from pathlib import Path
-
-    try:
-        if file is not None:
-            Path(file).open("rb").close()
-    except OSError as error:
-        raise ConfigError(f"{key} {file!r}: {error.strerror}") from error
+    check_files(chosen.certificate, chosen.key, chosen.ca)
+    return server_context(chosen.certificate, chosen.key, chosen.ca, verify=chosen.verify)
 
 
 def users(access: AccessSettings) -> list[User]:

@@ -1,13 +1,14 @@
 """`recado.Broker`: a broker inside your own program, for tests, scripts and services.
 
     async with recado.Broker() as broker:      # in the running event loop
-        await aio_pika.connect(broker.url)
+        connection = await aio_pika.connect(broker.url)
 
     with recado.Broker() as broker:            # in a thread with a loop of its own
-        pika.BlockingConnection(pika.URLParameters(broker.url))
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
 
 An embedded broker reads no file and no environment: it is what the program says. Its port is a
-free one unless given, and leaving the block closes the clients properly before the sockets.
+free one unless given, and leaving the block closes the clients properly before the sockets; a
+client that left before is not waited for.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from collections.abc import Mapping
 from threading import Thread
 from typing import Self
 
-from recado.node.assembly import Running, start
+from recado.node.assembly import Running, at, start
 from recado.node.config import ConfigError, from_mapping
 from recado.node.settings import Settings
+
+# Addresses to listen on that are none to connect to, and the one of theirs that lets guest in.
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Broker:
@@ -36,9 +40,7 @@ class Broker:
 
         A `[server]` host or port in it counts over the arguments.
         """
-        tree = dict(config or {})
-        tree["server"] = {"host": host, "port": port, **tree.get("server", {})}
-        self.settings = from_mapping(tree)
+        self.settings = from_mapping(config or {}, host=host, port=port)
         self._running: Running | None = None
         self._runner: asyncio.Runner
         self._thread: Thread
@@ -68,7 +70,8 @@ class Broker:
     def url(self) -> str:
         """For any client: with name and password while there is the default user, else without."""
         user = "" if self.settings.access.users else "guest:guest@"
-        return f"amqp://{user}{self.address}/%2F"
+        host = EVERYWHERE.get(self.host, self.host)
+        return f"amqp://{user}{at(host, self.port)}/%2F"
 
     @property
     def address(self) -> str:
@@ -119,11 +122,6 @@ class Broker:
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
         self._runner.close()
-
-
-def at(host: str, port: int) -> str:
-    """Host and port as an URL has them."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def new_runner(settings: Settings) -> asyncio.Runner:

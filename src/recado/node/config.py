@@ -5,13 +5,14 @@
     [server] port = 5673   recado.toml, by --config or else in the current folder
 
 A key that does not exist is an error that names the key, where it stands, and what may have been
-meant. The environment is an argument; only the file is read here.
+meant; so is a wrong value, down to the user and the permission that it belongs to. The environment
+is an argument; only the file is read here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 FILE = "recado.toml"
 PREFIX = "RECADO_"
 DEFAULT = "default"
+SECRET = "access."  # values below it are not repeated in messages
 PATHS = ("node.data", "server.certificate", "server.key", "server.ca")
 
 Tree = dict[str, Any]
@@ -68,12 +70,25 @@ def load(
     return Config(checked(tree, origins), origins)
 
 
-def from_mapping(tree: Mapping[str, Mapping[str, object]]) -> Settings:
-    """The settings of an embedded broker: what the program says, and nothing else."""
-    origin = "Broker(config=…)"
-    plain = {section: dict(keys) for section, keys in tree.items()}
+def from_mapping(tree: object, **server: object) -> Settings:
+    """The settings of an embedded broker: what the program says, and nothing else.
+
+    `server` has values of that section that count where the tree has none.
+    """
+    origin = "Broker(…)"
+    plain = plain_tables(tree)
     refuse_unknown(plain, Settings, "", origin)
+    plain["server"] = {**server, **plain.get("server", {})}
     return checked(plain, {key: origin for key, _ in keys_of_settings()})
+
+
+def plain_tables(tree: object) -> Tree:
+    if not isinstance(tree, Mapping):
+        raise ConfigError("Broker(config=…) takes a mapping with the sections of recado.toml")
+    for section, keys in tree.items():
+        if not isinstance(keys, Mapping):
+            raise ConfigError(f"{section} in Broker(config=…) must be a mapping")
+    return {section: dict(keys) for section, keys in tree.items()}
 
 
 # --- the layers ----------------------------------------------------------------------------------
@@ -104,22 +119,36 @@ def from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, obje
     """RECADO_SECTION_KEY; lists and tables are written as JSON."""
     known = {variable_of(key): (key, kind) for key, kind in keys_of_settings()}
     for variable in sorted(environment):
-        if not variable.startswith(PREFIX):
+        text = environment[variable]
+        if not variable.startswith(PREFIX) or is_of_kubernetes(variable, text):
             continue
         if variable not in known:
             raise ConfigError(
                 f"the environment has {variable}, which is no setting{near(variable, known)}"
             )
         key, kind = known[variable]
-        text = environment[variable]
         try:
             if is_collection(kind):
                 value = msgspec.json.decode(text)
+                refuse_unknown_within(value, kind, key, variable)
             else:
                 value = msgspec.convert(text, kind, strict=False)
-        except msgspec.MsgspecError as error:
-            raise ConfigError(f"{key} ({variable}): {told(error)}") from error
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{key} ({variable}): {reason(key, text, kind, error)}") from error
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"{key} ({variable}): expected {as_json(kind)}") from error
         yield key, value, variable
+
+
+def is_of_kubernetes(variable: str, text: str) -> bool:
+    """Where a service is called recado, Kubernetes sets such variables in every pod beside it:
+
+    RECADO_SERVICE_HOST=10.0.0.1, RECADO_PORT=tcp://10.0.0.1:5672, RECADO_PORT_5672_TCP_ADDR=10.0.0.1
+    """
+    import re
+
+    form = r"\w+_(SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_\w+)=|\w+_PORT=[a-z]+://"
+    return re.match(form, f"{variable}={text}") is not None
 
 
 # --- checking ------------------------------------------------------------------------------------
@@ -127,14 +156,66 @@ def from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, obje
 
 def checked(tree: Tree, origins: Mapping[str, str]) -> Settings:
     """The tree as settings; whatever is wrong is told with the place where it was written."""
-    try:
-        settings = msgspec.convert(tree, Settings)
-    except msgspec.ValidationError as error:
-        path = str(error).rpartition(" - at `$.")[2].rstrip("`")
-        raise ConfigError(f"{path} {origin_of(path, origins)}: {told(error)}") from error
+    error = failure(tree, Settings)
+    if error is not None:
+        wrong = innermost(Wrong("", tree, Settings, error))
+        raise ConfigError(f"{wrong.key}{origin_of(wrong.key, origins)}: {reason(*wrong)}")
+    settings = msgspec.convert(tree, Settings)
     for key, complaint in complaints(settings):
-        raise ConfigError(f"{key} {complaint}")
+        raise ConfigError(f"{key}{origin_of(key, origins)} {complaint}")
     return settings
+
+
+class Wrong(NamedTuple):
+    """A value that is not of its kind, and what the library says of it."""
+
+    key: str
+    value: object
+    kind: Any
+    error: msgspec.ValidationError
+
+
+def failure(value: object, kind: Any) -> msgspec.ValidationError | None:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        return error
+    return None
+
+
+def innermost(wrong: Wrong) -> Wrong:
+    """The very part that is wrong. The library does not name it: it says `users[...]`."""
+    key, value, kind, _ = wrong
+    if isinstance(value, dict):
+        for name, part in value.items():
+            if is_struct(kind):
+                # Not the field's kind alone: a struct may have more to say about its fields.
+                inner = {field.name: field.type for field in msgspec.structs.fields(kind)}[name]
+                error = failure({name: part}, kind)
+            elif get_origin(kind) is dict:
+                inner = get_args(kind)[1]
+                error = failure(part, inner)
+            else:
+                break
+            if error is not None:
+                return innermost(Wrong(f"{key}.{name}" if key else name, part, inner, error))
+    return wrong
+
+
+def reason(key: str, value: object, kind: Any, error: Exception) -> str:
+    """The library's message in our words: without its path, and with the value where that helps."""
+    if get_origin(kind) is Literal:
+        return f"expected {' or '.join(get_args(kind))}, not {value!r}"
+    told = str(error).split(" - at `$")[0].replace("`", "'")
+    told = told[:1].lower() + told[1:]
+    if key.startswith(SECRET) or not isinstance(value, str | int | float):
+        return told
+    return f"{told.partition(', got ')[0]}, not {value!r}"
+
+
+def as_json(kind: Any) -> str:
+    """How a list or a table is written in a variable."""
+    return "JSON such as " + ('{"ana": {…}}' if get_origin(kind) is dict else '["/", "orders"]')
 
 
 def refuse_unknown(tree: Tree, kind: type[msgspec.Struct], path: str, origin: str) -> None:
@@ -154,11 +235,15 @@ def refuse_unknown_within(value: object, kind: Any, key: str, origin: str) -> No
     """A value that is a table of settings, or a table of such tables under names of their own."""
     if not isinstance(value, dict):
         return
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+    if is_struct(kind):
         refuse_unknown(value, kind, f"{key}.", origin)
     elif get_origin(kind) is dict:
         for name, inner in value.items():
             refuse_unknown_within(inner, get_args(kind)[1], f"{key}.{name}", origin)
+
+
+def is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def is_collection(kind: Any) -> bool:
@@ -178,15 +263,10 @@ def variable_of(key: str) -> str:
     return PREFIX + key.replace(".", "_").upper()
 
 
-def origin_of(path: str, origins: Mapping[str, str]) -> str:
-    """Where the value at a path was written; the path may go deeper than a key."""
-    key = ".".join(path.replace("[", ".").split(".")[:2])
-    return f"({origins[key]})" if key in origins else ""
-
-
-def told(error: Exception) -> str:
-    """The library's message in our words: without its path, which is told before it."""
-    return str(error).split(" - at `$")[0].replace("`", "'").lower()
+def origin_of(key: str, origins: Mapping[str, str]) -> str:
+    """Where the value was written; the key may go deeper than those that have an origin."""
+    setting = ".".join(key.split(".")[:2])
+    return f" ({origins[setting]})" if setting in origins else ""
 
 
 def near(name: str, known: Iterable[str]) -> str:

@@ -26,7 +26,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeSettings(Section, frozen=True):
-    """`data` is the folder for what is durable; without it nothing is kept.
+    """`data` is the folder for what is durable; this version does not use it yet.
 
     `log` is the least that the command line writes to standard error; a program that embeds a
     broker has its own logging.
@@ -63,8 +63,8 @@ class ServerSettings(Section, frozen=True):
 class BrokerSettings(Section, frozen=True):
     """Limits that protect the broker from its clients.
 
-    Publishers are blocked while the process uses more than `memory_watermark` of the machine's
-    memory; a client that leaves `backlog_limit` bytes unread for `backlog_seconds` is closed.
+    Publishers are blocked while the process uses more than `memory_watermark` of the memory there
+    is; a client that leaves `backlog_limit` bytes unread for `backlog_seconds` is closed.
     """
 
     max_message_size: Annotated[int, Meta(ge=1, le=512 * MIB)] = 16 * MIB
@@ -91,7 +91,7 @@ EVERYTHING = Permission(configure=".*", write=".*", read=".*")
 class AccessSettings(Section, frozen=True):
     """Who may enter. Without users there is guest/guest, with every permission everywhere.
 
-    Who is named in `loopback_users` is let in only from this machine.
+    Who is named in `loopback_users` is let in only via localhost.
     """
 
     vhosts: Annotated[tuple[str, ...], Meta(min_length=1)] = ("/",)
@@ -117,27 +117,45 @@ class Settings(Section, frozen=True):
 
 
 def complaints(settings: Settings) -> list[tuple[str, str]]:
-    """What no single key can tell: the key, and what is wrong with it beside the others."""
-    found = []
-    server = settings.server
-    if server.tls_port is not None:
-        found += [
-            (f"server.{name}", "is needed for server.tls_port")
-            for name in ("certificate", "key")
-            if getattr(server, name) is None
-        ]
-    if server.verify and server.ca is None:
-        found.append(
-            ("server.ca", "is needed for server.verify: it signs the clients' certificates")
-        )
+    """What a type cannot tell: the key, and what is wrong with it, for instance beside the others."""
+    found = complaints_about_tls(settings.server)
     for name, user in settings.access.users.items():
-        where = f"access.users.{name}"
-        if (user.password is None) == (user.password_hash is None):
-            found.append((where, "needs either password or password_hash"))
-        found += [
-            (f"{where}.{key}", f"names the vhost {vhost!r}, which is not in access.vhosts")
-            for key in ("permissions", "topic_permissions")
-            for vhost in getattr(user, key)
-            if vhost not in settings.access.vhosts
-        ]
+        found += complaints_about(user, f"access.users.{name}", settings.access.vhosts)
+    return found
+
+
+def complaints_about_tls(server: ServerSettings) -> list[tuple[str, str]]:
+    files = {f"server.{name}": getattr(server, name) for name in ("certificate", "key", "ca")}
+    if server.verify and server.ca is None:
+        return [("server.ca", "is needed for server.verify: it signs the clients' certificates")]
+    if server.tls_port is None:
+        why = "is of no use without server.tls_port"
+        return [(key, why) for key, file in files.items() if file is not None]
+    if server.tls_port == server.port != 0:
+        return [("server.tls_port", "is the same as server.port")]
+    why = "is needed for server.tls_port"
+    return [(key, why) for key, file in files.items() if file is None and key != "server.ca"]
+
+
+def complaints_about(
+    user: UserSettings, where: str, vhosts: tuple[str, ...]
+) -> list[tuple[str, str]]:
+    found = []
+    if user.password is None and user.password_hash is None:
+        found.append((where, "needs a password or a password_hash"))
+    if user.password_hash is not None:
+        # Only here, since it brings asyncio with it, which `recado config show` can do without.
+        from recado.server.passwords import is_password_hash
+
+        if user.password is not None:
+            found.append((where, "has both a password and a password_hash"))
+        if not is_password_hash(user.password_hash):
+            kinds = "neither argon2's ($argon2id$v=…) nor RabbitMQ's (base64 of salt and SHA-256)"
+            found.append((f"{where}.password_hash", f"is {kinds}"))
+    found += [
+        (f"{where}.{key}", f"names the vhost {vhost!r}, which is not in access.vhosts")
+        for key in ("permissions", "topic_permissions")
+        for vhost in getattr(user, key)
+        if vhost not in vhosts
+    ]
     return found

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from recado.amqp import methods as m
 from recado.amqp.errors import AccessRefused, NotFound, NotImplementedHere, PreconditionFailed
 from recado.amqp.facts import REPLY_HERE
-from recado.broker.arguments import parse_consumer_arguments, parse_queue_arguments
+from recado.broker.arguments import (
+    ConsumerSettings,
+    parse_consumer_arguments,
+    parse_queue_arguments,
+)
 from recado.broker.channel import Channel, Settlement
 from recado.broker.queue import Queue
 
@@ -144,10 +148,7 @@ def _declared_queue(
         if existing is not None:
             return existing
     owner = session if settings.exclusive else None
-    queue = session.broker.create_queue(vhost, name, settings, owner, now)
-    if owner is not None:
-        session.exclusive[queue] = None
-    return queue
+    return session.broker.create_queue(vhost, name, settings, owner, now)
 
 
 @_command(m.QueueBind)
@@ -195,7 +196,6 @@ def queue_delete(session: "Session", channel: Channel, method: m.QueueDelete, no
     session.broker.delete_queue(
         queue, now, if_unused=method.if_unused, if_empty=method.if_empty, answer=answer
     )
-    session.exclusive.pop(queue, None)
 
 
 # ── consuming ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -215,23 +215,34 @@ def basic_qos(session: "Session", channel: Channel, method: m.BasicQos, now: int
 
 @_command(m.BasicConsume)
 def basic_consume(session: "Session", channel: Channel, method: m.BasicConsume, now: int) -> None:
+    tag = method.consumer_tag or f"amq.ctag-{session.broker.new_name()}"
+    vhost = channel.admission.vhost.name
     if method.queue == REPLY_HERE:
-        queue = _reply_queue(session, channel, method, now)
+        channel.check_new_tag(tag)
+        settings = parse_consumer_arguments(REPLY_HERE, vhost, "classic", method.arguments)
+        queue = _reply_queue(session, channel, method, settings, now)
     else:
         queue = _readable_queue(session, channel, method.queue)
-    settings = parse_consumer_arguments(
-        queue.name, channel.admission.vhost.name, queue.settings.queue_type, method.arguments
-    )
-    tag = method.consumer_tag or f"amq.ctag-{session.broker.new_name()}"
+        kind = queue.settings.queue_type
+        settings = parse_consumer_arguments(queue.name, vhost, kind, method.arguments)
     channel.consume(queue, tag, settings, no_ack=method.no_ack, exclusive=method.exclusive, now=now)
     if not method.no_wait:
         channel.send(m.BasicConsumeOk(tag))
     queue.deal(now)
 
 
-def _reply_queue(session: "Session", channel: Channel, method: m.BasicConsume, now: int) -> Queue:
+def _reply_queue(
+    session: "Session",
+    channel: Channel,
+    method: m.BasicConsume,
+    settings: ConsumerSettings,
+    now: int,
+) -> Queue:
+    """The last thing that may be refused comes before it is made: nobody would delete it."""
     if not method.no_ack:
         raise PreconditionFailed("reply consumer cannot acknowledge")
+    if settings.wire_tap:
+        raise PreconditionFailed("direct replies cannot be tapped")
     if channel.publisher.reply_queue in channel.admission.vhost.queues:
         raise PreconditionFailed("reply consumer already set")
     queue = session.broker.create_reply_queue(channel.admission.vhost, now)

@@ -125,8 +125,8 @@ class Connection(asyncio.BufferedProtocol):
             self._finish()
         if session.has_more:
             self._server.flush_soon(self)
-        waits = session.has_more or self._blocked
-        self._hold_reading(waits and session.state is State.OPEN)
+        blocked = self._blocked and session.state is State.OPEN
+        self._hold_reading(session.has_more or blocked)
         self._server.arm()
 
     def _hold_reading(self, hold: bool) -> None:

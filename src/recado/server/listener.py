@@ -29,7 +29,6 @@ SPARE_CONNECTIONS = 100  # beyond the limit, to be told so
 BACKLOG = 128  # connections that are accepted before any of them can be looked at
 SPARE_FILES = BACKLOG + 128  # for those, and for what is not a connection
 MOST_CHECKS = 64  # passwords that wait to be checked slowly
-LOOPBACK = ("127.", "::1", "::ffff:127.", "local")
 
 
 class ServerLimits(msgspec.Struct, frozen=True):
@@ -68,7 +67,7 @@ class Server:
         self._logins: set[asyncio.Task[None]] = set()
         self._listeners: list[asyncio.Server] = []
         self._last_left: asyncio.Future[None] | None = None  # somebody waits for all to leave
-        self._to_flush: list[Connection] = []
+        self._to_flush: dict[Connection, None] = {}
         self._armed: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watch_timer = self.loop.call_later(WATCH_SECONDS, self._watch)
@@ -132,10 +131,10 @@ class Server:
         """At the next turn of the loop, after all that this turn reads."""
         if not self._to_flush:
             self.loop.call_soon(self._flush)
-        self._to_flush.append(connection)
+        self._to_flush[connection] = None
 
     def _flush(self) -> None:
-        connections, self._to_flush = self._to_flush, []
+        connections, self._to_flush = self._to_flush, {}
         for connection in connections:
             try:
                 connection.flush()
@@ -187,7 +186,7 @@ class Server:
     def _decide(self, connection: Connection, user: User, right: bool) -> None:
         if not right:
             self._refuse(connection, f"wrong password for {user.name!r}")
-        elif user.loopback_only and not connection.peer.startswith(LOOPBACK):
+        elif user.loopback_only and not _is_here(connection.peer):
             self._refuse(connection, f"user {user.name!r} can only connect via localhost")
         else:
             connection.session.admit(user)
@@ -234,3 +233,8 @@ class Server:
                 connection.drop("it does not read what it is sent")
         for connection in self.blocked:
             connection.session.beat()  # one that has left answers with a reset; we do not read its end
+
+
+def _is_here(peer: str) -> bool:
+    """Whether an address, as the system writes it, is this machine's own."""
+    return peer in ("::1", "local") or peer.startswith(("127.", "::ffff:127."))

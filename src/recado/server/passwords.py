@@ -11,15 +11,33 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 import secrets
 
 _DIGESTS_REMEMBERED = 4096
+# What `argon2` writes, with the shortest salt and hash that it takes: 8 and 4 bytes.
+_ARGON2 = r"\$argon2(id|i|d)(\$v=\d+)?\$m=\d+,t=\d+,p=\d+\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{6,}"
 
 
 def hash_password(password: str) -> str:
     """A quick hash, for passwords that the configuration has in plain text anyway."""
     salt = secrets.token_bytes(4)
     return base64.b64encode(salt + _sha256(salt, password.encode())).decode()
+
+
+def is_password_hash(text: str) -> bool:
+    """Whether any password could fit, to tell a hash of another kind or one that was cut off."""
+    if text.startswith("$argon2"):
+        return re.fullmatch(_ARGON2, text) is not None
+    return _salted_sha256(text) is not None
+
+
+def _salted_sha256(text: str) -> bytes | None:
+    try:
+        stored = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return stored if len(stored) == 36 else None
 
 
 def _sha256(salt: bytes, password: bytes) -> bytes:
@@ -37,11 +55,10 @@ class Passwords:
             return True
         if password_hash.startswith("$argon2"):
             return None
-        try:
-            stored = base64.b64decode(password_hash, validate=True)
-        except (binascii.Error, ValueError):
+        stored = _salted_sha256(password_hash)
+        if stored is None:
             return False
-        return len(stored) == 36 and hmac.compare_digest(stored[4:], _sha256(stored[:4], password))
+        return hmac.compare_digest(stored[4:], _sha256(stored[:4], password))
 
     async def check(self, password_hash: str, password: bytes) -> bool:
         right = await asyncio.get_running_loop().run_in_executor(

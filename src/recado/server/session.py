@@ -10,9 +10,9 @@ The rim (`connection`) calls `receive`, takes the output when told by `wake`, ve
 time.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
-from itertools import chain
 
 from recado.amqp.errors import (
     ChannelFault,
@@ -61,8 +61,8 @@ from .opening import Opening
 from .outbox import CHOKED_FROM, Outbox
 
 FRAME_BEFORE_LOGIN = 8192
-TURN = 2048  # runs handled before others get their turn: 10 ms or so
-METHOD_COST = 16  # runs that one method counts for
+TURN = 2048  # runs to single queues, or as much work, before others get their turn: 10 ms or so
+METHOD_COST = 16  # a method counts for so many
 
 
 class State(Enum):
@@ -76,7 +76,7 @@ class State(Enum):
 class Session(Outbox):
     __slots__ = (
         "_admission",
-        "_events",
+        "_inbox",
         "_opening",
         "_owing",
         "_reader",
@@ -115,7 +115,7 @@ class Session(Outbox):
         self.state = State.HANDSHAKE
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[Queue, None] = {}
-        self._events: Iterator[Event] | None = None  # received, not yet handled
+        self._inbox: deque[Iterator[Event]] = deque()  # received, not yet handled
         self._owing: dict[Channel, None] = {}  # channels with confirms to send
         self._admission: Admission | None = None
         self._opening: Opening | None = Opening(self, offer, verify, full)
@@ -137,43 +137,42 @@ class Session(Outbox):
     # ── input ─────────────────────────────────────────────────────────────────────────────────────────
 
     def receive(self, data: bytes, now: int) -> None:
-        events = self._reader.feed(data)
-        self._events = chain(self._events, events) if self._events is not None else events
+        self._inbox.append(self._reader.feed(data))
         self.go_on(now)
 
     def go_on(self, now: int) -> None:
         """Handle what was received, as long as the peer takes the answers (S4), and it is its turn (S5)."""
-        events, self._events = self._events, None
-        if events is None:
-            return
-        turn = TURN
         try:
-            for event in events:
-                rest = None
-                if self.state is State.OPEN:
-                    rest = self._handle(event, now)
-                elif self._opening is not None and self.state is State.HANDSHAKE:
-                    self._opening.receive(event)
-                elif self.state is State.CLOSING:
-                    self._await_close_ok(event)
-                else:
-                    return
-                turn -= 1 if type(event) is Published else METHOD_COST
-                if rest is not None:
-                    self._events = chain((rest,), events)
-                    break
-                if turn < 0 or self.backlog > CHOKED_FROM:
-                    self._events = events
-                    break
+            while self._inbox and self._handle_some(self._inbox[0], now):
+                self._inbox.popleft()
         except ProtocolError as error:
             self.fail(error, now)
             self.state = State.CLOSED  # no sense can be made of what follows, an answer included
+            self._inbox.clear()
         self._confirm_all()
+
+    def _handle_some(self, events: Iterator[Event], now: int) -> bool:
+        """Handle events until there are none for us any more, which is true, or the turn ends."""
+        turn = TURN
+        for event in events:
+            if self.state is State.OPEN:
+                turn -= self._handle(event, now)
+            elif self._opening is not None and self.state is State.HANDSHAKE:
+                self._opening.receive(event)
+                turn -= METHOD_COST
+            elif self.state is State.CLOSING:
+                self._await_close_ok(event)
+                turn -= METHOD_COST
+            else:
+                return True
+            if turn <= 0 or self.backlog > CHOKED_FROM:
+                return False
+        return True
 
     @property
     def has_more(self) -> bool:
         """Whether there is input that waits for the peer to take its answers, or for its next turn."""
-        return self._events is not None
+        return bool(self._inbox)
 
     @property
     def is_publishing(self) -> bool:
@@ -186,8 +185,8 @@ class Session(Outbox):
                 channel.publisher.confirm()
             self._owing.clear()
 
-    def _handle(self, event: Event, now: int) -> Event | None:
-        """One event of an open connection, of which a part may be left over; a channel's errors end here."""
+    def _handle(self, event: Event, now: int) -> int:
+        """One event of an open connection; gives what it cost. Errors of a channel end here."""
         number = getattr(event, "channel", 0)
         culprit = (0, 0)
         try:
@@ -198,7 +197,11 @@ class Session(Outbox):
                     self.publishes = True
                     if channel.publisher.confirming:
                         self._owing[channel] = None
-                    return channel.publisher.publish(event, now)
+                    rest, cost = channel.publisher.publish(event, now)
+                    if rest is not None:
+                        self._inbox.appendleft(iter((rest,)))
+                        return TURN
+                    return cost
                 case Acked(_, first, count):
                     culprit = (60, 80)
                     channel = self.channels.get(number) or self._no_channel(number)
@@ -219,7 +222,7 @@ class Session(Outbox):
             self._fail_channel(number, error, culprit, now)
         except ClosesConnection as error:
             self.fail(error, now, culprit)
-        return None
+        return METHOD_COST
 
     def _no_channel(self, number: int) -> Channel:
         raise ChannelFault(f"channel {number} is not open: expected 'channel.open'")
@@ -272,7 +275,7 @@ class Session(Outbox):
 
     def _open_channel(self, number: int) -> None:
         assert self._admission is not None
-        if number in self.channels or number in self._reader.discarding:
+        if number in self.channels:
             raise ChannelFault("second 'channel.open' seen")
         if number > self.channel_max > 0:
             raise NotAllowed(
@@ -350,13 +353,12 @@ class Session(Outbox):
     def end(self, now: int) -> None:
         """Let go of everything (S2); the rim also calls this when the socket is gone."""
         self.state = State.CLOSED
+        self.congested = True  # what one channel gives back is not for the others to take
         self._owing.clear()
         for channel in list(self.channels.values()):
             self._end_channel(channel, now)
         for queue in list(self.exclusive):
-            if not queue.deleted:
-                self.broker.delete_queue(queue, now)
-        self.exclusive.clear()
+            self.broker.delete_queue(queue, now)
 
     # ── alarms ────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,55 @@
+"""Passwords: what is a hash at all, and whether a password fits it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from argon2 import PasswordHasher
+from argon2.low_level import Type
+
+from recado.server.passwords import Passwords, hash_password, is_password_hash
+
+QUICK = {"time_cost": 1, "memory_cost": 64, "parallelism": 1}
+
+
+def test_ours_is_a_hash_and_fits_its_password_only() -> None:
+    stored = hash_password("pssst")
+    assert is_password_hash(stored)
+    assert Passwords().check_now(stored, b"pssst") is True
+    assert Passwords().check_now(stored, b"pst") is False
+
+
+def test_one_of_rabbitmqs_documentation_is_a_hash_and_fits() -> None:
+    """RabbitMQ's guide to passwords computes this one: salt 908DC60A, password test12."""
+    stored = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
+    assert is_password_hash(stored)
+    assert Passwords().check_now(stored, b"test12") is True
+
+
+@pytest.mark.parametrize("kind", Type)
+def test_argon2s_is_a_hash_and_is_verified_slowly_once(kind: Type) -> None:
+    stored = PasswordHasher(type=kind, **QUICK).hash("pssst")
+    passwords = Passwords()
+    assert is_password_hash(stored)
+    assert passwords.check_now(stored, b"pssst") is None
+    assert asyncio.run(passwords.check(stored, b"pst")) is False
+    assert asyncio.run(passwords.check(stored, b"pssst")) is True
+    assert passwords.check_now(stored, b"pssst") is True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "abcd",
+        "pssst!",
+        "ção",
+        hash_password("pssst")[:-4],
+        "$argon2id$v=19$m=1,t=1",
+        PasswordHasher(**QUICK).hash("pssst").rpartition("$")[0],
+        "$2b$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW",
+    ],
+)
+def test_what_no_password_could_fit_is_no_hash(text: str) -> None:
+    assert not is_password_hash(text)
