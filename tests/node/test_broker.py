@@ -47,6 +47,14 @@ def test_async_with_runs_it_in_the_loop() -> None:
     assert asyncio.run(talk()) == b"recado!"
 
 
+def test_with_may_stand_in_a_coroutine() -> None:
+    async def talk() -> bytes:
+        with recado.Broker() as broker:
+            return round_trip(broker.url)
+
+    assert asyncio.run(talk()) == b"recado!"
+
+
 def test_the_fixture_is_there_without_an_import(recado_broker: Broker) -> None:
     assert round_trip(recado_broker.url) == b"recado!"
 

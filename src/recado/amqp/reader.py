@@ -24,7 +24,7 @@ from .events import (
     Published,
     TooLarge,
 )
-from .facts import facts_of
+from .facts import PLAIN, facts_of
 from .frames import (
     BASIC_CLASS,
     BODY,
@@ -49,12 +49,13 @@ _LARGEST_ENVELOPE = 7
 class _Unfinished:
     """A message of which not all frames are here."""
 
-    __slots__ = ("body", "method", "missing", "payload", "properties")
+    __slots__ = ("body", "facts", "method", "missing", "payload", "properties")
 
     def __init__(self, method: Method, payload: bytes) -> None:
         self.method = method
         self.payload = payload
         self.properties: bytes | None = None
+        self.facts = PLAIN
         self.body: bytearray | None = bytearray()  # None: too large, not kept
         self.missing = 0
 
@@ -70,8 +71,8 @@ class Reader:
         channels: Container[int] | None = None,
     ) -> None:
         """Content is taken only on the `channels` that are open, where they are given."""
-        self._payload_max = frame_max - OVERHEAD
         self.body_max = body_max
+        self.frame_max = frame_max
         self.run_limit = run_limit
         self.discarding: set[int] = set()  # channels that await close-ok: all else is dropped
         self._channels = channels
@@ -88,6 +89,7 @@ class Reader:
     @frame_max.setter
     def frame_max(self, size: int) -> None:
         self._payload_max = size - OVERHEAD
+        self._most = min(self._payload_max, self.body_max)
 
     @property
     def has_unfinished(self) -> bool:
@@ -107,7 +109,6 @@ class Reader:
             data = b"".join(self._chunks)
             self._chunks.clear()
         at, end = 0, len(data)
-        most = min(self._payload_max, self.body_max)
         wanted = _LARGEST_ENVELOPE
         if self._expects_header:
             if end < 8:
@@ -140,7 +141,7 @@ class Reader:
             if kind == METHOD:
                 name = data[at + 7 : at + 11]
                 if name == PUBLISH_ID and channel not in self._unfinished:
-                    run = scan_publishes(data, at, after, channel, most, self.run_limit)
+                    run = scan_publishes(data, at, after, channel, self._most, self.run_limit)
                     if run is not None:
                         event, at = run
                         yield event
@@ -212,9 +213,10 @@ class Reader:
         if class_id != BASIC_CLASS:
             raise FrameError(f"content header on channel {channel} is of class {class_id}, not 60")
         if payload[2:4] != b"\x00\x00":
-            raise FrameError(f"content header on channel {channel} has a weight, which must be 0")
+            raise UnexpectedFrame(f"content header on channel {channel} has a weight")
         size = int.from_bytes(payload[4:12], "big")
         unfinished.properties = payload[12:]
+        unfinished.facts = facts_of(unfinished.properties)
         unfinished.missing = size
         if size > self.body_max:
             unfinished.body = None
@@ -236,10 +238,9 @@ class Reader:
         del self._unfinished[channel]
         if message.body is None or message.properties is None:
             return None  # too large, and announced when its header came
-        facts = facts_of(message.properties)
         body = bytes(message.body)
         content = content_frames(channel, message.properties, body, self.frame_max)
         if isinstance(message.method, BasicPublish):
             method = frame(METHOD, channel, message.payload)
-            return Published(channel, method, facts, b"", [content])
+            return Published(channel, method, message.facts, b"", [content])
         return ContentReceived(channel, message.method, content)

@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import chain, repeat
 from struct import Struct
 
+from .errors import SyntaxFault
 from .events import Published
 from .facts import Facts, facts_of
 from .frames import BASIC_CLASS, BODY, END, ENVELOPE, HEADER, HEADER_START, OVERHEAD, PROPERTIES_AT
@@ -152,7 +153,10 @@ def _scan_various(
     tails = [data[header_at:after]]
     while len(tails) < limit and data.startswith(method, after):
         header_at = after + len(method)
-        message = _message(data, header_at, channel, most)
+        try:
+            message = _message(data, header_at, channel, most)
+        except SyntaxFault:  # the reader will come to it, once the messages before it are handled
+            break
         if message is None or message[0] is not facts or message[1] - header_at > most:
             break
         after = message[2]

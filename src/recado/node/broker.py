@@ -42,7 +42,7 @@ class Broker:
         """
         self.settings = from_mapping(config or {}, host=host, port=port)
         self._running: Running | None = None
-        self._runner: asyncio.Runner
+        self._loop: asyncio.AbstractEventLoop
         self._thread: Thread
 
     @classmethod
@@ -101,11 +101,12 @@ class Broker:
 
     def __enter__(self) -> Self:
         self._refuse_second_start()
-        runner = self._runner = new_runner(self.settings)
-        self._thread = Thread(target=runner.get_loop().run_forever, name="recado", daemon=True)
+        runner = new_runner(self.settings)
+        self._loop = runner.get_loop()
+        self._thread = Thread(target=live, args=[runner], name="recado", daemon=True)
         self._thread.start()
         try:
-            asyncio.run_coroutine_threadsafe(self.__aenter__(), runner.get_loop()).result()
+            asyncio.run_coroutine_threadsafe(self.__aenter__(), self._loop).result()
         except BaseException:
             self._end_thread()
             raise
@@ -113,15 +114,19 @@ class Broker:
 
     def __exit__(self, *_: object) -> None:
         try:
-            asyncio.run_coroutine_threadsafe(self.__aexit__(), self._runner.get_loop()).result()
+            asyncio.run_coroutine_threadsafe(self.__aexit__(), self._loop).result()
         finally:
             self._end_thread()
 
     def _end_thread(self) -> None:
-        loop = self._runner.get_loop()
-        loop.call_soon_threadsafe(loop.stop)
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._runner.close()
+
+
+def live(runner: asyncio.Runner) -> None:
+    """The life of a thread; it also ends its loop, which the caller cannot if it runs one itself."""
+    with runner:
+        runner.get_loop().run_forever()
 
 
 def new_runner(settings: Settings) -> asyncio.Runner:
