@@ -51,11 +51,6 @@ class ConnectionForced(ClosesConnection):
     name = "CONNECTION_FORCED"
 
 
-class InvalidPath(ClosesConnection):
-    code = 402
-    name = "INVALID_PATH"
-
-
 class LoginRefused(ClosesConnection):
     code = 403
     name = "ACCESS_REFUSED"
@@ -84,11 +79,6 @@ class ChannelFault(ClosesConnection):
 class UnexpectedFrame(ClosesConnection):
     code = 505
     name = "UNEXPECTED_FRAME"
-
-
-class ResourceError(ClosesConnection):
-    code = 506
-    name = "RESOURCE_ERROR"
 
 
 class NotAllowed(ClosesConnection):

@@ -22,8 +22,8 @@ from recado.amqp.values import Int64, Table, Timestamp, Value
 
 from .exchange import Exchange
 from .queue import Queue
-from .routing import Origin, distribute
-from .run import Run
+from .routing import distribute
+from .run import Origin, Run
 from .vhost import Vhost
 
 _HEADER_REST = PROPERTIES_AT + OVERHEAD  # what a header frame has beside its properties, and some
@@ -121,7 +121,7 @@ class DeadLetters:
         self, exchange: Exchange[Queue], origin: Origin, headers: Table, reason: str
     ) -> list[Queue]:
         copies = receivers_in(headers, "CC")
-        routed = self._vhost.route(exchange, origin.routing_key, headers, copies).queues
+        routed = self._vhost.route(exchange, origin.routing_key, headers, copies)
         if reason == "rejected":
             return routed
         deaths = headers.get("x-death")

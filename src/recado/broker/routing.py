@@ -15,29 +15,10 @@ from recado.amqp.values import Table
 from .access import Access, User
 from .exchange import Exchange
 from .queue import Queue
-from .run import Run
+from .run import Origin, Run
 from .vhost import Vhost
 
 _ROUTES_REMEMBERED = 8192  # a publisher with ever new keys must not fill the memory
-
-
-class Origin:
-    """Exchange and routing key, as text and as the end of a deliver frame.
-
-    | … tag u64 | redelivered u8 | exchange shortstr | routing key shortstr | 0xCE |
-    """
-
-    __slots__ = ("again", "exchange", "first_time", "routing_key")
-
-    def __init__(self, exchange: str, routing_key: str) -> None:
-        self.exchange = exchange
-        self.routing_key = routing_key
-        names = b"".join(
-            len(name).to_bytes(1, "big") + name
-            for name in (exchange.encode(), routing_key.encode())
-        )
-        self.first_time = b"\x00" + names + b"\xce"
-        self.again = b"\x01" + names + b"\xce"
 
 
 class Route(Origin):
@@ -96,7 +77,7 @@ class Admission:
     def _route(self, name: str, key: str, mandatory: bool, source: Exchange[Queue]) -> Route:
         queues = None
         if not self.vhost.depends_on_headers(source):
-            queues = self.vhost.route(source, key).queues
+            queues = self.vhost.route(source, key)
         return Route(name, key, mandatory, source, queues)
 
     def renewed(self, route: Route) -> Route:
@@ -111,7 +92,7 @@ class Admission:
         self, route: Route, headers: Table | None, more_keys: Sequence[str]
     ) -> Sequence[Queue]:
         """The queues of one message that is not like the others."""
-        return self.vhost.route(route.source, route.routing_key, headers, more_keys).queues
+        return self.vhost.route(route.source, route.routing_key, headers, more_keys)
 
 
 def is_nowhere(queues: Sequence[Queue]) -> bool:

@@ -9,25 +9,29 @@ its place. A run of n messages holds the places first, first + step, …: dealin
 every k-th message.
 """
 
-from typing import Protocol
-
 import msgspec
 
 from recado.amqp.facts import Facts
 from recado.amqp.frames import body_size_of, on_channel, within
 
 
-class Origin(Protocol):
-    """Where messages came from: what a delivery says of it."""
+class Origin:
+    """Exchange and routing key, as text and as the end of a deliver frame.
 
-    @property
-    def exchange(self) -> str: ...
-    @property
-    def routing_key(self) -> str: ...
-    @property
-    def first_time(self) -> bytes: ...  # the end of a deliver frame behind the tag
-    @property
-    def again(self) -> bytes: ...  # the same with the redelivered bit
+    | … tag u64 | redelivered u8 | exchange shortstr | routing key shortstr | 0xCE |
+    """
+
+    __slots__ = ("again", "exchange", "first_time", "routing_key")
+
+    def __init__(self, exchange: str, routing_key: str) -> None:
+        self.exchange = exchange
+        self.routing_key = routing_key
+        names = b"".join(
+            len(name).to_bytes(1, "big") + name
+            for name in (exchange.encode(), routing_key.encode())
+        )
+        self.first_time = b"\x00" + names + b"\xce"
+        self.again = b"\x01" + names + b"\xce"
 
 
 class Run(msgspec.Struct, eq=False):

@@ -11,7 +11,7 @@ is settled before (see `access`), and what becomes of messages in a queue is the
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from recado.amqp.errors import (
     AccessRefused,
@@ -46,14 +46,6 @@ _PREDECLARED: Final[dict[str, ExchangeSettings]] = {
     "amq.match": ExchangeSettings(kind="headers", durable=True),
     "amq.rabbitmq.trace": ExchangeSettings(kind="topic", durable=True, internal=True),
 }
-
-
-class Routed(NamedTuple, Generic[Q]):
-    """Where a message goes: each queue once, in the order in which the way there was bound."""
-
-    queues: list[Q]
-    by_headers: bool
-    """Headers were looked at, so the next message with the same key may go elsewhere."""
 
 
 class Vhost(Generic[Q]):
@@ -270,26 +262,26 @@ class Vhost(Generic[Q]):
         routing_key: str,
         headers: Table | None = None,
         more_keys: Sequence[str] = (),
-    ) -> Routed[Q]:
-        """Follows the bindings, entering each exchange once however they are tied in circles.
+    ) -> list[Q]:
+        """Where a message goes: each queue once, in the order in which the bindings name them.
+
+        Follows the bindings, entering each exchange once however they are tied in circles.
 
         `more_keys` are those of CC and BCC. They belong to the same walk, because an alternate
         exchange is for a message that matches by none of its keys.
         """
         keys = (routing_key, *more_keys)
         queues: dict[Q, None] = {}
-        by_headers = False
         entered = {exchange: None}
         ahead = [exchange]
         for here in ahead:
-            by_headers = by_headers or here.by_headers
             for destination in self._following(here, keys, headers or {}):
                 if not isinstance(destination, Exchange):
                     queues[destination] = None
                 elif destination not in entered:
                     entered[destination] = None
                     ahead.append(destination)
-        return Routed(list(queues), by_headers)
+        return list(queues)
 
     def depends_on_headers(self, exchange: Exchange[Q]) -> bool:
         """Whether a message may get from here to an exchange that looks at headers."""
