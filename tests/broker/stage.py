@@ -15,7 +15,7 @@ from recado.broker.broker import Broker
 from recado.broker.channel import Channel
 from recado.broker.consumer import Consumer
 from recado.broker.queue import Queue
-from recado.broker.routing import Origin
+from recado.broker.run import Origin
 from recado.broker.run import Run
 
 GUEST = User("guest", permissions={"/": Permission(".*", ".*", ".*")})

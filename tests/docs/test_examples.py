@@ -61,7 +61,7 @@ def test_every_setting_is_explained_with_its_default() -> None:
     rows = re.findall(
         r"^\| (`[a-z]+\..*?) \| (.+?) \| ", (ROOT / "docs/broker.md").read_text(), re.M
     )
-    told = {}
+    told: dict[str, str] = {}
     for keys, defaults in rows:
         names = re.findall(r"[^`, ]+", keys)
         values = re.findall(r"[^`, ]+", defaults)

@@ -10,7 +10,10 @@ from argon2.low_level import Type
 
 from recado.server.passwords import Passwords, hash_password, is_password_hash
 
-QUICK = {"time_cost": 1, "memory_cost": 64, "parallelism": 1}
+
+def argon2(password: str, kind: Type = Type.ID) -> str:
+    """With little effort: the tests are about the form."""
+    return PasswordHasher(time_cost=1, memory_cost=64, parallelism=1, type=kind).hash(password)
 
 
 def test_ours_is_a_hash_and_fits_its_password_only() -> None:
@@ -29,7 +32,7 @@ def test_one_of_rabbitmqs_documentation_is_a_hash_and_fits() -> None:
 
 @pytest.mark.parametrize("kind", Type)
 def test_argon2s_is_a_hash_and_is_verified_slowly_once(kind: Type) -> None:
-    stored = PasswordHasher(type=kind, **QUICK).hash("pssst")
+    stored = argon2("pssst", kind)
     passwords = Passwords()
     assert is_password_hash(stored)
     assert passwords.check_now(stored, b"pssst") is None
@@ -47,7 +50,7 @@ def test_argon2s_is_a_hash_and_is_verified_slowly_once(kind: Type) -> None:
         "ção",
         hash_password("pssst")[:-4],
         "$argon2id$v=19$m=1,t=1",
-        PasswordHasher(**QUICK).hash("pssst").rpartition("$")[0],
+        argon2("pssst").rpartition("$")[0],
         "$2b$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW",
     ],
 )
