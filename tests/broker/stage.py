@@ -15,8 +15,7 @@ from recado.broker.broker import Broker
 from recado.broker.channel import Channel
 from recado.broker.consumer import Consumer
 from recado.broker.queue import Queue
-from recado.broker.run import Origin
-from recado.broker.run import Run
+from recado.broker.run import Origin, Run
 
 GUEST = User("guest", permissions={"/": Permission(".*", ".*", ".*")})
 NOWHERE = Origin("", "key")

@@ -205,4 +205,5 @@ def test_a_worker_can_be_told_to_consume_from_another_queue(app: Celery) -> None
     result = app.tasks["add"].apply_async((2, 2), queue=another)
     assert result.get(timeout=PATIENCE) == 4
     app.control.cancel_consumer(another, reply=True, timeout=PATIENCE, limit=1)
-    assert [queue["name"] for queue in ask(app, "active_queues")] == [app.conf.task_default_queue]
+    left = [app.conf.task_default_queue]
+    until(lambda: [queue["name"] for queue in ask(app, "active_queues")] == left)

@@ -1,8 +1,8 @@
 """A session on a socket: reads, writes, heartbeats, and the ends that a connection can come to.
 
-What a session writes is gathered and written once per turn of the loop. When the socket does not take it the
-session is congested and gets no more deliveries; whatever stops here has its restart: `resume_writing`, or the
-flush that found the socket taking everything after all.
+What a session writes is gathered in its outbox and written at the end of a turn of the loop, as far as the
+socket takes it. Whatever stops here has its restart: reading waits for the outbox to empty, the outbox for
+`resume_writing`, deliveries for the flush that found the socket taking everything.
 """
 
 import asyncio
@@ -45,6 +45,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reads",
         "_reads_seen",
         "_server",
+        "_unsent",
         "_writes",
         "_writes_seen",
         "full_since",
@@ -67,7 +68,8 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = False
         self._finished = False
         self._blocked = False  # by an alarm
-        self.full_since = 0.0  # when the socket stopped taking
+        self.full_since = 0.0  # when the socket took something for the last time
+        self._unsent = 0
         self.overfull_since: float | None = None
         self._reads = self._reads_seen = 0
         self._writes = self._writes_seen = 0
@@ -98,6 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         if server.alarm is not None:
             session.publishes = False
         now = clock()
+        server.begin_read()
         try:
             session.receive(bytes(server.buffer[:nbytes]), now)
         except Exception as error:  # noqa: BLE001 - see _fault
@@ -105,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         if server.alarm is not None and session.is_publishing:
             self.pause_publisher(server.alarm)
         self._look_after()
+        server.end_read()
 
     def _fault(self, error: Exception, now: int) -> None:
         """A fault of ours costs the client that met it, and nobody else."""
@@ -150,6 +154,7 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.writing_paused = True
         self.full_since = self._server.loop.time()
+        self._unsent = self.transport.get_write_buffer_size()
         self._server.overfull.add(self)
 
     def resume_writing(self) -> None:
@@ -157,6 +162,13 @@ class Connection(asyncio.BufferedProtocol):
         self.overfull_since = None
         self._server.overfull.discard(self)
         self._server.flush_soon(self)
+
+    def note_progress(self, now: float) -> None:
+        """However slowly a peer reads, it is not one that takes nothing."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent < self._unsent:
+            self.full_since = now
+        self._unsent = unsent
 
     def unread(self) -> int:
         """Bytes that the peer has not taken."""

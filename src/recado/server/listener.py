@@ -7,7 +7,7 @@ import asyncio
 import logging
 import resource
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -68,6 +68,10 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._last_left: asyncio.Future[None] | None = None  # somebody waits for all to leave
         self._to_flush: dict[Connection, None] = {}
+        self._reading = False
+        self._flush_scheduled = False
+        # What asyncio's loop has still to call in this turn; other loops do not tell.
+        self._ready_callbacks: Collection[object] | None = getattr(self.loop, "_ready", None)
         self._armed: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watch_timer = self.loop.call_later(WATCH_SECONDS, self._watch)
@@ -122,16 +126,42 @@ class Server:
     def full_reason(self) -> str | None:
         most = self.limits.max_connections
         if most is not None and len(self.connections) >= most:
+            log.warning("a connection is refused: there are %d already", most)
             return f"the server is full: it takes {most} connections"
         return None
 
     # ── output and time ───────────────────────────────────────────────────────────────────────────────
 
     def flush_soon(self, connection: Connection) -> None:
-        """At the next turn of the loop, after all that this turn reads."""
-        if not self._to_flush:
-            self.loop.call_soon(self._flush)
+        """After all that this turn of the loop reads: then many messages to one peer are one write."""
         self._to_flush[connection] = None
+        if not self._reading:
+            self._schedule_flush()
+
+    def begin_read(self) -> None:
+        self._reading = True
+
+    def end_read(self) -> None:
+        """Flush if nothing else is read in this turn, else leave it to the next.
+
+        Not to wait for the next turn when there is nobody to wait for took a round trip from 245 to 152 µs;
+        never to wait doubled the cost of fifty publishers that await each confirm.
+        """
+        self._reading = False
+        if self._to_flush:
+            if self._ready_callbacks is not None and not self._ready_callbacks:
+                self._flush()
+            else:
+                self._schedule_flush()
+
+    def _schedule_flush(self) -> None:
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self.loop.call_soon(self._flush_later)
+
+    def _flush_later(self) -> None:
+        self._flush_scheduled = False
+        self._flush()
 
     def _flush(self) -> None:
         connections, self._to_flush = self._to_flush, {}
@@ -223,6 +253,7 @@ class Server:
         now = self.loop.time()
         limits = self.limits
         for connection in list(self.overfull):
+            connection.note_progress(now)
             if now - connection.full_since > limits.stall_seconds:
                 connection.drop("it takes nothing of what it is sent")
             elif connection.unread() <= limits.backlog_bytes:

@@ -26,9 +26,7 @@ from recado.amqp.errors import (
 )
 from recado.amqp.events import (
     Acked,
-    ContentReceived,
     Event,
-    HeaderReceived,
     HeartbeatReceived,
     MethodReceived,
     Published,
@@ -63,6 +61,7 @@ from .outbox import CHOKED_FROM, Outbox
 FRAME_BEFORE_LOGIN = 8192
 TURN = 2048  # runs to single queues, or as much work, before others get their turn: 10 ms or so
 METHOD_COST = 16  # a method counts for so many
+_PUBLISH, _ACK = (60, 40), (60, 80)
 
 
 class State(Enum):
@@ -187,42 +186,43 @@ class Session(Outbox):
 
     def _handle(self, event: Event, now: int) -> int:
         """One event of an open connection; gives what it cost. Errors of a channel end here."""
-        number = getattr(event, "channel", 0)
-        culprit = (0, 0)
+        culprit = _PUBLISH
         try:
+            if type(event) is Published:
+                return self._publish(event, now)
             match event:
-                case Published():
-                    culprit = (60, 40)
-                    channel = self.channels.get(number) or self._no_channel(number)
-                    self.publishes = True
-                    if channel.publisher.confirming:
-                        self._owing[channel] = None
-                    rest, cost = channel.publisher.publish(event, now)
-                    if rest is not None:
-                        self._inbox.appendleft(iter((rest,)))
-                        return TURN
-                    return cost
-                case Acked(_, first, count):
-                    culprit = (60, 80)
+                case Acked(number, first, count):
+                    culprit = _ACK
                     channel = self.channels.get(number) or self._no_channel(number)
                     channel.ack_each(first, count, now)
-                case MethodReceived(_, method):
+                case MethodReceived(number, method):
                     culprit = (method.class_id, method.method_id)
                     self._command(number, method, now)
                 case TooLarge(_, size):
-                    culprit = (60, 40)
                     raise PreconditionFailed(
                         f"message size {size} is larger than the maximum of {self._reader.body_max} bytes"
                     )
                 case HeartbeatReceived():
                     pass
-                case HeaderReceived() | ContentReceived():
+                case _:
                     raise CommandInvalid("a server's message from a client")
         except ClosesChannel as error:
-            self._fail_channel(number, error, culprit, now)
+            self._fail_channel(getattr(event, "channel", 0), error, culprit, now)
         except ClosesConnection as error:
             self.fail(error, now, culprit)
         return METHOD_COST
+
+    def _publish(self, event: Published, now: int) -> int:
+        channel = self.channels.get(event.channel) or self._no_channel(event.channel)
+        publisher = channel.publisher
+        self.publishes = True
+        if publisher.confirming:
+            self._owing[channel] = None
+        rest, cost = publisher.publish(event, now)
+        if rest is not None:
+            self._inbox.appendleft(iter((rest,)))
+            return TURN
+        return cost
 
     def _no_channel(self, number: int) -> Channel:
         raise ChannelFault(f"channel {number} is not open: expected 'channel.open'")

@@ -1,0 +1,290 @@
+"""Publishing: what is returned, confirmed, refused, copied and committed."""
+
+import pytest
+
+from recado.amqp.errors import AccessRefused, NotFound, PreconditionFailed
+from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
+from recado.amqp.facts import REPLY_HERE
+from recado.amqp.frames import body_of, properties_of
+from recado.amqp.methods import BasicAck, BasicNack, BasicReturn
+from recado.amqp.properties import Properties, decode_properties
+from recado.amqp.values import Table
+from recado.broker.access import Permission, TopicPermission, User
+from recado.broker.broker import Broker
+from recado.broker.channel import Channel
+from recado.broker.queue import Queue
+
+from .stage import GUEST, Peer, consume, new_broker, new_queue, open_channel, published
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return new_broker()
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer()
+
+
+@pytest.fixture
+def channel(broker: Broker, peer: Peer) -> Channel:
+    return open_channel(broker, peer)
+
+
+def bodies(queue: Queue) -> list[bytes]:
+    found = []
+    while (run := queue.get(0)) is not None:
+        found.append(body_of(run.contents()[0]))
+    return found
+
+
+def properties_in(queue: Queue) -> Properties:
+    run = queue.get(0)
+    assert run is not None
+    return decode_properties(properties_of(run.contents()[0]))
+
+
+def confirms(events: list[Event]) -> list[object]:
+    """Returns by their bodies, confirms as they came."""
+    found: list[object] = []
+    for event in events:
+        match event:
+            case Acked(_, first, 1):
+                found.append(BasicAck(first, False))
+            case MethodReceived(_, BasicAck() | BasicNack() as method):
+                found.append(method)
+            case ContentReceived(_, BasicReturn(), content):
+                found.append(body_of(content))
+            case _:
+                raise AssertionError(event)
+    return found
+
+
+# ── returns and confirms ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_mandatory_message_with_nowhere_to_go_is_returned(channel: Channel, peer: Peer) -> None:
+    channel.publisher.publish(published("nowhere", b"1"), 0)
+    assert peer.received() == []
+    wanted = Properties(message_id="m")
+    channel.publisher.publish(published("nowhere", b"2", mandatory=True, properties=wanted), 0)
+    (event,) = peer.received()
+    assert isinstance(event, ContentReceived)
+    assert event.method == BasicReturn(312, "NO_ROUTE", "", "nowhere")
+    assert body_of(event.content) == b"2"
+    assert decode_properties(properties_of(event.content)) == wanted
+
+
+def test_a_return_comes_before_its_confirm(channel: Channel, peer: Peer) -> None:
+    """P1"""
+    channel.publisher.confirming = True
+    channel.publisher.publish(published("nowhere", b"1", b"2", mandatory=True), 0)
+    channel.publisher.confirm()
+    channel.publisher.confirm()
+    assert confirms(peer.received()) == [b"1", b"2", BasicAck(2, True)]
+
+
+def test_every_message_is_confirmed_once(broker: Broker, channel: Channel, peer: Peer) -> None:
+    """P2"""
+    new_queue(broker, "small", max_length=1, overflow="reject-publish")
+    new_queue(broker, "large")
+    channel.publisher.publish(published("large", b"unconfirmed"), 0)
+    channel.publisher.confirming = True
+    channel.publisher.publish(published("large", b"1"), 0)
+    channel.publisher.confirm()
+    channel.publisher.publish(published("large", b"2", b"3"), 0)
+    channel.publisher.publish(published("small", b"4", b"5", b"6"), 0)
+    channel.publisher.publish(published("large", b"7"), 0)
+    channel.publisher.confirm()
+    assert confirms(peer.received()) == [
+        BasicAck(1, False),
+        BasicAck(4, True),
+        BasicNack(5, False, False),
+        BasicNack(6, False, False),
+        BasicAck(7, False),
+    ]
+
+
+# ── what is refused ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [
+        (Properties(expiration="abc"), "invalid expiration 'abc': no_integer"),
+        (Properties(delivery_mode=9), "invalid delivery mode 9"),
+        (Properties(user_id="bob"), "user_id property set to 'bob' but authenticated user was"),
+        (Properties(headers={"CC": "q"}), "header 'CC' must be an array of strings"),
+        (Properties(headers={"BCC": [1]}), "header 'BCC' must be an array of strings"),
+        (Properties(headers={"CC": ["é" * 128]}), "of up to 255 bytes"),
+        (Properties(reply_to=REPLY_HERE), "fast reply consumer does not exist"),
+    ],
+)
+@pytest.mark.parametrize("transactional", [False, True])
+def test_properties_that_a_broker_must_refuse(
+    channel: Channel, properties: Properties, text: str, transactional: bool
+) -> None:
+    """Also in a transaction at once, so that what is committed can be done (P3)."""
+    if transactional:
+        channel.publisher.pending = []
+    with pytest.raises(PreconditionFailed, match=text):
+        channel.publisher.publish(published("q", b"x", properties=properties), 0)
+
+
+def test_a_user_may_say_who_it_is_and_an_impersonator_anything(broker: Broker) -> None:
+    new_queue(broker)
+    broker.add_user(User("guest", "", ("impersonator",), GUEST.permissions))
+    for name in ("guest", "bob"):
+        channel = open_channel(broker)
+        channel.publisher.publish(published("q", b"x", properties=Properties(user_id=name)), 0)
+    assert broker.vhosts["/"].queues["q"].ready == 2
+
+
+def test_topic_permissions_hold_for_copies(broker: Broker) -> None:
+    narrowed = {("/", "amq.topic"): TopicPermission(write="^a")}
+    broker.add_user(User("guest", "", (), {"/": Permission(".*", ".*", ".*")}, narrowed))
+    channel = open_channel(broker)
+    copies = Properties(headers={"CC": ["b"]})
+    with pytest.raises(AccessRefused, match="access to topic 'b'"):
+        channel.publisher.publish(published("a", b"x", exchange="amq.topic", properties=copies), 0)
+
+
+# ── copies and replies ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_copies_go_to_their_receivers_and_blind_ones_are_not_named(
+    broker: Broker, channel: Channel
+) -> None:
+    first, second, third = (new_queue(broker, name) for name in ("first", "second", "third"))
+    headers: Table = {"CC": ["second", "first"], "BCC": ["third"], "n": 1}
+    channel.publisher.publish(published("first", b"x", properties=Properties(headers=headers)), 0)
+    assert [queue.ready for queue in (first, second, third)] == [1, 1, 1]
+    for queue in (first, second, third):
+        assert properties_in(queue).headers == {"CC": ["second", "first"], "n": 1}
+
+
+def test_a_header_that_no_longer_fits_is_refused(broker: Broker) -> None:
+    channel = open_channel(broker, Peer(frame_max=4096))
+    channel.publisher.reply_queue = f"{REPLY_HERE}.{'x' * 200}"
+    wanted = Properties(headers={"text": "x" * 4000}, reply_to=REPLY_HERE)
+    with pytest.raises(PreconditionFailed, match="would not fit into a frame"):
+        channel.publisher.publish(published("q", b"x", properties=wanted), 0)
+
+
+def test_a_reply_goes_straight_to_the_channel_that_asked(broker: Broker) -> None:
+    server = new_queue(broker, "server")
+    asking = Peer()
+    client = open_channel(broker, asking)
+    address = broker.create_reply_queue(broker.vhosts["/"], 0)
+    client.publisher.reply_queue = address.name
+    consume(client, address, no_ack=True)
+    wanted = Properties(reply_to=REPLY_HERE, correlation_id="1")
+    client.publisher.publish(published("server", b"question", properties=wanted), 0)
+    reply_to = properties_in(server).reply_to
+    assert reply_to == address.name
+    answering = Peer()
+    answers = open_channel(broker, answering)
+    answers.publisher.confirming = True
+    answers.publisher.publish(published(reply_to, b"answer", mandatory=True), 0)
+    assert asking.bodies() == [b"answer"]
+    assert confirms(answering.received()) == [b"answer"]
+
+
+def test_headers_decide_for_each_message(broker: Broker, channel: Channel, peer: Peer) -> None:
+    queue = new_queue(broker, max_length=1, overflow="reject-publish")
+    broker.vhosts["/"].bind_queue("q", "amq.headers", "", {"n": 1})
+    channel.publisher.confirming = True
+    for n in (1, 1, 2):
+        wanted = Properties(headers={"n": n})
+        channel.publisher.publish(
+            published("", b"%d" % n, exchange="amq.headers", mandatory=True, properties=wanted), 0
+        )
+    channel.publisher.confirm()
+    assert bodies(queue) == [b"1"]
+    assert confirms(peer.received()) == [
+        BasicAck(1, False),
+        BasicNack(2, False, False),
+        b"2",
+        BasicAck(3, False),
+    ]
+
+
+# ── work ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_run_to_one_queue_is_little_work(broker: Broker, channel: Channel) -> None:
+    new_queue(broker)
+    assert channel.publisher.publish(published("q", *[b"x"] * 5000), 0) == (None, 1)
+    assert channel.publisher.publish(published("nowhere", b"x"), 0) == (None, 1)
+
+
+@pytest.mark.parametrize("laborious", ["refuses", "headers"])
+def test_a_run_that_is_much_work_is_done_in_parts(
+    broker: Broker, channel: Channel, laborious: str
+) -> None:
+    exchange = ""
+    if laborious == "refuses":
+        queue = new_queue(broker, max_length=100_000, overflow="reject-publish")
+    else:
+        queue = new_queue(broker)
+        exchange = "amq.headers"
+        broker.vhosts["/"].bind_queue("q", exchange, "", {"x-match": "any", "n": 1})
+    wanted = Properties(headers={"n": 1})
+    event = published("q", *[b"x"] * 5000, exchange=exchange, properties=wanted)
+    parts, total = 0, 0
+    rest: object = event
+    while rest is not None:
+        rest, work = channel.publisher.publish(rest, 0)  # type: ignore[arg-type]
+        parts += 1
+        total += work
+    assert parts > 1
+    assert total >= 5000
+    assert queue.ready == 5000
+
+
+# ── transactions ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_published_in_a_transaction_happens_at_commit(
+    broker: Broker, channel: Channel, peer: Peer
+) -> None:
+    """P3; routes are those of the commit."""
+    channel.publisher.pending = []
+    for body in (b"1", b"2"):
+        channel.publisher.publish(published("q", body, mandatory=True), 0)
+    queue = new_queue(broker)
+    assert queue.ready == 0
+    channel.commit(0)
+    assert bodies(queue) == [b"1", b"2"]
+    channel.commit(0)
+    assert peer.received() == []
+
+
+def test_what_is_rolled_back_never_was(broker: Broker, channel: Channel) -> None:
+    queue = new_queue(broker)
+    channel.publisher.pending = []
+    channel.publisher.publish(published("q", b"1"), 0)
+    channel.rollback()
+    channel.commit(0)
+    assert queue.ready == 0
+
+
+def test_an_exchange_must_be_there_when_it_is_published_to(channel: Channel) -> None:
+    channel.publisher.pending = []
+    with pytest.raises(NotFound):
+        channel.publisher.publish(published("q", b"1", exchange="nope"), 0)
+
+
+def test_a_commit_is_whole_or_not_at_all(broker: Broker, channel: Channel) -> None:
+    """What was good when it was published may not be when it is committed."""
+    queue = new_queue(broker)
+    channel.publisher.pending = []
+    channel.publisher.reply_queue = "here"
+    channel.publisher.publish(published("q", b"1"), 0)
+    wanted = Properties(reply_to=REPLY_HERE)
+    channel.publisher.publish(published("q", b"2", properties=wanted), 0)
+    channel.publisher.reply_queue = None
+    with pytest.raises(PreconditionFailed):
+        channel.commit(0)
+    assert queue.ready == 0

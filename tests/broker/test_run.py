@@ -1,0 +1,127 @@
+"""Runs: taking, dealing and joining keep every message and its place; what is shared is not touched."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.amqp.frames import FRAME_DEFAULT, body_of, content_frames
+from recado.amqp.properties import Properties
+from recado.broker.run import Origin, Run
+
+from .stage import run_of
+
+BODIES = [b"%04d" % i for i in range(3000)]
+
+
+def some(count: int, *, alike: bool = False, first: int = 0) -> Run:
+    run = run_of(BODIES[:count], alike=alike)
+    run.first = first
+    return run
+
+
+def placed(run: Run) -> list[tuple[int, bytes]]:
+    """The messages by their places."""
+    bodies = map(body_of, run.contents())
+    return [(run.first + i * run.step, body) for i, body in enumerate(bodies)]
+
+
+def test_where_a_message_came_from_ends_its_delivery() -> None:
+    origin = Origin("x", "clé")
+    assert origin.first_time == b"\x00\x01x\x04cl\xc3\xa9\xce"
+    assert origin.again == b"\x01" + origin.first_time[1:]
+
+
+@given(st.integers(1, 3000), st.lists(st.integers(1, 900)), st.booleans())
+def test_what_is_taken_and_what_is_left_is_all(count: int, takes: list[int], alike: bool) -> None:
+    run = some(count, alike=alike, first=5)
+    whole = placed(run)
+    seen: list[tuple[int, bytes]] = []
+    for take in takes:
+        left = len(run)
+        part = run.take(take)
+        assert len(part) == min(take, left)
+        assert part.taken == 0
+        seen += placed(part)
+        if part is run:
+            break
+        assert len(run) == left - take
+    else:
+        seen += placed(run)
+    assert seen == whole
+
+
+@given(st.integers(1, 40), st.integers(1, 7))
+def test_a_run_is_dealt_like_cards(count: int, hands: int) -> None:
+    run = some(count, first=3)
+    parts = run.deal(hands)
+    assert len(parts) == hands
+    assert sorted(each for part in parts for each in placed(part)) == placed(run)
+    for i, part in enumerate(parts):
+        assert placed(part) == placed(run)[i::hands]
+        assert placed(part.slice(1, 3)) == placed(part)[1:3]
+
+
+def test_a_run_for_another_queue_shares_its_messages_and_is_left_alone() -> None:
+    run = some(5)
+    run.redelivered, run.expires = True, 7
+    twin = run.for_another_queue()
+    assert (twin.owned, twin.redelivered, twin.expires, twin.first) == (False, False, None, 0)
+    twin.take(2)
+    twin.take(3)
+    assert [body for _, body in placed(run)] == BODIES[:5]
+
+
+def test_taking_again_and_again_lets_go_of_what_has_left() -> None:
+    shared = some(3000)
+    run = shared.for_another_queue()
+    run.take(1000)
+    assert len(run.tails) == 3000
+    run.take(24)
+    assert (len(run.tails), run.owned) == (1976, True)
+    assert len(shared.tails) == 3000
+
+
+def test_what_follows_can_be_appended() -> None:
+    last, run = some(3, first=4), some(2, first=7)
+    assert run.follows(last)
+    last.take(1)
+    assert run.follows(last)
+
+
+@pytest.mark.parametrize(
+    ("of_last", "of_run"),
+    [
+        ({"origin": Origin("", "other")}, {}),
+        ({"facts": run_of([b""], Properties(priority=1)).facts}, {}),
+        ({}, {"channel": 2}),
+        ({"frame_max": 4096}, {}),
+        ({"expires": 1}, {"expires": 2}),
+        ({"owned": False}, {}),
+        ({"tails": [b""] * 4096}, {"first": 4100}),
+        ({}, {"first": 8}),
+        ({}, {"head": b"head"}),
+    ],
+)
+def test_what_is_not_alike_does_not_follow(
+    of_last: dict[str, object], of_run: dict[str, object]
+) -> None:
+    last = msgspec.structs.replace(some(3, first=4), **of_last)
+    run = msgspec.structs.replace(some(2, first=7), **of_run)
+    assert not run.follows(last)
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_sizes_and_contents_are_of_what_is_left(alike: bool) -> None:
+    run = some(5, alike=alike)
+    run.take(2)
+    assert run.body_sizes() == [4, 4, 4]
+    assert [body_of(content) for content in run.contents()] == BODIES[2:5]
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize(("channel", "frame_max"), [(9, FRAME_DEFAULT), (9, 10), (1, 10)])
+def test_a_run_is_fitted_to_its_receiver(alike: bool, channel: int, frame_max: int) -> None:
+    head, tails = some(3, alike=alike).fitted(channel, frame_max)
+    expected = [content_frames(channel, b"\x00\x00", body, frame_max) for body in BODIES[:3]]
+    assert [head + tail for tail in tails] == expected

@@ -1,0 +1,102 @@
+"""What a channel has out for delivery, against a dictionary of tags."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from recado.amqp.frames import body_of
+from recado.broker.run import Run
+from recado.broker.unacked import Unacked
+
+from .stage import run_of
+
+
+class UnackedMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.unacked: Unacked[str] = Unacked()
+        self.held: dict[int, tuple[str, int]] = {}  # the holder and the place, by tag
+        self.next_tag = 1
+
+    @rule(
+        count=st.sampled_from((1, 1, 2, 5)),
+        step=st.sampled_from((1, 1, 2)),
+        skipped=st.sampled_from((0, 0, 3)),
+        holder=st.sampled_from("ab"),
+    )
+    def add(self, count: int, step: int, skipped: int, holder: str) -> None:
+        """Tags in between went to consumers that need no ack."""
+        self.next_tag += skipped
+        run = run_of([str(self.next_tag + i).encode() for i in range(count)])
+        run.first, run.step = 10 * self.next_tag, step
+        self.unacked.add(self.next_tag, run, holder)
+        for i in range(count):
+            self.held[self.next_tag + i] = (holder, run.first + i * step)
+        self.next_tag += count
+
+    @rule(first=st.integers(0, 60), length=st.integers(0, 9))
+    def settle(self, first: int, length: int) -> None:
+        """U2: each tag of the range that is there, once."""
+        last = first + length
+        wanted = {tag: held for tag, held in self.held.items() if first <= tag <= last}
+        found: dict[int, tuple[str, int]] = {}
+        for entry, low, high in self.unacked.spans(first, last):
+            pieces = entry.pieces(low, high)
+            for run in pieces:
+                assert run.step == 1 or len(run) == 1
+                for i, body in enumerate(_bodies(run)):
+                    found[int(body)] = (entry.holder, run.first + i)
+            assert self.unacked.settle(entry, low, high) == sum(map(len, pieces))
+        self.unacked.sweep()
+        assert found == wanted
+        for tag in wanted:
+            del self.held[tag]
+
+    @precondition(lambda self: self.held)
+    @rule(which=st.integers(0, 60))
+    def settle_one(self, which: int) -> None:
+        self.settle(list(self.held)[which % len(self.held)], 0)
+
+    @invariant()
+    def it_has_what_is_held(self) -> None:
+        """U1"""
+        for tag in range(self.next_tag + 2):
+            assert self.unacked.has(tag) is (tag in self.held)
+        assert list(self.unacked.tags(0, self.next_tag)) == list(self.held)
+
+    @invariant()
+    def a_yes_is_right(self) -> None:
+        for first in range(0, self.next_tag, 3):
+            for last in (first, first + 2, first + 5):
+                if self.unacked.surely_holds(first, last):
+                    assert all(tag in self.held for tag in range(first, last + 1))
+
+
+def _bodies(run: Run) -> list[bytes]:
+    return [body_of(content) for content in run.contents()]
+
+
+TestUnackedMachine = UnackedMachine.TestCase
+TestUnackedMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+
+def test_what_came_as_a_run_is_surely_held() -> None:
+    unacked: Unacked[str] = Unacked()
+    unacked.add(1, run_of([b"1", b"2"]), "a")
+    unacked.add(3, run_of([b"3", b"4"]), "b")
+    assert unacked.surely_holds(1, 4)
+    assert unacked.surely_holds(2, 3)
+    assert not unacked.surely_holds(0, 2)
+    assert not unacked.surely_holds(3, 5)
+
+
+def test_one_message_kept_for_ever_does_not_keep_the_rest() -> None:
+    unacked: Unacked[str] = Unacked()
+    for tag in range(1, 1002):
+        unacked.add(tag, run_of([b"x"]), "a")
+    for tag in range(2, 1002):
+        for entry, low, high in list(unacked.spans(tag, tag)):
+            unacked.settle(entry, low, high)
+        unacked.sweep()
+    assert list(unacked.tags(0, 2000)) == [1]
+    assert len(unacked._entries) < 200  # that they are gone shows nowhere else
