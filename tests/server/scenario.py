@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
+from recado.amqp.facts import REPLY_HERE
 from recado.amqp.properties import Properties
 from recado.amqp.values import Table
 from recado.broker.access import Permission
@@ -44,7 +45,9 @@ PROPERTIES = (
     Properties(user_id="guest"),
     Properties(user_id="somebody"),
     Properties(expiration="never"),
+    Properties(reply_to=REPLY_HERE),
 )
+GOOD = range(len(PROPERTIES) - 3)  # those that are never refused
 PERMISSIONS = (
     Permission(".*", ".*", ".*"),
     Permission(".*", "^(amq.default|d|q0|q1)$", ".*"),
@@ -180,13 +183,12 @@ class Focus(NamedTuple):
 # ── what to draw ──────────────────────────────────────────────────────────────────────────────────────────
 
 _AMOUNTS = (1, 2, 3, 5, 8, 13)
-_GOOD = range(len(PROPERTIES) - 2)
 _KINDS: tuple[tuple[int, ...], ...] = (
     *[(0,)] * 40,
-    *((kind,) for kind in _GOOD for _ in range(3)),
-    *((0, kind) for kind in _GOOD),
+    *((kind,) for kind in GOOD for _ in range(3)),
+    *((0, kind) for kind in GOOD),
     *((2, 3), (0, 2), (4, 5), (7, 4), (1, 1, 0)),
-    *((0, bad) for bad in (len(PROPERTIES) - 2, len(PROPERTIES) - 1)),
+    *((0, bad) for bad in range(len(GOOD), len(PROPERTIES))),
 )
 _SHAPES: tuple[tuple[tuple[int, ...], bool], ...] = (
     *[((8,), False)] * 8,

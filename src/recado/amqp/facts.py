@@ -94,7 +94,14 @@ def _milliseconds(expiration: str) -> tuple[int | None, str | None]:
 
 def facts_of(properties: bytes) -> Facts:
     """The facts of a property list (flags and values), refusing with 502 one that is not well formed."""
-    return _remembered(properties) if len(properties) <= _SHORT else _facts(properties)
+    if len(properties) > _SHORT or varies(properties):
+        return _facts(properties)
+    return _remembered(properties)
+
+
+def varies(properties: bytes) -> bool:
+    """Whether they have a correlation id, a message id or a timestamp: such are not likely to come again."""
+    return len(properties) > 1 and bool(properties[0] & 0x04 or properties[1] & 0xC0)
 
 
 def _facts(properties: bytes) -> Facts:

@@ -18,7 +18,7 @@ from struct import Struct
 
 from .errors import SyntaxFault
 from .events import Published
-from .facts import Facts, facts_of
+from .facts import Facts, facts_of, varies
 from .frames import BASIC_CLASS, BODY, END, ENVELOPE, HEADER, HEADER_START, OVERHEAD, PROPERTIES_AT
 
 PUBLISH_ID = b"\x00\x3c\x00\x28"
@@ -55,10 +55,11 @@ def _read_header(header: bytes) -> tuple[Facts, int, int, bytes] | None:
     whole = len(header) == size + OVERHEAD and header[-1] == END
     if kind != HEADER or class_id != BASIC_CLASS or weight or not whole:
         return None
-    facts = facts_of(header[PROPERTIES_AT:-1])
+    properties = header[PROPERTIES_AT:-1]
+    facts = facts_of(properties)
     start = ENVELOPE.pack(BODY, channel, body) if 0 < body < 1 << 32 else b""
     found = (facts, channel, body, start)
-    if len(header) <= _LONGEST_REMEMBERED:
+    if len(header) <= _LONGEST_REMEMBERED and not varies(properties):
         if len(_headers) >= _HEADERS_REMEMBERED:
             _headers.clear()
         _headers[header] = found
