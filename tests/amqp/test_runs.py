@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.amqp.facts import facts_of
-from recado.amqp.frames import method_frame
+from recado.amqp.frames import content_frames, method_frame
 from recado.amqp.methods import BasicAck, BasicPublish
 from recado.amqp.properties import Properties, encode_properties
-from recado.amqp.runs import render, scan_acks, scan_publishes
+from recado.amqp.runs import _headers, render, scan_acks, scan_publishes
 
 from .strategies import unsigned
 from .traffic import PROPERTIES, PUBLISHES, Message
@@ -151,3 +151,11 @@ def test_rendering(prefix: bytes, suffix: bytes, first: int, tails: list[bytes])
         prefix + struct.pack(">Q", first + i) + suffix + tail for i, tail in enumerate(tails)
     )
     assert render(prefix, suffix, first, tails) == plain
+
+
+def test_however_many_headers_come_few_are_remembered() -> None:
+    method = method_frame(1, BasicPublish("", "q"))
+    for size in range(5000):
+        data = method + content_frames(1, b"\x00\x00", b"x" * size, 1 << 20)
+        assert scan(data) == (1, len(data))
+    assert len(_headers) <= 4096

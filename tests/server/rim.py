@@ -1,0 +1,173 @@
+"""A server on transports that are made up, in a loop whose time can be skipped: nothing here waits."""
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec
+
+from recado.amqp.events import Event, MethodReceived
+from recado.amqp.frames import FRAME_DEFAULT, PROTOCOL_HEADER, method_frame
+from recado.amqp.handshake import ClientHandshake, Step
+from recado.amqp.methods import ChannelOpen, ConnectionClose, Method
+from recado.amqp.reader import Reader
+from recado.amqp.values import Table
+from recado.broker.access import User
+from recado.broker.broker import Broker
+from recado.server.connection import Connection
+from recado.server.listener import Server, ServerLimits
+from recado.server.offer import Offer
+from recado.server.passwords import hash_password
+
+from .client import ALL_CAPABILITIES, EVERYTHING, new_broker
+
+P = ParamSpec("P")
+
+GUEST = User("guest", hash_password("secret"), permissions={"/": EVERYTHING}, loopback_only=True)
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """Time passes when it is told to, and otherwise as ever."""
+
+    skipped = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.skipped
+
+
+def in_the_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def skip(seconds: float) -> None:
+    """Let time pass, and whatever is due happen."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SkippingLoop)
+    loop.skipped += seconds
+    await turns()
+
+
+async def soon(awaitable: Awaitable[object]) -> None:
+    """For what really takes time, such as argon2 in its thread."""
+    await asyncio.wait_for(awaitable, 60)
+
+
+class Wire(asyncio.Transport):
+    """A transport that keeps what is written, and takes it only if it may."""
+
+    def __init__(self, protocol: Connection, peer: object, *, half_close: bool = True) -> None:
+        super().__init__({"peername": peer})
+        self.protocol = protocol
+        self.written = b""
+        self.unsent = 0
+        self.reading = True
+        self.open = True
+        self.ended = False
+        self.aborted = False
+        self.wrote = asyncio.Event()
+        self._half_close = half_close
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+        self.wrote.set()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def can_write_eof(self) -> bool:
+        return self._half_close
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        if self.open:
+            self.open = False
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    def abort(self) -> None:
+        self.aborted = True
+        self.close()
+
+
+class Guest:
+    """A client on a made-up transport."""
+
+    def __init__(self, server: Server, peer: object = ("127.0.0.1", 5), **wire: bool) -> None:
+        self.protocol = Connection(server)
+        self.wire = Wire(self.protocol, peer, **wire)
+        self.reader = Reader()
+        self.protocol.connection_made(self.wire)
+
+    def feed(self, data: bytes) -> None:
+        self.protocol.get_buffer(-1)[: len(data)] = data
+        self.protocol.buffer_updated(len(data))
+
+    def send(self, *methods: tuple[int, Method]) -> None:
+        self.feed(b"".join(method_frame(*each) for each in methods))
+
+    def received(self) -> list[Event]:
+        data, self.wire.written = self.wire.written, b""
+        self.wire.wrote.clear()
+        return list(self.reader.feed(data))
+
+    def methods(self) -> list[Method]:
+        return [event.method for event in self.received() if isinstance(event, MethodReceived)]
+
+    async def greet(
+        self,
+        user: str = "guest",
+        password: bytes = b"secret",
+        *,
+        heartbeat: int = 0,
+        capabilities: Table = ALL_CAPABILITIES,
+    ) -> ConnectionClose | None:
+        """Open the connection and channel 1, as far as the server lets us."""
+        handshake = ClientHandshake(
+            user, password, "/", {"capabilities": capabilities}, FRAME_DEFAULT, 0, heartbeat
+        )
+        self.feed(PROTOCOL_HEADER)
+        while handshake.step is not Step.OPEN:
+            await soon(self.wire.wrote.wait())
+            for method in self.methods():
+                if isinstance(method, ConnectionClose):
+                    return method
+                for reply in handshake.receive(method):
+                    self.send((0, reply))
+        self.send((1, ChannelOpen()))
+        await turns()
+        self.received()
+        return None
+
+    async def call(self, *methods: Method, channel: int = 1) -> list[Method]:
+        self.send(*((channel, method) for method in methods))
+        await turns()
+        return self.methods()
+
+
+def new_server(
+    broker: Broker | None = None,
+    *,
+    offer: Offer | None = None,
+    used_memory: Callable[[], int] = lambda: 0,
+    **limits: Any,
+) -> Server:
+    return Server(broker or new_broker(GUEST), offer, ServerLimits(**limits), used_memory)

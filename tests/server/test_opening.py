@@ -1,0 +1,222 @@
+"""How a connection opens, and the ways in which it does not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.amqp.events import MethodReceived
+from recado.amqp.frames import (
+    HEARTBEAT_FRAME,
+    METHOD,
+    PROTOCOL_HEADER,
+    content_frames,
+    frame,
+    method_frame,
+)
+from recado.amqp.handshake import ClientHandshake, Credentials, Limits, Step
+from recado.amqp.methods import (
+    BasicPublish,
+    ChannelOpen,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    Method,
+)
+from recado.amqp.reader import Reader
+from recado.amqp.values import Table
+from recado.broker.access import User
+from recado.server.offer import Offer
+from recado.server.session import Session, State
+
+from .client import EVERYTHING, Client, admit, cut, new_broker
+
+START_OK = ConnectionStartOk({}, "PLAIN", b"\0guest\0secret")
+
+
+def new_session(*, decide: bool = True, full: str | None = None) -> Session:
+    def later(session: Session, credentials: Credentials) -> None:
+        """Somebody else decides."""
+
+    return Session(new_broker(), Offer(), admit if decide else later, lambda: None, full)
+
+
+def answers(session: Session, *methods: Method) -> list[Method]:
+    """What a session answers on channel 0."""
+    session.receive(b"".join(method_frame(0, method) for method in methods), 0)
+    return sent(session)
+
+
+def sent(session: Session) -> list[Method]:
+    events = Reader().feed(b"".join(session.take()))
+    return [event.method for event in events if isinstance(event, MethodReceived)]
+
+
+def greeted(*, decide: bool = True, full: str | None = None) -> Session:
+    session = new_session(decide=decide, full=full)
+    session.receive(PROTOCOL_HEADER, 0)
+    (start,) = sent(session)
+    assert isinstance(start, ConnectionStart)
+    return session
+
+
+# ── good ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(st.lists(st.integers(1, 60), max_size=4), st.lists(st.integers(1, 60), max_size=4))
+def test_our_client_and_our_server_agree_in_any_chunks(out: list[int], back: list[int]) -> None:
+    session = new_session()
+    handshake = ClientHandshake("guest", b"secret", "/", {}, 8192, 100, 7)
+    reader = Reader()
+    to_send = PROTOCOL_HEADER
+    while handshake.step is not Step.OPEN:
+        for chunk in cut(to_send, out):
+            session.receive(chunk, 0)
+        to_send = b""
+        for chunk in cut(b"".join(session.take()), back):
+            for event in reader.feed(chunk):
+                assert isinstance(event, MethodReceived)
+                replies = handshake.receive(event.method)
+                to_send += b"".join(method_frame(0, method) for method in replies)
+    assert session.state is State.OPEN
+    assert handshake.limits == Limits(8192, 100, 7)
+    assert (session.frame_max, session.channel_max, session.heartbeat) == (8192, 100, 7)
+
+
+def test_the_server_tells_what_it_can() -> None:
+    session = Session(new_broker(), Offer({"product": "x"}), admit, lambda: None)
+    session.receive(PROTOCOL_HEADER, 0)
+    (start,) = sent(session)
+    assert isinstance(start, ConnectionStart)
+    assert start.mechanisms == b"PLAIN AMQPLAIN"
+    assert start.server_properties["product"] == "x"
+    capabilities = start.server_properties["capabilities"]
+    assert isinstance(capabilities, dict)
+    assert capabilities["publisher_confirms"] is True
+    assert len(capabilities) == 9
+
+
+def test_a_verdict_may_come_later() -> None:
+    session = greeted(decide=False)
+    assert answers(session, START_OK) == []
+    session.admit(User("guest", permissions={"/": EVERYTHING}))
+    (tune,) = sent(session)
+    assert tune == ConnectionTune(2047, 131_072, 60)
+    assert answers(session, ConnectionTuneOk(0, 0, 0), ConnectionOpen("/")) != []
+    assert session.state is State.OPEN
+    assert (session.frame_max, session.channel_max, session.heartbeat) == (131_072, 2047, 0)
+
+
+def test_a_verdict_that_comes_too_late_is_nothing() -> None:
+    session = greeted(decide=False)
+    answers(session, START_OK)
+    session.end(0)
+    session.admit(User("guest"))
+    session.refuse()
+    assert sent(session) == []
+    client = Client(new_broker())
+    client.session.admit(User("guest"))
+    client.session.refuse()
+    assert client.received() == []
+
+
+def test_a_heartbeat_may_come_early() -> None:
+    session = greeted()
+    session.receive(HEARTBEAT_FRAME, 0)
+    assert session.state is State.HANDSHAKE
+
+
+# ── not so good ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"AMQP\x00\x00\t\x00", b"AMQP\x01\x01\x00\n", b"HTTP/1.1", b"AMQP\x00\x01\x00\x00"],
+)
+def test_another_protocol_is_told_ours(header: bytes) -> None:
+    session = new_session()
+    session.receive(header + b"more", 0)
+    assert session.take() == [PROTOCOL_HEADER]
+    assert session.state is State.CLOSED
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "told"), [({"authentication_failure_close": True}, True), ({}, False)]
+)
+def test_who_expects_it_is_told_of_a_refusal(capabilities: Table, told: bool) -> None:
+    session = greeted(decide=False)
+    answers(session, ConnectionStartOk({"capabilities": capabilities}, "PLAIN", b"\0guest\0wrong"))
+    session.refuse()
+    assert session.state is (State.CLOSED if told else State.REFUSED)
+    text = (
+        "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. "
+        "For details see the broker logfile."
+    )
+    assert sent(session) == ([ConnectionClose(403, text)] if told else [])
+    assert answers(session, ConnectionTuneOk()) == []
+
+
+@pytest.mark.parametrize(
+    ("methods", "code"),
+    [
+        ([ConnectionStartOk({}, "MAGIC", b"")], 503),
+        ([ConnectionStartOk({}, "PLAIN", b"guest")], 502),
+        ([ConnectionOpen("/")], 504),
+        ([START_OK, ConnectionTuneOk(2047, 100, 0)], 530),
+        ([START_OK, ConnectionTuneOk(2047, 1 << 20, 0)], 530),
+        ([START_OK, ConnectionTuneOk(), ConnectionOpen("nope")], 530),
+    ],
+)
+def test_a_client_that_never_gets_in_is_told_why_and_not_waited_for(
+    methods: list[Method], code: int
+) -> None:
+    session = greeted()
+    *_, close = answers(session, *methods)
+    assert isinstance(close, ConnectionClose)
+    assert close.reply_code == code
+    assert session.state is State.CLOSED
+
+
+def test_a_full_server_says_so_when_a_client_wants_to_open() -> None:
+    session = greeted(full="the server is full")
+    *_, close = answers(session, START_OK, ConnectionTuneOk(), ConnectionOpen("/"))
+    assert close == ConnectionClose(530, "NOT_ALLOWED - the server is full")
+
+
+def test_a_client_may_think_better_of_it() -> None:
+    session = greeted()
+    assert answers(session, ConnectionClose()) == [ConnectionCloseOk()]
+    assert session.state is State.CLOSED
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (method_frame(1, ChannelOpen()), 504),
+        (frame(METHOD, 0, bytes(8185)), 501),
+        (method_frame(1, BasicPublish("", "q")), 504),
+        (method_frame(0, BasicPublish("", "q")) + content_frames(0, bytes(2), b"x", 0), 503),
+    ],
+)
+def test_what_does_not_belong_before_the_connection_is_open(data: bytes, code: int) -> None:
+    """A frame is at most 8,192 bytes until then."""
+    session = greeted()
+    session.receive(data, 0)
+    (close,) = sent(session)
+    assert isinstance(close, ConnectionClose)
+    assert close.reply_code == code
+    assert session.state is State.CLOSED
+
+
+def test_before_login_a_large_frame_is_refused_by_its_size() -> None:
+    session = greeted()
+    session.receive(frame(METHOD, 0, bytes(8184))[:100], 0)
+    assert session.state is State.HANDSHAKE
+    session = greeted()
+    session.receive(frame(METHOD, 0, bytes(8185))[:7], 0)
+    (close,) = sent(session)
+    assert isinstance(close, ConnectionClose)
+    assert close.reply_code == 501

@@ -1,0 +1,372 @@
+"""One connection: what its errors close, what it lets go, and whose turn it is."""
+
+import pytest
+
+from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
+from recado.amqp.frames import (
+    BODY,
+    HEADER,
+    HEARTBEAT_FRAME,
+    PROTOCOL_HEADER,
+    body_of,
+    content_frames,
+    frame,
+    method_frame,
+)
+from recado.amqp.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicConsume,
+    BasicDeliver,
+    BasicGet,
+    BasicPublish,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelFlow,
+    ChannelFlowOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionStartOk,
+    ConnectionTuneOk,
+    ConnectionUnblocked,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+    Method,
+    QueueDeclare,
+    QueueDeclareOk,
+    TxCommit,
+)
+from recado.amqp.properties import Properties
+from recado.broker.broker import Broker
+from recado.server.offer import Offer
+from recado.server.session import Session, State
+
+from .client import Client, admit, cut, new_broker, publishing
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return new_broker()
+
+
+def methods(events: list[Event]) -> list[Method]:
+    return [event.method for event in events if isinstance(event, MethodReceived)]
+
+
+def state(client: Client) -> State:
+    return client.session.state
+
+
+def waits(client: Client) -> bool:
+    """Whether there is input that was not handled."""
+    return client.session.has_more
+
+
+def bodies(events: list[Event]) -> list[bytes]:
+    return [body_of(event.content) for event in events if isinstance(event, ContentReceived)]
+
+
+# ── S1: what an error closes ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_error_of_a_channel_closes_that_channel(broker: Broker) -> None:
+    client = Client(broker, channels=(1, 2))
+    other = Client(broker)
+    assert client.call(QueueDeclare("nope", passive=True)) == [
+        MethodReceived(1, ChannelClose(404, "NOT_FOUND - no queue 'nope' in vhost '/'", 50, 10))
+    ]
+    assert methods(client.call(QueueDeclare("q"), channel=2)) == [QueueDeclareOk("q", 0, 0)]
+    assert methods(other.call(QueueDeclare("q"))) == [QueueDeclareOk("q", 0, 0)]
+    assert state(client) is State.OPEN
+
+
+def test_frames_for_a_channel_that_awaits_its_end_are_dropped(broker: Broker) -> None:
+    client = Client(broker)
+    client.call(QueueDeclare("q"), TxCommit())
+    client.feed(publishing(1, "q", b"x") + method_frame(1, BasicAck(5, False)))
+    assert client.call(QueueDeclare("other")) == []
+    assert client.call(ChannelCloseOk(), ChannelOpen()) == [MethodReceived(1, ChannelOpenOk())]
+    assert methods(client.call(QueueDeclare("q"))) == [QueueDeclareOk("q", 0, 0)]
+
+
+def test_who_closes_at_the_same_time_is_answered(broker: Broker) -> None:
+    client = Client(broker)
+    client.call(TxCommit())
+    assert client.call(ChannelClose()) == [MethodReceived(1, ChannelCloseOk())]
+
+
+CONTENT = content_frames(1, bytes(2), b"x", 0)
+ERRORS: dict[str, tuple[bytes, int, tuple[int, int]]] = {
+    "method on no channel": (method_frame(9, QueueDeclare("q")), 504, (50, 10)),
+    "ack on no channel": (method_frame(9, BasicAck(1, False)), 504, (60, 80)),
+    "message on no channel": (publishing(9, "q", b"x"), 504, (60, 40)),
+    "second open": (method_frame(1, ChannelOpen()), 504, (20, 10)),
+    "channel too high": (method_frame(2048, ChannelOpen()), 530, (20, 10)),
+    "flow off": (method_frame(1, ChannelFlow(False)), 540, (20, 20)),
+    "a server's method": (method_frame(1, ChannelFlowOk()), 503, (20, 21)),
+    "a connection's method": (method_frame(1, ConnectionOpen("/")), 503, (10, 40)),
+    "a channel's method": (method_frame(0, QueueDeclare("q")), 503, (50, 10)),
+    "a delivery": (method_frame(1, BasicDeliver("c", 1)) + CONTENT, 503, (60, 40)),
+    "stray body": (frame(BODY, 1, b"x"), 505, (0, 0)),
+    "stray header": (frame(HEADER, 1, bytes(14)), 505, (0, 0)),
+    "unknown frame": (frame(77, 1, b""), 501, (0, 0)),
+    "immediate": (method_frame(1, BasicPublish("", "q", immediate=True)) + CONTENT, 540, (60, 40)),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_an_error_of_the_connection_closes_it(broker: Broker, case: str) -> None:
+    data, code, culprit = ERRORS[case]
+    client, other = Client(broker), Client(broker)
+    client.feed(data)
+    close = methods(client.received())[-1]
+    assert isinstance(close, ConnectionClose)
+    assert (close.reply_code, (close.failed_class, close.failed_method)) == (code, culprit)
+    assert state(client) in (State.CLOSING, State.CLOSED)
+    assert client.call(QueueDeclare("q")) == []
+    assert other.call(QueueDeclare("q")) != []
+
+
+@pytest.mark.parametrize(
+    ("answer", "reply"), [(ConnectionCloseOk(), []), (ConnectionClose(), [ConnectionCloseOk()])]
+)
+def test_a_closing_connection_awaits_the_answer(
+    broker: Broker, answer: Method, reply: list[Method]
+) -> None:
+    client = Client(broker)
+    client.session.shut_down(0)
+    (close,) = methods(client.received())
+    assert isinstance(close, ConnectionClose)
+    assert close.reply_code == 320
+    assert client.call(QueueDeclare("q"), channel=1) == []
+    assert state(client) is State.CLOSING
+    assert methods(client.call(answer, channel=0)) == reply
+    assert state(client) is State.CLOSED
+    client.session.shut_down(0)
+    assert client.received() == []
+
+
+def test_a_long_reason_is_cut(broker: Broker) -> None:
+    """A short string holds 255 bytes, not letters."""
+    client = Client(broker)
+    (close,) = methods(client.call(QueueDeclare("é" * 127, passive=True)))
+    assert isinstance(close, ChannelClose)
+    assert 250 < len(close.reply_text.encode()) <= 255
+
+
+# ── S2: the end ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", ["close", "error", "socket", "channel"])
+def test_what_a_connection_held_is_let_go(broker: Broker, how: str) -> None:
+    client, other = Client(broker), Client(broker)
+    queues = broker.vhosts["/"].queues
+    client.call(
+        QueueDeclare("mine", exclusive=True),
+        QueueDeclare("auto", auto_delete=True),
+        QueueDeclare("q"),
+        BasicConsume("mine"),
+        BasicConsume("auto"),
+        BasicConsume("q"),
+    )
+    other.call(BasicConsume("q"))
+    client.feed(publishing(1, "q", b"1") + publishing(1, "q", b"2"))
+    assert bodies(other.received()) == [b"2"]
+    match how:
+        case "close":
+            assert methods(client.call(ConnectionClose(), channel=0))[-1] == ConnectionCloseOk()
+        case "error":
+            client.feed(frame(BODY, 1, b"x"))
+        case "socket":
+            client.session.end(0)
+        case _:
+            client.call(ChannelClose())
+    assert bodies(other.received()) == [b"1"]
+    assert queues.keys() == ({"mine", "q"} if how == "channel" else {"q"})
+    assert len(queues["q"].consumers) == 1
+
+
+def test_nothing_is_given_to_a_connection_that_ends(broker: Broker) -> None:
+    client = Client(broker, channels=(1, 2))
+    client.call(QueueDeclare("q"))
+    for channel in (1, 2):
+        client.call(BasicConsume("q"), channel=channel)
+    client.feed(publishing(1, "q", b"1") * 4)
+    client.received()
+    client.session.end(0)
+    assert client.received() == []
+    assert broker.vhosts["/"].queues["q"].ready == 4
+
+
+# ── S3: confirms ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_confirms_come_after_each_read_and_before_other_answers(broker: Broker) -> None:
+    client = Client(broker, channels=(1, 2))
+    assert methods(client.call(QueueDeclare("q"), ConfirmSelect()))[-1] == ConfirmSelectOk()
+    client.feed(publishing(1, "q", b"x") * 3 + publishing(2, "q", b"x"))
+    assert client.received() == [MethodReceived(1, BasicAck(3, True))]
+    client.feed(publishing(1, "q", b"x") + method_frame(1, QueueDeclare("q", passive=True)))
+    confirm, answer = client.received()
+    assert confirm == Acked(1, 4, 1)
+    assert answer == MethodReceived(1, QueueDeclareOk("q", 5, 0))
+
+
+@pytest.mark.parametrize("end", ["channel", "error", "connection"])
+def test_what_was_taken_in_is_confirmed_before_an_end(broker: Broker, end: str) -> None:
+    client = Client(broker)
+    client.call(QueueDeclare("q"), ConfirmSelect())
+    last = {
+        "channel": method_frame(1, ChannelClose()),
+        "error": publishing(1, "q", b"x", exchange="nope"),
+        "connection": frame(BODY, 1, b"x"),
+    }[end]
+    client.feed(publishing(1, "q", b"x") * 2 + last)
+    first, second = client.received()
+    assert first == MethodReceived(1, BasicAck(2, True))
+    assert isinstance(second, MethodReceived)
+    assert isinstance(second.method, ChannelCloseOk | ChannelClose | ConnectionClose)
+
+
+# ── limits ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_message_that_is_too_large_closes_its_channel(broker: Broker) -> None:
+    client = Client(broker, Offer(body_max=1000))
+    client.call(QueueDeclare("q"))
+    client.feed(publishing(1, "q", bytes(1000)) + publishing(1, "q", bytes(1001)))
+    (close,) = methods(client.received())
+    assert close == ChannelClose(
+        406,
+        "PRECONDITION_FAILED - message size 1001 is larger than the maximum of 1000 bytes",
+        60,
+        40,
+    )
+    assert broker.vhosts["/"].queues["q"].ready == 1
+
+
+def test_a_frame_larger_than_agreed_closes_the_connection(broker: Broker) -> None:
+    client = Client(broker, frame_max=4096)
+    client.feed(publishing(1, "q", bytes(4089)))
+    (close,) = methods(client.received())
+    assert isinstance(close, ConnectionClose)
+    assert close.reply_code == 501
+
+
+def test_the_agreed_frame_holds_for_what_comes_in_the_same_read(broker: Broker) -> None:
+    session = Session(broker, Offer(), admit, lambda: None)
+    opening = (
+        ConnectionStartOk({}, "PLAIN", b"\0guest\0secret"),
+        ConnectionTuneOk(0, 4096, 0),
+        ConnectionOpen("/"),
+    )
+    data = PROTOCOL_HEADER + b"".join(method_frame(0, method) for method in opening)
+    data += method_frame(1, ChannelOpen()) + publishing(1, "q", bytes(5000))
+    session.receive(data, 0)
+    assert session.state is State.CLOSED
+
+
+def test_a_smaller_frame_is_kept_to(broker: Broker) -> None:
+    large, small = Client(broker), Client(broker, frame_max=4096)
+    small.call(QueueDeclare("q"), BasicConsume("q", no_ack=True))
+    large.feed(publishing(1, "q", bytes(20_000), Properties(message_id="m")))
+    assert bodies(small.received()) == [bytes(20_000)]
+
+
+def test_a_peer_that_does_not_take_its_answers_is_not_asked_for_more(broker: Broker) -> None:
+    """S4; deliveries stop first, then input."""
+    client = Client(broker)
+    client.call(QueueDeclare("q"), BasicConsume("q", no_ack=True))
+    session = client.session
+    for chunk in cut(publishing(1, "q", bytes(100_000)) * 100, [1 << 18]):
+        session.receive(chunk, 0)
+    assert session.congested
+    assert not waits(client)
+    waiting = broker.vhosts["/"].queues["q"].ready
+    assert 80 < waiting < 95
+    assert len(bodies(client.received())) == 100 - waiting
+    session.keeps_up(0)
+    assert len(bodies(client.received())) > 0
+    client.call(QueueDeclare("other"))
+    client.feed(publishing(1, "other", bytes(100_000)) * 60)
+    client.received()
+    session.receive(method_frame(1, BasicGet("other", True)) * 60, 0)
+    assert waits(client)
+    got = 0
+    while waits(client) or session.output:
+        got += len(bodies(client.received()))
+        session.go_on(0)
+    assert got == 60
+
+
+def test_however_much_a_peer_sends_others_get_their_turn(broker: Broker) -> None:
+    """S5"""
+    client = Client(broker)
+    client.session.receive(method_frame(1, QueueDeclare("q")) * 1000, 0)
+    turns = 1
+    while client.session.has_more:
+        client.session.go_on(0)
+        turns += 1
+    assert turns > 3
+    assert len(methods(client.received())) == 1000
+
+
+def test_a_run_that_is_much_work_takes_several_turns(broker: Broker) -> None:
+    client = Client(broker)
+    wanted = QueueDeclare("q", arguments={"x-max-length": 9, "x-overflow": "reject-publish"})
+    client.call(wanted, ConfirmSelect())
+    data = publishing(1, "q", b"x") * 5000 + method_frame(1, QueueDeclare("q", passive=True))
+    client.session.receive(data, 0)
+    assert client.session.has_more
+    client.feed(b"")
+    *confirms, answer = client.received()
+    assert isinstance(answer, MethodReceived)
+    assert answer.method == QueueDeclareOk("q", 9, 0)
+    assert len(confirms) == 1 + 4991
+
+
+# ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_secret_may_be_renewed_and_a_heart_may_beat(broker: Broker) -> None:
+    client = Client(broker)
+    assert methods(client.call(ConnectionUpdateSecret(b"new", "old"), channel=0)) == [
+        ConnectionUpdateSecretOk()
+    ]
+    client.feed(HEARTBEAT_FRAME)
+    assert client.call(ConnectionCloseOk(), channel=0) == []
+    client.session.beat()
+    assert b"".join(client.session.take()) == HEARTBEAT_FRAME
+    assert state(client) is State.OPEN
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_who_wants_to_know_is_told_of_alarms_and_cancels(broker: Broker, told: bool) -> None:
+    capabilities = {"connection.blocked": told, "consumer_cancel_notify": told}
+    client = Client(broker, capabilities={**capabilities})
+    client.call(QueueDeclare("q"), BasicConsume("q", "c"))
+    client.session.block("low on memory")
+    client.session.unblock()
+    broker.delete_queue(broker.vhosts["/"].queues["q"], 0)
+    expected = [
+        ConnectionBlocked("low on memory"),
+        ConnectionUnblocked(),
+        BasicCancel("c", no_wait=True),
+    ]
+    assert methods(client.received()) == (expected if told else [])
+
+
+def test_it_is_known_who_publishes(broker: Broker) -> None:
+    client = Client(broker)
+    data = publishing(1, "q", b"x")
+    seen = []
+    for part in (b"", data[:-1], data[-1:]):
+        client.feed(part)
+        seen.append((client.session.is_publishing, client.session.publishes))
+    assert seen == [(False, False), (True, False), (True, True)]
