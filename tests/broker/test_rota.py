@@ -15,7 +15,7 @@ def _consumer(channel: Channel, queue: Queue, tag: str, priority: int = 0) -> Co
 
 
 def tags(rota: Rota) -> list[str] | None:
-    foremost = rota.foremost()
+    foremost = rota.foremost
     return None if foremost is None else [consumer.tag for consumer in foremost]
 
 

@@ -69,6 +69,7 @@ class Wire(asyncio.Transport):
         self.protocol = protocol
         self.written = b""
         self.unsent = 0
+        self.room: int | None = None  # bytes that can be written before it says so
         self.reading = True
         self.open = True
         self.ended = False
@@ -79,6 +80,11 @@ class Wire(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += bytes(data)
         self.wrote.set()
+        if self.room is not None:
+            self.room -= len(data)
+            if self.room < 0:
+                self.room = None
+                self.protocol.pause_writing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
@@ -97,6 +103,9 @@ class Wire(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self.reading = True
+
+    def is_closing(self) -> bool:
+        return not self.open
 
     def close(self) -> None:
         if self.open:

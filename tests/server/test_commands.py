@@ -138,6 +138,11 @@ REFUSED: list[tuple[int, str, Sequence[m.Method]]] = [
     (406, "PRECONDITION_FAILED - reply consumer cannot acknowledge", [m.BasicConsume(REPLY_HERE)]),
     (
         406,
+        "PRECONDITION_FAILED - direct replies cannot be tapped",
+        [m.BasicConsume(REPLY_HERE, no_ack=True, arguments={"x-wire-tap": True})],
+    ),
+    (
+        406,
         "PRECONDITION_FAILED - reply consumer already set",
         [
             m.BasicConsume(REPLY_HERE, "a", no_ack=True),

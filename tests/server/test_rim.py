@@ -1,10 +1,8 @@
-"""Sessions on transports: login, the ends of a connection, heartbeats, back-pressure and alarms."""
+"""Sessions on transports: heartbeats, back-pressure, alarms, time, faults, and how connections end."""
 
 import asyncio
-import logging
 
 import pytest
-from argon2 import PasswordHasher
 
 from recado.amqp.frames import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from recado.amqp.methods import (
@@ -18,159 +16,10 @@ from recado.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from recado.broker.access import User
 from recado.server.offer import Offer
 
-from .client import EVERYTHING, new_broker, publishing
-from .rim import GUEST, Guest, in_the_loop, new_server, skip, soon, turns
-
-SLOW = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1).hash("secret")
-
-
-# ── login ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    "peer",
-    [("127.0.0.1", 1), ("127.9.9.9", 1), ("::1", 1, 0, 0), ("::ffff:127.0.0.1", 1), "/socket"],
-)
-@in_the_loop
-async def test_guest_comes_from_this_machine(peer: object) -> None:
-    guest = Guest(new_server(), peer)
-    assert await guest.greet() is None
-    assert await guest.call(QueueDeclare("q")) == [QueueDeclareOk("q", 0, 0)]
-
-
-@pytest.mark.parametrize("peer", [("10.0.0.1", 1), ("12.7.0.1", 1), ("::2", 1, 0, 0)])
-@in_the_loop
-async def test_guest_does_not_come_from_elsewhere(
-    peer: object, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Nor is it told why; others do."""
-    server = new_server(new_broker(GUEST, User("ada", GUEST.password_hash, (), {"/": EVERYTHING})))
-    guest = Guest(server, peer)
-    close = await guest.greet()
-    assert close is not None
-    assert close.reply_code == 403
-    assert "localhost" not in close.reply_text
-    assert "user 'guest' can only connect via localhost" in caplog.text
-    await turns()
-    assert guest.wire.ended
-    assert await Guest(server, peer).greet("ada") is None
-
-
-@pytest.mark.parametrize("stored", [GUEST.password_hash, SLOW, "no hash at all", "$argon2nonsense"])
-@in_the_loop
-async def test_a_wrong_password_and_a_wrong_name_look_alike(stored: str) -> None:
-    server = new_server(new_broker(User("guest", stored, (), {"/": EVERYTHING})))
-    refusals = [
-        await Guest(server).greet("guest", b"wrong"),
-        await Guest(server).greet("nobody", b"secret"),
-    ]
-    assert refusals[0] == refusals[1]
-    assert refusals[0] is not None
-
-
-@in_the_loop
-async def test_slow_passwords_are_checked_in_a_thread_and_remembered() -> None:
-    server = new_server(new_broker(User("guest", SLOW, (), {"/": EVERYTHING})))
-    first = Guest(server)
-    assert await first.greet() is None
-    again = Guest(server)
-    again.feed(PROTOCOL_HEADER)
-    assert await Guest(server).greet() is None
-
-
-@in_the_loop
-async def test_not_too_many_wait_for_their_passwords() -> None:
-    server = new_server(new_broker(User("guest", SLOW, (), {"/": EVERYTHING})))
-    guests = [Guest(server) for _ in range(70)]
-    results = await asyncio.gather(*(guest.greet() for guest in guests))
-    refused = [result for result in results if result is not None]
-    assert 0 < len(refused) <= 6
-    assert all(close.reply_code == 403 for close in refused)
-
-
-@in_the_loop
-async def test_who_has_left_is_not_checked() -> None:
-    server = new_server(new_broker(User("guest", SLOW, (), {"/": EVERYTHING})))
-    guest = Guest(server)
-    opening = asyncio.ensure_future(guest.greet())
-    await turns(2)
-    guest.protocol.connection_lost(None)
-    other = Guest(server)
-    assert await other.greet() is None
-    assert guest.methods() == []
-    opening.cancel()
-
-
-@in_the_loop
-async def test_who_is_not_told_of_a_refusal_sees_the_socket_close() -> None:
-    guest = Guest(new_server())
-    opening = asyncio.ensure_future(guest.greet(password=b"wrong", capabilities={}))
-    await turns()
-    assert guest.wire.open
-    await skip(1)
-    assert not guest.wire.open
-    assert guest.methods() == []
-    opening.cancel()
-
-
-@in_the_loop
-async def test_a_handshake_takes_ten_seconds_at_most(caplog: pytest.LogCaptureFixture) -> None:
-    """In all: bytes that trickle in do not prolong it."""
-    server = new_server()
-    slow, quick = Guest(server), Guest(server)
-    await quick.greet()
-    for octet in PROTOCOL_HEADER:
-        slow.feed(bytes((octet,)))
-        await skip(1.2)
-    assert slow.wire.open
-    await skip(1.2)
-    assert slow.wire.aborted
-    assert "its handshake took too long" in caplog.text
-    assert quick.wire.open
-    assert server.connections == {quick.protocol}
-
-
-@in_the_loop
-async def test_another_protocol_is_told_ours_and_the_socket_ends() -> None:
-    guest = Guest(new_server())
-    guest.feed(b"GET / HTTP/1.1\r\n\r\n")
-    await turns()
-    assert guest.wire.written == PROTOCOL_HEADER
-    assert guest.wire.ended
-
-
-# ── many ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@in_the_loop
-async def test_a_full_server_says_so() -> None:
-    server = new_server(max_connections=2)
-    guests = [Guest(server) for _ in range(2)]
-    for guest in guests:
-        assert await guest.greet() is None
-    close = await Guest(server).greet()
-    assert close is not None
-    assert close.reply_text == "NOT_ALLOWED - the server is full: it takes 2 connections"
-    guests[0].protocol.connection_lost(None)
-    (one_more,) = [each for each in server.connections if each is not guests[1].protocol]
-    one_more.connection_lost(None)
-    assert await Guest(server).greet() is None
-
-
-@in_the_loop
-async def test_an_overrun_server_turns_away_without_a_word(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    server = new_server(max_connections=2)
-    guests = [Guest(server) for _ in range(105)]
-    assert [guest.wire.aborted for guest in guests].count(True) == 3
-    await skip(1)
-    assert "3 connections were turned away" in caplog.text
-    assert len(server.connections) == 102
-
+from .client import publishing
+from .rim import Guest, in_the_loop, new_server, skip, soon, turns
 
 # ── heartbeats ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -247,6 +96,23 @@ async def test_what_the_socket_does_not_take_waits_and_goes_on() -> None:
 
 
 @in_the_loop
+async def test_a_socket_may_be_full_in_the_middle() -> None:
+    server = new_server()
+    guest = Guest(server)
+    await guest.greet()
+    await guest.call(QueueDeclare("q"), BasicConsume("q", no_ack=True))
+    guest.wire.room = 300_000
+    for _ in range(10):
+        guest.feed(publishing(1, "q", bytes(100_000)))
+    await turns()
+    assert 3 <= len(guest.received()) < 10
+    assert server.overfull == {guest.protocol}
+    guest.protocol.resume_writing()
+    await turns()
+    assert len(guest.received()) > 0
+
+
+@in_the_loop
 async def test_who_asks_more_than_it_reads_is_not_read() -> None:
     guest = Guest(new_server())
     await guest.greet()
@@ -315,13 +181,14 @@ async def test_publishers_wait_while_memory_is_low(caplog: pytest.LogCaptureFixt
     await skip(1)
     assert "publishers are blocked" in caplog.text
     publisher.feed(publishing(1, "q", b"x"))
+    publisher.feed(publishing(1, "q", b"on its way already"))
     early.feed(publishing(1, "q", b"x")[:-1])
     reader.send((1, QueueDeclare("q", passive=True)))
     await turns()
-    assert publisher.methods()[0] == ConnectionBlocked("low on memory")
+    assert publisher.methods().count(ConnectionBlocked("low on memory")) == 1
     assert early.methods() == [ConnectionBlocked("low on memory")]
     assert [guest.wire.reading for guest in (publisher, early, reader)] == [False, False, True]
-    assert reader.methods() == [QueueDeclareOk("q", 1, 0)]
+    assert reader.methods() == [QueueDeclareOk("q", 2, 0)]
     await skip(1)
     assert publisher.wire.open
     used[0] = 0
@@ -360,11 +227,9 @@ async def test_messages_expire_without_anybody_asking(monkeypatch: pytest.Monkey
     server = new_server()
     guest = Guest(server)
     await guest.greet()
-    await guest.call(
-        QueueDeclare("slow", arguments={"x-message-ttl": 10_000}),
-        QueueDeclare("quick", arguments={"x-expires": 2_000}),
-    )
+    await guest.call(QueueDeclare("slow", arguments={"x-message-ttl": 10_000}))
     guest.feed(publishing(1, "slow", b"x"))
+    await guest.call(QueueDeclare("quick", arguments={"x-expires": 2_000}))
     await skip(2.1)
     queues = server.broker.vhosts["/"].queues
     assert queues.keys() == {"slow"}
@@ -393,6 +258,20 @@ async def test_a_fault_of_ours_costs_the_client_that_met_it(
     assert await other.call(QueueDeclare("q")) == [QueueDeclareOk("q", 0, 0)]
 
 
+@in_the_loop
+async def test_a_fault_while_going_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    guest = Guest(new_server())
+    await guest.greet()
+    guest.protocol.session.congested = True
+    monkeypatch.setattr(type(guest.protocol.session), "keeps_up", _fail)
+    close = (await guest.call(QueueDeclare("q")))[-1]
+    assert isinstance(close, ConnectionClose)
+    assert close.reply_code == 541
+    assert "a fault of ours" in caplog.text
+
+
 def _fail(*_: object) -> None:
     raise RuntimeError("a fault of ours")
 
@@ -414,7 +293,6 @@ async def test_a_fault_in_writing_or_in_time_stops_nobody_else(
     monkeypatch.setattr(server.broker, "tick", _fail)
     await other.call(QueueDeclare("brief", arguments={"x-expires": 1}))
     await skip(1)
-    await soon(asyncio.sleep(0.01))
     assert "while messages expired" in caplog.text
 
 
@@ -427,9 +305,10 @@ async def test_who_closes_is_answered_and_its_socket_ends() -> None:
     await guest.greet()
     assert await guest.call(ConnectionClose(), channel=0) == [ConnectionCloseOk()]
     assert guest.wire.ended
-    assert guest.wire.open
+    assert await guest.call(QueueDeclare("q")) == []
+    assert not guest.wire.aborted
     await skip(5)
-    assert guest.wire.aborted
+    assert guest.protocol.transport.is_closing()
 
 
 @in_the_loop
@@ -456,9 +335,11 @@ async def test_a_peer_that_resets_at_the_last_moment(monkeypatch: pytest.MonkeyP
 @in_the_loop
 async def test_stopping_closes_every_client_properly() -> None:
     server = new_server()
+    new_queue = QueueDeclare("q", arguments={"x-expires": 100_000})
     polite, deaf, full = (Guest(server) for _ in range(3))
     for guest in (polite, deaf, full):
         await guest.greet()
+    await polite.call(new_queue)
     full.wire.unsent = 10
     stopping = asyncio.ensure_future(server.stop())
     await turns()
@@ -489,8 +370,7 @@ async def test_stopping_does_not_wait_for_those_who_have_left() -> None:
 
 
 @in_the_loop
-async def test_an_end_of_file_is_an_end(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
+async def test_an_end_of_file_is_an_end() -> None:
     guest = Guest(new_server())
     guest.feed(PROTOCOL_HEADER)
     await turns()

@@ -111,7 +111,10 @@ class Consumer:
         first = channel.next_tag
         channel.next_tag = first + count
         if len(tails[0]) < LARGE:
-            outlet.write(render(prefix, end + head, first, tails))
+            if count == 1:
+                outlet.write(prefix + first.to_bytes(8, "big") + end + head + tails[0])
+            else:
+                outlet.write(render(prefix, end + head, first, tails))
         else:
             for tag, tail in enumerate(tails, first):
                 outlet.write(prefix + tag.to_bytes(8, "big") + end + head)

@@ -103,7 +103,8 @@ class Publisher:
             refused = self._send_singly(route, run, now)
         else:
             if queues:
-                refused = distribute(run, queues, now)
+                one = len(queues) == 1
+                refused = queues[0].publish(run, now) if one else distribute(run, queues, now)
             if route.mandatory and is_nowhere(queues):
                 self._return(route, run)
         if self.confirming:

@@ -82,7 +82,7 @@ class Queue:
         """Take in messages; gives the indexes of those that were refused."""
         if self._simple and not self.ready and not self.taps and run.facts.ttl is None:
             # What follows would come to the same, at three times the cost for a run of one.
-            group = self._rota.foremost()
+            group = self._rota.foremost
             count = len(run.tails)
             if group is not None and (count == 1 or len(group) == 1) and group[0].room() >= count:
                 run.first = self._next_place
@@ -272,7 +272,7 @@ class Queue:
 
     def deal(self, now: int) -> None:
         """Give out what is ready to those who have room (Q4)."""
-        while self.ready and (group := self._rota.foremost()) is not None:
+        while self.ready and (group := self._rota.foremost) is not None:
             self._drop_expired(now)
             if not self.ready:
                 break

@@ -11,9 +11,11 @@ from .consumer import Consumer
 
 
 class Rota:
-    __slots__ = ("_groups", "_priorities")
+    __slots__ = ("_groups", "_priorities", "foremost")
 
     def __init__(self) -> None:
+        self.foremost: deque[Consumer] | None = None
+        """Those whose turn it is, of the highest priority; None if nobody is awake."""
         self._groups: dict[int, deque[Consumer]] = {}
         self._priorities: list[int] = []  # of those groups, lowest first
 
@@ -27,6 +29,7 @@ class Rota:
         if group is None:
             group = self._groups[priority] = deque()
             insort(self._priorities, priority)
+            self._find_foremost()
         group.append(consumer)
 
     def sleep(self, consumer: Consumer) -> None:
@@ -39,7 +42,7 @@ class Rota:
         if not group:
             del self._groups[priority]
             del self._priorities[bisect_left(self._priorities, priority)]
+            self._find_foremost()
 
-    def foremost(self) -> deque[Consumer] | None:
-        """Those whose turn it is, of the highest priority; None if nobody is awake."""
-        return self._groups[self._priorities[-1]] if self._priorities else None
+    def _find_foremost(self) -> None:
+        self.foremost = self._groups[self._priorities[-1]] if self._priorities else None

@@ -102,8 +102,6 @@ def is_nowhere(queues: Sequence[Queue]) -> bool:
 
 def distribute(run: Run, queues: Sequence[Queue], now: int) -> Sequence[int]:
     """Publish to each queue; gives the indexes of the messages that one of them refused."""
-    if len(queues) == 1:
-        return queues[0].publish(run, now)
     if len(run) > 1 and any(queue.is_laborious for queue in queues):
         refused = []
         for i in range(len(run)):

@@ -155,7 +155,11 @@ class Session(Outbox):
         turn = TURN
         for event in events:
             if self.state is State.OPEN:
-                turn -= self._handle(event, now)
+                if type(event) is Published:
+                    turn -= self._publish(event, now)
+                else:
+                    self._handle(event, now)
+                    turn -= METHOD_COST
             elif self._opening is not None and self.state is State.HANDSHAKE:
                 self._opening.receive(event)
                 turn -= METHOD_COST
@@ -184,12 +188,31 @@ class Session(Outbox):
                 channel.publisher.confirm()
             self._owing.clear()
 
-    def _handle(self, event: Event, now: int) -> int:
-        """One event of an open connection; gives what it cost. Errors of a channel end here."""
+    def _publish(self, event: Published, now: int) -> int:
+        """Gives what it cost; a part of a large run may be left for the next turn."""
+        number = event.channel
+        try:
+            channel = self.channels.get(number) or self._no_channel(number)
+            publisher = channel.publisher
+            self.publishes = True
+            if publisher.confirming:
+                self._owing[channel] = None
+            rest, cost = publisher.publish(event, now)
+        except ClosesChannel as error:
+            self._fail_channel(number, error, _PUBLISH, now)
+            return METHOD_COST
+        except ClosesConnection as error:
+            self.fail(error, now, _PUBLISH)
+            return METHOD_COST
+        if rest is not None:
+            self._inbox.appendleft(iter((rest,)))
+            return TURN
+        return cost
+
+    def _handle(self, event: Event, now: int) -> None:
+        """Any other event of an open connection; errors of a channel end here."""
         culprit = _PUBLISH
         try:
-            if type(event) is Published:
-                return self._publish(event, now)
             match event:
                 case Acked(number, first, count):
                     culprit = _ACK
@@ -210,19 +233,6 @@ class Session(Outbox):
             self._fail_channel(getattr(event, "channel", 0), error, culprit, now)
         except ClosesConnection as error:
             self.fail(error, now, culprit)
-        return METHOD_COST
-
-    def _publish(self, event: Published, now: int) -> int:
-        channel = self.channels.get(event.channel) or self._no_channel(event.channel)
-        publisher = channel.publisher
-        self.publishes = True
-        if publisher.confirming:
-            self._owing[channel] = None
-        rest, cost = publisher.publish(event, now)
-        if rest is not None:
-            self._inbox.appendleft(iter((rest,)))
-            return TURN
-        return cost
 
     def _no_channel(self, number: int) -> Channel:
         raise ChannelFault(f"channel {number} is not open: expected 'channel.open'")

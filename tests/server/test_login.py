@@ -1,0 +1,161 @@
+"""Who gets in: passwords, places to come from, patience, and how many."""
+
+import asyncio
+
+import pytest
+from argon2 import PasswordHasher
+
+from recado.amqp.frames import PROTOCOL_HEADER
+from recado.amqp.methods import QueueDeclare, QueueDeclareOk
+from recado.broker.access import User
+
+from .client import EVERYTHING, new_broker
+from .rim import GUEST, Guest, in_the_loop, new_server, skip, soon, turns
+
+SLOW = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1).hash("secret")
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [("127.0.0.1", 1), ("127.9.9.9", 1), ("::1", 1, 0, 0), ("::ffff:127.0.0.1", 1), "/socket"],
+)
+@in_the_loop
+async def test_guest_comes_from_this_machine(peer: object) -> None:
+    guest = Guest(new_server(), peer)
+    assert await guest.greet() is None
+    assert await guest.call(QueueDeclare("q")) == [QueueDeclareOk("q", 0, 0)]
+
+
+@pytest.mark.parametrize("peer", [("10.0.0.1", 1), ("12.7.0.1", 1), ("::2", 1, 0, 0)])
+@in_the_loop
+async def test_guest_does_not_come_from_elsewhere(
+    peer: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor is it told why; others do."""
+    server = new_server(new_broker(GUEST, User("ada", GUEST.password_hash, (), {"/": EVERYTHING})))
+    guest = Guest(server, peer)
+    close = await guest.greet()
+    assert close is not None
+    assert close.reply_code == 403
+    assert "localhost" not in close.reply_text
+    assert "user 'guest' can only connect via localhost" in caplog.text
+    await turns()
+    assert guest.wire.ended
+    assert await Guest(server, peer).greet("ada") is None
+
+
+@pytest.mark.parametrize("stored", [GUEST.password_hash, SLOW, "no hash at all", "$argon2nonsense"])
+@in_the_loop
+async def test_a_wrong_password_and_a_wrong_name_look_alike(stored: str) -> None:
+    server = new_server(new_broker(User("guest", stored, (), {"/": EVERYTHING})))
+    refusals = [
+        await Guest(server).greet("guest", b"wrong"),
+        await Guest(server).greet("nobody", b"secret"),
+    ]
+    assert refusals[0] == refusals[1]
+    assert refusals[0] is not None
+
+
+@in_the_loop
+async def test_slow_passwords_are_checked_in_a_thread_and_remembered() -> None:
+    server = new_server(new_broker(User("guest", SLOW, (), {"/": EVERYTHING})))
+    assert await Guest(server).greet() is None
+    again = Guest(server)
+    opening = asyncio.ensure_future(again.greet())
+    await turns(20)  # no thread could have answered
+    assert opening.done()
+    assert opening.result() is None
+
+
+@in_the_loop
+async def test_not_too_many_wait_for_their_passwords() -> None:
+    server = new_server(new_broker(User("guest", SLOW, (), {"/": EVERYTHING})))
+    guests = [Guest(server) for _ in range(70)]
+    results = await asyncio.gather(*(guest.greet() for guest in guests))
+    refused = [result for result in results if result is not None]
+    assert 0 < len(refused) <= 6
+    assert all(close.reply_code == 403 for close in refused)
+
+
+@in_the_loop
+async def test_who_has_left_is_not_checked() -> None:
+    """Two are checked at a time."""
+    server = new_server(new_broker(User("guest", SLOW, (), {"/": EVERYTHING})))
+    guests = [Guest(server) for _ in range(20)]
+    openings = [asyncio.ensure_future(guest.greet()) for guest in guests]
+    await turns(3)
+    leaver = guests[-1]
+    leaver.wire.abort()
+    await soon(asyncio.gather(*openings[:-1]))
+    assert leaver.methods() == []
+    assert server.connections == {guest.protocol for guest in guests[:-1]}
+    openings[-1].cancel()
+
+
+@in_the_loop
+async def test_who_is_not_told_of_a_refusal_sees_the_socket_close() -> None:
+    guest = Guest(new_server())
+    opening = asyncio.ensure_future(guest.greet(password=b"wrong", capabilities={}))
+    await turns()
+    states = [guest.wire.open]
+    await skip(1)
+    states.append(guest.wire.open)
+    assert states == [True, False]
+    assert guest.methods() == []
+    opening.cancel()
+
+
+@in_the_loop
+async def test_a_handshake_takes_ten_seconds_at_most(caplog: pytest.LogCaptureFixture) -> None:
+    """In all: bytes that trickle in do not prolong it."""
+    server = new_server()
+    slow, quick = Guest(server), Guest(server)
+    await quick.greet()
+    for octet in PROTOCOL_HEADER:
+        slow.feed(bytes((octet,)))
+        await skip(1.2)
+    assert slow.wire.open
+    await skip(1.2)
+    assert slow.wire.aborted
+    assert "its handshake took too long" in caplog.text
+    assert quick.wire.open
+    assert server.connections == {quick.protocol}
+
+
+@in_the_loop
+async def test_another_protocol_is_told_ours_and_the_socket_ends() -> None:
+    guest = Guest(new_server())
+    guest.feed(b"GET / HTTP/1.1\r\n\r\n")
+    await turns()
+    assert guest.wire.written == PROTOCOL_HEADER
+    assert guest.wire.ended
+
+
+# ── many ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@in_the_loop
+async def test_a_full_server_says_so() -> None:
+    server = new_server(max_connections=2)
+    guests = [Guest(server) for _ in range(2)]
+    for guest in guests:
+        assert await guest.greet() is None
+    close = await Guest(server).greet()
+    assert close is not None
+    assert close.reply_text == "NOT_ALLOWED - the server is full: it takes 2 connections"
+    guests[0].protocol.connection_lost(None)
+    (one_more,) = [each for each in server.connections if each is not guests[1].protocol]
+    one_more.connection_lost(None)
+    assert await Guest(server).greet() is None
+
+
+@in_the_loop
+async def test_an_overrun_server_turns_away_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = new_server(max_connections=2)
+    guests = [Guest(server) for _ in range(105)]
+    assert [guest.wire.aborted for guest in guests].count(True) == 3
+    await skip(1)
+    assert "3 connections were turned away" in caplog.text
+    assert len(server.connections) == 102
