@@ -16,6 +16,7 @@ from recado.amqp.errors import (
 from recado.amqp.events import (
     Acked,
     HeaderReceived,
+    HeartbeatReceived,
     MethodReceived,
     Published,
     TooLarge,
@@ -24,6 +25,7 @@ from recado.amqp.frames import (
     BODY,
     HEADER,
     HEARTBEAT,
+    HEARTBEAT_FRAME,
     METHOD,
     PROTOCOL_HEADER,
     content_frames,
@@ -61,6 +63,10 @@ def test_bytes_behind_the_last_frame_wait_for_more() -> None:
     assert list(reader.feed(declare + declare[:9])) == [MethodReceived(1, QueueDeclare("q"))]
     assert list(reader.feed(declare[9:-1])) == []
     assert list(reader.feed(declare[-1:])) == [MethodReceived(1, QueueDeclare("q"))]
+
+
+def test_a_heartbeat_says_no_more() -> None:
+    assert list(Reader().feed(HEARTBEAT_FRAME * 2)) == [HeartbeatReceived()] * 2
 
 
 # ── runs ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -213,6 +213,18 @@ def test_a_tag_is_settled_once(broker: Broker, channel: Channel) -> None:
     assert queue.unacked == 0
 
 
+def test_a_run_of_acks_makes_room_for_as_many(broker: Broker, channel: Channel, peer: Peer) -> None:
+    queue = new_queue(broker)
+    consume(channel, queue, prefetch=3)
+    queue.publish(run_of([b"%d" % i for i in range(1, 4)]), 0)
+    for body in (b"4", b"5", b"6"):
+        queue.publish(run_of([body]), 0)
+    channel.ack_each(1, 3, 0)
+    channel.ack_each(4, 3, 0)
+    assert peer.bodies() == [b"1", b"2", b"3", b"4", b"5", b"6"]
+    assert queue.unacked == 0
+
+
 @pytest.mark.parametrize("how", list(Settlement))
 def test_zero_and_multiple_is_everything_even_nothing(
     broker: Broker, channel: Channel, how: Settlement

@@ -6,8 +6,8 @@ This is the one place that knows all the parts. It decides nothing: every choice
 from __future__ import annotations
 
 import os
-import platform
 import secrets
+import sys
 from ssl import SSLContext
 
 import msgspec
@@ -115,7 +115,7 @@ def offer(settings: Settings) -> Offer:
     properties: Table = {
         "product": server.product,
         "version": server.version,
-        "platform": f"Python {platform.python_version()}",
+        "platform": f"Python {sys.version.split()[0]}",
         "information": f"recado {__version__}",
         "cluster_name": "recado",
     }
