@@ -6,6 +6,7 @@ from recado.amqp.errors import AccessRefused, NotAllowed, PreconditionFailed
 from recado.amqp.events import ContentReceived, MethodReceived
 from recado.amqp.frames import body_of
 from recado.amqp.methods import BasicCancel, BasicGetOk
+from recado.amqp.properties import Properties
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
 
@@ -217,8 +218,8 @@ def test_a_run_of_acks_makes_room_for_as_many(broker: Broker, channel: Channel, 
     queue = new_queue(broker)
     consume(channel, queue, prefetch=3)
     queue.publish(run_of([b"%d" % i for i in range(1, 4)]), 0)
-    for body in (b"4", b"5", b"6"):
-        queue.publish(run_of([body]), 0)
+    for priority, body in enumerate((b"4", b"5", b"6")):
+        queue.publish(run_of([body], Properties(priority=priority)), 0)
     channel.ack_each(1, 3, 0)
     channel.ack_each(4, 3, 0)
     assert peer.bodies() == [b"1", b"2", b"3", b"4", b"5", b"6"]

@@ -79,28 +79,6 @@ class Consumer:
     def deliver(self, run: Run) -> None:
         """Write the messages to the peer, and hold them until they are settled unless nobody will."""
         channel = self.channel
-        first, count = self._write(run)
-        if not self.no_ack:
-            channel.unacked.add(first, run, self)
-            channel.outstanding += count
-            if channel.limit:
-                channel.served(self)
-            self.outstanding += count
-            self.queue.unacked += count
-
-    def show(self, run: Run) -> None:
-        """Write copies for a wire tap; one that does not keep up misses some, and slows nobody."""
-        if not self.channel.outlet.congested:
-            self._write(run)
-
-    def release(self, count: int) -> None:
-        """So many of its messages were settled."""
-        self.outstanding -= count
-        self.channel.outstanding -= count
-        self.queue.unacked -= count
-
-    def _write(self, run: Run) -> tuple[int, int]:
-        channel = self.channel
         outlet = channel.outlet
         head, tails = run.head, run.tails
         if run.channel != channel.number or outlet.frame_max < run.frame_max:
@@ -119,7 +97,24 @@ class Consumer:
             for tag, tail in enumerate(tails, first):
                 outlet.write(prefix + tag.to_bytes(8, "big") + end + head)
                 outlet.write(tail)
-        return first, count
+        if not self.no_ack:
+            channel.unacked.add(first, run, self)
+            channel.outstanding += count
+            if channel.limit:
+                channel.served(self)
+            self.outstanding += count
+            self.queue.unacked += count
+
+    def show(self, run: Run) -> None:
+        """Deliver copies to a wire tap, which never acks; one that does not keep up misses some."""
+        if not self.channel.outlet.congested:
+            self.deliver(run)
+
+    def release(self, count: int) -> None:
+        """So many of its messages were settled."""
+        self.outstanding -= count
+        self.channel.outstanding -= count
+        self.queue.unacked -= count
 
     def _prefix(self, size: int) -> bytes:
         """All of a deliver frame before the tag, where `size` bytes (with the end byte) follow it."""
