@@ -76,6 +76,7 @@ class Reader:
         self.run_limit = run_limit
         self.discarding: set[int] = set()  # channels that await close-ok: all else is dropped
         self._channels = channels
+        self._hears_no_channel = False
         self._expects_header = expects_header
         self._chunks: list[bytes] = []
         self._held = 0
@@ -95,6 +96,10 @@ class Reader:
     def has_unfinished(self) -> bool:
         """Whether parts of messages are kept here."""
         return bool(self._unfinished)
+
+    def stop_hearing_channels(self) -> None:
+        """The connection is closing: only what concerns itself is still of interest."""
+        self._hears_no_channel = True
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """What these bytes mean, after all that was fed before.
@@ -130,6 +135,9 @@ class Reader:
                 break
             if data[after - 1] != END:
                 raise FrameError(f"frame on channel {channel} does not end with 0xCE")
+            if self._hears_no_channel and channel:
+                at = after
+                continue
             if (
                 self.discarding
                 and channel in self.discarding

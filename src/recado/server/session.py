@@ -343,6 +343,7 @@ class Session(Outbox):
         self._confirm_all()
         self.end(now)
         self.send(0, ConnectionClose(error.code, _short(error.reply_text), *culprit))
+        self._reader.stop_hearing_channels()
         # A client that never got in is not waited for.
         self.state = State.CLOSING if opened else State.CLOSED
 
