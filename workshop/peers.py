@@ -149,10 +149,9 @@ def recado(
     """recado from this tree, by its command line; `config` is the text of its recado.toml."""
     with ExitStack() as stack:
         folder = stack.enter_context(temporary_folder("recado"))
-        # Always a file, if an empty one: a recado.toml of the current folder must not interfere.
-        file = folder / "recado.toml"
-        file.write_text(config)
-        command = [sys.executable, "-m", "recado", "serve", "--config", str(file)]
+        if config:
+            (folder / "recado.toml").write_text(config)
+        command = [str(Path(sys.executable).with_name("recado")), "serve"]
         command += ["--host", HOST, "--port", str(port), *arguments]
         names = {k: v for k, v in os.environ.items() if not k.startswith("RECADO_")}
         # An installed package has its bytecode; without ours a start takes twice as long.
@@ -202,11 +201,15 @@ def process(
     environment: Mapping[str, str],
     stop: signal.Signals = signal.SIGTERM,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process writing to `log`, in a session of its own so that Ctrl-C is ours to handle."""
+    """A process writing to `log`, in a session of its own so that Ctrl-C is ours to handle.
+
+    It runs in the folder of its log: no file of the current one can interfere.
+    """
     with log.open("wb") as output:
         started = subprocess.Popen(
             command,
             env=dict(environment),
+            cwd=log.parent,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

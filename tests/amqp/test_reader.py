@@ -38,6 +38,7 @@ from recado.amqp.methods import (
     ChannelClose,
     ChannelCloseOk,
     ChannelFlow,
+    ConnectionCloseOk,
     QueueDeclare,
 )
 from recado.amqp.reader import Reader
@@ -170,6 +171,20 @@ def test_a_channel_may_close_in_the_middle_of_a_message() -> None:
     method, header, _ = Message(PUBLISHES[0], body=b"x").frames(1)
     close = method_frame(1, ChannelClose())
     assert list(reader.feed(method + header + close)) == [MethodReceived(1, ChannelClose())]
+    assert not reader.has_unfinished
+
+
+@pytest.mark.parametrize("cut", [list, bytewise])
+def test_once_the_connection_closes_no_channel_is_heard(
+    cut: Callable[[list[bytes]], Iterable[bytes]],
+) -> None:
+    """What was on its way does not hide the answer, however it comes."""
+    reader = Reader(channels=())
+    reader.stop_hearing_channels()
+    data = b"".join(Message(PUBLISHES[0], body=b"x").frames(1)) + ACK + ONE_BYTE_BODY
+    answer = method_frame(0, ConnectionCloseOk())
+    events = [event for chunk in cut([data + answer]) for event in reader.feed(chunk)]
+    assert events == [MethodReceived(0, ConnectionCloseOk())]
     assert not reader.has_unfinished
 
 

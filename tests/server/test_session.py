@@ -144,6 +144,7 @@ def test_a_closing_connection_awaits_the_answer(
     (close,) = methods(client.received())
     assert isinstance(close, ConnectionClose)
     assert close.reply_code == 320
+    client.feed(publishing(1, "q", b"on its way"), sizes=[1])
     assert client.call(QueueDeclare("q"), channel=1) == []
     assert state(client) is State.CLOSING
     assert methods(client.call(answer, channel=0)) == reply
