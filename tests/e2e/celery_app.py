@@ -56,6 +56,7 @@ def make(broker: str, backend: str, prefix: str) -> Celery:
 
     @app.task(name="wait", shared=False)
     def wait() -> None:
+        """Runs until it is terminated, which is what its test is about."""
         time.sleep(600)
 
     return app

@@ -208,6 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         self._written()
 
     def _is_full(self) -> bool:
+        """Asked anew after each write, because the write itself may call `pause_writing`."""
         return self.writing_paused
 
     def _written(self) -> None:

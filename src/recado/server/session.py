@@ -358,8 +358,8 @@ class Session(Outbox):
                 self.state = State.CLOSED
             case MethodReceived(0, ConnectionCloseOk()):
                 self.state = State.CLOSED
-            case _:
-                pass  # whatever was on its way
+            case _:  # what the peer sent before it read our close is of no interest
+                pass
 
     def end(self, now: int) -> None:
         """Let go of everything (S2); the rim also calls this when the socket is gone."""
