@@ -17,7 +17,8 @@ from recado import __version__
 from recado.cli import FAILED, complain
 from recado.cli.flags import effective, grammar
 from recado.node.assembly import CannotListen, at
-from recado.node.broker import Broker, new_runner
+from recado.node.broker import Broker
+from recado.node.loop import new_runner
 from recado.node.settings import Settings
 
 LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -45,7 +46,7 @@ def serve(options: Sequence[str]) -> int:
     logging.basicConfig(format=LOG_LINE, level=settings.node.log.upper())
     raise_open_files()
     try:
-        with new_runner(settings) as runner:
+        with new_runner(settings, attentive=True) as runner:
             runner.run(until_signal(settings, chosen.welcome))
     except OSError as error:
         return complain(explain(error), FAILED)

@@ -19,7 +19,8 @@ from threading import Thread
 from typing import Self
 
 from recado.node.assembly import Running, at, start
-from recado.node.config import ConfigError, from_mapping
+from recado.node.config import from_mapping
+from recado.node.loop import new_runner
 from recado.node.settings import Settings
 
 # Addresses to listen on that are none to connect to, and the one of theirs that lets guest in.
@@ -127,18 +128,3 @@ def live(runner: asyncio.Runner) -> None:
     """The life of a thread; it also ends its loop, which the caller cannot if it runs one itself."""
     with runner:
         runner.get_loop().run_forever()
-
-
-def new_runner(settings: Settings) -> asyncio.Runner:
-    """An event loop as configured: uvloop's where it is installed, unless told otherwise."""
-    choice = settings.node.loop
-    if choice != "asyncio":
-        try:
-            import uvloop
-        except ImportError:
-            if choice == "uvloop":
-                raise ConfigError("node.loop is uvloop: `pip install 'recado[fast]'`") from None
-        else:
-            return asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    # Named although it is the default, which would also become the loop of the calling thread.
-    return asyncio.Runner(loop_factory=asyncio.new_event_loop)
