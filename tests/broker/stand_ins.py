@@ -12,6 +12,7 @@ class StandInQueue:
         self.name = name
         self.settings = settings or QueueSettings()
         self.owner = owner
+        self.lasting = self.settings.durable and not self.settings.exclusive
 
     def __repr__(self) -> str:
         return self.name

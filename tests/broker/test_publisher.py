@@ -203,9 +203,9 @@ def test_headers_decide_for_each_message(broker: Broker, channel: Channel, peer:
     channel.publisher.confirm()
     assert bodies(queue) == [b"1"]
     assert confirms(peer.received()) == [
+        b"2",
         BasicAck(1, False),
         BasicNack(2, False, False),
-        b"2",
         BasicAck(3, False),
     ]
 

@@ -28,6 +28,10 @@ class Destination(Protocol):
     def settings(self) -> QueueSettings: ...
 
     @property
+    def lasting(self) -> bool:
+        """Whether it outlasts a restart."""
+
+    @property
     def owner(self) -> object | None:
         """The connection that an exclusive queue belongs to."""
 

@@ -15,6 +15,7 @@ from .alarms import Alarms
 from .arguments import QueueSettings, describe
 from .consumer import Consumer
 from .dead_letter import DeadLetters
+from .keeper import Keeper
 from .queue import Owner, Queue
 from .routing import Admission
 from .run import Run
@@ -33,8 +34,14 @@ class ReplyQueue(Queue):
 
 
 class Broker:
-    def __init__(self, new_name: Callable[[], str], vhosts: Iterable[str] = ("/",)) -> None:
+    def __init__(
+        self,
+        new_name: Callable[[], str],
+        vhosts: Iterable[str] = ("/",),
+        keeper: Keeper | None = None,
+    ) -> None:
         self.new_name = new_name  # gives a name that nobody can guess
+        self.keeper = keeper or Keeper()
         self.users: dict[str, User] = {}
         self.exclusive: dict[Queue, None] = {}
         self.vhosts: dict[str, Vhost[Queue]] = {}
@@ -45,7 +52,7 @@ class Broker:
             self.add_vhost(name)
 
     def add_vhost(self, name: str) -> None:
-        vhost: Vhost[Queue] = Vhost(name)
+        vhost: Vhost[Queue] = Vhost(name, self.keeper)
         self.vhosts[name] = vhost
         self._dead_letters[name] = DeadLetters(vhost)
 
@@ -75,8 +82,10 @@ class Broker:
         kind: type[Queue] = Queue,
     ) -> Queue:
         letters, alarms = self._dead_letters[vhost.name], self._alarms
-        queue = kind(vhost, name, settings, owner, letters, alarms.set, now)
+        queue = kind(vhost, name, settings, owner, letters, alarms.set, self.keeper, now)
         vhost.add_queue(queue)
+        if queue.lasting:
+            self.keeper.queue_declared(queue)
         if owner is not None:
             owner.exclusive[queue] = None
         return queue
@@ -111,6 +120,7 @@ class Broker:
             queue.owner = None
         count = queue.purge()
         queue.vhost.remove_queue(queue)
+        self.keeper.queue_deleted(queue)
         if answer is not None:
             answer(count)
         for consumer in (*queue.consumers, *queue.taps):

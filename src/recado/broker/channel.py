@@ -44,6 +44,7 @@ class Channel:
         "_claimed",
         "_claimed_up_to",
         "_claims",
+        "_keeper",
         "_was_full",
         "admission",
         "consumers",
@@ -62,6 +63,7 @@ class Channel:
         self.number = number
         self.outlet = outlet
         self.admission = admission
+        self._keeper = admission.vhost.keeper
         self.publisher = Publisher(number, outlet, admission)
         self.consumers: dict[str, Consumer] = {}
         self.unacked: Unacked[Consumer | Getter] = Unacked()
@@ -144,9 +146,13 @@ class Channel:
         head, (tail,) = run.head, run.tails
         if run.channel != self.number or self.outlet.frame_max < run.frame_max:
             head, (tail,) = run.fitted(self.number, self.outlet.frame_max)
-        if not no_ack:
+        if no_ack:
+            queue.settle(run)
+        else:
             self.unacked.add(tag, run, Getter(queue))
             queue.unacked += 1
+            if run.kept:
+                queue.note_delivered(run)
         self.send(
             BasicGetOk(tag, run.redelivered, origin.exchange, origin.routing_key, queue.ready)
         )
@@ -226,6 +232,8 @@ class Channel:
                 if holder is not None:
                     self._refill(holder, now)
                 holder = entry.holder
+            if entry.run.kept:
+                holder.queue.settle(entry.run, low, high)
             holder.release(self.unacked.settle(entry, low, high))
         if holder is not None:
             self._refill(holder, now)
@@ -274,10 +282,14 @@ class Channel:
         self._claims.append((how, tags))
 
     def commit(self, now: int) -> None:
-        self.publisher.commit(now)
-        for how, tags in self._forget_claims():
-            for tag in tags:
-                self._settle(how, tag, tag, now)
+        self._keeper.begin()
+        try:
+            self.publisher.commit(now)
+            for how, tags in self._forget_claims():
+                for tag in tags:
+                    self._settle(how, tag, tag, now)
+        finally:
+            self._keeper.end()
 
     def rollback(self) -> None:
         self.publisher.pending = []
@@ -293,6 +305,7 @@ class Channel:
 
     def close(self, now: int) -> list[Queue]:
         """Let go of everything; gives the queues that lost a consumer, wire taps aside."""
+        self.publisher.close()
         consumers = self.consumers.values()
         queues = {each.queue: None for each in consumers if not each.settings.wire_tap}
         for consumer in list(self.consumers.values()):

@@ -78,6 +78,23 @@ class Consumer:
 
     def deliver(self, run: Run) -> None:
         """Write the messages to the peer, and hold them until they are settled unless nobody will."""
+        channel, first = self.channel, self._write(run)
+        if self.no_ack:
+            if run.kept:
+                self.queue.settle(run)
+            return
+        count = len(run.tails)
+        channel.unacked.add(first, run, self)
+        channel.outstanding += count
+        if channel.limit:
+            channel.served(self)
+        self.outstanding += count
+        self.queue.unacked += count
+        if run.kept:
+            self.queue.note_delivered(run)
+
+    def _write(self, run: Run) -> int:
+        """Gives the first of the tags that the messages were sent with."""
         channel = self.channel
         outlet = channel.outlet
         head, tails = run.head, run.tails
@@ -97,18 +114,12 @@ class Consumer:
             for tag, tail in enumerate(tails, first):
                 outlet.write(prefix + tag.to_bytes(8, "big") + end + head)
                 outlet.write(tail)
-        if not self.no_ack:
-            channel.unacked.add(first, run, self)
-            channel.outstanding += count
-            if channel.limit:
-                channel.served(self)
-            self.outstanding += count
-            self.queue.unacked += count
+        return first
 
     def show(self, run: Run) -> None:
         """Deliver copies to a wire tap, which never acks; one that does not keep up misses some."""
         if not self.channel.outlet.congested:
-            self.deliver(run)
+            self._write(run)
 
     def release(self, count: int) -> None:
         """So many of its messages were settled."""

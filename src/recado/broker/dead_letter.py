@@ -64,6 +64,7 @@ class DeadLetters:
     def __call__(self, queue: Queue, run: Run, reason: str, now: int) -> None:
         """Send these messages on, or let them go; `run` may be emptied later, if there are many."""
         if queue.settings.dead_letter_exchange is None:
+            queue.settle(run)
             return
         if self._working:
             self._caused.append((queue, run, reason))
@@ -87,6 +88,7 @@ class DeadLetters:
                 if part is not run:
                     self.waiting.appendleft((queue, run, reason))
                 self._allowance = (now, self._allowance[1] - self._send(queue, part, reason, now))
+                queue.settle(part)
                 self.waiting.extendleft(reversed(self._caused))
                 self._caused.clear()
         finally:

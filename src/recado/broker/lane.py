@@ -2,24 +2,34 @@
 
 L1  Messages leave in order of place.
 L2  A message that returns stands before every one that has not left yet: it left from the front.
+L3  What is shelved stands behind all that is in memory, and all that comes later is shelved behind it.
 
 So returned runs wait in a heap of their own, and never have to be inserted among the others.
 """
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 
 from .run import Run
 
 
 class Lane:
-    __slots__ = ("_fresh", "_returned")
+    __slots__ = ("_fetch", "_fresh", "_returned", "shelved", "weight")
 
-    def __init__(self) -> None:
+    def __init__(self, fetch: Callable[[], list[Run]] | None = None) -> None:
+        """`fetch` brings the next runs that were shelved; without it nothing is, nor weighed."""
+        self._fetch = fetch
         self._fresh: deque[Run] = deque()
         self._returned: list[tuple[int, Run]] = []
+        self.shelved = 0
+        """Messages that only the keeper has."""
+        self.weight = 0
+        """The memory that those here take, about."""
 
     def append(self, run: Run) -> None:
+        if self._fetch is not None:
+            self.weight += run.weight()
         if self._fresh:
             last = self._fresh[-1]
             if run.follows(last):
@@ -33,12 +43,16 @@ class Lane:
 
     def put_back(self, run: Run) -> None:
         """Return messages to their places; `run` has no gaps (step 1)."""
+        if self._fetch is not None:
+            self.weight += run.weight()
         heappush(self._returned, (run.first, run))
 
     @property
     def head(self) -> Run | None:
         if self._returned:
             return self._returned[0][1]
+        if self.shelved and not self._fresh:
+            self._refill()
         return self._fresh[0] if self._fresh else None
 
     def take(self, count: int) -> Run:
@@ -48,13 +62,36 @@ class Lane:
             part = run.take(count)
             if part is not run:
                 heappush(self._returned, (run.first, run))
-            return part
-        run = self._fresh[0]
-        part = run.take(count)
-        if part is run:
-            self._fresh.popleft()
+        else:
+            if self.shelved and not self._fresh:
+                self._refill()
+            run = self._fresh[0]
+            part = run.take(count)
+            if part is run:
+                self._fresh.popleft()
+        if self._fetch is not None:
+            self.weight -= part.weight()
         return part
+
+    def _refill(self) -> None:
+        assert self._fetch is not None
+        for run in self._fetch():
+            self.shelved -= len(run)
+            self.append(run)
+
+    def load(self) -> Iterator[Run]:
+        """All runs, brought to memory if need be."""
+        while self.shelved:
+            self._refill()
+        return self.runs()
+
+    def runs(self) -> Iterator[Run]:
+        """Those in memory."""
+        yield from self._fresh
+        for _, run in self._returned:
+            yield run
 
     def clear(self) -> None:
         self._fresh.clear()
         self._returned.clear()
+        self.shelved = self.weight = 0

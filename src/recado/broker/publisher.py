@@ -3,8 +3,10 @@
 P1  A message that was mandatory and had nowhere to go is returned before it is confirmed.
 P2  Confirms tell of every message once: acks for all that was taken in, nacks for what a queue refused.
 P3  What is published in a transaction happens at commit, all of it, or not at all.
+P4  A confirm waits until all that it tells of is safe with the keeper.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 import msgspec
@@ -30,10 +32,14 @@ _PART = 2000  # units of work, see `publish`; a run that is more is done in part
 class Publisher:
     __slots__ = (
         "_admission",
+        "_awaited",
         "_confirmed",
+        "_keeper",
         "_number",
         "_outlet",
+        "_promises",
         "_published",
+        "_refused",
         "confirming",
         "pending",
         "reply_queue",
@@ -43,8 +49,12 @@ class Publisher:
         self._number = number
         self._outlet = outlet
         self._admission = admission
+        self._keeper = admission.vhost.keeper
         self._published = 0
         self._confirmed = 0
+        self._refused: deque[int] = deque()  # numbers of those that will be nacked
+        self._awaited = 0  # the ticket of what was kept last
+        self._promises: deque[tuple[int, int]] = deque()  # (ticket, all up to this number)
         self.confirming = False
         self.pending: list[tuple[Route, Published]] | None = None  # of a transaction
         self.reply_queue: str | None = None  # where direct replies to this channel go
@@ -99,6 +109,8 @@ class Publisher:
         frame_max = self._outlet.frame_max
         run = Run(route, facts, self._number, frame_max, event.head, event.tails, True)
         refused: Sequence[int] = ()
+        keeper = self._keeper
+        entries = keeper.entries
         if queues is None or facts.alone:
             refused = self._send_singly(route, run, now)
         else:
@@ -108,7 +120,11 @@ class Publisher:
             if route.mandatory and is_nowhere(queues):
                 self._return(route, run)
         if self.confirming:
-            self._owe(len(event.tails), refused)
+            if keeper.entries != entries:
+                self._awaited = keeper.ticket
+            first = self._published + 1
+            self._published += len(event.tails)
+            self._refused.extend(first + i for i in refused)
 
     def _send_singly(self, route: Route, run: Run, now: int) -> list[int]:
         """Messages whose headers decide where each goes, or must be changed on the way."""
@@ -165,17 +181,35 @@ class Publisher:
 
     # ── confirms ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _owe(self, count: int, refused: Sequence[int]) -> None:
-        first = self._published + 1
-        self._published += count
-        for i in refused:
-            self._ack_up_to(first + i - 1)
-            self._outlet.write(method_frame(self._number, BasicNack(first + i, False, False)))
-            self._confirmed = first + i
-
     def confirm(self) -> None:
-        """Confirm all that was published up to now, at the end of a read."""
-        self._ack_up_to(self._published)
+        """Confirm all that was published up to now, at the end of a read; or promise to, once it is safe."""
+        promises = self._promises
+        if self._awaited <= self._keeper.safe:
+            self._answer_up_to(self._published)
+        elif promises and promises[-1][0] == self._awaited:
+            promises[-1] = (self._awaited, self._published)
+        else:
+            promises.append((self._awaited, self._published))
+            self._keeper.tell(self)
+
+    def kept(self) -> None:
+        """More is safe: keep the promises that this allows."""
+        promises, last = self._promises, 0
+        while promises and promises[0][0] <= self._keeper.safe:
+            last = promises.popleft()[1]
+        self._answer_up_to(last)
+
+    def close(self) -> None:
+        """Nobody is there to be told."""
+        self._promises.clear()
+
+    def _answer_up_to(self, last: int) -> None:
+        while self._refused and self._refused[0] <= last:
+            number = self._refused.popleft()
+            self._ack_up_to(number - 1)
+            self._outlet.write(method_frame(self._number, BasicNack(number, False, False)))
+            self._confirmed = number
+        self._ack_up_to(last)
 
     def _ack_up_to(self, last: int) -> None:
         if last > self._confirmed:

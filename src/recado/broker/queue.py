@@ -11,7 +11,8 @@ them, and are then done message by message: consumers that share a channel, beca
 tags (`crowded`), and queues that pass on what they drop to another queue (`cascades`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,6 +20,7 @@ from recado.amqp.frames import body_size_of
 
 from .arguments import QueueSettings
 from .consumer import UNLIMITED, Consumer
+from .keeper import Keeper
 from .lane import Lane
 from .rota import Rota
 from .run import Run
@@ -49,6 +51,7 @@ class Queue:
         owner: "Owner | None",
         dead_letter: DeadLetter,
         alarm: Alarm,
+        keeper: Keeper,
         now: int,
     ) -> None:
         self.vhost = vhost
@@ -61,8 +64,12 @@ class Queue:
         self.ready = 0
         self.unacked = 0
         self.deleted = False
-        self._ready_bytes = 0  # kept only for a limit in bytes
-        self._lanes: list[Lane] = [Lane()]
+        self._keeper = keeper
+        self.lasting = settings.durable and not settings.exclusive
+        self._keeps = self.lasting and keeper.keeps  # what is persistent is kept
+        self._ready_bytes = 0  # counted only for a limit in bytes
+        self._lanes: list[Lane] = []
+        self._add_lane()
         self._next_place = 0
         self._rota = Rota()
         self._active: Consumer | None = None  # of a single active consumer queue
@@ -87,6 +94,8 @@ class Queue:
             if group is not None and (count == 1 or len(group) == 1) and group[0].room() >= count:
                 run.first = self._next_place
                 self._next_place += count
+                if self._keeps and run.facts.persistent:
+                    self._keeper.enter(self, run)
                 group[0].deliver(run)
                 if len(group) > 1:
                     group.rotate(-1)
@@ -137,7 +146,7 @@ class Queue:
         for tap in self.taps:
             tap.show(run)
         self._add(run)
-        self._lane(run).append(run)
+        self._append(run)
         self.deal(now)
         if ttl is not None:
             if ttl == 0:
@@ -149,14 +158,33 @@ class Queue:
         if self.settings.max_length_bytes is not None:
             self._ready_bytes += sum(run.body_sizes())
 
-    def _lane(self, run: Run) -> Lane:
+    def _append(self, run: Run) -> None:
+        """Behind all others of its lane: in memory, or on the shelf if there is no room or others are there."""
+        number = self._lane_of(run)
+        lane = self._lanes[number]
+        durable = self._keeps and run.facts.persistent
+        if lane.shelved or lane.weight >= self._keeper.room:
+            self._keeper.shelve(self, run, number, durable=durable)
+            lane.shelved += len(run)
+            return
+        if durable:
+            self._keeper.enter(self, run)
+        lane.append(run)
+
+    def _lane_of(self, run: Run) -> int:
         highest = self.settings.max_priority
         if highest is None:
-            return self._lanes[0]
+            return 0
         priority = min(run.facts.priority, highest)
         while len(self._lanes) <= priority:
+            self._add_lane()
+        return priority
+
+    def _add_lane(self) -> None:
+        if self._keeper.keeps:
+            self._lanes.append(Lane(partial(self._keeper.fetch, self, len(self._lanes))))
+        else:
             self._lanes.append(Lane())
-        return self._lanes[priority]
 
     def put_back(self, runs: list[Run], now: int) -> None:
         """Return messages that were out for delivery to their places."""
@@ -165,7 +193,7 @@ class Queue:
         for run in runs:
             run.redelivered = True
             self._add(run)
-            self._lane(run).put_back(run)
+            self._lanes[self._lane_of(run)].put_back(run)
         self._drop_excess(now)
         self.deal(now)
         self._watch_head()
@@ -309,7 +337,11 @@ class Queue:
 
     def purge(self) -> int:
         count = self.ready
-        for lane in self._lanes:
+        for number, lane in enumerate(self._lanes):
+            for run in lane.runs():
+                self.settle(run)
+            if lane.shelved and not self.deleted:
+                self._keeper.empty_shelf(self, number)
             lane.clear()
         self.ready = self._ready_bytes = 0
         return count
@@ -319,6 +351,36 @@ class Queue:
         if not self.deleted:
             for run in runs:
                 self._dead_letter(self, run, "rejected", now)
+
+    # ── keeping ───────────────────────────────────────────────────────────────────────────────────────
+
+    def settle(self, run: Run, low: int = 0, high: int | None = None) -> None:
+        """Messages low..high-1 of a run are gone for good."""
+        if run.kept and not self.deleted:
+            count = (len(run) if high is None else high) - low
+            self._keeper.settle(self, run.first + low * run.step, count, run.step)
+
+    def note_delivered(self, run: Run) -> None:
+        """After a restart, these will have been delivered before."""
+        self._keeper.delivered(self, run.first, len(run), run.step)
+
+    def restore(self, next_place: int, shelved: Mapping[int, int], now: int) -> None:
+        """What the keeper still has after a restart: so many messages in each lane, on the shelf."""
+        self._next_place = next_place
+        for number, count in shelved.items():
+            while len(self._lanes) <= number:
+                self._add_lane()
+            self._lanes[number].shelved = count
+            self.ready += count
+        if self.settings.max_length_bytes is not None:
+            self._weigh_shelves()
+        self._drop_excess(now)
+        self._watch_head()
+
+    def _weigh_shelves(self) -> None:
+        """A limit in bytes must know the size of every message, so they all come to memory once."""
+        for lane in self._lanes:
+            self._ready_bytes += sum(sum(run.body_sizes()) for run in lane.load())
 
     # ── consumers ─────────────────────────────────────────────────────────────────────────────────────
 

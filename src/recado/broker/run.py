@@ -14,6 +14,8 @@ import msgspec
 from recado.amqp.facts import Facts
 from recado.amqp.frames import body_size_of, on_channel, within
 
+_TAIL_OVERHEAD = 48  # of a bytes object, and its place in a list
+
 
 class Origin:
     """Exchange and routing key, as text and as the end of a deliver frame.
@@ -51,6 +53,8 @@ class Run(msgspec.Struct, eq=False):
     """How many tails have left already; they are the first."""
     redelivered: bool = False
     expires: int | None = None
+    kept: bool = False
+    """The keeper has them, and must be told when they are settled."""
 
     def __len__(self) -> int:
         return len(self.tails) - self.taken
@@ -69,6 +73,7 @@ class Run(msgspec.Struct, eq=False):
             0,
             self.redelivered,
             self.expires,
+            self.kept,
         )
 
     def for_another_queue(self) -> "Run":
@@ -116,6 +121,8 @@ class Run(msgspec.Struct, eq=False):
             and self.channel == other.channel
             and self.frame_max == other.frame_max
             and self.expires == other.expires
+            and self.kept == other.kept
+            and self.redelivered == other.redelivered
             and other.owned
             and len(other.tails) < 4096
             and self.first == other.first + len(other)
@@ -127,6 +134,13 @@ class Run(msgspec.Struct, eq=False):
         if self.head:
             return [body_size_of(self.head)] * len(self)
         return [body_size_of(tail) for tail in self.tails[self.taken :]]
+
+    def weight(self) -> int:
+        """The memory that the messages take, about."""
+        count = len(self)
+        if self.head or count == 1:
+            return (len(self.tails[self.taken]) + _TAIL_OVERHEAD) * count
+        return sum(map(len, self.tails[self.taken :])) + _TAIL_OVERHEAD * count
 
     def contents(self) -> list[bytes]:
         """Each message's header and body frames."""

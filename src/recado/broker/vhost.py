@@ -32,6 +32,7 @@ from .arguments import (
 )
 from .binding import Binding, Destination
 from .exchange import KINDS, Exchange
+from .keeper import Keeper
 
 Q = TypeVar("Q", bound=Destination)
 
@@ -49,8 +50,9 @@ _PREDECLARED: Final[dict[str, ExchangeSettings]] = {
 
 
 class Vhost(Generic[Q]):
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, keeper: Keeper | None = None) -> None:
         self.name = name
+        self.keeper = keeper or Keeper()
         self.epoch = 0
         self.queues: dict[str, Q] = {}
         self.exchanges: dict[str, Exchange[Q]] = {
@@ -107,6 +109,8 @@ class Vhost(Generic[Q]):
         if exchange is None:
             exchange = self.exchanges[name] = Exchange(name, wanted)
             self.epoch += 1
+            if durable:
+                self.keeper.exchange_declared(self.name, exchange)
         else:
             check_exchange_equivalent(self._exchange(name), exchange.settings, wanted)
         return exchange
@@ -218,6 +222,8 @@ class Vhost(Generic[Q]):
         if binding is not None:
             self._inbound.setdefault(destination, {})[binding] = None
             self.epoch += 1
+            if _lasts(source, binding):
+                self.keeper.bound(self.name, binding)
 
     def _unbind(
         self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: Table
@@ -231,6 +237,8 @@ class Vhost(Generic[Q]):
 
     def _remove_binding(self, source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) -> None:
         source.unbind(binding)
+        if _lasts(source, binding):
+            self.keeper.unbound(self.name, binding)
         inbound = self._inbound[binding.destination]
         del inbound[binding]
         if not inbound:
@@ -252,6 +260,9 @@ class Vhost(Generic[Q]):
                 self._remove_binding(source, binding)
                 if _is_abandoned(source):
                     going.append(source)
+        for gone in going:
+            if isinstance(gone, Exchange) and gone.settings.durable:
+                self.keeper.exchange_deleted(self.name, gone)
         self.epoch += 1
 
     # ── routing ─────────────────────────────────────────────────────────────────────────────────
@@ -340,6 +351,13 @@ class Vhost(Generic[Q]):
         for exchange in self.exchanges.values():
             exchange.check()
             assert exchange.is_new or not _is_abandoned(exchange), "V2"
+
+
+def _lasts(source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) -> bool:
+    """A binding outlasts a restart if both its ends do."""
+    end = binding.destination
+    lasting = end.settings.durable if isinstance(end, Exchange) else end.lasting
+    return source.settings.durable and lasting
 
 
 def _is_abandoned(exchange: Exchange[Q]) -> bool:

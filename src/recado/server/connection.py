@@ -127,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
             self._end_timer = loop.call_later(CLOSE_SECONDS, self.transport.abort)
         if session.state is State.CLOSED and not session.output:
             self._finish()
-        if session.has_more:
+        if session.has_more and not session.is_held:
             self._server.flush_soon(self)
         blocked = self._blocked and session.state is State.OPEN
         self._hold_reading(session.has_more or blocked)

@@ -12,7 +12,7 @@ CHOKED_FROM = 4 << 20
 
 
 class Outbox:
-    __slots__ = ("_wake", "_woken", "backlog", "congested", "output")
+    __slots__ = ("_held", "_held_size", "_wake", "_woken", "backlog", "congested", "output")
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """`wake` is told when there is something to take, once until it is taken."""
@@ -21,15 +21,44 @@ class Outbox:
         self.backlog = 0
         self._wake = wake
         self._woken = False
+        self._held: list[bytes] | None = None
+        self._held_size = 0
 
     def write(self, data: bytes) -> None:
+        if self._held is not None:
+            self._held.append(data)
+            self._held_size += len(data)
+            self.congested |= self._held_size > CONGESTED_FROM
+            return
         self.output.append(data)
         self.backlog += len(data)
         if self.backlog > CONGESTED_FROM:
             self.congested = True
+        self._tell()
+
+    def _tell(self) -> None:
         if not self._woken:
             self._woken = True
             self._wake()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there is something that may not be sent yet."""
+        return self._held is not None
+
+    def hold(self, mark: int) -> None:
+        """Keep back what was written since `output` had `mark` pieces, and whatever comes behind it."""
+        self._held = self.output[mark:]
+        self._held_size = sum(map(len, self._held))
+        del self.output[mark:]
+        self.backlog -= self._held_size
+
+    def release(self) -> None:
+        """What was held may go; told also where there is nothing, for more may wait behind it."""
+        held, self._held = self._held or (), None
+        for piece in held:
+            self.write(piece)
+        self._tell()
 
     def send(self, channel: int, method: Method) -> None:
         self.write(method_frame(channel, method))

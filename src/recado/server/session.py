@@ -5,6 +5,7 @@ S2  What a connection held is let go when it ends, however it ends.
 S3  Confirms go out after each read, and before the answer to any other method on their channel.
 S4  A peer that does not take its answers is not asked for more: neither is its input handled.
 S5  However much a peer sends at once, others get their turn.
+S6  That something durable is done is said once it is safe; until then nothing more of that peer is handled.
 
 The rim (`connection`) calls `receive`, takes the output when told by `wake`, verifies credentials, and keeps
 time.
@@ -142,7 +143,7 @@ class Session(Outbox):
     def go_on(self, now: int) -> None:
         """Handle what was received, as long as the peer takes the answers (S4), and it is its turn (S5)."""
         try:
-            while self._inbox and self._handle_some(self._inbox[0], now):
+            while self._inbox and not self.is_held and self._handle_some(self._inbox[0], now):
                 self._inbox.popleft()
         except ProtocolError as error:
             self.fail(error, now)
@@ -168,7 +169,7 @@ class Session(Outbox):
                 turn -= METHOD_COST
             else:
                 return True
-            if turn <= 0 or self.backlog > CHOKED_FROM:
+            if turn <= 0 or self.backlog > CHOKED_FROM or self._held is not None:
                 return False
         return True
 
@@ -264,7 +265,16 @@ class Session(Outbox):
             command = COMMANDS.get(type(method))
             if command is None:
                 raise CommandInvalid(f"{method.name} is not for a client to send")
+            keeper = self.broker.keeper
+            entries, mark = keeper.entries, len(self.output)
             command(self, channel, method, now)
+            if keeper.entries != entries:
+                self.hold(mark)
+                keeper.tell(self)
+
+    def kept(self) -> None:
+        """What was done is safe, and may be told."""
+        self.release()
 
     def _settle_confirms(self, channel: Channel) -> None:
         if channel in self._owing:

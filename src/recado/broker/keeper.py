@@ -1,0 +1,91 @@
+"""What must outlast the process, or finds no room in memory: the broker's side of it.
+
+The broker tells its keeper what happens, as it happens; the keeper never decides. This one keeps nothing, so a
+broker with it forgets everything when it ends. `server/ledger` has the one that writes a journal.
+
+K1  What a client is told is done was kept before. What is kept now is on disk once `safe` has reached the
+    `ticket` of now; whoever has something to tell waits for that.
+K2  A message is settled after the letters that it became were kept, so a crash between may double it and never
+    lose it.
+K3  A message is named by its queue and its place, which is never given twice.
+"""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .run import Run
+
+if TYPE_CHECKING:
+    from .binding import Binding
+    from .exchange import Exchange
+    from .queue import Queue
+
+
+class Waiting(Protocol):
+    """Somebody who has something to tell a client."""
+
+    def kept(self) -> None:
+        """`safe` has grown."""
+
+
+class Keeper:
+    """Keeps nothing, and is always up to date."""
+
+    keeps = False  # whether there is a disk
+    entries = 0  # grows with everything that must be on disk before somebody is told
+    ticket = 1
+    safe = 0
+    room = 1 << 62  # bytes of ready messages that a queue has in memory before others are shelved
+
+    # Only what is durable is told: of bindings those with two durable ends, of queues not the exclusive ones.
+
+    def exchange_declared(self, vhost: str, exchange: "Exchange[Any]") -> None:
+        """An exchange is new."""
+
+    def exchange_deleted(self, vhost: str, exchange: "Exchange[Any]") -> None:
+        """An exchange is gone; its bindings went before."""
+
+    def queue_declared(self, queue: "Queue") -> None:
+        """A queue is new."""
+
+    def queue_deleted(self, queue: "Queue") -> None:
+        """A queue is gone, durable or not, and all that it held."""
+
+    def bound(self, vhost: str, binding: "Binding[Any]") -> None:
+        """A binding is new."""
+
+    def unbound(self, vhost: str, binding: "Binding[Any]") -> None:
+        """A binding is gone."""
+
+    def enter(self, queue: "Queue", run: Run) -> None:
+        """Persistent messages are in a durable queue, at their places.
+
+        The same list of tails as in the last call is the same messages for a further queue.
+        """
+
+    def shelve(self, queue: "Queue", run: Run, lane: int, *, durable: bool) -> None:
+        """Messages are in a queue at their places, but memory lets go of them until they are fetched."""
+
+    def fetch(self, queue: "Queue", lane: int) -> list[Run]:
+        """The next that were shelved, in order of place; at least one message."""
+        raise NotImplementedError("nothing was shelved")
+
+    def empty_shelf(self, queue: "Queue", lane: int) -> None:
+        """All that is shelved in a lane is settled."""
+
+    def settle(self, queue: "Queue", first: int, count: int, step: int) -> None:
+        """Messages that were kept are gone for good."""
+
+    def delivered(self, queue: "Queue", first: int, count: int, step: int) -> None:
+        """Messages that were kept are out with somebody who is to acknowledge them."""
+
+    def begin(self) -> None:
+        """What is kept until `end` is kept all together or not at all."""
+
+    def end(self) -> None:
+        """See `begin`."""
+
+    def remember(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
+        """A small fact under a name; the last one counts, and None forgets it."""
+
+    def tell(self, waiting: Waiting) -> None:
+        """`waiting.kept` is called when `safe` has reached the ticket of now."""
