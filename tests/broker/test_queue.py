@@ -16,9 +16,11 @@ from recado.amqp.properties import Properties
 from recado.broker.arguments import ConsumerSettings, QueueSettings
 from recado.broker.channel import Channel, Settlement
 from recado.broker.consumer import Consumer
+from recado.broker.keeper import Keeper
 from recado.broker.queue import Queue
 from recado.broker.run import Run
 
+from .keepers import Cupboard
 from .queue_model import ModelQueue, Taker
 from .stage import Peer, consume, new_broker, open_channel, run_of
 
@@ -62,6 +64,7 @@ class QueueMachine(RuleBasedStateMachine):
         single_active=st.sampled_from((False, False, True)),
         limited=st.sampled_from((False, False, True)),
         timed=st.booleans(),
+        room=st.none() | st.sampled_from((0, 100, 1000)),
     )
     def declare(
         self,
@@ -73,12 +76,14 @@ class QueueMachine(RuleBasedStateMachine):
         single_active: bool,
         limited: bool,
         timed: bool,
+        room: int | None,
     ) -> None:
         if not limited:
             max_length = max_bytes = None
         if not timed:
             ttl = None
         wanted = QueueSettings(
+            durable=room is not None,
             max_length=max_length,
             max_length_bytes=max_bytes,
             overflow=overflow,
@@ -87,11 +92,15 @@ class QueueMachine(RuleBasedStateMachine):
             single_active_consumer=single_active,
         )
         vhost = self.broker.vhosts["/"]
-        self.queue = Queue(vhost, "q", wanted, None, self._drop, self._set_alarm, self.now)
+        self.keeper = Keeper() if room is None else Cupboard(room)
+        self.queue = Queue(
+            vhost, "q", wanted, None, self._drop, self._set_alarm, self.keeper, self.now
+        )
         self.model = ModelQueue(max_length, max_bytes, overflow, ttl, max_priority, single_active)
 
     def _drop(self, queue: Queue, run: Run, reason: str, now: int) -> None:
         self.dropped += ((reason, body_of(content)) for content in run.contents())
+        queue.settle(run)
 
     def _set_alarm(self, queue: Queue, at: int) -> None:
         self.due = at
@@ -123,7 +132,8 @@ class QueueMachine(RuleBasedStateMachine):
             self.number += 1
             bodies.append(f"{self.number:06}".encode().ljust(size, b"."))
         expiration = None if ttl is None else str(ttl)
-        run = run_of(bodies, Properties(priority=priority, expiration=expiration), alike=alike)
+        properties = Properties(priority=priority, expiration=expiration, delivery_mode=2)
+        run = run_of(bodies, properties, alike=alike)
         refused = self.queue.publish(run, self.now)
         taken = [self.model.publish(body, priority or 0, ttl, self.now) for body in bodies]
         assert list(refused) == [i for i, was in enumerate(taken) if not was]
@@ -281,6 +291,10 @@ class QueueMachine(RuleBasedStateMachine):
         """Q1; where it is not, the sums differ."""
         held = [message for pair in self._holders() for message in pair.taker.held.values()]
         assert (self.queue.ready, self.queue.unacked) == (len(self.model.ready), len(held))
+        if isinstance(self.keeper, Cupboard):
+            kept = self.keeper.live[self.queue]
+            assert len(kept) == self.queue.ready + self.queue.unacked
+            assert len(self.keeper.out[self.queue]) >= self.queue.unacked
         if self.queue.cascades:
             assert self.dropped == self.model.dropped
         else:  # nobody sees in which order they go
