@@ -46,6 +46,8 @@ class CrookedBroker:
         self._crook = crook
         self._confirm = confirm
         self._refuse = refuse
+        self.declared: list[commands.Queue.Declare] = []
+        self.headers: list[header.ContentHeader] = []
         self._bodies: list[bytes] = []
         self._consumer: socket.socket | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -100,6 +102,10 @@ class CrookedBroker:
                 self._take(connection, channel, value)
 
     def _take(self, connection: socket.socket, channel: int, value: object) -> None:
+        if isinstance(value, header.ContentHeader):
+            self.headers.append(value)
+        elif isinstance(value, commands.Queue.Declare):
+            self.declared.append(value)
         if isinstance(value, body.ContentBody):
             self._bodies.append(value.value or b"")
             if len(self._bodies) == self._messages:

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from bench import broker
+from bench import broker, durable
+from bench.__main__ import Bench
 from bench.aims import WrongAim, judge, load_aims
 from bench.book import Book, NotMeasured
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
 
 TIMES = Scenario("cpu", "processor time", "µs", Comparison.TIMES_LESS)
+MORE = Scenario("rate", "messages", "messages/s", Comparison.TIMES_MORE)
 SHARE = Scenario("memory", "memory", "MB", Comparison.SHARE_OF_PEER)
 LIMIT = Scenario("start", "start", "ms", Comparison.AT_MOST)
 
@@ -31,6 +33,14 @@ def test_processor_time_is_told_as_times_less() -> None:
     result = judge(TIMES, 10, book_with(TIMES, [1, 2, 3], [20, 20, 20]), Plan())
     assert (result.recado, result.peer_value, result.ratio) == (2, 20, 10)
     assert result.holds is True
+
+
+def test_a_rate_is_told_as_times_more() -> None:
+    result = judge(MORE, 8, book_with(MORE, [79, 80, 81], [10, 10, 10]), Plan())
+    assert (result.recado, result.peer_value, result.ratio) == (80, 10, 8)
+    assert result.holds is True
+    assert judge(MORE, 8.1, book_with(MORE, [80] * 3, [10] * 3), Plan()).holds is False
+    assert judge(MORE, 8.8, book_with(MORE, [80] * 3, [10] * 3), Plan(quick=True)).holds is True
 
 
 def test_memory_is_told_as_a_share_of_the_peers() -> None:
@@ -117,8 +127,9 @@ def test_the_aims_of_the_broker_are_those_that_were_agreed() -> None:
     }
 
 
-def test_names_of_scenarios_are_unique() -> None:
-    names = [scenario.name for scenario in broker.SCENARIOS]
+@pytest.mark.parametrize("bench", [broker, durable])
+def test_names_of_scenarios_are_unique(bench: Bench) -> None:
+    names = [scenario.name for scenario in bench.SCENARIOS]
     assert len(names) == len(set(names))
 
 

@@ -68,6 +68,13 @@ def test_the_picture_shows_every_aim_on_one_scale(
     assert aimed_advantage(result) == aimed
 
 
+def test_the_picture_shows_a_higher_rate_as_an_advantage() -> None:
+    scenario = Scenario("s", "s", "messages/s", Comparison.TIMES_MORE)
+    result = Result(scenario, 3000, 100, None, 8.0, True, {})
+    assert advantage(result) == 30
+    assert aimed_advantage(result) == 8
+
+
 def test_every_scenario_that_was_asked_for_is_there() -> None:
     names = {scenario.name for scenario in SCENARIOS}
     assert names >= {

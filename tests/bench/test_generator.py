@@ -1,11 +1,13 @@
 """The load generator believes no broker: what is lost, doubled, swapped or cut fails the run."""
 
+import time
+
 import pytest
 
 from bench.book import NotMeasured
 from bench.generator import build, generate, idle_connections
 from tests.bench.crooked_broker import Crook, CrookedBroker
-from workshop.peers import Server
+from workshop.peers import Server, recado
 
 MESSAGES = 20
 
@@ -61,6 +63,49 @@ def test_confirms_are_checked_too(tags: tuple[int, ...], complaint: str) -> None
 def test_confirms_may_come_in_any_order() -> None:
     with CrookedBroker(MESSAGES, confirm=tuple(range(MESSAGES, 0, -1))) as server:
         throughput(server, "--confirm-window", "100")
+
+
+@pytest.mark.parametrize(("more", "durable", "mode"), [((), False, 1), (("--durable",), True, 2)])
+def test_only_what_is_to_last_is_declared_and_published_so(
+    more: tuple[str, ...], durable: bool, mode: int
+) -> None:
+    broker = CrookedBroker(MESSAGES)
+    with broker as server:
+        throughput(server, *more)
+    assert [each.durable for each in broker.declared] == [durable]
+    assert {each.properties.delivery_mode for each in broker.headers} == {mode}
+
+
+def test_one_publisher_waits_for_each_confirm() -> None:
+    with CrookedBroker(1, confirm=(1,)) as server:
+        figures = generate(server, "serial", "--messages", "1", "--stall", "1")
+    assert 0 < figures["p50_us"] == figures["max_us"]
+
+
+def test_and_for_no_other() -> None:
+    with (
+        CrookedBroker(1, confirm=(2,)) as server,
+        pytest.raises(NotMeasured, match="message 2 was confirmed instead of 1"),
+    ):
+        generate(server, "serial", "--messages", "1", "--stall", "1")
+
+
+def test_what_was_left_is_there_in_order_and_stays() -> None:
+    load = ("--messages", "10", "--confirm-window", "3", "--stall", "5")
+    with recado() as server:
+        generate(server, "fill", *load)
+        before = time.monotonic()
+        moment = generate(server, "first")["moment"]
+        assert before < moment < time.monotonic()
+        assert generate(server, "drain", *load)["deliveries"] == 10
+
+
+def test_without_confirms_nothing_is_left_to_itself() -> None:
+    with (
+        CrookedBroker(MESSAGES) as server,
+        pytest.raises(NotMeasured, match="publish needs --confirm-window"),
+    ):
+        generate(server, "publish")
 
 
 def test_a_refusal_is_reported_in_the_brokers_words() -> None:

@@ -1,7 +1,10 @@
 """A keeper that writes nothing, for tests of who calls it and when."""
 
 from collections import defaultdict, deque
+from typing import Any
 
+from recado.broker.binding import Binding
+from recado.broker.exchange import Exchange
 from recado.broker.keeper import Keeper, Waiting
 from recado.broker.queue import Queue
 from recado.broker.run import Run
@@ -19,10 +22,11 @@ class Cupboard(Keeper):
         self.live: dict[Queue, set[int]] = defaultdict(set)
         self.out: dict[Queue, set[int]] = defaultdict(set)
         self.waiting: list[Waiting] = []
+        self.notes: list[str] = []
         self._shelves: dict[tuple[Queue, int], deque[Run]] = defaultdict(deque)
 
     def enter(self, queue: Queue, run: Run) -> None:
-        self.entries += 1
+        self._note(f"{len(run)} to {queue.name}")
         run.kept = True
         places = {run.first + i * run.step for i in range(len(run))}
         assert not places & self.live[queue], "a place is given once"
@@ -39,6 +43,11 @@ class Cupboard(Keeper):
             shelf.popleft()
         return [run]
 
+    def move(self, source: Queue, target: Queue, lane: int) -> None:
+        """As if the target had been restarted with what the source has shelved."""
+        self._shelves[target, lane] = self._shelves.pop((source, lane))
+        self.live[target] |= self.live[source]
+
     def empty_shelf(self, queue: Queue, lane: int) -> None:
         for run in self._shelves.pop((queue, lane)):
             self.settle(queue, run.first, len(run), run.step)
@@ -52,6 +61,35 @@ class Cupboard(Keeper):
         places = {first + i * step for i in range(count)}
         assert places <= self.live[queue]
         self.out[queue] |= places
+
+    def queue_declared(self, queue: Queue) -> None:
+        self._note(f"+queue {queue.name}")
+
+    def queue_deleted(self, queue: Queue) -> None:
+        self._note(f"-queue {queue.name}")
+        self.live.pop(queue, None)
+
+    def exchange_declared(self, vhost: str, exchange: Exchange[Any]) -> None:
+        self._note(f"+exchange {exchange.name}")
+
+    def exchange_deleted(self, vhost: str, exchange: Exchange[Any]) -> None:
+        self._note(f"-exchange {exchange.name}")
+
+    def bound(self, vhost: str, binding: Binding[Any]) -> None:
+        self._note(f"+{binding.source} → {binding.destination.name}")
+
+    def unbound(self, vhost: str, binding: Binding[Any]) -> None:
+        self._note(f"-{binding.source} → {binding.destination.name}")
+
+    def begin(self) -> None:
+        self.notes.append("begin")
+
+    def end(self) -> None:
+        self.notes.append("end")
+
+    def _note(self, what: str) -> None:
+        self.entries += 1
+        self.notes.append(what)
 
     def tell(self, waiting: Waiting) -> None:
         self.waiting.append(waiting)

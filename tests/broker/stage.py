@@ -14,6 +14,7 @@ from recado.broker.arguments import ConsumerSettings, QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel
 from recado.broker.consumer import Consumer
+from recado.broker.keeper import Keeper
 from recado.broker.queue import Queue
 from recado.broker.run import Origin, Run
 
@@ -21,8 +22,8 @@ GUEST = User("guest", permissions={"/": Permission(".*", ".*", ".*")})
 NOWHERE = Origin("", "key")
 
 
-def new_broker() -> Broker:
-    broker = Broker(map(str, count(1)).__next__)
+def new_broker(keeper: Keeper | None = None) -> Broker:
+    broker = Broker(map(str, count(1)).__next__, keeper=keeper)
     broker.add_user(GUEST)
     return broker
 

@@ -10,9 +10,9 @@ class StandInQueue:
         self, name: str, settings: QueueSettings | None = None, owner: object | None = None
     ) -> None:
         self.name = name
-        self.settings = settings or QueueSettings()
+        self.declared = settings or QueueSettings()
         self.owner = owner
-        self.lasting = self.settings.durable and not self.settings.exclusive
+        self.lasting = self.declared.durable and not self.declared.exclusive
 
     def __repr__(self) -> str:
         return self.name

@@ -157,7 +157,6 @@ def test_no_priorities_at_all() -> None:
         ("x-overflow", 1, "{unacceptable_type,signedint}"),
         ("x-queue-mode", "eager", "\"unsupported queue mode 'eager'\""),
         ("x-queue-version", 3, "\"unsupported queue version '3'\""),
-        ("x-queue-type", "stream", "\"unsupported queue type 'stream'\""),
         ("x-queue-type", "zz", "\"unsupported queue type 'zz'\""),
         ("x-queue-type", 1, "{unacceptable_type,signedint}"),
         ("x-single-active-consumer", "yes", "{unacceptable_type,longstr}"),

@@ -12,6 +12,7 @@ from recado.amqp.reader import Reader
 from recado.amqp.values import Table
 from recado.broker.access import Permission, User
 from recado.broker.broker import Broker
+from recado.broker.keeper import Keeper
 from recado.server.offer import Offer
 from recado.server.session import Session
 
@@ -23,9 +24,9 @@ ALL_CAPABILITIES: Table = {
 EVERYTHING = Permission(".*", ".*", ".*")
 
 
-def new_broker(*users: User) -> Broker:
+def new_broker(*users: User, keeper: Keeper | None = None) -> Broker:
     """A broker that gives names in order, and knows a guest who may do everything."""
-    broker = Broker(map(str, count(1)).__next__)
+    broker = Broker(map(str, count(1)).__next__, keeper=keeper)
     for user in users or (User("guest", permissions={"/": EVERYTHING}),):
         broker.add_user(user)
     return broker
@@ -110,7 +111,7 @@ class Client:
         session = self.session
         for chunk in cut(data, sizes):
             session.receive(chunk, now)
-            while session.has_more:
+            while session.has_more and not session.is_held:
                 self._taken += session.take()
                 session.keeps_up(now)
                 session.go_on(now)

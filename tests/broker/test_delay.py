@@ -1,0 +1,527 @@
+"""Delayed messages: what a message may ask for, when it comes, and where it goes by then."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.amqp.errors import PreconditionFailed
+from recado.amqp.events import ContentReceived, MethodReceived
+from recado.amqp.frames import FRAME_MIN, body_of, properties_of
+from recado.amqp.methods import BasicAck, BasicReturn
+from recado.amqp.properties import Properties, decode_properties
+from recado.amqp.values import Float32, Int8, Int64, Table, Timestamp, UInt8, UInt32
+from recado.broker.broker import Broker
+from recado.broker.checks import MAX_EXPIRY_MS
+from recado.broker.delay import delay_of
+from recado.broker.exchange import Exchange
+from recado.broker.holding import Holding
+from recado.broker.keeper import Keeper
+from recado.broker.queue import Queue
+from recado.broker.run import Run
+from recado.broker.vhost import Vhost
+
+from .stage import Peer, new_broker, new_queue, open_channel, published, run_of
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return new_broker()
+
+
+def delayed(
+    broker: Broker, name: str = "later", kind: str = "direct", **more: Any
+) -> Exchange[Queue]:
+    arguments = {"x-delayed-type": kind}
+    return broker.vhosts["/"].declare_exchange(
+        name, "x-delayed-message", arguments=arguments, **more
+    )
+
+
+def held(exchange: Exchange[Queue]) -> int:
+    assert exchange.holding is not None
+    return exchange.holding.ready
+
+
+def bound(broker: Broker, name: str = "q", exchange: str = "later", key: str = "key") -> Queue:
+    queue = new_queue(broker, name, durable=True)
+    broker.vhosts["/"].bind_queue(name, exchange, key)
+    return queue
+
+
+def publish(
+    broker: Broker, body: bytes, delay: Any = None, now: int = 0, key: str = "key", **more: Any
+) -> None:
+    headers: Table = more.pop("headers", {}) | ({} if delay is None else {"x-delay": delay})
+    event = published(
+        key, body, exchange="later", properties=Properties(headers=headers, **more)
+    )
+    open_channel(broker).publisher.publish(event, now)
+
+
+def bodies(queue: Queue, now: int = 0) -> list[bytes]:
+    return [body for body, _ in messages(queue, now)]
+
+
+def messages(queue: Queue, now: int = 0) -> list[tuple[bytes, Table]]:
+    found = []
+    while (run := queue.get(now)) is not None:
+        content = run.contents()[0]
+        found.append((body_of(content), decode_properties(properties_of(content)).headers or {}))
+        queue.settle(run)
+    return found
+
+
+# ── what is asked for ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("value", "delay"),
+    [
+        (5, 5),
+        (Int8(5), 5),
+        (UInt32(4_294_967_295), 4_294_967_295),
+        (Int64(7), 7),
+        (7.9, 7),
+        (Float32(2.5), 2),
+        ("250", 250),
+        (0, 0),
+        (-5, 0),
+        (-0.5, 0),
+        (float("nan"), 0),
+        (float("inf"), MAX_EXPIRY_MS),
+        (Int64(2**63 - 1), MAX_EXPIRY_MS),
+        ("9" * 18, MAX_EXPIRY_MS),
+        ("9" * 19, 0),
+        ("-5", 0),
+        ("soon", 0),
+        ("٣", 0),
+        ("", 0),
+        (True, 0),
+        (None, 0),
+        ([5], 0),
+        (Timestamp(5), 0),
+        (datetime(2030, 1, 1, tzinfo=UTC), 0),
+    ],
+)
+def test_numbers_and_what_is_none(value: Any, delay: int) -> None:
+    assert delay_of({"x-delay": value}) == delay
+
+
+def test_no_header_is_no_delay() -> None:
+    assert delay_of({}) == 0
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-delayed-type": "no-such"}, {"x-delayed-type": 5}])
+def test_the_type_must_be_one_of_the_others(broker: Broker, arguments: Table) -> None:
+    with pytest.raises(PreconditionFailed, match="existing exchange type: direct, fanout, headers"):
+        broker.vhosts["/"].declare_exchange("x", "x-delayed-message", arguments=arguments)
+
+
+def test_the_type_cannot_be_its_own(broker: Broker) -> None:
+    with pytest.raises(PreconditionFailed, match="can't be used"):
+        delayed(broker, kind="x-delayed-message")
+
+
+def test_a_second_declaration_finds_it(broker: Broker) -> None:
+    assert delayed(broker) is delayed(broker)
+    with pytest.raises(PreconditionFailed, match="inequivalent arg 'durable'"):
+        delayed(broker, durable=True)
+
+
+def test_a_vhost_by_itself_delays_nothing() -> None:
+    vhost: Vhost[Queue] = Vhost("/")
+    exchange = vhost.declare_exchange("x", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
+    assert vhost.route(exchange, "", {"x-delay": 5}) == []
+    vhost.delete_exchange("x")
+
+
+# ── when it comes ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_message_comes_when_it_is_due(broker: Broker) -> None:
+    exchange = delayed(broker)
+    queue = bound(broker)
+    publish(broker, b"x", 100, now=1_000)
+    assert (held(exchange), broker.deadline()) == (1, 1_100)
+    broker.tick(1_099)
+    assert queue.ready == 0
+    broker.tick(1_100)
+    assert messages(queue) == [(b"x", {"x-delay": -100})]
+    assert (held(exchange), broker.deadline()) == (0, None)
+
+
+@pytest.mark.parametrize("delay", [None, 0, -5, "soon"])
+def test_without_a_delay_it_comes_at_once_and_as_it_was(broker: Broker, delay: Any) -> None:
+    delayed(broker)
+    queue = bound(broker)
+    publish(broker, b"x", delay)
+    assert messages(queue) == [(b"x", {} if delay is None else {"x-delay": delay})]
+
+
+def test_they_come_in_the_order_in_which_they_are_due(broker: Broker) -> None:
+    delayed(broker)
+    queue = bound(broker)
+    delays = [500, 100, 300, 200, 100, 400]
+    for i, delay in enumerate(delays):
+        publish(broker, b"%d" % i, delay)
+    for now in (100, 200, 500):
+        broker.tick(now)
+    assert bodies(queue) == [b"1", b"4", b"3", b"2", b"5", b"0"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 100)), max_size=30),
+    st.lists(st.integers(0, 200), max_size=6),
+)
+def test_never_early_and_all_in_order(wanted: list[tuple[int, int]], looks: list[int]) -> None:
+    broker = new_broker()
+    delayed(broker)
+    queue = bound(broker)
+    due = []
+    got: list[bytes] = []
+    events = sorted(
+        [(now, 0, i, delay) for i, (now, delay) in enumerate(wanted)]
+        + [(now, 1, 0, 0) for now in looks]
+    )
+    for now, look, i, delay in events:
+        broker.tick(now)
+        got += bodies(queue, now)
+        assert len(got) == sum(at <= now for at, _ in due)
+        if not look:
+            publish(broker, b"%d" % i, delay, now)
+            due.append((now + delay, len(due)))
+            expected = b"%d" % i
+            due[-1] = (now + delay, int(expected))
+            got += bodies(queue, now)
+    broker.tick(1_000)
+    got += bodies(queue, 1_000)
+    assert sorted(got, key=int) == [b"%d" % i for i in range(len(wanted))]
+    times = {i: now + delay for i, (now, delay) in enumerate(wanted)}
+    assert [times[int(body)] for body in got] == sorted(times.values())
+
+
+def test_many_due_at_once_leave_in_turns_and_in_order(broker: Broker) -> None:
+    exchange = delayed(broker)
+    queue = bound(broker)
+    channel = open_channel(broker)
+    wanted = [b"%04d" % i for i in range(1000)]
+    properties = Properties(headers={"x-delay": 10})
+    channel.publisher.publish(published("key", *wanted, exchange="later", properties=properties), 0)
+    broker.tick(10)
+    assert 0 < queue.ready < 1000
+    assert held(exchange) == 1000 - queue.ready
+    now = 10
+    while held(exchange):
+        assert broker.deadline() == now + 1
+        now += 1
+        broker.tick(now)
+    assert bodies(queue) == wanted
+
+
+def test_what_comes_after_some_have_left_is_not_lost(broker: Broker) -> None:
+    """What is alike is held as one run, and part of that may be on its way already."""
+    delayed(broker)
+    queue = bound(broker)
+    for now in (0, 0, 10, 10):
+        publish(broker, b"%d" % now, 10, now)
+        broker.tick(now)
+    broker.tick(20)
+    assert bodies(queue) == [b"0", b"0", b"10", b"10"]
+
+
+def test_those_alike_are_held_together(broker: Broker) -> None:
+    exchange = delayed(broker)
+    channel = open_channel(broker)
+    event = published("key", *[b"x"] * 500, exchange="later", properties=Properties(headers={"x-delay": 9}))
+    channel.publisher.publish(event, 0)
+    assert isinstance(exchange.holding, Holding)
+    assert len(exchange.holding._heap) == 1
+
+
+def test_a_message_lives_from_when_it_comes(broker: Broker) -> None:
+    delayed(broker)
+    queue = bound(broker)
+    publish(broker, b"x", 100, expiration="50")
+    broker.tick(120)
+    broker.tick(169)
+    assert queue.ready == 1
+    broker.tick(170)
+    assert queue.ready == 0
+
+
+def test_a_header_that_just_fitted_still_comes(broker: Broker) -> None:
+    delayed(broker)
+    queue = bound(broker)
+    peer = Peer(FRAME_MIN)
+    headers: Table = {"x-delay": UInt8(5), "a": "x" * (FRAME_MIN - 55)}
+    run = run_of([b"x"], Properties(headers=headers), frame_max=FRAME_MIN)
+    assert FRAME_MIN - 8 < len(properties_of(run.tails[0])) + 20 <= FRAME_MIN
+    event = published("key", b"x", exchange="later", properties=Properties(headers=headers))
+    open_channel(broker, peer).publisher.publish(event, 0)
+    broker.tick(5)
+    ((body, after),) = messages(queue)
+    assert (body, after["x-delay"]) == (b"x", -5)
+
+
+# ── where it goes ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_bindings_of_then_decide(broker: Broker) -> None:
+    delayed(broker)
+    before = bound(broker, "before")
+    publish(broker, b"x", 10)
+    after = bound(broker, "after")
+    broker.vhosts["/"].unbind_queue("before", "later", "key")
+    broker.tick(10)
+    assert (before.ready, after.ready) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "binding", "arguments", "key"),
+    [
+        ("direct", "a.b", {}, "a.b"),
+        ("fanout", "", {}, "a.b"),
+        ("topic", "a.*", {}, "a.b"),
+        ("regex", "a[.]b|c", {}, "a.b"),
+        ("headers", "", {"colour": "red"}, "a.b"),
+    ],
+)
+@pytest.mark.parametrize("delay", [0, 10])
+def test_it_routes_like_the_other_type(
+    broker: Broker, kind: str, binding: str, arguments: Table, key: str, delay: int
+) -> None:
+    delayed(broker, kind=kind)
+    queue, other = new_queue(broker), new_queue(broker, "other")
+    broker.vhosts["/"].bind_queue("q", "later", binding, arguments)
+    if kind != "fanout":
+        broker.vhosts["/"].bind_queue("other", "later", "elsewhere", {"colour": "blue"})
+    publish(broker, b"x", delay, key=key, headers={"colour": "red"})
+    broker.tick(10)
+    assert (queue.ready, other.ready) == (1, 0)
+
+
+def test_through_other_exchanges_and_not_held_twice(broker: Broker) -> None:
+    vhost = broker.vhosts["/"]
+    delayed(broker)
+    second = delayed(broker, "second", "fanout")
+    vhost.declare_exchange("first", "fanout")
+    vhost.bind_exchange("later", "first", "")
+    vhost.bind_exchange("second", "later", "key")
+    queue, direct = bound(broker, exchange="second"), bound(broker, "direct", "first")
+    event = published("key", b"x", exchange="first", properties=Properties(headers={"x-delay": 10}))
+    open_channel(broker).publisher.publish(event, 0)
+    assert messages(direct) == [(b"x", {"x-delay": 10})]
+    broker.tick(10)
+    assert held(second) == 0
+    assert messages(queue) == [(b"x", {"x-delay": -10})]
+
+
+def test_what_matches_nothing_by_then_goes_to_the_alternate_or_nowhere(broker: Broker) -> None:
+    vhost = broker.vhosts["/"]
+    vhost.declare_exchange(
+        "later",
+        "x-delayed-message",
+        arguments={"x-delayed-type": "direct", "alternate-exchange": "amq.fanout"},
+    )
+    publish(broker, b"lost", 10)
+    broker.tick(10)
+    rest = bound(broker, "rest", "amq.fanout")
+    publish(broker, b"x", 10, now=10)
+    assert rest.ready == 0
+    broker.tick(20)
+    assert bodies(rest) == [b"x"]
+
+
+def test_copies_go_along(broker: Broker) -> None:
+    delayed(broker)
+    queue, copy = bound(broker), bound(broker, "copy", key="copy")
+    publish(broker, b"x", 10, headers={"CC": ["copy"]})
+    broker.tick(10)
+    assert (queue.ready, copy.ready) == (1, 1)
+
+
+def test_dead_letters_are_held_too(broker: Broker) -> None:
+    exchange = delayed(broker)
+    queue = bound(broker)
+    dying = new_queue(broker, "dying", dead_letter_exchange="later")
+    dying.reject([run_of([b"1", b"2"], Properties(headers={"x-delay": 10}))], 0)
+    assert held(exchange) == 2
+    broker.tick(10)
+    assert bodies(queue) == [b"1", b"2"]
+
+
+def test_a_mandatory_message_that_is_held_is_not_returned(broker: Broker) -> None:
+    delayed(broker)
+    peer = Peer()
+    channel = open_channel(broker, peer)
+    for delay in (10, 0):
+        properties = Properties(headers={"x-delay": delay})
+        event = published("key", b"x", exchange="later", mandatory=True, properties=properties)
+        channel.publisher.publish(event, 0)
+    (returned,) = peer.received()
+    assert isinstance(returned, ContentReceived)
+    assert isinstance(returned.method, BasicReturn)
+    assert (decode_properties(properties_of(returned.content)).headers or {})["x-delay"] == 0
+
+
+def test_it_goes_with_its_exchange(broker: Broker) -> None:
+    exchange = delayed(broker)
+    queue = bound(broker)
+    publish(broker, b"x", 10)
+    broker.vhosts["/"].delete_exchange("later")
+    assert held(exchange) == 0
+    delayed(broker)
+    broker.vhosts["/"].bind_queue("q", "later", "key")
+    broker.tick(10)
+    assert queue.ready == 0
+
+
+def test_an_auto_delete_exchange_takes_it_along(broker: Broker) -> None:
+    exchange = delayed(broker, auto_delete=True)
+    queue = bound(broker)
+    publish(broker, b"x", 10)
+    broker.delete_queue(queue, 0)
+    assert held(exchange) == 0
+    assert broker.deadline() is None
+
+
+def test_nobody_can_reach_what_is_held(broker: Broker) -> None:
+    exchange = delayed(broker)
+    assert exchange.holding is not None
+    assert broker.vhosts["/"].queues == {}
+    event = published(exchange.holding.name, b"x", mandatory=True)
+    open_channel(broker).publisher.publish(event, 0)
+    assert held(exchange) == 0
+
+
+# ── what is kept ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Diary(Keeper):
+    """Writes down what it is told, and can give it back as after a restart."""
+
+    keeps = True
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.live: dict[tuple[str, int], Run] = {}
+
+    def queue_declared(self, queue: Queue) -> None:
+        self.told.append(f"{queue.name} declared")
+
+    def queue_deleted(self, queue: Queue) -> None:
+        self.told.append(f"{queue.name} deleted")
+
+    def exchange_declared(self, vhost: str, exchange: Exchange[Any]) -> None:
+        self.told.append(f"{exchange.name} declared")
+
+    def exchange_deleted(self, vhost: str, exchange: Exchange[Any]) -> None:
+        self.told.append(f"{exchange.name} deleted")
+
+    def enter(self, queue: Queue, run: Run) -> None:
+        self.entries += 1
+        run.kept = True
+        for i in range(len(run)):
+            self.live[queue.name, run.first + i] = run.slice(i, i + 1)
+        self.told.append(f"{queue.name} entered {run.first}")
+
+    def settle(self, queue: Queue, first: int, count: int, step: int) -> None:
+        for i in range(count):
+            del self.live[queue.name, first + i * step]
+        self.told.append(f"{queue.name} settled {first}")
+
+    def fetch(self, queue: Queue, lane: int) -> list[Run]:
+        return [run for (name, _), run in self.live.items() if name == queue.name]
+
+
+@pytest.fixture
+def diary() -> Diary:
+    return Diary()
+
+
+@pytest.fixture
+def kept(diary: Diary) -> Broker:
+    broker = Broker(iter("abc").__next__, keeper=diary)
+    broker.add_user(new_broker().users["guest"])
+    return broker
+
+
+def test_it_is_in_its_queue_before_it_is_settled(kept: Broker, diary: Diary) -> None:
+    delayed(kept, durable=True)
+    bound(kept)
+    publish(kept, b"x", 10, delivery_mode=2)
+    kept.tick(10)
+    assert diary.told == [
+        "later declared",
+        "amq.delayed.later declared",
+        "q declared",
+        "amq.delayed.later entered 0",
+        "q entered 0",
+        "amq.delayed.later settled 0",
+    ]
+
+
+@pytest.mark.parametrize(("durable", "mode"), [(False, 2), (True, 1), (True, None)])
+def test_what_need_not_last_is_not_kept(
+    kept: Broker, diary: Diary, durable: bool, mode: int | None
+) -> None:
+    delayed(kept, durable=durable)
+    publish(kept, b"x", 10, delivery_mode=mode)
+    kept.tick(10)
+    assert not [told for told in diary.told if "entered" in told or "settled" in told]
+
+
+def test_it_is_confirmed_once_it_is_safe(kept: Broker, diary: Diary) -> None:
+    delayed(kept, durable=True)
+    peer = Peer()
+    publisher = open_channel(kept, peer).publisher
+    publisher.confirming = True
+    properties = Properties(headers={"x-delay": 10}, delivery_mode=2)
+    publisher.publish(published("key", b"x", exchange="later", properties=properties), 0)
+    publisher.confirm()
+    assert peer.received() == []
+    diary.safe = diary.ticket
+    publisher.kept()
+    assert peer.received() == [MethodReceived(1, BasicAck(1, False))]
+
+
+def test_after_a_restart_it_comes_when_it_was_due(kept: Broker, diary: Diary) -> None:
+    delayed(kept, durable=True)
+    for i, delay in enumerate((300, 100, 200, 100)):
+        publish(kept, b"%d" % i, delay, delivery_mode=2)
+    kept.tick(100)
+    held_then = len(diary.live)
+    again = Broker(iter("abc").__next__, keeper=diary)
+    holding = delayed(again, durable=True).holding
+    assert holding is not None
+    holding.restore(4, {0: held_then}, 150)
+    again.add_user(kept.users["guest"])
+    queue = bound(again)
+    publish(again, b"new", 60, now=150, delivery_mode=2)
+    again.tick(199)
+    assert queue.ready == 0
+    again.tick(300)
+    assert bodies(queue) == [b"2", b"new", b"0"]
+    assert diary.live == {}
+
+
+def test_nothing_held_is_nothing_to_restore(kept: Broker) -> None:
+    holding = delayed(kept, durable=True).holding
+    assert holding is not None
+    holding.restore(7, {}, 0)
+    assert kept.deadline() is None
+
+
+def test_it_is_forgotten_with_its_exchange(kept: Broker, diary: Diary) -> None:
+    delayed(kept, durable=True)
+    kept.vhosts["/"].delete_exchange("later")
+    assert diary.told[-2:] == ["amq.delayed.later deleted", "later deleted"]
+
+
+def test_policies_do_not_concern_it(kept: Broker) -> None:
+    holding = delayed(kept).holding
+    assert holding is not None
+    assert holding.settings is holding.declared

@@ -1,0 +1,298 @@
+"""What the keeper is told, and who waits for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from recado.amqp.events import Acked, MethodReceived
+from recado.amqp.frames import body_of
+from recado.amqp.methods import BasicAck, BasicNack
+from recado.amqp.properties import Properties
+from recado.broker.broker import Broker
+from recado.broker.channel import Channel, Settlement
+from recado.broker.keeper import Keeper
+from recado.broker.queue import Queue
+
+from .keepers import Cupboard
+from .stage import Peer, consume, new_broker, new_queue, open_channel, published
+
+PERSISTENT = Properties(delivery_mode=2)
+
+
+@pytest.fixture
+def keeper() -> Cupboard:
+    return Cupboard(1 << 30)
+
+
+@pytest.fixture
+def broker(keeper: Cupboard) -> Broker:
+    return new_broker(keeper)
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer()
+
+
+@pytest.fixture
+def channel(broker: Broker, peer: Peer) -> Channel:
+    return open_channel(broker, peer)
+
+
+@pytest.fixture
+def queue(broker: Broker) -> Queue:
+    return new_queue(broker, durable=True)
+
+
+def send(channel: Channel, *bodies: bytes, key: str = "q", persistent: bool = True) -> None:
+    properties = PERSISTENT if persistent else None
+    channel.publisher.publish(published(key, *bodies, properties=properties), 0)
+    if channel.publisher.confirming:
+        channel.publisher.confirm()
+
+
+def answers(peer: Peer) -> list[object]:
+    found: list[object] = []
+    for event in peer.received():
+        match event:
+            case Acked(_, first, count):
+                found += [BasicAck(first + i, False) for i in range(count)]
+            case MethodReceived(_, method):
+                found.append(method)
+            case _:
+                raise AssertionError(event)
+    return found
+
+
+# ── confirms (P4) ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_confirm_waits_until_all_is_safe(
+    keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+) -> None:
+    channel.publisher.confirming = True
+    send(channel, b"1", b"2")
+    send(channel, b"3")
+    assert answers(peer) == []
+    keeper.sync()
+    assert answers(peer) == [BasicAck(3, True)]
+
+
+def test_what_is_transient_waits_only_behind_what_is_not(
+    keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+) -> None:
+    channel.publisher.confirming = True
+    send(channel, b"1", persistent=False)
+    assert answers(peer) == [BasicAck(1, False)]
+    send(channel, b"2")
+    send(channel, b"3", persistent=False)
+    assert answers(peer) == []
+    keeper.sync()
+    assert answers(peer) == [BasicAck(3, True)]
+
+
+def test_each_sync_confirms_its_own(
+    keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+) -> None:
+    channel.publisher.confirming = True
+    send(channel, b"1")
+    keeper.ticket += 1  # a sync begins
+    send(channel, b"2")
+    keeper.safe += 1
+    for waiting in list(keeper.waiting):
+        waiting.kept()
+    assert answers(peer) == [BasicAck(1, False)]
+    keeper.sync()
+    assert answers(peer) == [BasicAck(2, False)]
+
+
+def test_refusals_are_told_in_order(broker: Broker, keeper: Cupboard, channel: Channel) -> None:
+    new_queue(broker, durable=True, max_length=1, overflow="reject-publish")
+    channel.publisher.confirming = True
+    send(channel, b"1", b"2")
+    peer = channel.outlet
+    assert isinstance(peer, Peer)
+    assert answers(peer) == []
+    keeper.sync()
+    assert answers(peer) == [BasicAck(1, False), BasicNack(2, False, False)]
+
+
+def test_nobody_is_told_on_a_closed_channel(
+    keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+) -> None:
+    channel.publisher.confirming = True
+    send(channel, b"1")
+    channel.close(0)
+    keeper.sync()
+    assert answers(peer) == []
+
+
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_only_what_is_persistent_in_what_is_durable(
+    broker: Broker, keeper: Cupboard, queue: Queue, channel: Channel
+) -> None:
+    passing = new_queue(broker, "passing")
+    send(channel, b"1")
+    send(channel, b"2", persistent=False)
+    send(channel, b"3", key="passing")
+    assert len(keeper.live[queue]) == 1
+    assert not keeper.live[passing]
+
+
+@pytest.mark.parametrize("no_ack", [True, False])
+def test_what_a_consumer_takes(
+    keeper: Cupboard, queue: Queue, channel: Channel, no_ack: bool
+) -> None:
+    consume(channel, queue, no_ack=no_ack)
+    send(channel, b"1", b"2", b"3")
+    if not no_ack:
+        assert len(keeper.out[queue]) == 3
+        channel.settle(Settlement.ACK, 2, 0, multiple=True)
+        assert len(keeper.live[queue]) == 1
+        channel.settle(Settlement.REJECT, 3, 0, multiple=False)
+    assert not keeper.live[queue]
+
+
+@pytest.mark.parametrize("no_ack", [True, False])
+def test_what_is_fetched(keeper: Cupboard, queue: Queue, channel: Channel, no_ack: bool) -> None:
+    send(channel, b"1")
+    assert channel.get(queue, no_ack=no_ack, now=0)
+    assert (len(keeper.live[queue]), len(keeper.out[queue])) == ((0, 0) if no_ack else (1, 1))
+
+
+def test_a_tap_takes_nothing(keeper: Cupboard, queue: Queue, channel: Channel) -> None:
+    consume(channel, queue, no_ack=True, wire_tap=True)
+    send(channel, b"1")
+    assert len(keeper.live[queue]) == 1
+
+
+def test_a_letter_is_kept_before_its_message_is_settled(
+    broker: Broker, keeper: Cupboard, channel: Channel
+) -> None:
+    """K2."""
+    letters = new_queue(broker, "letters", durable=True)
+    queue = new_queue(
+        broker, durable=True, dead_letter_exchange="", dead_letter_routing_key="letters"
+    )
+    settled_with: list[int] = []
+    settle = keeper.settle
+
+    def watched(of: Queue, first: int, count: int, step: int) -> None:
+        settled_with.append(len(keeper.live[letters]))
+        settle(of, first, count, step)
+
+    keeper.settle = watched  # type: ignore[method-assign, assignment]
+    send(channel, b"1", b"2")
+    consume(channel, queue)
+    channel.settle(Settlement.REJECT, 2, 0, multiple=True)
+    assert settled_with == [2]
+    assert not keeper.live[queue]
+
+
+def test_a_transaction_is_told_as_one(keeper: Cupboard, queue: Queue, channel: Channel) -> None:
+    channel.publisher.pending = []
+    send(channel, b"1")
+    send(channel, b"2", b"3")
+    keeper.notes.clear()
+    channel.commit(0)
+    assert keeper.notes == ["begin", "1 to q", "2 to q", "end"]
+
+
+# ── shelves ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_finds_no_room_is_shelved_and_comes_back_in_order(
+    keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+) -> None:
+    keeper.room = 200
+    sent = [b"%03d" % number for number in range(100)]
+    for body in sent:
+        send(channel, body, persistent=body < b"050")
+    assert queue.ready == 100
+    consume(channel, queue, no_ack=True)
+    assert peer.bodies() == sent
+    assert not keeper.live[queue]
+
+
+def test_a_purge_empties_shelves(keeper: Cupboard, queue: Queue, channel: Channel) -> None:
+    keeper.room = 0
+    send(channel, b"1", b"2")
+    assert queue.purge() == 2
+    assert not keeper.live[queue]
+    send(channel, b"3")
+    run = queue.get(0)
+    assert run is not None
+    assert [body_of(content) for content in run.contents()] == [b"3"]
+
+
+def test_a_deleted_queue_is_told_once(
+    broker: Broker, keeper: Cupboard, queue: Queue, channel: Channel
+) -> None:
+    keeper.room = 0
+    send(channel, b"1", b"2")
+    keeper.notes.clear()
+    broker.delete_queue(queue, 0)
+    assert keeper.notes == ["-queue q"]
+
+
+def test_a_restored_queue_has_everything_on_the_shelf(broker: Broker, keeper: Cupboard) -> None:
+    source = new_queue(broker, "source", durable=True, max_priority=2)
+    keeper.room = 0
+    channel = open_channel(broker)
+    for priority in (0, 2, 2):
+        properties = Properties(delivery_mode=2, priority=priority)
+        channel.publisher.publish(published("source", b"%d" % priority, properties=properties), 0)
+    queue = new_queue(broker, durable=True, max_priority=2, max_length_bytes=2)
+    for lane in (0, 2):
+        keeper.move(source, queue, lane)
+    queue.restore(3, {0: 1, 2: 2}, 0, mortal=False)
+    assert queue.ready == 2, "what is too much goes"
+    run = queue.get(0)
+    assert run is not None
+    assert body_of(run.contents()[0]) == b"2"
+
+
+def test_nothing_comes_from_shelves_that_are_not_there(queue: Queue) -> None:
+    with pytest.raises(NotImplementedError):
+        Keeper().fetch(queue, 0)
+
+
+# ── topology ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_lasts_is_told_and_what_does_not_is_not(broker: Broker, keeper: Cupboard) -> None:
+    vhost = broker.vhosts["/"]
+    vhost.declare_exchange("lasting", "fanout", durable=True)
+    vhost.declare_exchange("lasting", "fanout", durable=True)
+    vhost.declare_exchange("passing", "fanout")
+    lasting = new_queue(broker, "lasting", durable=True)
+    passing = new_queue(broker, "passing")
+    for exchange in ("lasting", "passing", "amq.fanout"):
+        for queue in ("lasting", "passing"):
+            vhost.bind_queue(queue, exchange, "")
+        vhost.bind_exchange("lasting", exchange, "")
+    assert keeper.notes == [
+        "+exchange lasting",
+        "+queue lasting",
+        "+lasting → lasting",
+        "+lasting → lasting",
+        "+amq.fanout → lasting",
+        "+amq.fanout → lasting",
+    ]
+    keeper.notes.clear()
+    vhost.unbind_queue("lasting", "amq.fanout", "")
+    vhost.delete_exchange("passing")
+    vhost.delete_exchange("lasting")
+    broker.delete_queue(lasting, 0)
+    broker.delete_queue(passing, 0)
+    assert keeper.notes == [
+        "-amq.fanout → lasting",
+        "-lasting → lasting",
+        "-lasting → lasting",
+        "-amq.fanout → lasting",
+        "-exchange lasting",
+        "-queue lasting",
+        "-queue passing",
+    ]

@@ -1,0 +1,118 @@
+"""A session whose answers wait for the keeper (S6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from recado.amqp.events import ContentReceived, MethodReceived
+from recado.amqp.methods import (
+    BasicConsume,
+    ConfirmSelect,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    Method,
+    QueueDeclare,
+    QueueDeclareOk,
+    TxCommit,
+    TxCommitOk,
+    TxSelect,
+)
+from recado.amqp.properties import Properties
+from recado.broker.broker import Broker
+from recado.server.outbox import CONGESTED_FROM
+
+from ..broker.keepers import Cupboard
+from .client import Client, new_broker, publishing
+
+PERSISTENT = Properties(delivery_mode=2)
+
+
+@pytest.fixture
+def keeper() -> Cupboard:
+    return Cupboard(1 << 30)
+
+
+@pytest.fixture
+def broker(keeper: Cupboard) -> Broker:
+    return new_broker(keeper=keeper)
+
+
+def methods(client: Client) -> list[Method]:
+    return [
+        event.method
+        for event in client.received()
+        if isinstance(event, MethodReceived | ContentReceived)
+    ]
+
+
+def go_on(client: Client) -> None:
+    client.session.go_on(0)
+
+
+def test_a_durable_declaration_is_answered_once_it_is_safe(
+    broker: Broker, keeper: Cupboard
+) -> None:
+    client = Client(broker)
+    client.send((1, QueueDeclare("q", durable=True)), (1, ExchangeDeclare("e", "fanout")))
+    assert methods(client) == []
+    assert "e" not in broker.vhosts["/"].exchanges, "nothing more is heard until then"
+    keeper.sync()
+    go_on(client)
+    assert methods(client) == [QueueDeclareOk("q", 0, 0), ExchangeDeclareOk()]
+
+
+def test_what_is_there_already_needs_no_waiting(broker: Broker, keeper: Cupboard) -> None:
+    client = Client(broker)
+    client.send((1, QueueDeclare("q", durable=True)))
+    keeper.sync()
+    client.received()
+    assert [type(event) for event in client.call(QueueDeclare("q", durable=True))] == [
+        MethodReceived
+    ]
+
+
+def test_one_that_wants_no_answer_goes_on_too(broker: Broker, keeper: Cupboard) -> None:
+    client = Client(broker)
+    client.send((1, QueueDeclare("q", durable=True, no_wait=True)), (1, ConfirmSelect()))
+    assert methods(client) == []
+    keeper.sync()
+    go_on(client)
+    assert len(methods(client)) == 1
+
+
+def test_a_commit_is_answered_once_it_is_safe(broker: Broker, keeper: Cupboard) -> None:
+    client = Client(broker)
+    client.send((1, QueueDeclare("q", durable=True)))
+    keeper.sync()
+    client.call(TxSelect())
+    client.feed(publishing(1, "q", b"1", PERSISTENT))
+    client.send((1, TxCommit()))
+    assert methods(client) == []
+    keeper.sync()
+    assert methods(client) == [TxCommitOk()]
+
+
+def test_deliveries_stay_behind_an_answer_that_waits(broker: Broker, keeper: Cupboard) -> None:
+    consumer, publisher = Client(broker), Client(broker)
+    consumer.call(QueueDeclare("q"), BasicConsume("q", "tag", False, no_ack=True))
+    consumer.send((1, QueueDeclare("lasting", durable=True)))
+    publisher.feed(publishing(1, "q", bytes(CONGESTED_FROM // 2)) * 3)
+    assert methods(consumer) == []
+    assert consumer.session.congested, "what waits is not without bounds"
+    keeper.sync()
+    first, *others = methods(consumer)
+    assert first == QueueDeclareOk("lasting", 0, 0)
+    assert len(others) == 2
+
+
+def test_confirms_do_not_wait_for_the_session(broker: Broker, keeper: Cupboard) -> None:
+    client = Client(broker)
+    client.send((1, QueueDeclare("q", durable=True)))
+    keeper.sync()
+    client.call(ConfirmSelect())
+    client.feed(publishing(1, "q", b"1", PERSISTENT))
+    assert methods(client) == []
+    assert not client.session.is_held
+    client.feed(publishing(1, "q", b"2", PERSISTENT))
+    keeper.sync()
+    assert len(client.received()) == 1
