@@ -17,5 +17,6 @@ Everything else is shared, and a reader may take it in this order:
     report.py     the table, the last line, the JSON
     picture.py    the same as a picture
     generator.py  builds and runs the load generator, loadgen/*.c
+    load.py       what it is asked to do, and how samples of that are taken from both brokers
     processes.py  processes and memory of a broker, read from /proc
 """

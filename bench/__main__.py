@@ -20,7 +20,7 @@ from bench.plan import Plan
 from bench.scenario import Scenario
 
 # Each is a module of this package; a new one is named here, and has the two attributes below.
-BENCHES = ("broker", "fuzz")
+BENCHES = ("broker", "crash", "durable", "fuzz")
 
 RESULTS = Path(__file__).with_name("results")
 
@@ -85,7 +85,7 @@ def measure(name: str, bench: Bench, plan: Plan) -> tuple[Book, list[Result]]:
     for finished in bench.run(plan, book):
         result = judge(scenarios[finished], aims.get(finished), book, plan)
         print(report.line(result), flush=True)
-    chosen = [scenario for scenario in bench.SCENARIOS if plan.wants(scenario.name)]
+    chosen = [scenario for scenario in bench.SCENARIOS if plan.includes(scenario)]
     return book, [judge(scenario, aims.get(scenario.name), book, plan) for scenario in chosen]
 
 

@@ -102,6 +102,6 @@ def reaches(
     value = recado if comparison is Comparison.AT_MOST else ratio
     if value is None:
         return False
-    if comparison is Comparison.TIMES_LESS:
+    if comparison in (Comparison.TIMES_LESS, Comparison.TIMES_MORE):
         return value >= aim * (1 - tolerance)
     return value <= aim * (1 + tolerance)

@@ -1,4 +1,4 @@
-"""The results as a picture: how many times less than the peer, on a logarithmic scale.
+"""The results as a picture: how many times better than the peer, on a logarithmic scale.
 
 A bar to the right of 1× is an advantage of recado, whatever the unit; a black mark is the aim. The
 figures themselves stand in columns beside the bars.
@@ -31,9 +31,11 @@ Axes = Any  # matplotlib is imported only where it draws
 
 
 def advantage(result: Result) -> float | None:
-    """How many times less recado takes than the peer; what all scenarios have in common."""
+    """How many times less recado takes, or does more; what all scenarios have in common."""
     if not result.recado or not result.peer_value:
         return None
+    if result.scenario.comparison is Comparison.TIMES_MORE:
+        return result.recado / result.peer_value
     return result.peer_value / result.recado
 
 
@@ -42,7 +44,7 @@ def aimed_advantage(result: Result) -> float | None:
     if result.aim is None or result.peer_value is None:
         return None
     match result.scenario.comparison:
-        case Comparison.TIMES_LESS:
+        case Comparison.TIMES_LESS | Comparison.TIMES_MORE:
             return result.aim
         case Comparison.SHARE_OF_PEER:
             return 1 / result.aim
@@ -86,7 +88,10 @@ def write_title(axes: Axes, headline: str, subtitle: str) -> None:
 def draw_bar(axes: Axes, row: int, result: Result) -> None:
     value = advantage(result)
     if value is None:
-        axes.text(1.05, row, "not measured", va="center", fontsize=9, color=MISSED)
+        text, shade = "no peer", colour(result)
+        if result.not_measured:
+            text, shade = "not measured", MISSED
+        axes.text(1.05, row, text, va="center", fontsize=9, color=shade)
         return
     axes.barh(row, value - 1, left=1, height=0.6, color=colour(result), zorder=2)
     aimed = aimed_advantage(result)
@@ -139,7 +144,7 @@ def shape_axes(axes: Axes, peer: str, results: Sequence[Result]) -> None:
     axes.tick_params(axis="y", length=0)
     for edge in ("top", "right", "left"):
         axes.spines[edge].set_visible(False)
-    axes.set_xlabel(f"times less than {peer}, logarithmic", loc="left", fontsize=9)
+    axes.set_xlabel(f"times better than {peer}, logarithmic", loc="left", fontsize=9)
 
 
 def draw_legend(axes: Axes) -> None:

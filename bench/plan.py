@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from bench.scenario import Scenario
+
 # Fewer rounds than this are no median; a scenario with fewer samples counts as not measured.
 ROUNDS = 3
 
@@ -31,6 +33,12 @@ class Plan:
     def wants(self, *names: str) -> bool:
         """Whether any of these scenarios was asked for."""
         return not self.only or not self.only.isdisjoint(names)
+
+    def includes(self, scenario: Scenario) -> bool:
+        """Whether this one was asked for, by name or as part of this form."""
+        if self.only:
+            return scenario.name in self.only
+        return not (self.quick and scenario.full_only)
 
     def seconds_left(self) -> float:
         """Of the quick form's minute."""

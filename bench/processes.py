@@ -50,6 +50,15 @@ def resident_bytes(pid: int) -> int:
     return pages * resource.getpagesize()
 
 
+def peak_megabytes(pid: int) -> float:
+    """The most that was ever resident of this one process, in millions of bytes."""
+    for line in (PROC / str(pid) / "status").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == "VmHWM":
+            return int(value.split()[0]) * 1024 / 1e6
+    raise ProcessLookupError(f"process {pid} has ended")
+
+
 def allow_many_open_files() -> None:
     """For us, the load generator and both brokers, which inherit the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

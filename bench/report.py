@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 HEADING = (
     f"{'scenario':44} {'unit':15} {'recado':>9} {'peer':>9} {'ratio':>8} {'aim':>10}"
-    f"   {'rate':>8} {'peer rate':>9}"
+    f"   {'beside':>8} {'of peer':>9}"
 )
 
 
@@ -30,7 +30,7 @@ def line(result: Result) -> str:
     row += f" {ratio_text(result):>8} {aim_text(result):>10}"
     if result.not_measured:
         return f"{row}   NOT MEASURED: {result.not_measured}"
-    row += f"   {rate(result, Side.RECADO):>8} {rate(result, Side.PEER):>9}"
+    row += f"   {beside(result, Side.RECADO):>8} {beside(result, Side.PEER):>9}"
     return f"{row}{'   MISSED' if result.holds is False else ''}".rstrip()
 
 
@@ -74,7 +74,7 @@ def aim_text(result: Result) -> str:
     if result.aim is None:
         return ""
     match result.scenario.comparison:
-        case Comparison.TIMES_LESS:
+        case Comparison.TIMES_LESS | Comparison.TIMES_MORE:
             return f"≥ {result.aim:g}×"
         case Comparison.SHARE_OF_PEER:
             return f"≤ {result.aim:g}×"
@@ -95,9 +95,14 @@ def significant(value: float) -> str:
     return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 
-def rate(result: Result, side: Side) -> str:
-    rates = detail(result.samples[side], "rate")
-    return f"{median(rates) / 1e3:.1f} k/s" if rates else ""
+def beside(result: Result, side: Side) -> str:
+    """The rate, or where the figure is the rate itself, the processor time per message."""
+    of_rate = result.scenario.comparison is Comparison.TIMES_MORE
+    values = detail(result.samples[side], "cpu_us" if of_rate else "rate")
+    if not values:
+        return ""
+    middle = median(values)
+    return f"{significant(middle)} µs" if of_rate else f"{middle / 1e3:.1f} k/s"
 
 
 def detail(samples: Sequence[Sample], key: str) -> list[float]:

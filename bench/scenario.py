@@ -17,12 +17,14 @@ class Side(Enum):
 class Comparison(Enum):
     """How two figures become a ratio, and which way an aim points.
 
-    In every unit that we measure (time, memory) less is better. Processor time is told as "ten
-    times less", so its ratio grows with our advantage; latency and memory are told as a share of
-    the peer's. A limit is for figures that users feel by themselves, such as the start.
+    Less is better in every unit that we measure (time, memory), except for rates. Processor time
+    is told as "ten times less" and a rate as "ten times more", so their ratio grows with our
+    advantage; latency and memory are told as a share of the peer's. A limit is for figures that
+    users feel by themselves, such as the start.
     """
 
     TIMES_LESS = "times_less"
+    TIMES_MORE = "times_more"
     SHARE_OF_PEER = "share_of_peer"
     AT_MOST = "at_most"
 
@@ -32,6 +34,8 @@ class Comparison(Enum):
         match self:
             case Comparison.TIMES_LESS:
                 return "ratio = peer_value / recado; holds when ratio >= aim"
+            case Comparison.TIMES_MORE:
+                return "ratio = recado / peer_value; holds when ratio >= aim"
             case Comparison.SHARE_OF_PEER:
                 return "ratio = recado / peer_value; holds when ratio <= aim"
             case Comparison.AT_MOST:
@@ -44,6 +48,7 @@ class Scenario:
     title: str
     unit: str
     comparison: Comparison
+    full_only: bool = False  # the quick form has no time for it, unless it is asked for by name
 
 
 @dataclass(frozen=True)

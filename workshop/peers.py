@@ -6,6 +6,9 @@ its own, wait until it speaks AMQP, and stop it by its process id:
     with rabbitmq() as server, recado() as other:
         pika.BlockingConnection(pika.URLParameters(server.url))
 
+With `data` a broker keeps what is durable in that folder, which stays when the broker is gone; the
+next one that is given it goes on from there.
+
 `python -m workshop.peers rabbitmq` (or `recado`) starts one to try by hand.
 """
 
@@ -75,6 +78,7 @@ class DidNotStart(RuntimeError):
 def rabbitmq(
     *,
     port: int = 0,
+    data: Path | None = None,
     certificates: Certificates | None = None,
     plugins: Sequence[str] = (),
     management: bool = False,
@@ -105,9 +109,10 @@ def rabbitmq(
         enabled.write_text(f"[{','.join(plugins)}].\n")
         names = {
             "HOME": str(folder),
-            "RABBITMQ_NODENAME": f"peer-{port}@localhost",
+            # Always the same, because its data bears the name; an epmd of its own knows no other.
+            "RABBITMQ_NODENAME": "peer@localhost",
             "RABBITMQ_DIST_PORT": str(distribution),
-            "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+            "RABBITMQ_MNESIA_BASE": str(data or folder / "mnesia"),
             "RABBITMQ_LOG_BASE": str(folder / "log"),
             "RABBITMQ_LOGS": "-",
             "RABBITMQ_CONFIG_FILE": str(config),
@@ -124,7 +129,8 @@ def rabbitmq(
         # An epmd of our own: otherwise Erlang leaves a daemon behind that nobody stops.
         stack.enter_context(process([epmd], folder / "epmd.log", environment))
         log = folder / "rabbitmq.log"
-        # Killed in the end: its data is thrown away, and a graceful stop takes it 6 seconds.
+        # Killed in the end: what must outlast it is safe already, and a graceful stop takes it
+        # 6 seconds.
         started = stack.enter_context(process([program], log, environment, stop=signal.SIGKILL))
         until_ready("RabbitMQ", started, log, lambda: port)
         yield Server(
@@ -141,10 +147,12 @@ def rabbitmq(
 def recado(
     *,
     port: int = 0,
+    data: Path | None = None,
     certificates: Certificates | None = None,
     arguments: Sequence[str] = (),
     config: str = "",
     environment: Mapping[str, str] | None = None,
+    stop: signal.Signals = signal.SIGTERM,
 ) -> Iterator[Server]:
     """recado from this tree, by its command line; `config` is the text of its recado.toml."""
     with ExitStack() as stack:
@@ -153,6 +161,8 @@ def recado(
             (folder / "recado.toml").write_text(config)
         command = [str(Path(sys.executable).with_name("recado")), "serve"]
         command += ["--host", HOST, "--port", str(port), *arguments]
+        if data:
+            command += ["--data", str(data)]
         names = {k: v for k, v in os.environ.items() if not k.startswith("RECADO_")}
         # An installed package has its bytecode; without ours a start takes twice as long.
         names.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -167,7 +177,8 @@ def recado(
                 "RECADO_SERVER_VERIFY": str(certificates.verify).lower(),
             }
         log = folder / "recado.log"
-        started = stack.enter_context(process(command, log, {**names, **(environment or {})}))
+        names |= environment or {}
+        started = stack.enter_context(process(command, log, names, stop))
         found = until_ready("recado", started, log, lambda: announced_port(log))
         yield Server(name="recado", port=found, pid=started.pid, log=log, tls_port=tls)
 
@@ -188,9 +199,13 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def temporary_folder(name: str) -> Iterator[Path]:
-    """A folder that goes away even when a process that just died leaves files half removed."""
-    with tempfile.TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True) as folder:
+def temporary_folder(name: str, place: Path | None = None) -> Iterator[Path]:
+    """A folder that goes away even when a process that just died leaves files half removed.
+
+    It is where the system keeps such, which may be in memory, or in `place`.
+    """
+    made = tempfile.TemporaryDirectory(prefix=f"{name}-", dir=place, ignore_cleanup_errors=True)
+    with made as folder:
         yield Path(folder)
 
 

@@ -6,11 +6,13 @@ Each broker that the benchmark starts, for whatever purpose, gives one sample of
 from __future__ import annotations
 
 import re
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 from bench.book import Book, NotMeasured
 from bench.plan import Plan
@@ -75,12 +77,11 @@ def sides(plan: Plan) -> tuple[Side, ...]:
 
 
 @contextmanager
-def fresh(side: Side, book: Book) -> Iterator[Server]:
+def fresh(side: Side, book: Book, data: Path | None = None) -> Iterator[Server]:
     """A broker that has just started; its start and its idle memory are entered."""
-    start = peers.recado if side is Side.RECADO else peers.rabbitmq
     (port,) = peers.free_ports(1)
     try:
-        with Probe(port) as probe, start(port=port) as server:
+        with Probe(port) as probe, starting(side, port, data) as server:
             probe.wait()
             book.enter(START_UP.name, side, Sample(probe.milliseconds))
             book.enter(IDLE_MEMORY.name, side, Sample(resident_megabytes(server.pid)))
@@ -91,6 +92,14 @@ def fresh(side: Side, book: Book) -> Iterator[Server]:
         # What happened is in the first line, why in the last one of the log that follows it.
         lines = str(error).strip().splitlines()
         raise NotMeasured(" ".join(dict.fromkeys((lines[0], lines[-1])))) from error
+
+
+def starting(side: Side, port: int, data: Path | None) -> AbstractContextManager[Server]:
+    """With `data` either broker is killed in the end: what it promised may need no farewell."""
+    if side is Side.PEER:
+        return peers.rabbitmq(port=port, data=data)
+    stop = signal.SIGTERM if data is None else signal.SIGKILL
+    return peers.recado(port=port, data=data, stop=stop)
 
 
 def version_in(greeting: bytes) -> str:

@@ -1,48 +1,22 @@
-"""Processor time per message under many kinds of load, and the time of a round trip.
-
-A sample is a run of the load generator that lasts about as long on either broker, because a fixed
-number of messages would be over too soon on the one or take too long on the other.
-"""
+"""Processor time per message under many kinds of load, and the time of a round trip."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 from bench.book import Book
 from bench.broker.life import fresh, sides
-from bench.generator import Figures, generate
+from bench.load import Load, measure
 from bench.plan import Plan
-from bench.scenario import Comparison, Sample, Scenario, Side
-from workshop.peers import Server
+from bench.scenario import Comparison, Scenario
 
 SAMPLE_SECONDS = 1.0
 QUICK_SAMPLE_SECONDS = (0.10, 0.40)
 
-# A trial run tells how many messages make a sample. Shorter ones are mostly the first messages,
-# which are slower than the rest.
-TRIAL_SECONDS = 0.05
 # What a sample takes beyond its traffic: connections, declarations, processes.
 OVERHEAD_SECONDS = 0.06
-
-# What is kept of the figures of a run, beside the one that the scenario is about.
-DETAILS = ("messages", "seconds", "rate", "cpu_us", "generator_us", "generator_share")
-
-
-@dataclass(frozen=True)
-class Load:
-    """Arguments of the load generator. Several modes are run one after the other, as one sample."""
-
-    scenarios: Mapping[str, Scenario]  # by the figure that they show
-    arguments: str = ""
-    modes: tuple[str, ...] = ("throughput",)
-    trial: int = 2_000  # messages that are quick to send and yet tell the rate
-
-    @property
-    def names(self) -> list[str]:
-        return [scenario.name for scenario in self.scenarios.values()]
 
 
 def processor(name: str, title: str, arguments: str = "", **more: Any) -> Load:
@@ -117,46 +91,3 @@ def sample_seconds(plan: Plan, loads_left: int) -> float:
     fair_share = plan.seconds_left() / loads_left / runs - OVERHEAD_SECONDS
     least, most = QUICK_SAMPLE_SECONDS
     return min(max(fair_share, least), most)
-
-
-def measure(
-    load: Load, servers: Mapping[Side, Server], seconds: float, plan: Plan, book: Book
-) -> None:
-    counts = {side: count_for(load, server, seconds) for side, server in servers.items()}
-    for _ in range(plan.rounds):
-        for side, server in servers.items():
-            figures = sample(load, server, counts[side])
-            details = {key: figures[key] for key in DETAILS if key in figures}
-            for figure, scenario in load.scenarios.items():
-                book.enter(scenario.name, side, Sample(figures[figure], details))
-
-
-def count_for(load: Load, server: Server, seconds: float) -> int:
-    """How many messages keep this broker busy for so long, from a trial run or two."""
-    count = load.trial
-    trial = min(TRIAL_SECONDS, seconds / 2)
-    while True:
-        spent = sample(load, server, count)["seconds"]
-        if spent >= trial:
-            return max(int(count * seconds / spent), load.trial // 10)
-        # The first messages cost more than the rest, hence a little further than the rate says.
-        count = int(count * max(2.0, 1.5 * trial / spent))
-
-
-def sample(load: Load, server: Server, messages: int) -> Figures:
-    """One sample: the figures of all its runs, added up and put in relation to the messages."""
-    total: Figures = {}
-    for mode in load.modes:
-        arguments = ("--messages", str(messages), *load.arguments.split())
-        total |= added(total, generate(server, mode, *arguments))
-    moved = total.get("deliveries", total["messages"])
-    total["messages"] = messages
-    total["rate"] = moved / total["seconds"]
-    total["cpu_us"] = total["broker_cpu_seconds"] / moved * 1e6
-    total["generator_us"] = total["own_cpu_seconds"] / moved * 1e6
-    total["generator_share"] = total["own_cpu_seconds"] / total["seconds"]
-    return total
-
-
-def added(total: Figures, more: Figures) -> Figures:
-    return {key: total.get(key, 0.0) + value for key, value in more.items()}

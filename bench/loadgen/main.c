@@ -18,7 +18,10 @@ static const struct {
     void (*run)(const Options *options);
 } MODES[] = {
     {"throughput", run_throughput},
+    {"publish", run_publish},
+    {"serial", run_serial},
     {"fill", run_fill},
+    {"first", run_first},
     {"drain", run_drain},
     {"ping", run_ping},
     {"idle", run_idle},

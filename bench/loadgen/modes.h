@@ -5,7 +5,10 @@
 #include "options.h"
 
 void run_throughput(const Options *options);
+void run_publish(const Options *options);
+void run_serial(const Options *options);
 void run_fill(const Options *options);
+void run_first(const Options *options);
 void run_drain(const Options *options);
 void run_ping(const Options *options);
 void run_idle(const Options *options);

@@ -12,7 +12,10 @@ static const char USAGE[] =
     "\n"
     "  throughput  publish and consume at the same time\n"
     "  ping        one message there and one back, again and again\n"
+    "  publish     publish with confirms, then delete the queue with all that is in it\n"
+    "  serial      one message and its confirm, again and again, then delete the queue\n"
     "  fill        publish with confirms and leave the messages in the queue\n"
+    "  first       consume the first message that fill has left, and give it back\n"
     "  drain       consume what fill has left, then delete the queue\n"
     "  idle        open connections and hold them until standard input closes\n"
     "\n"
@@ -21,6 +24,7 @@ static const char USAGE[] =
     "  --messages N            100000, by all publishers together\n"
     "  --sizes A,B,…           of bodies, in turn, at least 8 bytes each (16)\n"
     "  --rich                  many properties, a new message-id for each message\n"
+    "  --durable               durable queues and exchanges, persistent messages\n"
     "  --publishers N          1\n"
     "  --queues N              1; publisher i publishes to queue i modulo N\n"
     "  --consumers N           1, for each queue\n"
@@ -39,8 +43,8 @@ static const char USAGE[] =
     "  --seconds SECONDS       give up after so long (120)\n";
 
 enum Key {
-    HOST, PORT, PREFIX, MESSAGES, SIZES, RICH, PUBLISHERS, QUEUES, CONSUMERS, FAN_OUT, ROTATE,
-    PUBLISH_CHANNEL, CONSUME_CHANNEL, PER_SEND, CONFIRM_WINDOW, PREFETCH, ACK_EVERY,
+    HOST, PORT, PREFIX, MESSAGES, SIZES, RICH, DURABLE, PUBLISHERS, QUEUES, CONSUMERS, FAN_OUT,
+    ROTATE, PUBLISH_CHANNEL, CONSUME_CHANNEL, PER_SEND, CONFIRM_WINDOW, PREFETCH, ACK_EVERY,
     CONNECTIONS, PAUSE, WATCH, STALL, SECONDS,
 };
 
@@ -51,6 +55,7 @@ static const struct option NAMES[] = {
     {"messages", required_argument, NULL, MESSAGES},
     {"sizes", required_argument, NULL, SIZES},
     {"rich", no_argument, NULL, RICH},
+    {"durable", no_argument, NULL, DURABLE},
     {"publishers", required_argument, NULL, PUBLISHERS},
     {"queues", required_argument, NULL, QUEUES},
     {"consumers", required_argument, NULL, CONSUMERS},
@@ -113,6 +118,7 @@ static void apply(Options *options, int key, char *value)
     case MESSAGES: options->messages = number(value, 1, UINT32_MAX); break;
     case SIZES: parse_sizes(options, value); break;
     case RICH: options->rich = true; break;
+    case DURABLE: options->durable = true; break;
     case PUBLISHERS: options->publishers = number(value, 1, 1000); break;
     case QUEUES: options->queues = number(value, 1, 1000); break;
     case CONSUMERS: options->consumers = number(value, 1, 1000); break;

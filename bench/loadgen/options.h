@@ -20,6 +20,7 @@ typedef struct {
     size_t sizes[MAX_SIZES];
     size_t size_count; /* message i has sizes[i % size_count] bytes */
     bool rich;         /* all usual properties, with a message-id of its own */
+    bool durable;      /* queues and exchanges outlast the broker, messages are persistent */
 
     size_t publishers;
     size_t queues;

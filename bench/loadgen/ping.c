@@ -25,7 +25,7 @@ static void open_end(const Options *options, End *end, Connection *connection, s
 {
     end->connection = connection;
     queue_name(options, queue, end->queue);
-    declare_queue(connection, end->queue);
+    declare_queue(options, connection, end->queue);
     start_consuming(options, connection, end->queue);
     char other[NAME_SIZE];
     queue_name(options, other_queue, other);

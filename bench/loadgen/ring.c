@@ -20,17 +20,23 @@ enum {
     HAS_APP_ID = 1 << 3,
 };
 
-enum { TRANSIENT = 1 };
+/* Values of delivery-mode. */
+enum { TRANSIENT = 1, PERSISTENT = 2 };
 
 size_t size_of(const Options *options, uint64_t sequence)
 {
     return options->sizes[sequence % options->size_count];
 }
 
-static void put_plain_properties(Buffer *buffer)
+static void put_delivery_mode(Buffer *buffer, const Options *options)
+{
+    put_u8(buffer, options->durable ? PERSISTENT : TRANSIENT);
+}
+
+static void put_plain_properties(Buffer *buffer, const Options *options)
 {
     put_u16(buffer, HAS_DELIVERY_MODE);
-    put_u8(buffer, TRANSIENT);
+    put_delivery_mode(buffer, options);
 }
 
 static void put_headers(Buffer *buffer)
@@ -51,7 +57,7 @@ static void put_headers(Buffer *buffer)
 }
 
 /* Returns the offset of the digits that differ from message to message. */
-static size_t put_rich_properties(Buffer *buffer)
+static size_t put_rich_properties(Buffer *buffer, const Options *options)
 {
     put_u16(buffer, HAS_CONTENT_TYPE | HAS_CONTENT_ENCODING | HAS_HEADERS | HAS_DELIVERY_MODE |
                         HAS_CORRELATION_ID | HAS_MESSAGE_ID | HAS_TIMESTAMP | HAS_TYPE |
@@ -59,7 +65,7 @@ static size_t put_rich_properties(Buffer *buffer)
     put_short_string(buffer, "application/json");
     put_short_string(buffer, "utf-8");
     put_headers(buffer);
-    put_u8(buffer, TRANSIENT);
+    put_delivery_mode(buffer, options);
     put_short_string(buffer, "c0ffee00-1234-5678-9abc-def012345678");
     put_short_string(buffer, "00000000-0000-0000-0000000000000000");
     size_t id = buffer->size - ID_DIGITS;
@@ -86,9 +92,9 @@ void render_publish(Buffer *buffer, const Options *options, uint16_t channel,
     put_u16(buffer, 0);
     put_u64(buffer, body_size);
     if (options->rich)
-        slot->id = put_rich_properties(buffer);
+        slot->id = put_rich_properties(buffer, options);
     else
-        put_plain_properties(buffer);
+        put_plain_properties(buffer, options);
     end_frame(buffer, frame);
 
     frame = begin_frame(buffer, FRAME_BODY, channel);

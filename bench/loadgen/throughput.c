@@ -1,4 +1,4 @@
-/* Modes throughput, fill and drain: publishers, consumers, or both, until all is done. */
+/* Modes throughput, publish, fill and drain: publishers, consumers, or both, until all is done. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,11 +170,22 @@ void run_throughput(const Options *options)
     run_load(options, options->publishers, options->consumers * options->queues, true);
 }
 
+/* Only a confirm tells that a message has arrived when nobody consumes it. */
+static void need_confirms(const Options *options)
+{
+    if (options->confirm_window == 0)
+        fail_with(STATUS_USAGE, "%s needs --confirm-window", options->mode);
+}
+
+void run_publish(const Options *options)
+{
+    need_confirms(options);
+    run_load(options, options->publishers, 0, true);
+}
+
 void run_fill(const Options *options)
 {
-    /* Only a confirm tells that a message has arrived when nobody consumes it. */
-    if (options->confirm_window == 0)
-        fail_with(STATUS_USAGE, "fill needs --confirm-window");
+    need_confirms(options);
     run_load(options, options->publishers, 0, false);
 }
 

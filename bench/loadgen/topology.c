@@ -5,7 +5,8 @@
 /* Chosen by us, so that a cancel needs no memory of what the broker answered. */
 static const char CONSUMER_TAG[] = "loadgen";
 
-enum { NO_ACK = 2 }; /* the second bit of basic.consume's flags */
+enum { NO_ACK = 2 };  /* the second bit of basic.consume's flags */
+enum { DURABLE = 2 }; /* the second bit of queue.declare's, and of exchange.declare's */
 
 void queue_name(const Options *options, size_t queue, char name[NAME_SIZE])
 {
@@ -31,13 +32,18 @@ uint64_t share_of(const Options *options, size_t publisher)
     return share + (publisher < options->messages % options->publishers);
 }
 
-static void declare_fan_out(Connection *control, const char *name)
+static uint8_t declaration(const Options *options)
+{
+    return options->durable ? DURABLE : 0;
+}
+
+static void declare_fan_out(const Options *options, Connection *control, const char *name)
 {
     size_t frame = begin_method(&control->out, control->channel, EXCHANGE_DECLARE);
     put_u16(&control->out, 0);
     put_short_string(&control->out, name);
     put_short_string(&control->out, "fanout");
-    put_u8(&control->out, 0);
+    put_u8(&control->out, declaration(options));
     put_u32(&control->out, 0);
     end_frame(&control->out, frame);
     call(control, EXCHANGE_DECLARE_OK);
@@ -66,12 +72,12 @@ static void bind_queue(Connection *control, const char *queue, const char *excha
     call(control, QUEUE_BIND_OK);
 }
 
-void declare_queue(Connection *connection, const char *name)
+void declare_queue(const Options *options, Connection *connection, const char *name)
 {
     size_t frame = begin_method(&connection->out, connection->channel, QUEUE_DECLARE);
     put_u16(&connection->out, 0);
     put_short_string(&connection->out, name);
-    put_u8(&connection->out, 0);
+    put_u8(&connection->out, declaration(options));
     put_u32(&connection->out, 0);
     end_frame(&connection->out, frame);
     call(connection, QUEUE_DECLARE_OK);
@@ -92,11 +98,11 @@ void declare_topology(const Options *options, Connection *control)
     char exchange[NAME_SIZE];
     exchange_name(options, exchange);
     if (options->fan_out)
-        declare_fan_out(control, exchange);
+        declare_fan_out(options, control, exchange);
     for (size_t i = 0; i < options->queues; i++) {
         char queue[NAME_SIZE];
         queue_name(options, i, queue);
-        declare_queue(control, queue);
+        declare_queue(options, control, queue);
         if (options->fan_out)
             bind_queue(control, queue, exchange);
     }

@@ -17,7 +17,7 @@ size_t queue_of(const Options *options, size_t publisher, uint64_t sequence);
 void declare_topology(const Options *options, Connection *control);
 void delete_topology(const Options *options, Connection *control);
 
-void declare_queue(Connection *connection, const char *name);
+void declare_queue(const Options *options, Connection *connection, const char *name);
 void delete_queue(Connection *connection, const char *name);
 void start_consuming(const Options *options, Connection *connection, const char *queue);
 void stop_consuming(Connection *connection);

@@ -23,6 +23,7 @@ from bench.crash.client import Life, Lost, Objected
 from bench.crash.era import Era, Outcome, at, live_through
 from bench.crash.subject import durable, forgetful
 from bench.crash.topology import QUEUES
+from bench.plan import Plan
 from bench.scenario import Side
 
 SEED = 3
@@ -54,7 +55,7 @@ def test_a_broker_that_does_not_start_any_more_is_a_failure(
     (tmp_path / "in the way").touch()
     monkeypatch.setattr(crash, "durable", lambda folder: durable(tmp_path / "in the way"))
     book = Book()
-    names = list(crash.run(crash.Plan(rounds=1, seed=SEED), book))
+    names = list(crash.run(Plan(rounds=1, seed=SEED), book))
     assert names == [scenario.name for scenario in crash.SCENARIOS]
     assert "recado ended" in (book.failure("lost") or "")
 

@@ -87,6 +87,12 @@ def test_processor_time_stands_beside_a_rate() -> None:
     assert "10.0×       ≥ 8×    4.00 µs   50.0 µs" in row
 
 
+def test_only_the_full_form_restarts_the_peer() -> None:
+    assert restart.rounds_of(Plan(quick=True)) == {Side.RECADO: 3}
+    assert restart.rounds_of(Plan()) == {Side.RECADO: 3, Side.PEER: 1}
+    assert restart.rounds_of(Plan(with_peer=False)) == {Side.RECADO: 3}
+
+
 def forgetful(side: Side, port: int, data: Path | None) -> AbstractContextManager[peers.Server]:
     assert side is Side.RECADO
     assert data is not None

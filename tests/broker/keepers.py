@@ -100,3 +100,40 @@ class Cupboard(Keeper):
         waiting, self.waiting = self.waiting, []
         for each in waiting:
             each.kept()
+
+
+class Diary(Keeper):
+    """Writes down what it is told, and can give it back as after a restart."""
+
+    keeps = True
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.live: dict[tuple[str, int], Run] = {}
+
+    def queue_declared(self, queue: Queue) -> None:
+        self.told.append(f"{queue.name} declared")
+
+    def queue_deleted(self, queue: Queue) -> None:
+        self.told.append(f"{queue.name} deleted")
+
+    def exchange_declared(self, vhost: str, exchange: Exchange[Any]) -> None:
+        self.told.append(f"{exchange.name} declared")
+
+    def exchange_deleted(self, vhost: str, exchange: Exchange[Any]) -> None:
+        self.told.append(f"{exchange.name} deleted")
+
+    def enter(self, queue: Queue, run: Run) -> None:
+        self.entries += 1
+        run.kept = True
+        for i in range(len(run)):
+            self.live[queue.name, run.first + i] = run.slice(i, i + 1)
+        self.told.append(f"{queue.name} entered {run.first}")
+
+    def settle(self, queue: Queue, first: int, count: int, step: int) -> None:
+        for i in range(count):
+            del self.live[queue.name, first + i * step]
+        self.told.append(f"{queue.name} settled {first}")
+
+    def fetch(self, queue: Queue, lane: int) -> list[Run]:
+        return [run for (name, _), run in self.live.items() if name == queue.name]

@@ -10,6 +10,7 @@ class Message:
     priority: int
     expires: int | None
     redelivered: bool = False
+    returns: int = 0
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -50,6 +51,7 @@ class ModelQueue:
     ttl: int | None = None
     max_priority: int | None = None
     single_active: bool = False
+    delivery_limit: int | None = None
     ready: list[Message] = field(default_factory=list)
     takers: list[Taker] = field(default_factory=list)
     turns: list[Taker] = field(default_factory=list)
@@ -94,10 +96,26 @@ class ModelQueue:
         self.ready.remove(message)
         self.dropped.append((why, message.body))
 
+    def limit(
+        self, max_length: int | None, max_bytes: int | None, overflow: str, ttl: int | None
+    ) -> None:
+        """Other limits from now on; messages keep the time that they were given."""
+        self.max_length, self.max_bytes, self.overflow, self.ttl = (
+            max_length,
+            max_bytes,
+            overflow,
+            ttl,
+        )
+        self._drop_excess()
+
     def put_back(self, messages: list[Message], now: int) -> None:
         for message in messages:
             message.redelivered = True
-        self.ready += messages
+            message.returns += 1
+            if self.delivery_limit is not None and message.returns > self.delivery_limit:
+                self.dropped.append(("delivery_limit", message.body))
+            else:
+                self.ready.append(message)
         self._drop_excess()
         self.deal(now)
 

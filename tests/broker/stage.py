@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from itertools import count
 
+from recado.amqp.errors import ClosesChannel
 from recado.amqp.events import ContentReceived, Event, Published
 from recado.amqp.facts import facts_of
 from recado.amqp.frames import FRAME_DEFAULT, body_of, content_frames, method_frame
@@ -37,9 +38,13 @@ class Peer:
         self.told_of_cancel = True
         self._reader = Reader(frame_max=frame_max)
         self._written: list[bytes] = []
+        self.closed: list[tuple[int, ClosesChannel]] = []
 
     def write(self, data: bytes) -> None:
         self._written.append(data)
+
+    def close_channel(self, number: int, error: ClosesChannel, now: int) -> None:
+        self.closed.append((number, error))
 
     def received(self) -> list[Event]:
         """What was written since the last time."""

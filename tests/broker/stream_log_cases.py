@@ -147,7 +147,7 @@ class StreamLogMachine(RuleBasedStateMachine):
         super().__init__()
         self.log = self.new_log()
         self.model: list[tuple[int, bytes]] = []  # time and body by offset
-        self.now = 0
+        self.now = 1000
 
     def new_log(self) -> StreamLog:
         raise NotImplementedError

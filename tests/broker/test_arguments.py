@@ -25,6 +25,7 @@ from recado.broker.arguments import (
     ConsumerSettings,
     ExchangeSettings,
     QueueSettings,
+    WindowSettings,
     check_exchange_equivalent,
     check_queue_equivalent,
     describe,
@@ -124,6 +125,26 @@ def test_everything_asked_of_a_quorum_queue() -> None:
     assert settings.dead_letter_exchange == "dead"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "window"),
+    [
+        ({}, None),
+        ({"x-cache-size": 5}, None),
+        ({"x-message-deduplication": False, "x-cache-size": 5}, None),
+        ({"x-message-deduplication": True}, WindowSettings(10_000, None)),
+        (
+            {"x-message-deduplication": True, "x-cache-size": 5, "x-cache-ttl": 7},
+            WindowSettings(5, 7),
+        ),
+    ],
+)
+def test_queues_and_exchanges_that_find_duplicates(
+    arguments: Table, window: WindowSettings | None
+) -> None:
+    assert parse(arguments).window == window
+    assert exchange(arguments=arguments).window == window
+
+
 def test_an_exclusive_queue_is_not_durable() -> None:
     settings = parse({}, durable=True, exclusive=True)
     assert settings.exclusive
@@ -164,6 +185,11 @@ def test_no_priorities_at_all() -> None:
         ("x-dead-letter-routing-key", "dead", "routing_key_but_no_dlx_defined"),
         ("x-dead-letter-routing-key", 5, "{unacceptable_type,signedint}"),
         ("x-dead-letter-exchange", "é" * 128, "longer than 255 bytes"),
+        ("x-consumer-timeout", -1, "{value_negative,-1}"),
+        ("x-message-deduplication", "yes", "{unacceptable_type,longstr}"),
+        ("x-cache-size", 0, "{value_zero,0}"),
+        ("x-cache-size", 1_000_001, "{value_too_large,1000001}"),
+        ("x-cache-ttl", 0, "{value_zero,0}"),
     ],
 )
 def test_refused_arguments(argument: str, value: Value, reason: str) -> None:
@@ -196,6 +222,8 @@ def test_a_dead_letter_exchange_has_a_name() -> None:
         ("quorum", "x-queue-mode"),
         ("classic", "x-delivery-limit"),
         ("classic", "x-max-age"),
+        ("stream", "x-cache-size"),
+        ("stream", "x-consumer-timeout"),
     ],
 )
 def test_arguments_of_another_type_of_queue(queue_type: str, argument: str) -> None:
@@ -465,6 +493,9 @@ arguments_ = st.dictionaries(
             "x-dead-letter-routing-key",
             "x-single-active-consumer",
             "x-delivery-limit",
+            "x-consumer-timeout",
+            "x-message-deduplication",
+            "x-cache-size",
             "x-other",
         ]
     ),

@@ -1,6 +1,7 @@
 """Delayed messages: what a message may ask for, when it comes, and where it goes by then."""
 
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -8,70 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.amqp.errors import PreconditionFailed
-from recado.amqp.events import ContentReceived, MethodReceived
-from recado.amqp.frames import FRAME_MIN, body_of, properties_of
-from recado.amqp.methods import BasicAck, BasicReturn
+from recado.amqp.events import Acked, ContentReceived, Published
+from recado.amqp.frames import FRAME_MIN, properties_of
+from recado.amqp.methods import BasicReturn
 from recado.amqp.properties import Properties, decode_properties
 from recado.amqp.values import Float32, Int8, Int64, Table, Timestamp, UInt8, UInt32
 from recado.broker.broker import Broker
 from recado.broker.checks import MAX_EXPIRY_MS
 from recado.broker.delay import delay_of
-from recado.broker.exchange import Exchange
 from recado.broker.holding import Holding
-from recado.broker.keeper import Keeper
+from recado.broker.policy import Policy
 from recado.broker.queue import Queue
-from recado.broker.run import Run
 from recado.broker.vhost import Vhost
 
+from .delaying import bodies, bound, delayed, held, messages, publish
+from .keepers import Diary
 from .stage import Peer, new_broker, new_queue, open_channel, published, run_of
 
 
 @pytest.fixture
 def broker() -> Broker:
     return new_broker()
-
-
-def delayed(
-    broker: Broker, name: str = "later", kind: str = "direct", **more: Any
-) -> Exchange[Queue]:
-    arguments = {"x-delayed-type": kind}
-    return broker.vhosts["/"].declare_exchange(
-        name, "x-delayed-message", arguments=arguments, **more
-    )
-
-
-def held(exchange: Exchange[Queue]) -> int:
-    assert exchange.holding is not None
-    return exchange.holding.ready
-
-
-def bound(broker: Broker, name: str = "q", exchange: str = "later", key: str = "key") -> Queue:
-    queue = new_queue(broker, name, durable=True)
-    broker.vhosts["/"].bind_queue(name, exchange, key)
-    return queue
-
-
-def publish(
-    broker: Broker, body: bytes, delay: Any = None, now: int = 0, key: str = "key", **more: Any
-) -> None:
-    headers: Table = more.pop("headers", {}) | ({} if delay is None else {"x-delay": delay})
-    event = published(
-        key, body, exchange="later", properties=Properties(headers=headers, **more)
-    )
-    open_channel(broker).publisher.publish(event, now)
-
-
-def bodies(queue: Queue, now: int = 0) -> list[bytes]:
-    return [body for body, _ in messages(queue, now)]
-
-
-def messages(queue: Queue, now: int = 0) -> list[tuple[bytes, Table]]:
-    found = []
-    while (run := queue.get(now)) is not None:
-        content = run.contents()[0]
-        found.append((body_of(content), decode_properties(properties_of(content)).headers or {}))
-        queue.settle(run)
-    return found
 
 
 # ── what is asked for ─────────────────────────────────────────────────────────────────────────────────────
@@ -133,7 +91,8 @@ def test_a_second_declaration_finds_it(broker: Broker) -> None:
 
 def test_a_vhost_by_itself_delays_nothing() -> None:
     vhost: Vhost[Queue] = Vhost("/")
-    exchange = vhost.declare_exchange("x", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
+    arguments: Table = {"x-delayed-type": "fanout"}
+    exchange = vhost.declare_exchange("x", "x-delayed-message", arguments=arguments)
     assert vhost.route(exchange, "", {"x-delay": 5}) == []
     vhost.delete_exchange("x")
 
@@ -180,27 +139,17 @@ def test_never_early_and_all_in_order(wanted: list[tuple[int, int]], looks: list
     broker = new_broker()
     delayed(broker)
     queue = bound(broker)
-    due = []
-    got: list[bytes] = []
-    events = sorted(
-        [(now, 0, i, delay) for i, (now, delay) in enumerate(wanted)]
-        + [(now, 1, 0, 0) for now in looks]
-    )
-    for now, look, i, delay in events:
+    wanted = sorted(wanted, key=itemgetter(0))
+    due = [now + delay for now, delay in wanted]
+    got: list[int] = []
+    for now in sorted({*looks, *(now for now, _ in wanted), 1_000}):
         broker.tick(now)
-        got += bodies(queue, now)
-        assert len(got) == sum(at <= now for at, _ in due)
-        if not look:
-            publish(broker, b"%d" % i, delay, now)
-            due.append((now + delay, len(due)))
-            expected = b"%d" % i
-            due[-1] = (now + delay, int(expected))
-            got += bodies(queue, now)
-    broker.tick(1_000)
-    got += bodies(queue, 1_000)
-    assert sorted(got, key=int) == [b"%d" % i for i in range(len(wanted))]
-    times = {i: now + delay for i, (now, delay) in enumerate(wanted)}
-    assert [times[int(body)] for body in got] == sorted(times.values())
+        for i, (at, delay) in enumerate(wanted):
+            if at == now:
+                publish(broker, b"%d" % i, delay, now)
+        got += map(int, bodies(queue, now))
+        assert sorted(got) == [i for i in range(len(due)) if due[i] <= now and wanted[i][0] <= now]
+    assert got == sorted(got, key=lambda i: (due[i], i))
 
 
 def test_many_due_at_once_leave_in_turns_and_in_order(broker: Broker) -> None:
@@ -209,7 +158,9 @@ def test_many_due_at_once_leave_in_turns_and_in_order(broker: Broker) -> None:
     channel = open_channel(broker)
     wanted = [b"%04d" % i for i in range(1000)]
     properties = Properties(headers={"x-delay": 10})
-    channel.publisher.publish(published("key", *wanted, exchange="later", properties=properties), 0)
+    rest: Published | None = published("key", *wanted, exchange="later", properties=properties)
+    while rest is not None:
+        rest, _ = channel.publisher.publish(rest, 0)
     broker.tick(10)
     assert 0 < queue.ready < 1000
     assert held(exchange) == 1000 - queue.ready
@@ -235,7 +186,8 @@ def test_what_comes_after_some_have_left_is_not_lost(broker: Broker) -> None:
 def test_those_alike_are_held_together(broker: Broker) -> None:
     exchange = delayed(broker)
     channel = open_channel(broker)
-    event = published("key", *[b"x"] * 500, exchange="later", properties=Properties(headers={"x-delay": 9}))
+    properties = Properties(headers={"x-delay": 9})
+    event = published("key", *[b"x"] * 500, exchange="later", properties=properties)
     channel.publisher.publish(event, 0)
     assert isinstance(exchange.holding, Holding)
     assert len(exchange.holding._heap) == 1
@@ -256,7 +208,7 @@ def test_a_header_that_just_fitted_still_comes(broker: Broker) -> None:
     delayed(broker)
     queue = bound(broker)
     peer = Peer(FRAME_MIN)
-    headers: Table = {"x-delay": UInt8(5), "a": "x" * (FRAME_MIN - 55)}
+    headers: Table = {"x-delay": UInt8(5), "a": "x" * (FRAME_MIN - 46)}
     run = run_of([b"x"], Properties(headers=headers), frame_max=FRAME_MIN)
     assert FRAME_MIN - 8 < len(properties_of(run.tails[0])) + 20 <= FRAME_MIN
     event = published("key", b"x", exchange="later", properties=Properties(headers=headers))
@@ -385,6 +337,7 @@ def test_an_auto_delete_exchange_takes_it_along(broker: Broker) -> None:
     publish(broker, b"x", 10)
     broker.delete_queue(queue, 0)
     assert held(exchange) == 0
+    broker.tick(10)
     assert broker.deadline() is None
 
 
@@ -398,43 +351,6 @@ def test_nobody_can_reach_what_is_held(broker: Broker) -> None:
 
 
 # ── what is kept ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Diary(Keeper):
-    """Writes down what it is told, and can give it back as after a restart."""
-
-    keeps = True
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.live: dict[tuple[str, int], Run] = {}
-
-    def queue_declared(self, queue: Queue) -> None:
-        self.told.append(f"{queue.name} declared")
-
-    def queue_deleted(self, queue: Queue) -> None:
-        self.told.append(f"{queue.name} deleted")
-
-    def exchange_declared(self, vhost: str, exchange: Exchange[Any]) -> None:
-        self.told.append(f"{exchange.name} declared")
-
-    def exchange_deleted(self, vhost: str, exchange: Exchange[Any]) -> None:
-        self.told.append(f"{exchange.name} deleted")
-
-    def enter(self, queue: Queue, run: Run) -> None:
-        self.entries += 1
-        run.kept = True
-        for i in range(len(run)):
-            self.live[queue.name, run.first + i] = run.slice(i, i + 1)
-        self.told.append(f"{queue.name} entered {run.first}")
-
-    def settle(self, queue: Queue, first: int, count: int, step: int) -> None:
-        for i in range(count):
-            del self.live[queue.name, first + i * step]
-        self.told.append(f"{queue.name} settled {first}")
-
-    def fetch(self, queue: Queue, lane: int) -> list[Run]:
-        return [run for (name, _), run in self.live.items() if name == queue.name]
 
 
 @pytest.fixture
@@ -455,8 +371,8 @@ def test_it_is_in_its_queue_before_it_is_settled(kept: Broker, diary: Diary) -> 
     publish(kept, b"x", 10, delivery_mode=2)
     kept.tick(10)
     assert diary.told == [
-        "later declared",
         "amq.delayed.later declared",
+        "later declared",
         "q declared",
         "amq.delayed.later entered 0",
         "q entered 0",
@@ -485,7 +401,7 @@ def test_it_is_confirmed_once_it_is_safe(kept: Broker, diary: Diary) -> None:
     assert peer.received() == []
     diary.safe = diary.ticket
     publisher.kept()
-    assert peer.received() == [MethodReceived(1, BasicAck(1, False))]
+    assert peer.received() == [Acked(1, 1, 1)]
 
 
 def test_after_a_restart_it_comes_when_it_was_due(kept: Broker, diary: Diary) -> None:
@@ -497,7 +413,8 @@ def test_after_a_restart_it_comes_when_it_was_due(kept: Broker, diary: Diary) ->
     again = Broker(iter("abc").__next__, keeper=diary)
     holding = delayed(again, durable=True).holding
     assert holding is not None
-    holding.restore(4, {0: held_then}, 150)
+    holding.restore(4, {0: held_then}, 150, mortal=True)
+    holding.resume(150)
     again.add_user(kept.users["guest"])
     queue = bound(again)
     publish(again, b"new", 60, now=150, delivery_mode=2)
@@ -511,17 +428,20 @@ def test_after_a_restart_it_comes_when_it_was_due(kept: Broker, diary: Diary) ->
 def test_nothing_held_is_nothing_to_restore(kept: Broker) -> None:
     holding = delayed(kept, durable=True).holding
     assert holding is not None
-    holding.restore(7, {}, 0)
+    holding.restore(7, {}, 0, mortal=False)
+    holding.resume(0)
     assert kept.deadline() is None
 
 
 def test_it_is_forgotten_with_its_exchange(kept: Broker, diary: Diary) -> None:
     delayed(kept, durable=True)
     kept.vhosts["/"].delete_exchange("later")
-    assert diary.told[-2:] == ["amq.delayed.later deleted", "later deleted"]
+    assert diary.told[-2:] == ["later deleted", "amq.delayed.later deleted"]
 
 
-def test_policies_do_not_concern_it(kept: Broker) -> None:
-    holding = delayed(kept).holding
-    assert holding is not None
-    assert holding.settings is holding.declared
+def test_policies_for_queues_do_not_concern_it(broker: Broker) -> None:
+    broker.set_policies("/", [Policy(name="all", pattern="", definition={"expires": 5})], 0)
+    exchange = delayed(broker)
+    publish(broker, b"x", 10)
+    broker.tick(5)
+    assert held(exchange) == 1

@@ -1,9 +1,13 @@
 """Regex exchange: the whole key, a linear-time language, and nothing imported before its time."""
 
+import re
 import subprocess
 import sys
+import warnings
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recado.amqp.errors import PreconditionFailed
 from recado.broker.binding import Binding
@@ -11,6 +15,7 @@ from recado.broker.pattern import (
     MAX_PATTERN_BYTES,
     PatternMatcher,
     compile_pattern,
+    name_finder,
     quote_pattern,
 )
 
@@ -106,3 +111,70 @@ def test_the_engine_is_imported_when_it_is_needed() -> None:
         "assert 're2' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# ── patterns of names ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found", "missed"),
+    [
+        ("", ["", "a"], []),
+        ("a", ["a", "bab"], ["b"]),
+        (r"^(?!amq\.).*", ["", "a", "amqp", "x.amq."], ["amq.", "amq.gen-1"]),
+        (r"^(?!amq\.)(?=.*orders)", ["my-orders"], ["amq.orders", "mine"]),
+        ("^(?!a|b)", ["c", ""], ["a", "b"]),
+        ("^(?!a)(x|y)", ["x"], ["a", "z"]),
+        (r"^(?!(a|b)\))[a-z]", ["ab", "ax)"], ["a)", "b)"]),
+        ("^(?![)(|]a)b?", ["a", "ba"], [")a", "|a"]),
+        ("^(?![]^)]a)", ["b"], ["]a", "^a"]),
+        ("^(?![^)]a)", [")a"], ["ba"]),
+        ("^(?![^])a])", [")a"], ["ba"]),
+        (r"^(?![\])])", ["a"], ["]", ")"]),
+        ("^(?![[:digit:])])", ["a"], ["1", ")"]),
+        ("^(?![[:])", ["a"], ["[", ":"]),
+        ("^(?!é)", ["e"], ["éa"]),
+        ("^(?=a)a$", ["a"], ["ab"]),
+    ],
+)
+def test_names_that_a_pattern_finds(pattern: str, found: list[str], missed: list[str]) -> None:
+    finds = name_finder(pattern)
+    assert [name for name in found if not finds(name)] == []
+    assert [name for name in missed if finds(name)] == []
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(",
+        "^(?!a",
+        "^(?!(a)",
+        "^(?![a)",
+        "(?!a)b",  # not at the beginning
+        "^(?!a)b|c",
+        "^(?!a(?!b))",
+        "^(?!a)*",
+        "^(?!a" + "b" * MAX_PATTERN_BYTES + ")",
+    ],
+)
+def test_patterns_that_cannot_be(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        name_finder(pattern)
+
+
+NAMES = st.text(st.sampled_from("ab|()[]^.\\"), max_size=6)
+
+
+@given(ahead=NAMES, rest=NAMES, name=NAMES, wanted=st.booleans())
+def test_looking_ahead_is_what_python_takes_it_for(
+    ahead: str, rest: str, name: str, wanted: bool
+) -> None:
+    pattern = f"^(?{'=' if wanted else '!'}{ahead}){rest}"
+    try:
+        finds = name_finder(pattern)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what may mean something else one day
+            expected = re.search(pattern, name) is not None
+    except (ValueError, re.error):
+        return  # the two languages differ in what they refuse
+    assert finds(name) == expected

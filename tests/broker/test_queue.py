@@ -10,10 +10,11 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from recado.amqp.frames import body_of
 from recado.amqp.properties import Properties
-from recado.broker.arguments import ConsumerSettings, QueueSettings
+from recado.broker.arguments import ConsumerSettings, Overflow, QueueSettings
 from recado.broker.channel import Channel, Settlement
 from recado.broker.consumer import Consumer
 from recado.broker.keeper import Keeper
@@ -30,6 +31,15 @@ HOW = {
     "reject": Settlement.REJECT,
 }
 COUNTS = st.sampled_from((1, 2, 3, 5, 8))
+# What policies may make of a queue: length, bytes, overflow, time to live.
+POLICIES: tuple[tuple[int | None, int | None, Overflow, int | None], ...] = (
+    (None, None, "drop-head", None),
+    (2, None, "drop-head", None),
+    (None, 20, "drop-head", 20),
+    (None, None, "drop-head", 5),
+    (1, None, "reject-publish", None),
+    (None, 15, "reject-publish-dlx", None),
+)
 
 
 @dataclass
@@ -65,6 +75,7 @@ class QueueMachine(RuleBasedStateMachine):
         limited=st.sampled_from((False, False, True)),
         timed=st.booleans(),
         room=st.none() | st.sampled_from((0, 100, 1000)),
+        delivery_limit=st.sampled_from((None, None, 0, 1, 2)),
     )
     def declare(
         self,
@@ -77,6 +88,7 @@ class QueueMachine(RuleBasedStateMachine):
         limited: bool,
         timed: bool,
         room: int | None,
+        delivery_limit: int | None,
     ) -> None:
         if not limited:
             max_length = max_bytes = None
@@ -90,13 +102,17 @@ class QueueMachine(RuleBasedStateMachine):
             message_ttl=ttl,
             max_priority=max_priority,
             single_active_consumer=single_active,
+            queue_type="classic" if delivery_limit is None else "quorum",
+            delivery_limit=delivery_limit,
         )
         vhost = self.broker.vhosts["/"]
         self.keeper = Keeper() if room is None else Cupboard(room)
         self.queue = Queue(
             vhost, "q", wanted, None, self._drop, self._set_alarm, self.keeper, self.now
         )
-        self.model = ModelQueue(max_length, max_bytes, overflow, ttl, max_priority, single_active)
+        self.model = ModelQueue(
+            *(max_length, max_bytes, overflow, ttl, max_priority, single_active, delivery_limit)
+        )
 
     def _drop(self, queue: Queue, run: Run, reason: str, now: int) -> None:
         self.dropped += ((reason, body_of(content)) for content in run.contents())
@@ -160,7 +176,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.add(pair.taker, self.now)
 
     @rule(
-        what=st.sampled_from(("tap", "untap", "cancel", "close", "congest", "go on", "purge")),
+        what=st.sampled_from(
+            ("tap", "untap", "cancel", "close", "congest", "go on", "purge", "reconfigure")
+        ),
         which=st.integers(0, 20),
     )
     def disturb(self, what: str, which: int) -> None:
@@ -182,8 +200,23 @@ class QueueMachine(RuleBasedStateMachine):
             case "purge":
                 assert self.queue.purge() == len(self.model.ready)
                 self.model.ready.clear()
+            case "reconfigure":
+                self._reconfigure(*POLICIES[which % len(POLICIES)])
             case _:
                 pass
+
+    def _reconfigure(
+        self, length: int | None, size: int | None, overflow: Overflow, ttl: int | None
+    ) -> None:
+        wanted = replace(
+            self.queue.declared,
+            max_length=length,
+            max_length_bytes=size,
+            overflow=overflow,
+            message_ttl=ttl,
+        )
+        self.queue.reconfigure(wanted, self.now)
+        self.model.limit(length, size, overflow, ttl)
 
     def _tap(self) -> None:
         pair = self._new_pair(0, 0, no_ack=True)

@@ -35,7 +35,7 @@ def stream(broker: Broker) -> Queue:
 
 
 def new_stream(broker: Broker, **options: object) -> Queue:
-    return new_queue(broker, "s", queue_type="stream", durable=True, **options)
+    return new_queue(broker, "s", queue_type="stream", durable=True, **options)  # type: ignore[arg-type]
 
 
 def deliveries(peer: Peer) -> list[tuple[int, bytes]]:

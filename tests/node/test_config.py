@@ -224,5 +224,5 @@ def test_an_embedded_broker_is_refused_the_same_mistakes(tree: object, told: str
 
 
 def test_what_an_embedded_broker_is_told_counts_where_its_tree_has_nothing() -> None:
-    server = from_mapping({"server": {"port": 7}}, host="::1", port=8).server
+    server = from_mapping({"server": {"port": 7}}, server={"host": "::1", "port": 8}).server
     assert (server.host, server.port) == ("::1", 7)

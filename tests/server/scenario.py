@@ -18,7 +18,14 @@ T = TypeVar("T")
 Sizes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 QUEUES = ("q0", "q1", "q2")
-EXCHANGES = {"d": "direct", "f": "fanout", "t": "topic", "h": "headers", "a": "direct"}
+EXCHANGES = {
+    **{"d": "direct", "f": "fanout", "t": "topic", "h": "headers"},
+    **{"a": "direct", "u": "fanout"},
+}
+EXCHANGE_ARGUMENTS: dict[str, Table] = {
+    "a": {"alternate-exchange": "f"},
+    "u": {"x-message-deduplication": True, "x-cache-size": 2, "x-cache-ttl": 30},
+}
 BINDING_KEYS = ("k", "q1", "k.l", "#", "k.*")
 BINDING_ARGUMENTS: tuple[Table, ...] = (
     {"x-match": "all", "n": 1},
@@ -33,6 +40,7 @@ PROPERTIES = (
     Properties(delivery_mode=2),
     Properties(message_id="one"),
     Properties(message_id="two", content_type="text/plain"),
+    Properties(message_id="three", content_type="text/plain"),
     Properties(priority=1),
     Properties(priority=9),
     Properties(expiration="0"),
@@ -187,7 +195,7 @@ _KINDS: tuple[tuple[int, ...], ...] = (
     *[(0,)] * 40,
     *((kind,) for kind in GOOD for _ in range(3)),
     *((0, kind) for kind in GOOD),
-    *((2, 3), (0, 2), (4, 5), (7, 4), (1, 1, 0)),
+    *((2, 3), (0, 2), (5, 6), (8, 5), (1, 1, 0), (2, 3, 4)),
     *((0, bad) for bad in range(len(GOOD), len(PROPERTIES))),
 )
 _SHAPES: tuple[tuple[tuple[int, ...], bool], ...] = (
@@ -214,6 +222,12 @@ _SETTINGS: dict[str, tuple[int | str | bool, ...]] = {
     "x-max-priority": (3,),
     "x-single-active-consumer": (True,),
     "x-expires": (40,),
+    "x-consumer-timeout": (1, 70_000),
+    "x-message-deduplication": (True,),
+    "x-cache-size": (1, 2),
+    "x-cache-ttl": (10,),
+    "x-queue-type": ("quorum",),
+    "x-delivery-limit": (0, 1, 2),
 }
 
 
@@ -239,7 +253,7 @@ class Dice:
 def _publish(dice: Dice, focus: Focus) -> Command:
     exchange, key = "", dice.pick(focus.queues)
     if not focus.only_traffic:
-        exchange = dice.pick(("", "", "", "", "d", "f", "f", "t", "h", "a"))
+        exchange = dice.pick(("", "", "", "", "d", "f", "f", "t", "h", "a", "u"))
         key = dice.pick((key, key, key, "k", "k.l"))
         if dice.once_in(80):
             exchange = "missing"
@@ -300,7 +314,11 @@ def _declare(dice: Dice, focus: Focus, queue: str | None = None) -> Declare:
                 arguments[name] = dice.pick(values)
     if "x-dead-letter-routing-key" in arguments:
         arguments.setdefault("x-dead-letter-exchange", "")
-    auto_delete = dice.once_in(8) and not focus.plain_queues
+    if "x-queue-type" in arguments:
+        arguments.pop("x-max-priority", None)
+    else:
+        arguments.pop("x-delivery-limit", None)
+    auto_delete = dice.once_in(8) and not focus.plain_queues and "x-queue-type" not in arguments
     return Declare(queue or dice.pick(focus.queues), auto_delete, tuple(arguments.items()))
 
 
@@ -341,7 +359,7 @@ def _steps(focus: Focus, rolls: list[bytes]) -> Iterator[Step]:
         elif kind == "answer":
             yield Answer(dice.pick(range(6)), _settle(dice, focus), dice.pick(_SIZES))
         elif kind == "wait":
-            yield Wait(dice.pick((0, 1, 5, 10, 25, 60)), tick=dice.once_in(2))
+            yield Wait(dice.pick((0, 1, 5, 10, 25, 60, 60_000)), tick=dice.once_in(2))
         elif dice.once_in(2):
             yield Permit(dice.pick(range(len(PERMISSIONS))))
         else:

@@ -31,13 +31,12 @@ class Performance:
         for connection in s.CONNECTIONS:
             self.twins.connect(connection)
         methods: list[m.Method] = [
-            m.ExchangeDeclare(
-                name, kind, arguments={"alternate-exchange": "f"} if name == "a" else {}
-            )
+            m.ExchangeDeclare(name, kind, arguments=s.EXCHANGE_ARGUMENTS.get(name, {}))
             for name, kind in s.EXCHANGES.items()
         ]
         methods += (m.QueueBind(queue, "f") for queue in s.QUEUES[:2])
         methods += (m.ExchangeBind("d", "t", "k.l"), m.ExchangeBind("h", "t", "k"))
+        methods += (m.QueueBind("q0", "u"), m.ExchangeBind("u", "t", "k.*"))
         for queue in queues:
             self._send(0, self._frames(0, 1, queue))
         self._send(0, [method_frame(1, method) for method in methods])
@@ -158,7 +157,11 @@ class Performance:
                 yield m.BasicGet(queue, no_ack)
             case s.Declare(queue, auto_delete, settings):
                 yield m.QueueDelete(queue)
-                yield m.QueueDeclare(queue, auto_delete=auto_delete, arguments=dict(settings))
+                given = dict(settings)
+                durable = "x-queue-type" in given  # a quorum queue
+                yield m.QueueDeclare(
+                    queue, durable=durable, auto_delete=auto_delete, arguments=given
+                )
             case s.Bind(queue, exchange, key, which, undo):
                 arguments = s.BINDING_ARGUMENTS[which] if exchange == "h" else {}
                 if undo:

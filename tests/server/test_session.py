@@ -2,6 +2,7 @@
 
 import pytest
 
+from recado.amqp.errors import PreconditionFailed
 from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
 from recado.amqp.frames import (
     BODY,
@@ -371,3 +372,44 @@ def test_it_is_known_who_publishes(broker: Broker) -> None:
         client.feed(part)
         seen.append((client.session.is_publishing, client.session.publishes))
     assert seen == [(False, False), (True, False), (True, True)]
+
+
+# ── deliveries that are not acknowledged ──────────────────────────────────────────────────────────────────
+
+HALF_HOUR = 30 * 60_000
+
+
+def test_a_delivery_that_is_held_too_long_closes_its_channel(broker: Broker) -> None:
+    broker.timeouts.default = HALF_HOUR
+    client = Client(broker, channels=(1, 2))
+    client.call(QueueDeclare("q"), BasicConsume("q", "c"), channel=1)
+    client.feed(publishing(2, "q", b"one"))
+    client.received()
+    for now in range(0, HALF_HOUR + 120_000, 60_000):
+        broker.tick(now)
+    (closed,) = methods(client.received())
+    assert isinstance(closed, ChannelClose)
+    assert (closed.reply_code, closed.failed_class, closed.failed_method) == (406, 0, 0)
+    assert "delivery acknowledgement on channel 1 timed out" in closed.reply_text
+    assert broker.vhosts["/"].queues["q"].ready == 1
+    client.feed(publishing(2, "q", b"two"))
+    assert client.call(ChannelCloseOk(), ChannelOpen(), channel=1) == [
+        MethodReceived(1, ChannelOpenOk())
+    ]
+    assert broker.vhosts["/"].queues["q"].ready == 2
+
+
+def test_what_is_left_of_a_large_run_goes_with_its_channel(broker: Broker) -> None:
+    """The channel is closed between two turns; the connection is not to suffer for it."""
+    client = Client(broker)
+    client.call(QueueDeclare("q", arguments={"x-overflow": "reject-publish", "x-max-length": 9000}))
+    client.session.receive(publishing(1, "q", b"x") * 5000, 0)
+    queue = broker.vhosts["/"].queues["q"]
+    taken = queue.ready
+    assert 0 < taken < 5000
+    client.session.close_channel(1, PreconditionFailed("enough"), 0)
+    while client.session.has_more:
+        client.session.go_on(0)
+    assert [type(method) for method in methods(client.received())] == [ChannelClose]
+    assert queue.ready == taken
+    assert state(client) is State.OPEN

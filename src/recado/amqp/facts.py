@@ -16,12 +16,13 @@ REPLY_HERE = "amq.rabbitmq.reply-to"
 _REPLY_HERE_BYTES = REPLY_HERE.encode()
 
 _SHORTSTR, _TABLE, _OCTET, _LONGLONG = range(4)
-_HEADERS, _DELIVERY_MODE, _PRIORITY, _REPLY_TO, _EXPIRATION, _USER_ID = (
+_HEADERS, _DELIVERY_MODE, _PRIORITY, _REPLY_TO, _EXPIRATION, _MESSAGE_ID, _USER_ID = (
     0x2000,
     0x1000,
     0x0800,
     0x0200,
     0x0100,
+    0x0080,
     0x0010,
 )
 _KIND_OF = {
@@ -33,7 +34,7 @@ _KIND_OF = {
     0x0400: _SHORTSTR,
     _REPLY_TO: _SHORTSTR,
     _EXPIRATION: _SHORTSTR,
-    0x0080: _SHORTSTR,
+    _MESSAGE_ID: _SHORTSTR,
     0x0040: _LONGLONG,
     0x0020: _SHORTSTR,
     _USER_ID: _SHORTSTR,
@@ -102,6 +103,27 @@ def facts_of(properties: bytes) -> Facts:
 def varies(properties: bytes) -> bool:
     """Whether they have a correlation id, a message id or a timestamp: such are not likely to come again."""
     return len(properties) > 1 and bool(properties[0] & 0x04 or properties[1] & 0xC0)
+
+
+def message_id_of(properties: bytes) -> bytes | None:
+    """The message id in a property list that is well formed; an empty one is none."""
+    if not properties[1] & _MESSAGE_ID:
+        return None
+    at = 2
+    for kind in _kinds_before_message_id(properties[0]):
+        if kind == _SHORTSTR:
+            at += 1 + properties[at]
+        elif kind == _OCTET:
+            at += 1
+        else:
+            at += 4 + int.from_bytes(properties[at : at + 4], "big")
+    return properties[at + 1 : at + 1 + properties[at]] or None
+
+
+@lru_cache(256)
+def _kinds_before_message_id(flags: int) -> tuple[int, ...]:
+    """They are those that the first byte of the flags tells of."""
+    return tuple(kind for _, kind in _fields(flags << 8))
 
 
 def _facts(properties: bytes) -> Facts:

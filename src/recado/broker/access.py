@@ -17,7 +17,7 @@ import msgspec
 from recado.amqp.errors import AccessRefused, NotAllowed
 
 from .arguments import describe
-from .pattern import compile_pattern, quote_pattern
+from .pattern import name_finder, quote_pattern
 
 _PATTERNS_REMEMBERED: Final = 256
 _NAMES_REMEMBERED: Final = 1_024
@@ -131,8 +131,7 @@ def _predicate(pattern: str) -> _Predicate:
         case "" | "^$":
             return _nothing
         case _:
-            search = compile_pattern(pattern).search
-            return lru_cache(_NAMES_REMEMBERED)(lambda name: search(name.encode()) is not None)
+            return lru_cache(_NAMES_REMEMBERED)(name_finder(pattern))
 
 
 @lru_cache(_PATTERNS_REMEMBERED)

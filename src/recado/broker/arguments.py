@@ -16,8 +16,16 @@ from recado.amqp.values import Table, Value
 
 from . import checks
 
-QueueType = Literal["classic", "quorum"]
+QueueType = Literal["classic", "quorum", "stream"]
+Strategy = Literal["at-most-once", "at-least-once"]
 Overflow = Literal["drop-head", "reject-publish", "reject-publish-dlx"]
+
+
+class WindowSettings(msgspec.Struct, frozen=True):
+    """How many message ids are remembered to find duplicates, and for how long."""
+
+    size: int
+    ttl: int | None
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,9 +43,25 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     overflow: Overflow = "drop-head"
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
+    dead_letter_strategy: Strategy = "at-most-once"
     max_priority: int | None = None
     single_active_consumer: bool = False
     delivery_limit: int | None = None
+    consumer_timeout: int | None = None
+    """None is what the broker has for all; 0 is none."""
+    window: WindowSettings | None = None
+    max_age: int | None = None
+    segment_size: int | None = None
+
+    @property
+    def assured(self) -> bool:
+        """Whether dead letters are to be taken at least once. As in RabbitMQ, that takes all of this."""
+        return (
+            self.dead_letter_strategy == "at-least-once"
+            and self.queue_type == "quorum"
+            and self.overflow == "reject-publish"
+            and self.dead_letter_exchange is not None
+        )
 
 
 class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +73,7 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True):
     internal: bool = False
     arguments: Table = {}
     alternate_exchange: str | None = None
+    window: WindowSettings | None = None
 
 
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +81,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     priority: int = 0
     wire_tap: bool = False
+    stream_offset: checks.StreamOffset = checks.StreamOffset()
 
 
 def describe(kind: str, name: str, vhost: str) -> str:
@@ -74,7 +100,7 @@ _QUEUE_CHECKS: Final[tuple[tuple[str, str | None, _Check], ...]] = (
     ("x-dead-letter-routing-key", "dead_letter_routing_key", checks.name),
     (
         "x-dead-letter-strategy",
-        None,
+        "dead_letter_strategy",
         checks.one_of(("at-most-once", "at-least-once"), "invalid_dlx_strategy"),
     ),
     ("x-max-length", "max_length", checks.not_negative),
@@ -92,9 +118,31 @@ _QUEUE_CHECKS: Final[tuple[tuple[str, str | None, _Check], ...]] = (
     ("x-single-active-consumer", "single_active_consumer", checks.boolean),
     ("x-quorum-initial-group-size", None, checks.positive),
     ("x-delivery-limit", "delivery_limit", checks.not_negative),
+    ("x-consumer-timeout", "consumer_timeout", checks.not_negative),
+    ("x-max-age", "max_age", checks.max_age),
+    ("x-stream-max-segment-size-bytes", "segment_size", checks.not_negative),
+    ("x-initial-cluster-size", None, checks.positive),
+    (
+        "x-queue-leader-locator",
+        None,
+        checks.one_of(
+            ("client-local", "balanced", "random", "least-leaders"), "invalid_queue_locator_arg"
+        ),
+    ),
 )
 
-_check_queue_type: Final = checks.one_of(("classic", "quorum"), "\"unsupported queue type '{}'\"")
+_LARGEST_SEGMENT: Final = 3_000_000_000
+
+# The field and the check of each. A policy may set the same things: `message-ttl`, as `x-message-ttl`.
+QUEUE_ARGUMENTS: Final[dict[str, tuple[str | None, _Check]]] = {
+    argument: (field, check) for argument, field, check in _QUEUE_CHECKS
+}
+
+_check_queue_type: Final = checks.one_of(
+    ("classic", "quorum", "stream"), "\"unsupported queue type '{}'\""
+)
+
+_WINDOW_ARGUMENTS: Final = ("x-message-deduplication", "x-cache-size", "x-cache-ttl")
 
 _COMMON: Final = (
     "x-expires",
@@ -105,12 +153,13 @@ _COMMON: Final = (
     "x-max-length-bytes",
     "x-overflow",
     "x-single-active-consumer",
+    "x-consumer-timeout",
     "x-queue-type",
+    *_WINDOW_ARGUMENTS,
 )
 
 # What each type of queue understands. An argument of another type is refused, not ignored:
-# whoever asks for a delivery limit should learn that a classic queue has none. The last line is
-# what only streams understand.
+# whoever asks for a delivery limit should learn that a classic queue has none.
 _UNDERSTOOD: Final[dict[str, tuple[str, ...]]] = {
     "classic": (
         *_COMMON,
@@ -128,7 +177,14 @@ _UNDERSTOOD: Final[dict[str, tuple[str, ...]]] = {
         "x-delivery-limit",
         "x-queue-leader-locator",
     ),
-    "stream": ("x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size"),
+    "stream": (
+        "x-max-length-bytes",
+        "x-queue-type",
+        "x-max-age",
+        "x-stream-max-segment-size-bytes",
+        "x-initial-cluster-size",
+        "x-queue-leader-locator",
+    ),
 }
 
 
@@ -145,8 +201,10 @@ def parse_queue_arguments(
     """The settings of a queue, or `PreconditionFailed`. An exclusive queue is never durable."""
     queue = describe("queue", name, vhost)
     queue_type = _checked(queue, arguments, "x-queue-type", _check_queue_type, "classic")
-    if server_named and queue_type == "quorum":
-        raise PreconditionFailed("Cannot declare a server-named queue for type rabbit_quorum_queue")
+    if server_named and queue_type != "classic":
+        raise PreconditionFailed(
+            f"Cannot declare a server-named queue for type rabbit_{queue_type}_queue"
+        )
     _check_name_type(queue, arguments, "x-dead-letter-exchange")
     understood = _UNDERSTOOD[queue_type]
     parsed: dict[str, Any] = {}
@@ -158,14 +216,17 @@ def parse_queue_arguments(
     if "dead_letter_routing_key" in parsed and "dead_letter_exchange" not in parsed:
         raise _invalid("x-dead-letter-routing-key", queue, "routing_key_but_no_dlx_defined")
     _refuse_foreign(queue, arguments, queue_type, _UNDERSTOOD)
-    if queue_type == "quorum":
-        _check_quorum_properties(queue, durable, exclusive, auto_delete)
+    if queue_type != "classic":
+        _check_lasting(queue, durable, exclusive, auto_delete)
+    if parsed.get("segment_size", 0) > _LARGEST_SEGMENT:
+        raise PreconditionFailed("Exceeded max value for x-stream-max-segment-size-bytes")
     return QueueSettings(
         durable=durable and not exclusive,
         exclusive=exclusive,
         auto_delete=auto_delete,
         arguments=arguments,
         queue_type=queue_type,
+        window=_window(queue, arguments),
         **parsed,
     )
 
@@ -180,7 +241,8 @@ def check_queue_equivalent(queue: str, existing: QueueSettings, wanted: QueueSet
     _check_arguments(queue, existing.arguments, wanted.arguments, names)
 
 
-def _check_quorum_properties(queue: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
+def _check_lasting(queue: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
+    """Quorum queues and streams are neither transient nor anybody's own."""
     for refused, asked in (
         ("auto-delete", auto_delete),
         ("exclusive-owner", exclusive),
@@ -204,15 +266,15 @@ def parse_exchange_arguments(
     arguments: Table,
 ) -> ExchangeSettings:
     """The settings of an exchange of a known kind, or `PreconditionFailed`."""
+    exchange = describe("exchange", name, vhost)
     return ExchangeSettings(
         kind=kind,
         durable=durable,
         auto_delete=auto_delete,
         internal=internal,
         arguments=arguments,
-        alternate_exchange=_check_name_type(
-            describe("exchange", name, vhost), arguments, "alternate-exchange"
-        ),
+        alternate_exchange=_check_name_type(exchange, arguments, "alternate-exchange"),
+        window=_window(exchange, arguments),
     )
 
 
@@ -223,7 +285,15 @@ def check_exchange_equivalent(
     if existing.kind != wanted.kind:
         raise _inequivalent("type", exchange, f"'{wanted.kind}'", f"'{existing.kind}'")
     _check_fields(exchange, existing, wanted, ("durable", "auto_delete", "internal"))
-    _check_arguments(exchange, existing.arguments, wanted.arguments, ("alternate-exchange",))
+    names = ("alternate-exchange", *_WINDOW_ARGUMENTS)
+    _check_arguments(exchange, existing.arguments, wanted.arguments, names)
+
+
+def _window(where: str, arguments: Table) -> WindowSettings | None:
+    size = _checked(where, arguments, "x-cache-size", checks.window_size, 10_000)
+    ttl = _checked(where, arguments, "x-cache-ttl", checks.idle_time)
+    wanted = _checked(where, arguments, "x-message-deduplication", checks.boolean, False)
+    return WindowSettings(size, ttl) if wanted else None
 
 
 # ── consumers ───────────────────────────────────────────────────────────────────────────────────
@@ -231,7 +301,7 @@ def check_exchange_equivalent(
 _CONSUMER_ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "classic": ("x-priority", "x-cancel-on-ha-failover", "x-credit", "x-wire-tap"),
     "quorum": ("x-priority", "x-credit", "x-wire-tap"),
-    "stream": ("x-stream-offset",),
+    "stream": ("x-stream-offset", "x-credit"),
 }
 
 
@@ -243,6 +313,9 @@ def parse_consumer_arguments(
     settings = ConsumerSettings(
         priority=_checked(queue, arguments, "x-priority", checks.integer, 0),
         wire_tap=_checked(queue, arguments, "x-wire-tap", checks.boolean, False),
+        stream_offset=_checked(
+            queue, arguments, "x-stream-offset", checks.stream_offset, checks.StreamOffset()
+        ),
     )
     _checked(queue, arguments, "x-cancel-on-ha-failover", checks.boolean, False)
     _refuse_foreign(queue, arguments, queue_type, _CONSUMER_ARGUMENTS)

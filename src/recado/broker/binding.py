@@ -25,7 +25,8 @@ class Destination(Protocol):
     def name(self) -> str: ...
 
     @property
-    def settings(self) -> QueueSettings: ...
+    def declared(self) -> QueueSettings:
+        """What it was declared with, whatever policies make of it."""
 
     @property
     def lasting(self) -> bool:

@@ -5,7 +5,9 @@ user in a vhost) and `Channel`. Queues come and go here, because that concerns e
 the connection that owns an exclusive queue.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
 
 from recado.amqp.errors import NotAllowed, PreconditionFailed
 from recado.amqp.facts import REPLY_HERE
@@ -14,11 +16,15 @@ from .access import User
 from .alarms import Alarms
 from .arguments import QueueSettings, describe
 from .consumer import Consumer
+from .consumer_timeout import ConsumerTimeouts
 from .dead_letter import DeadLetters
+from .holding import Holdings
 from .keeper import Keeper
+from .policy import POLICY_KINDS, Policy
 from .queue import Owner, Queue
 from .routing import Admission
 from .run import Run
+from .stream import Stream
 from .vhost import Vhost
 
 
@@ -48,17 +54,41 @@ class Broker:
         self._dead_letters: dict[str, DeadLetters] = {}
         self._admissions: dict[tuple[str, str], Admission] = {}
         self._alarms = Alarms()
+        self.timeouts = ConsumerTimeouts()
         for name in vhosts:
             self.add_vhost(name)
 
-    def add_vhost(self, name: str) -> None:
+    def add_vhost(self, name: str, *, lasting: bool = False) -> None:
+        """A lasting one is there after a restart too, whatever the configuration says by then."""
+        if lasting:
+            self.keeper.remember("vhost", name, "", b"")
         vhost: Vhost[Queue] = Vhost(name, self.keeper)
         self.vhosts[name] = vhost
-        self._dead_letters[name] = DeadLetters(vhost)
+        letters = self._dead_letters[name] = DeadLetters(vhost)
+        vhost.holdings = Holdings(vhost, letters, self._alarms, self.keeper)
 
-    def add_user(self, user: User) -> None:
+    def add_user(self, user: User, *, lasting: bool = False) -> None:
+        """In place of one with the same name; lasting as vhosts are."""
+        if lasting:
+            self.keeper.remember("user", "", user.name, msgspec.msgpack.encode(user))
         self.users[user.name] = user
         self._admissions.clear()
+
+    def recall(self, facts: Mapping[tuple[str, str, str], bytes], now: int) -> None:
+        """Vhosts, users and policies that were remembered, by kind, vhost and name.
+
+        To be called before queues and exchanges are back: they need the vhosts.
+        """
+        for _, vhost, _ in facts:
+            if vhost and vhost not in self.vhosts:
+                self.add_vhost(vhost)
+        for (kind, vhost, _), value in facts.items():
+            if kind == "user":
+                self.add_user(msgspec.msgpack.decode(value, type=User))
+            elif kind in POLICY_KINDS:
+                self.vhosts[vhost].policies.set(msgspec.json.decode(value, type=Policy))
+        for there in self.vhosts.values():
+            self._apply_policies(there, now)
 
     def admit(self, user: User, vhost: str) -> Admission:
         """Let a user into a vhost, or refuse with 530."""
@@ -66,7 +96,7 @@ class Broker:
             raise NotAllowed(f"vhost {vhost} not found")
         admission = self._admissions.get((user.name, vhost))
         if admission is None or admission.user is not user:
-            admission = Admission(user, self.vhosts[vhost])
+            admission = Admission(user, self.vhosts[vhost], self.timeouts)
             self._admissions[user.name, vhost] = admission
         return admission
 
@@ -79,13 +109,17 @@ class Broker:
         settings: QueueSettings,
         owner: Owner | None,
         now: int,
-        kind: type[Queue] = Queue,
+        kind: type[Queue] | None = None,
     ) -> Queue:
+        if kind is None:
+            kind = Stream if settings.queue_type == "stream" else Queue
         letters, alarms = self._dead_letters[vhost.name], self._alarms
         queue = kind(vhost, name, settings, owner, letters, alarms.set, self.keeper, now)
         vhost.add_queue(queue)
         if queue.lasting:
             self.keeper.queue_declared(queue)
+        if isinstance(queue, Stream):
+            queue.open(self.keeper.open_stream(queue), now)
         if owner is not None:
             owner.exclusive[queue] = None
         return queue
@@ -112,7 +146,7 @@ class Broker:
         described = describe("queue", queue.name, queue.vhost.name)
         if if_unused and queue.consumers:
             raise PreconditionFailed(f"{described} in use")
-        if if_empty and queue.ready:
+        if if_empty and (queue.ready or queue.letters):
             raise PreconditionFailed(f"{described} not empty")
         queue.deleted = True
         if queue.owner is not None:
@@ -138,18 +172,47 @@ class Broker:
             if queue.settings.auto_delete and not queue.consumers and not queue.deleted:
                 self.delete_queue(queue, now)
 
+    # ── policies ──────────────────────────────────────────────────────────────────────────────────────
+
+    def set_policies(self, vhost: str, policies: Iterable[Policy], now: int) -> None:
+        """They hold at once, also for what is there. Each replaces the one of its kind and name."""
+        for policy in policies:
+            self.vhosts[vhost].policies.set(policy)
+            self.keeper.remember(policy.kind, vhost, policy.name, msgspec.json.encode(policy))
+        self._apply_policies(self.vhosts[vhost], now)
+
+    def delete_policy(self, vhost: str, name: str, now: int, *, operator: bool = False) -> None:
+        """What it made of queues and exchanges is undone."""
+        policy = self.vhosts[vhost].policies.remove(name, operator=operator)
+        self.keeper.remember(policy.kind, vhost, name, None)
+        self._apply_policies(self.vhosts[vhost], now)
+
+    def _apply_policies(self, vhost: Vhost[Queue], now: int) -> None:
+        vhost.apply_policies()
+        for queue in vhost.queues.values():
+            if not queue.is_address:
+                settings = vhost.policies.for_queue(queue.name, queue.declared)
+                if settings != queue.settings:
+                    queue.reconfigure(settings, now)
+
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────
 
     def deadline(self) -> int | None:
         """When `tick` has something to do next; 0 is at once."""
-        if any(letters.waiting for letters in self._dead_letters.values()):
-            return 0
-        return self._alarms.next()
+        soonest, check = self._alarms.next(), self.timeouts.next
+        if soonest is None or (check is not None and check < soonest):
+            soonest = check
+        for letters in self._dead_letters.values():
+            due = letters.deadline()
+            if due is not None and (soonest is None or due < soonest):
+                soonest = due
+        return soonest
 
     def tick(self, now: int) -> None:
-        """Let messages and queues expire whose time has come, and go on with dead letters."""
+        """Let expire what has had its time: messages, queues, deliveries; and go on with dead letters."""
         for letters in self._dead_letters.values():
             letters.go_on(now)
+        self.timeouts.check(now)
         while (queue := self._alarms.pop(now)) is not None:
             if queue.is_abandoned(now):
                 self.delete_queue(queue, now)

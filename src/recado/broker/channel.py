@@ -14,6 +14,7 @@ from recado.amqp.methods import BasicCancel, BasicGetOk, Method
 
 from .arguments import ConsumerSettings, describe
 from .consumer import Consumer, Outlet
+from .delivery_count import counted
 from .publisher import Publisher
 from .queue import Queue
 from .routing import Admission
@@ -102,10 +103,12 @@ class Channel:
         elif queue.is_taken(exclusive):
             described = describe("queue", queue.name, queue.vhost.name)
             raise AccessRefused(f"{described} in exclusive use")
-        consumer = Consumer(
+        queue.check_consumer(no_ack=no_ack, prefetch=self.prefetch)
+        consumer = queue.consumer_type(
             self, queue, tag, settings, no_ack=no_ack, exclusive=exclusive, limit=self.prefetch
         )
         self.consumers[tag] = consumer
+        self.admission.timeouts.watch(self, now)
         self._count_crowd(consumer, +1)
         queue.add_consumer(consumer, now)
         return consumer
@@ -143,13 +146,15 @@ class Channel:
         tag = self.next_tag
         self.next_tag += 1
         origin = run.origin
-        head, (tail,) = run.head, run.tails
+        shown = counted(run) if run.returns else run
+        head, (tail,) = shown.head, shown.tails
         if run.channel != self.number or self.outlet.frame_max < run.frame_max:
-            head, (tail,) = run.fitted(self.number, self.outlet.frame_max)
+            head, (tail,) = shown.fitted(self.number, self.outlet.frame_max)
         if no_ack:
             queue.settle(run)
         else:
             self.unacked.add(tag, run, Getter(queue))
+            self.admission.timeouts.watch(self, now)
             queue.unacked += 1
             if run.kept:
                 queue.note_delivered(run)
@@ -233,7 +238,8 @@ class Channel:
                     self._refill(holder, now)
                 holder = entry.holder
             if entry.run.kept:
-                holder.queue.settle(entry.run, low, high)
+                for start, end in entry.unsettled(low, high):
+                    holder.queue.settle(entry.run, start, end)
             holder.release(self.unacked.settle(entry, low, high))
         if holder is not None:
             self._refill(holder, now)
@@ -306,6 +312,7 @@ class Channel:
     def close(self, now: int) -> list[Queue]:
         """Let go of everything; gives the queues that lost a consumer, wire taps aside."""
         self.publisher.close()
+        self.admission.timeouts.forget(self)
         consumers = self.consumers.values()
         queues = {each.queue: None for each in consumers if not each.settings.wire_tap}
         for consumer in list(self.consumers.values()):

@@ -7,7 +7,9 @@ it was, and of what, is added by the one who asked.
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
+
+import msgspec
 
 from recado.amqp.values import (
     Float32,
@@ -25,6 +27,8 @@ from recado.amqp.values import (
 
 MAX_EXPIRY_MS: Final = 315_360_000_000  # ten years
 MAX_PRIORITY: Final = 255
+MAX_WINDOW: Final = 1_000_000
+SECONDS: Final = {"Y": 31_536_000, "M": 2_592_000, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 # ── values as RabbitMQ names and compares them ──────────────────────────────────────────────────
 
@@ -123,6 +127,13 @@ def idle_time(value: Value) -> int:
     return expiry(positive(value))
 
 
+def window_size(value: Value) -> int:
+    number = positive(value)
+    if number > MAX_WINDOW:
+        raise Refused(f"{{value_too_large,{number}}}")
+    return number
+
+
 def max_priority(value: Value) -> int | None:
     number = not_negative(value)
     if number > MAX_PRIORITY:
@@ -167,3 +178,42 @@ def queue_version(value: Value) -> int:
     if number not in (1, 2):
         raise Refused(f"\"unsupported queue version '{number}'\"")
     return number
+
+
+def max_age(value: Value) -> int:
+    """A time such as `7D`, in milliseconds; a month is 30 days, a year 365."""
+    age = text(value)
+    digits, unit = age[:-1], age[-1:]
+    number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
+    if not number or unit not in SECONDS:
+        raise Refused("invalid_max_age")
+    return number * SECONDS[unit] * 1000
+
+
+class StreamOffset(msgspec.Struct, frozen=True):
+    """Where to begin in a stream: at an offset, a time, or what came an age ago (both in milliseconds)."""
+
+    kind: Literal["first", "last", "next", "offset", "time", "age"] = "next"
+    value: int = 0
+
+
+def stream_offset(value: Value) -> StreamOffset:
+    match value:
+        case "first":
+            return StreamOffset("first")
+        case "last":
+            return StreamOffset("last")
+        case "next":
+            return StreamOffset("next")
+        case str():
+            try:
+                return StreamOffset("age", max_age(value))
+            except Refused:
+                shown_value = f'<<"{value}">>'
+        case Timestamp():
+            return StreamOffset("time", value * 1000)
+        case int() if not isinstance(value, bool):
+            return StreamOffset("offset", int(value))
+        case _:
+            shown_value = shown(value)
+    raise Refused(f"{{invalid_stream_offset_arg,{{{type_name(value)},{shown_value}}}}}")

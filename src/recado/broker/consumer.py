@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING, Protocol
 
+from recado.amqp.errors import ClosesChannel
 from recado.amqp.runs import DELIVER_ID, render
 
 from .arguments import ConsumerSettings
+from .delivery_count import counted
 from .run import Run
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ class Outlet(Protocol):
     told_of_cancel: bool  # the peer wants to know when its consumers are removed
 
     def write(self, data: bytes) -> None: ...
+
+    def close_channel(self, number: int, error: ClosesChannel, now: int) -> None:
+        """Close a channel that did nothing just now, and tell the peer why."""
 
 
 class Consumer:
@@ -78,28 +83,12 @@ class Consumer:
 
     def deliver(self, run: Run) -> None:
         """Write the messages to the peer, and hold them until they are settled unless nobody will."""
-        channel, first = self.channel, self._write(run)
-        if self.no_ack:
-            if run.kept:
-                self.queue.settle(run)
-            return
-        count = len(run.tails)
-        channel.unacked.add(first, run, self)
-        channel.outstanding += count
-        if channel.limit:
-            channel.served(self)
-        self.outstanding += count
-        self.queue.unacked += count
-        if run.kept:
-            self.queue.note_delivered(run)
-
-    def _write(self, run: Run) -> int:
-        """Gives the first of the tags that the messages were sent with."""
         channel = self.channel
         outlet = channel.outlet
-        head, tails = run.head, run.tails
+        shown = counted(run) if run.returns else run
+        head, tails = shown.head, shown.tails
         if run.channel != channel.number or outlet.frame_max < run.frame_max:
-            head, tails = run.fitted(channel.number, outlet.frame_max)
+            head, tails = shown.fitted(channel.number, outlet.frame_max)
         end = run.origin.again if run.redelivered else run.origin.first_time
         prefix = self._prefixes.get(len(end)) or self._prefix(len(end))
         count = len(tails)
@@ -114,12 +103,22 @@ class Consumer:
             for tag, tail in enumerate(tails, first):
                 outlet.write(prefix + tag.to_bytes(8, "big") + end + head)
                 outlet.write(tail)
-        return first
+        if not self.no_ack:
+            channel.unacked.add(first, run, self)
+            channel.outstanding += count
+            if channel.limit:
+                channel.served(self)
+            self.outstanding += count
+            self.queue.unacked += count
+            if run.kept:
+                self.queue.note_delivered(run)
+        elif run.kept and not self.settings.wire_tap:
+            self.queue.settle(run)
 
     def show(self, run: Run) -> None:
         """Deliver copies to a wire tap, which never acks; one that does not keep up misses some."""
         if not self.channel.outlet.congested:
-            self._write(run)
+            self.deliver(run)
 
     def release(self, count: int) -> None:
         """So many of its messages were settled."""

@@ -7,6 +7,9 @@ without anybody having rejected it since, goes round in circles and is dropped.
 A letter may cause others, where the queue it comes to is full in turn. They are worked off one after the other,
 what a letter causes before the next one, so a long chain of queues costs no depth; and only so many at a
 time, so that a hundred thousand messages that expire at once keep nobody else waiting.
+
+A letter is offered once, and whoever refuses it does not get it; unless the queue wants its letters taken at
+least once, see `assured`.
 """
 
 from collections import deque
@@ -20,6 +23,7 @@ from recado.amqp.frames import OVERHEAD, PROPERTIES_AT, body_of, content_frames,
 from recado.amqp.properties import Properties, decode_properties, encode_properties
 from recado.amqp.values import Int64, Table, Timestamp, Value
 
+from .assured import AssuredLetters, Letter
 from .exchange import Exchange
 from .queue import Queue
 from .routing import distribute
@@ -28,7 +32,7 @@ from .vhost import Vhost
 
 _HEADER_REST = PROPERTIES_AT + OVERHEAD  # what a header frame has beside its properties, and some
 _MOST_DEATHS = 1 << 62  # a client may claim any count
-_ENTRIES_HERE = 1 << 16  # what came in was within the limit; deaths are added to that
+ENTRIES_HERE = 1 << 16  # what came in was within the limit; deaths are added to that
 _AT_A_TIME = 128  # letters that are each unlike the one before; some 20 ms of work
 _ALIKE = 50  # letters with the same properties that are the work of one
 
@@ -41,7 +45,7 @@ def rewritten(
     A header must fit into one frame, so messages whose header no longer does are left out.
     """
     for before, contents in groupby(run.contents(), properties_of):
-        properties = change(decode_properties(before, max_entries=_ENTRIES_HERE))
+        properties = change(decode_properties(before, max_entries=ENTRIES_HERE))
         after = encode_properties(properties)
         if len(after) + _HEADER_REST <= run.frame_max:
             tails = [
@@ -59,75 +63,126 @@ class DeadLetters:
         self._caused: list[tuple[Queue, Run, str]] = []
         self._working = False
         self._allowance = (0, _AT_A_TIME)  # how many more at this time
-        self.waiting: deque[tuple[Queue, Run, str]] = deque()
+        self._waiting: deque[tuple[Queue, Run, str]] = deque()
+        self._assured = AssuredLetters(self._attempt)
 
     def __call__(self, queue: Queue, run: Run, reason: str, now: int) -> None:
         """Send these messages on, or let them go; `run` may be emptied later, if there are many."""
         if queue.settings.dead_letter_exchange is None:
             queue.settle(run)
             return
+        if queue.settings.assured:
+            self._assured.add(queue, run, reason, now)
+        else:
+            (self._caused if self._working else self._waiting).append((queue, run, reason))
         if self._working:
-            self._caused.append((queue, run, reason))
             return
-        self.waiting.append((queue, run, reason))
         if self._allowance[0] != now:
             self._allowance = (now, _AT_A_TIME)
         self._work(now)
 
+    def deadline(self) -> int | None:
+        """When to go on; 0 is at once."""
+        return 0 if self._waiting else self._assured.deadline()
+
     def go_on(self, now: int) -> None:
         """Some more of what is left over."""
+        self._assured.look(now)
         self._allowance = (now, _AT_A_TIME)
         self._work(now)
 
     def _work(self, now: int) -> None:
         self._working = True
         try:
-            while self.waiting and self._allowance[1] > 0:
-                queue, run, reason = self.waiting.popleft()
-                part = run.take(self._allowance[1] * (_ALIKE if run.head else 1))
-                if part is not run:
-                    self.waiting.appendleft((queue, run, reason))
-                self._allowance = (now, self._allowance[1] - self._send(queue, part, reason, now))
-                queue.settle(part)
-                self.waiting.extendleft(reversed(self._caused))
+            while (left := self._allowance[1]) > 0 and (self._waiting or self._assured.can_go_on):
+                work = self._send_some(left, now) if self._waiting else self._assured.go_on(now)
+                self._allowance = (now, left - work)
+                self._waiting.extendleft(reversed(self._caused))
                 self._caused.clear()
         finally:
             self._working = False
 
+    def _send_some(self, most: int, now: int) -> int:
+        queue, run, reason = self._waiting.popleft()
+        part = run.take(most * (_ALIKE if run.head else 1))
+        if part is not run:
+            self._waiting.appendleft((queue, run, reason))
+        work = self._send(queue, part, reason, now)
+        queue.settle(part)
+        return work
+
     def _send(self, queue: Queue, run: Run, reason: str, now: int) -> int:
-        """Gives the work it was, in letters of the usual size: long headers count for more."""
-        settings = queue.settings
-        exchange = self._vhost.exchanges.get(settings.dead_letter_exchange or "")
+        """Offer letters once; gives the work it was."""
+        exchange = self._exchange_of(queue)
         if exchange is None:
             return 1
-        key = settings.dead_letter_routing_key
+        work = 1
+        for written in self._written(queue, exchange, run, reason, now):
+            work += written.work
+            if written.receivers:
+                distribute(written.letters, written.receivers, now)
+        return work
+
+    def _attempt(self, queue: Queue, letter: Letter, now: int) -> tuple[bool, int]:
+        """Offer a letter to those who have not taken it: whether all have now, and the work it was.
+
+        What a queue refuses and sends to its own dead letters counts as taken: once is enough.
+        """
+        letter.epoch, letter.settings, letter.refusing = self._vhost.epoch, queue.settings, []
+        exchange = self._exchange_of(queue)
+        if exchange is None:
+            return queue.settings.dead_letter_exchange is None, 1
+        done, work = True, 1
+        for written in self._written(queue, exchange, letter.run, letter.reason, letter.died):
+            work += written.work
+            done = written.routed or bool(letter.taken)
+            for receiver in written.receivers:
+                if receiver in letter.taken:
+                    continue
+                refused = receiver.publish(written.letters.for_another_queue(), now)
+                if refused and receiver.settings.overflow == "reject-publish":
+                    letter.refusing.append(receiver)
+                else:
+                    letter.taken.add(receiver)
+        return done and not letter.refusing, work
+
+    def _exchange_of(self, queue: Queue) -> Exchange[Queue] | None:
+        name = queue.settings.dead_letter_exchange  # none, if a policy went while these waited
+        return None if name is None else self._vhost.exchanges.get(name)
+
+    def _written(
+        self, queue: Queue, exchange: Exchange[Queue], run: Run, reason: str, died: int
+    ) -> Iterator["_Written"]:
+        key = queue.settings.dead_letter_routing_key
         origin = Origin(exchange.name, run.origin.routing_key if key is None else key)
 
         def record(properties: Properties) -> Properties:
             headers = dict(properties.headers or {})
-            _add_death(headers, queue.name, reason, run, properties.expiration, now)
+            _add_death(headers, queue.name, reason, run, properties.expiration, died)
             if key is not None:
                 headers.pop("CC", None)
             return msgspec.structs.replace(properties, headers=headers, expiration=None)
 
-        work = 1
         for properties, letters in rewritten(run, record, origin, without_ttl(run.facts)):
+            letters.letter = True
             size = len(properties_of(letters.tails[0]))
-            work += 1 + len(letters) // _ALIKE + size // 512
-            queues = self._receivers(exchange, origin, properties.headers or {}, reason)
-            if queues:
-                distribute(letters, queues, now)
-        return work
+            headers = properties.headers or {}
+            copies = receivers_in(headers, "CC")
+            receivers = routed = self._vhost.route(exchange, origin.routing_key, headers, copies)
+            if reason != "rejected":
+                deaths = headers.get("x-death")
+                receivers = [each for each in routed if not _goes_in_circles(each.name, deaths)]
+            work = 1 + len(letters) // _ALIKE + size // 512
+            yield _Written(letters, bool(routed), receivers, work)
 
-    def _receivers(
-        self, exchange: Exchange[Queue], origin: Origin, headers: Table, reason: str
-    ) -> list[Queue]:
-        copies = receivers_in(headers, "CC")
-        routed = self._vhost.route(exchange, origin.routing_key, headers, copies)
-        if reason == "rejected":
-            return routed
-        deaths = headers.get("x-death")
-        return [queue for queue in routed if not _goes_in_circles(queue.name, deaths)]
+
+class _Written(msgspec.Struct):
+    letters: Run
+    routed: bool
+    """Somebody would get them, if it were not for circles."""
+    receivers: list[Queue]
+    work: int
+    """In letters of the usual size: long headers count for more."""
 
 
 def receivers_in(headers: Table, name: str) -> list[str]:

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from itertools import pairwise
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from recado.amqp.values import Table
 
 from .arguments import ExchangeSettings
 from .binding import Binding, Destination, Matcher, fingerprint, is_last_resort
+from .deduplication import Window
+from .delay import DELAYED, TYPE_ARGUMENT
 from .headers import HeadersMatcher
 from .pattern import PatternMatcher
 from .topic import TopicMatcher
@@ -75,6 +77,16 @@ KINDS: Final[dict[str, Callable[[], Matcher[Any]]]] = {
 }
 
 
+class Holdings(Protocol[Q]):
+    """Gives each delayed exchange a place to hold messages."""
+
+    def open(self, exchange: Exchange[Q]) -> Q:
+        """For an exchange that is new."""
+
+    def close(self, holding: Q) -> None:
+        """Its exchange is gone, and so is all that it holds."""
+
+
 class Exchange(Generic[Q]):
     __slots__ = (
         "_last_resort",
@@ -83,19 +95,30 @@ class Exchange(Generic[Q]):
         "bindings",
         "bound_exchanges",
         "by_headers",
+        "declared",
+        "holding",
         "name",
         "settings",
+        "window",
     )
 
     def __init__(self, name: str, settings: ExchangeSettings) -> None:
         self.name = name
+        self.declared = settings
         self.settings = settings
-        self.by_headers = settings.kind == "headers"
+        """What was declared, and what policies make of it."""
+        self.by_headers = settings.kind in ("headers", DELAYED)
+        self.holding: Q | None = None
+        """Where a delayed exchange holds messages until they are due."""
+        self.window: Window | None = None
+        """What was seen lately, where duplicates are to be found."""
         self.bindings: dict[tuple[Q | Exchange[Q], str, bytes], Binding[Q | Exchange[Q]]] = {}
         self.bound_exchanges: dict[Exchange[Q], int] = {}
         """The exchanges among the destinations, and by how many bindings each."""
-        self._ordinary: Matcher[Q | Exchange[Q]] = KINDS[settings.kind]()
-        self._last_resort: Matcher[Q | Exchange[Q]] = KINDS[settings.kind]()
+        kind = settings.kind
+        new_matcher = KINDS[str(settings.arguments[TYPE_ARGUMENT]) if kind == DELAYED else kind]
+        self._ordinary: Matcher[Q | Exchange[Q]] = new_matcher()
+        self._last_resort: Matcher[Q | Exchange[Q]] = new_matcher()
         self._next_serial = 0
 
     @property

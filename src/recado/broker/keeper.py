@@ -13,6 +13,7 @@ K3  A message is named by its queue and its place, which is never given twice.
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .run import Run
+from .stream_log import MemoryLog, StreamLog, segment_size
 
 if TYPE_CHECKING:
     from .binding import Binding
@@ -35,6 +36,11 @@ class Keeper:
     ticket = 1
     safe = 0
     room = 1 << 62  # bytes of ready messages that a queue has in memory before others are shelved
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something is to be written."""
+        return False
 
     # Only what is durable is told: of bindings those with two durable ends, of queues not the exclusive ones.
 
@@ -76,7 +82,20 @@ class Keeper:
         """Messages that were kept are gone for good."""
 
     def delivered(self, queue: "Queue", first: int, count: int, step: int) -> None:
-        """Messages that were kept are out with somebody who is to acknowledge them."""
+        """Messages that were kept are out with somebody who is to acknowledge them.
+
+        A quorum queue counts: a message that is fetched after a restart has returned as often as it was
+        delivered, the last time when the process ended.
+        """
+
+    def seen(
+        self, vhost: str, owner: "Queue | Exchange[Any]", message_id: bytes, when: int
+    ) -> None:
+        """What has this id is a duplicate from now on, for a durable queue or exchange that asks for it.
+
+        The message itself was entered before, and no id may be known after a restart whose message is not; with
+        a queue or exchange its ids are forgotten. The same id may come again: it was told of, but is not safe.
+        """
 
     def begin(self) -> None:
         """What is kept until `end` is kept all together or not at all."""
@@ -86,6 +105,17 @@ class Keeper:
 
     def remember(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
         """A small fact under a name; the last one counts, and None forgets it."""
+
+    def open_stream(self, queue: "Queue") -> StreamLog:
+        """The log of a stream that was declared; with what it had before a restart."""
+        return MemoryLog(segment_size(queue.settings.segment_size))
+
+    def shortage(self) -> str | None:
+        """Why publishers are to wait, where there is no more room on disk; asked now and then."""
+        return None
+
+    def spare_memory(self, *, scarce: bool) -> None:
+        """Queues are to keep less in memory, or need not any longer."""
 
     def tell(self, waiting: Waiting) -> None:
         """`waiting.kept` is called when `safe` has reached the ticket of now."""

@@ -1,11 +1,12 @@
 """Regular expressions, in a language whose matching time is linear: google-re2, never `re`.
 
-Two places use them: the regex exchange, whose bindings have a pattern that the whole routing key
-must match, and permissions. Both let a stranger's pattern meet a stranger's text, and an engine
+Three places use them: the regex exchange, whose bindings have a pattern that the whole routing key
+must match, permissions and policies. All let a stranger's pattern meet a stranger's text, and an engine
 that backtracks would let the two stop the broker. The library is imported when the first pattern is
 compiled: most brokers never need one, and all want to start quickly.
 """
 
+from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
 from recado.amqp.errors import PreconditionFailed
@@ -58,6 +59,79 @@ def quote_pattern(text: str) -> str:
 
     quoted: str = re2.escape(text)
     return quoted
+
+
+# ── patterns of names ───────────────────────────────────────────────────────────────────────────
+
+
+def name_finder(text: str) -> Callable[[str], bool]:
+    """Answers whether the pattern finds something in a name; a `ValueError` says why it is none.
+
+    Names are often excluded by looking ahead, as in `^(?!amq\\.).*`, and that RE2 cannot do. Right
+    behind `^` it need not: what is looked for is a pattern of its own at the beginning of the name.
+    """
+    ahead, rest = _split_lookaheads(text)
+    search = compile_pattern(rest).search
+    if not ahead:
+        return lambda name: search(name.encode()) is not None
+    if any(depth == 0 and sign == "|" for _, sign, depth in _structure(rest)):
+        raise ValueError("a look ahead beside | is not supported; put brackets around the choice")
+    searches = [(compile_pattern(f"^(?:{part})").search, wanted) for part, wanted in ahead]
+
+    def finds(name: str) -> bool:
+        octets = name.encode()
+        return search(octets) is not None and all(
+            (look(octets) is not None) is wanted for look, wanted in searches
+        )
+
+    return finds
+
+
+def _split_lookaheads(text: str) -> tuple[list[tuple[str, bool]], str]:
+    """What `^` is followed by that looks ahead, each with whether it is wanted, and the pattern without."""
+    found = []
+    while text.startswith(("^(?!", "^(?=")):
+        end = next((at for at, sign, depth in _structure(text) if sign == ")" and not depth), None)
+        if end is None:
+            raise ValueError("missing )")
+        found.append((text[4:end], text[3] == "="))
+        text = "^" + text[end + 1 :]
+    if found and text[1:2] in ("*", "+", "?", "{"):
+        raise ValueError("a look ahead cannot be repeated")
+    return found, text
+
+
+def _structure(pattern: str) -> Iterator[tuple[int, str, int]]:
+    """The brackets and bars that are meant as such: where, which, and how deep it stands.
+
+    Neither those behind a backslash nor those in a class such as `[(|]` or `[]()]` are.
+    """
+    at = depth = 0
+    while at < len(pattern):
+        sign = pattern[at]
+        if sign == "\\":
+            at += 1
+        elif sign == "[":
+            at = _end_of_class(pattern, at)
+        elif sign == "(":
+            yield at, sign, depth
+            depth += 1
+        elif sign == ")":
+            depth -= 1
+            yield at, sign, depth
+        elif sign == "|":
+            yield at, sign, depth
+        at += 1
+
+
+def _end_of_class(pattern: str, at: int) -> int:
+    at += 2 if pattern.startswith("^", at + 1) else 1
+    at += pattern.startswith("]", at)
+    while at < len(pattern) and pattern[at] != "]":
+        if pattern.startswith("[:", at):  # as in [[:alpha:]]
+            at = max(at, pattern.find(":]", at + 2) + 1)
+        at += 2 if pattern[at] == "\\" else 1
+    return at
 
 
 class PatternMatcher(Generic[T]):

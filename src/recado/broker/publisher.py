@@ -21,6 +21,7 @@ from recado.amqp.values import Table
 
 from .consumer import Outlet
 from .dead_letter import receivers_in, rewritten
+from .deduplication import Passage
 from .queue import Queue
 from .routing import Admission, Route, distribute, is_nowhere
 from .run import Run
@@ -122,9 +123,9 @@ class Publisher:
         if self.confirming:
             if keeper.entries != entries:
                 self._awaited = keeper.ticket
-            first = self._published + 1
+            if refused:
+                self._refused.extend(self._published + 1 + i for i in refused)
             self._published += len(event.tails)
-            self._refused.extend(first + i for i in refused)
 
     def _send_singly(self, route: Route, run: Run, now: int) -> list[int]:
         """Messages whose headers decide where each goes, or must be changed on the way."""
@@ -135,10 +136,14 @@ class Publisher:
             headers = properties.headers or {}
             if "BCC" in headers or properties.reply_to == REPLY_HERE:
                 one = self._rewrite(one, route)
-            queues: Sequence[Queue] = self._admission.queues_for(route, headers, more_keys)
-            if queues and distribute(one, queues, now):
-                refused.append(i)
-            if route.mandatory and is_nowhere(queues):
+            passage = Passage(properties, now)
+            queues: Sequence[Queue] = self._admission.queues_for(route, headers, more_keys, passage)
+            if queues:
+                if distribute(one, queues, now):
+                    refused.append(i)
+                else:
+                    passage.arrive()
+            if route.mandatory and is_nowhere(queues) and not passage.stopped:
                 self._return(route, one)
         return refused
 

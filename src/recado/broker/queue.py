@@ -13,13 +13,14 @@ tags (`crowded`), and queues that pass on what they drop to another queue (`casc
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
 from recado.amqp.frames import body_size_of
 
 from .arguments import QueueSettings
 from .consumer import UNLIMITED, Consumer
+from .deduplication import window_of
 from .keeper import Keeper
 from .lane import Lane
 from .rota import Rota
@@ -42,6 +43,7 @@ class Owner(Protocol):
 
 class Queue:
     is_address = False  # passes on to one consumer and keeps nothing
+    consumer_type = Consumer
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class Queue:
     ) -> None:
         self.vhost = vhost
         self.name = name
-        self.settings = settings
+        self.declared = settings
         self.owner = owner  # the connection of an exclusive queue
         self.consumers: dict[Consumer, None] = {}  # in order of arrival
         self.taps: dict[Consumer, None] = {}
@@ -64,6 +66,9 @@ class Queue:
         self.ready = 0
         self.unacked = 0
         self.deleted = False
+        self.letters = 0  # dead ones that nobody has taken yet, see `assured`
+        self.letter_bytes = 0
+        self.stalled = False  # by so many of them that no more may die
         self._keeper = keeper
         self.lasting = settings.durable and not settings.exclusive
         self._keeps = self.lasting and keeper.keeps  # what is persistent is kept
@@ -77,11 +82,28 @@ class Queue:
         self._alarm = alarm
         self._due: int | None = None  # when the alarm is set for
         self._last_used = now
+        self._mortal = False  # some messages were given a time to live
+        self.window = window_of(settings.window, keeper, vhost.name, self, lasting=self.lasting)
+        self._adopt(settings if self.is_address else vhost.policies.for_queue(name, settings))
+        self.touch(now)
+
+    def _adopt(self, settings: QueueSettings) -> None:
+        """What was declared and what policies make of it, and what follows from that."""
+        self.settings = settings
         self.cascades = settings.dead_letter_exchange is not None
         self._limited = settings.max_length is not None or settings.max_length_bytes is not None
         self._refuses = self._limited and settings.overflow != "drop-head"
-        self._simple = not self._limited and settings.message_ttl is None
+        lasting = settings.message_ttl is None and not settings.assured
+        self._simple = lasting and not self._limited and self.window is None
+
+    def reconfigure(self, settings: QueueSettings, now: int) -> None:
+        """Policies came or went. Messages that are there keep the time they have to live."""
+        counted = self.settings.max_length_bytes is not None
+        self._adopt(settings)
+        if settings.max_length_bytes is not None and not counted:
+            self._weigh()
         self.touch(now)
+        self._drop_excess(now)
 
     # ── entering ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -100,6 +122,11 @@ class Queue:
                 if len(group) > 1:
                     group.rotate(-1)
                 return ()
+        if self.window is not None and not run.letter:
+            return self.window.sift(run, now, self._take_in)
+        return self._take_in(run, now)
+
+    def _take_in(self, run: Run, now: int) -> Sequence[int]:
         if self._takes_singly(run):
             return self._publish_singly(run, now)
         self._enter(run, now)
@@ -119,13 +146,13 @@ class Queue:
     @property
     def is_laborious(self) -> bool:
         """Whether messages may have to be taken in one by one."""
-        return self._refuses or self.cascades or self.crowded > 0
+        return self._refuses or self.cascades or self.crowded > 0 or self.window is not None
 
     def _publish_singly(self, run: Run, now: int) -> Sequence[int]:
         refused = []
         for i in range(len(run)):
             one = run.slice(i, i + 1)
-            if self._refuses and self._would_overflow(one):
+            if self.refuses(one):
                 refused.append(i)
                 if self.settings.overflow == "reject-publish-dlx":
                     self._dead_letter(self, one, "maxlen", now)
@@ -143,6 +170,7 @@ class Queue:
             ttl = run.facts.ttl if ttl is None else min(ttl, run.facts.ttl)
         if ttl is not None:
             run.expires = now + ttl
+            self._mortal = True
         for tap in self.taps:
             tap.show(run)
         self._add(run)
@@ -190,6 +218,8 @@ class Queue:
         """Return messages that were out for delivery to their places."""
         if self.deleted:
             return
+        if self.settings.queue_type == "quorum":
+            runs = self._count_return(runs, now)
         for run in runs:
             run.redelivered = True
             self._add(run)
@@ -198,12 +228,28 @@ class Queue:
         self.deal(now)
         self._watch_head()
 
+    def _count_return(self, runs: list[Run], now: int) -> list[Run]:
+        """Gives those that may return once more."""
+        for run in runs:
+            run.returns += 1
+        for run in filter(self._is_worn, runs):
+            self._dead_letter(self, run, "delivery_limit", now)
+        return [run for run in runs if not self._is_worn(run)]
+
+    def _is_worn(self, run: Run) -> bool:
+        """Whether it came back too often."""
+        limit = self.settings.delivery_limit
+        return limit is not None and run.returns > limit
+
     # ── limits ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _would_overflow(self, one: Run) -> bool:
+    def refuses(self, one: Run) -> bool:
+        """Whether there is no room for a message; dead letters that wait here take room too."""
         most, most_bytes = self.settings.max_length, self.settings.max_length_bytes
-        return (most is not None and self.ready + 1 > most) or (
-            most_bytes is not None and self._ready_bytes + one.body_sizes()[0] > most_bytes
+        bytes_here = self._ready_bytes + self.letter_bytes
+        return self._refuses and (
+            (most is not None and self.ready + self.letters + 1 > most)
+            or (most_bytes is not None and bytes_here + one.body_sizes()[0] > most_bytes)
         )
 
     def _drop_excess(self, now: int) -> None:
@@ -224,7 +270,10 @@ class Queue:
         """Let go of what has outlived its time at the front of a lane."""
         for lane in reversed(self._lanes):
             while (
-                (head := lane.head) is not None and head.expires is not None and head.expires <= now
+                not self.stalled
+                and (head := lane.head) is not None
+                and head.expires is not None
+                and head.expires <= now
             ):
                 run = lane.take(len(head))
                 self._subtract(run)
@@ -234,6 +283,9 @@ class Queue:
         self._watch_idle()
 
     def _watch_head(self) -> None:
+        # Heads may be on the shelf, and should stay there if they have time.
+        if self.stalled or not self._mortal:
+            return
         for lane in self._lanes:
             head = lane.head
             if head is not None and head.expires is not None:
@@ -278,21 +330,26 @@ class Queue:
             self._ready_bytes -= sum(run.body_sizes())
 
     def _drop_expired(self, now: int) -> None:
-        """Make sure that what is at the front has time left.
+        """Make sure that what is at the front has time left, and did not return too often.
 
         Strictly: a message with no time at all may still go to a consumer that waits for it.
         """
-        while self.ready:
+        while self.ready and not self.stalled:
             head = self._front().head
-            if head is None or head.expires is None or head.expires >= now:
+            if head is None:
                 return
-            self._dead_letter(self, self._take_front(len(head)), "expired", now)
+            if head.returns and self._is_worn(head):  # when the process ended, or a policy came
+                self._dead_letter(self, self._take_front(len(head)), "delivery_limit", now)
+            elif head.expires is None or head.expires >= now:
+                return
+            else:
+                self._dead_letter(self, self._take_front(len(head)), "expired", now)
 
     def get(self, now: int) -> Run | None:
         """One message for a client that asks for it."""
         self.touch(now)
         self._drop_expired(now)
-        if not self.ready:
+        if not self.ready or self.stalled:
             return None
         run = self._take_front(1)
         self._watch_head()
@@ -302,7 +359,7 @@ class Queue:
         """Give out what is ready to those who have room (Q4)."""
         while self.ready and (group := self._rota.foremost) is not None:
             self._drop_expired(now)
-            if not self.ready:
+            if not self.ready or self.stalled:
                 break
             wanted = 1 if self.crowded else min(len(group), self.ready)
             hands, least = [], UNLIMITED
@@ -364,23 +421,32 @@ class Queue:
         """After a restart, these will have been delivered before."""
         self._keeper.delivered(self, run.first, len(run), run.step)
 
-    def restore(self, next_place: int, shelved: Mapping[int, int], now: int) -> None:
-        """What the keeper still has after a restart: so many messages in each lane, on the shelf."""
+    def restore(
+        self, next_place: int, shelved: Mapping[int, int], now: int, *, mortal: bool
+    ) -> None:
+        """What the keeper still has after a restart: so many messages in each lane, on the shelf.
+
+        Some of them may expire if they are `mortal`.
+        """
         self._next_place = next_place
+        self._mortal = mortal
         for number, count in shelved.items():
             while len(self._lanes) <= number:
                 self._add_lane()
             self._lanes[number].shelved = count
             self.ready += count
+
+    def resume(self, now: int) -> None:
+        """All queues are restored, so whatever is too much or too old may go to others."""
         if self.settings.max_length_bytes is not None:
-            self._weigh_shelves()
+            self._weigh()
         self._drop_excess(now)
         self._watch_head()
 
-    def _weigh_shelves(self) -> None:
+    def _weigh(self) -> None:
         """A limit in bytes must know the size of every message, so they all come to memory once."""
-        for lane in self._lanes:
-            self._ready_bytes += sum(sum(run.body_sizes()) for run in lane.load())
+        runs = chain.from_iterable(lane.load() for lane in self._lanes)
+        self._ready_bytes = sum(sum(run.body_sizes()) for run in runs)
 
     # ── consumers ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -416,6 +482,9 @@ class Queue:
         """The consumer may have room again; follow with `deal`."""
         if consumer in self.consumers and self._active in (None, consumer):
             self._rota.wake(consumer)
+
+    def check_consumer(self, *, no_ack: bool, prefetch: int) -> None:
+        """Refuse a consumer that this kind of queue cannot serve."""
 
     def is_taken(self, exclusive: bool) -> bool:
         """Whether a further consumer must be refused, for one of them wants the queue for itself."""

@@ -13,6 +13,8 @@ from recado.amqp.methods import BasicPublish
 from recado.amqp.values import Table
 
 from .access import Access, User
+from .consumer_timeout import ConsumerTimeouts
+from .deduplication import Passage
 from .exchange import Exchange
 from .queue import Queue
 from .run import Origin, Run
@@ -35,17 +37,18 @@ class Route(Origin):
         super().__init__(exchange, routing_key)
         self.mandatory = mandatory
         self.source = source
-        self.queues = queues  # None: it depends on the message's headers
+        self.queues = queues  # None: it depends on the single message
 
 
 class Admission:
     """One user in one vhost: what it may do there, and the routes it uses."""
 
-    __slots__ = ("_epoch", "_routes", "access", "user", "vhost")
+    __slots__ = ("_epoch", "_routes", "access", "timeouts", "user", "vhost")
 
-    def __init__(self, user: User, vhost: Vhost[Queue]) -> None:
+    def __init__(self, user: User, vhost: Vhost[Queue], timeouts: ConsumerTimeouts) -> None:
         self.user = user
         self.vhost = vhost
+        self.timeouts = timeouts
         self.access = Access(user, vhost.name)
         self._routes: dict[bytes, Route] = {}
         self._epoch = vhost.epoch  # that the routes are of
@@ -89,10 +92,10 @@ class Admission:
             self.access.check_topic_write(exchange.name, key)
 
     def queues_for(
-        self, route: Route, headers: Table | None, more_keys: Sequence[str]
+        self, route: Route, headers: Table | None, more_keys: Sequence[str], passage: Passage
     ) -> Sequence[Queue]:
         """The queues of one message that is not like the others."""
-        return self.vhost.route(route.source, route.routing_key, headers, more_keys)
+        return self.vhost.route(route.source, route.routing_key, headers, more_keys, passage)
 
 
 def is_nowhere(queues: Sequence[Queue]) -> bool:

@@ -55,6 +55,10 @@ class Run(msgspec.Struct, eq=False):
     expires: int | None = None
     kept: bool = False
     """The keeper has them, and must be told when they are settled."""
+    returns: int = 0
+    """How often each of them came back, in a queue that counts it."""
+    letter: bool = False
+    """They died in another queue: nobody published them here."""
 
     def __len__(self) -> int:
         return len(self.tails) - self.taken
@@ -74,12 +78,21 @@ class Run(msgspec.Struct, eq=False):
             self.redelivered,
             self.expires,
             self.kept,
+            self.returns,
+            self.letter,
         )
 
     def for_another_queue(self) -> "Run":
         """The same messages, none of them taken yet, for a further receiver."""
         return Run(
-            self.origin, self.facts, self.channel, self.frame_max, self.head, self.tails, False
+            self.origin,
+            self.facts,
+            self.channel,
+            self.frame_max,
+            self.head,
+            self.tails,
+            False,
+            letter=self.letter,
         )
 
     def take(self, count: int) -> "Run":
@@ -123,6 +136,7 @@ class Run(msgspec.Struct, eq=False):
             and self.expires == other.expires
             and self.kept == other.kept
             and self.redelivered == other.redelivered
+            and self.returns == other.returns
             and other.owned
             and len(other.tails) < 4096
             and self.first == other.first + len(other)

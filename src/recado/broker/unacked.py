@@ -48,6 +48,14 @@ class Entry(Generic[Holder]):
         self.live -= count
         return count
 
+    def unsettled(self, low: int, high: int) -> list[tuple[int, int]]:
+        """Those of low..high-1 that are not settled, as ranges; what was given back is another's to settle."""
+        settled = self._settled
+        if not settled or settled.isdisjoint(range(low, high)):
+            return [(low, high)]
+        left = [i for i in range(low, high) if i not in settled]
+        return [(i, i + 1) for i in left]
+
     def pieces(self, low: int, high: int) -> list[Run]:
         """The unsettled messages of low..high-1 as runs without gaps, in order of tag."""
         run = self.run
@@ -73,6 +81,10 @@ class Unacked(Generic[Holder]):
     def has(self, tag: int) -> bool:
         at = self._find(tag)
         return at >= 0 and self._entries[at].has(tag)
+
+    def oldest(self) -> Entry[Holder] | None:
+        """The one with the lowest tags, all given at the same time; call when swept."""
+        return self._entries[self._start] if self._start < len(self._entries) else None
 
     def surely_holds(self, first: int, last: int) -> bool:
         """Whether every tag of a range is outstanding; a quick no may be wrong, a yes is right."""

@@ -31,8 +31,11 @@ from .arguments import (
     parse_exchange_arguments,
 )
 from .binding import Binding, Destination
-from .exchange import KINDS, Exchange
+from .deduplication import Passage, window_of
+from .delay import DELAYED, check_delayed_type, delay_of
+from .exchange import KINDS, Exchange, Holdings
 from .keeper import Keeper
+from .policy import Policies
 
 Q = TypeVar("Q", bound=Destination)
 
@@ -54,6 +57,8 @@ class Vhost(Generic[Q]):
         self.name = name
         self.keeper = keeper or Keeper()
         self.epoch = 0
+        self.policies = Policies()
+        self.holdings: Holdings[Q] | None = None  # without them nothing is delayed
         self.queues: dict[str, Q] = {}
         self.exchanges: dict[str, Exchange[Q]] = {
             exchange: Exchange(exchange, settings) for exchange, settings in _PREDECLARED.items()
@@ -91,7 +96,9 @@ class Vhost(Generic[Q]):
         arguments: Table | None = None,
     ) -> Exchange[Q]:
         """The exchange of that name, made if need be, and refused if it is not as wanted."""
-        if kind not in KINDS:
+        if kind == DELAYED:
+            check_delayed_type(arguments or {}, KINDS)
+        elif kind not in KINDS:
             raise CommandInvalid(f"unknown exchange type '{kind}'")
         _refuse_default_exchange(name)
         exchange = self.exchanges.get(name)
@@ -108,12 +115,23 @@ class Vhost(Generic[Q]):
         )
         if exchange is None:
             exchange = self.exchanges[name] = Exchange(name, wanted)
+            exchange.settings = self.policies.for_exchange(name, wanted)
+            exchange.window = window_of(wanted.window, self.keeper, self.name, exchange, lasting=durable)
             self.epoch += 1
+            if kind == DELAYED and self.holdings is not None:
+                exchange.holding = self.holdings.open(exchange)
             if durable:
                 self.keeper.exchange_declared(self.name, exchange)
         else:
-            check_exchange_equivalent(self._exchange(name), exchange.settings, wanted)
+            check_exchange_equivalent(self._exchange(name), exchange.declared, wanted)
         return exchange
+
+    def apply_policies(self) -> None:
+        """Policies came or went: exchanges may have others as alternates now."""
+        for name, exchange in self.exchanges.items():
+            if exchange is not self._default:
+                exchange.settings = self.policies.for_exchange(name, exchange.declared)
+        self.epoch += 1
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Deletes it with all its bindings; one that is not there is gone already."""
@@ -155,7 +173,7 @@ class Vhost(Generic[Q]):
             return None
         if queue.owner is not (connection if wanted.exclusive else None):
             raise self._locked(name)
-        check_queue_equivalent(self._queue(name), queue.settings, wanted)
+        check_queue_equivalent(self._queue(name), queue.declared, wanted)
         return queue
 
     def add_queue(self, queue: Q) -> None:
@@ -261,8 +279,12 @@ class Vhost(Generic[Q]):
                 if _is_abandoned(source):
                     going.append(source)
         for gone in going:
-            if isinstance(gone, Exchange) and gone.settings.durable:
+            if not isinstance(gone, Exchange):
+                continue
+            if gone.settings.durable:
                 self.keeper.exchange_deleted(self.name, gone)
+            if gone.holding is not None and self.holdings is not None:
+                self.holdings.close(gone.holding)
         self.epoch += 1
 
     # ── routing ─────────────────────────────────────────────────────────────────────────────────
@@ -273,19 +295,26 @@ class Vhost(Generic[Q]):
         routing_key: str,
         headers: Table | None = None,
         more_keys: Sequence[str] = (),
+        passage: Passage | None = None,
     ) -> list[Q]:
         """Where a message goes: each queue once, in the order in which the bindings name them.
 
         Follows the bindings, entering each exchange once however they are tied in circles.
 
         `more_keys` are those of CC and BCC. They belong to the same walk, because an alternate
-        exchange is for a message that matches by none of its keys.
+        exchange is for a message that matches by none of its keys. `passage` is that of a message
+        which somebody publishes: exchanges that find duplicates let it pass or not.
         """
         keys = (routing_key, *more_keys)
         queues: dict[Q, None] = {}
         entered = {exchange: None}
         ahead = [exchange]
         for here in ahead:
+            if passage is not None and here.window is not None and not passage.enters(here.window):
+                continue
+            if here.holding is not None and delay_of(headers or {}):
+                queues[here.holding] = None
+                continue
             for destination in self._following(here, keys, headers or {}):
                 if not isinstance(destination, Exchange):
                     queues[destination] = None
@@ -295,11 +324,11 @@ class Vhost(Generic[Q]):
         return list(queues)
 
     def depends_on_headers(self, exchange: Exchange[Q]) -> bool:
-        """Whether a message may get from here to an exchange that looks at headers."""
+        """Whether a message may get from here to an exchange that looks at headers, or at its id."""
         entered = {exchange}
         ahead = [exchange]
         for here in ahead:
-            if here.by_headers:
+            if here.by_headers or here.window is not None:
                 return True
             following = {*here.bound_exchanges, *self._alternate(here)} - entered
             entered |= following

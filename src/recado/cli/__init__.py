@@ -22,6 +22,8 @@ usage: recado COMMAND [options]
 
   recado serve          run a broker until SIGTERM or Ctrl-C
   recado config show    print the effective settings and where each came from
+  recado definitions export|import|check
+                        users, policies, queues … of a data folder, in RabbitMQ's format
   recado --version
 
 `recado COMMAND --help` tells the options of a command."""
@@ -44,9 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 from recado.cli.config import show
 
                 return show(options)
+            case ["definitions", ("export" | "import" | "check") as verb, *options]:
+                from recado.cli.definitions import definitions
+
+                return definitions(verb, options)
             case ["--version"]:
                 print(f"recado {__version__}")
-            case ["--help" | "-h" | "help"] | ["config", "--help" | "-h"]:
+            case ["--help" | "-h" | "help"] | ["config" | "definitions", "--help" | "-h"]:
                 print(USAGE)
             case []:
                 return complain(f"a command is missing\n{USAGE}", WRONG_USAGE)

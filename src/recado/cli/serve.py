@@ -41,20 +41,18 @@ def serve(options: Sequence[str]) -> int:
     parser.add_argument("--welcome", action="store_true", help="also print a first thing to try")
     chosen = parser.parse_args(options)
     settings = effective(chosen).settings
-    if settings.node.data is not None:
-        complain(f"this version keeps everything in memory; {settings.node.data} is not used")
     logging.basicConfig(format=LOG_LINE, level=settings.node.log.upper())
     raise_open_files()
     try:
         with new_runner(settings, attentive=True) as runner:
-            runner.run(until_signal(settings, chosen.welcome))
+            reason = runner.run(until_signal(settings, chosen.welcome))
     except OSError as error:
         return complain(explain(error), FAILED)
-    return 0
+    return 0 if reason is None else complain(reason, FAILED)
 
 
-async def until_signal(settings: Settings, welcome: bool) -> None:
-    """Start, say so, and stop in order at the first SIGTERM or SIGINT."""
+async def until_signal(settings: Settings, welcome: bool) -> str | None:
+    """Start, say so, and stop in order at the first SIGTERM or SIGINT; gives why, if it had to end itself."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -67,8 +65,11 @@ async def until_signal(settings: Settings, welcome: bool) -> None:
             announce(f"and with TLS on amqps://{at(broker.host, broker.tls_port)}")
         if welcome and not settings.access.users:  # who names users knows how to go on
             announce(WELCOME.format(python=sys.executable, url=broker.url))
-        await stopped.wait()
+        ending = asyncio.create_task(stopped.wait())
+        await asyncio.wait((ending, broker.failure), return_when=asyncio.FIRST_COMPLETED)
+        reason = broker.failure.result() if broker.failure.done() else None
     print("recado stopped", file=sys.stderr)
+    return reason
 
 
 def raise_open_files() -> None:

@@ -8,18 +8,23 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from pathlib import Path
 from ssl import SSLContext
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from recado import __version__
 from recado.amqp.values import Table
-from recado.broker.access import User
 from recado.broker.broker import Broker
-from recado.node.settings import AccessSettings, ServerSettings, Settings
+from recado.node.population import populate
+from recado.node.settings import ServerSettings, Settings
+from recado.server.connection import clock
 from recado.server.listener import Server, ServerLimits
 from recado.server.offer import Offer
-from recado.server.passwords import hash_password
+
+if TYPE_CHECKING:
+    from recado.node.storage import Storage
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -28,9 +33,12 @@ class Running(msgspec.Struct, frozen=True):
     server: Server
     port: int
     tls_port: int | None
+    storage: Storage | None
 
     async def stop(self) -> None:
         await self.server.stop()
+        if self.storage is not None:
+            self.storage.release()
 
 
 class CannotListen(OSError):
@@ -51,17 +59,44 @@ class CannotListen(OSError):
 async def start(settings: Settings) -> Running:
     """Build the parts and listen; whatever prevents that is raised, and nothing is left open."""
     tls = tls_context(settings.server)
-    broker = Broker(lambda: secrets.token_urlsafe(16), settings.access.vhosts)
-    for user in users(settings.access):
-        broker.add_user(user)
-    server = Server(broker, offer(settings), limits(settings))
+    storage = open_storage(settings)
     try:
-        port = await listen(server, settings.server, "port")
-        tls_port = None if tls is None else await listen(server, settings.server, "tls_port", tls)
-        return Running(server, port, tls_port)
+        server = Server(populated(settings, storage), offer(settings), limits(settings))
+        if storage is not None:
+            storage.serve(server, settings.broker.disk_free_limit)
+        try:
+            port = await listen(server, settings.server, "port")
+            tls_port = await listen(server, settings.server, "tls_port", tls) if tls else None
+        except BaseException:
+            await server.stop()
+            raise
     except BaseException:
-        await server.stop()
+        if storage is not None:
+            storage.release()
         raise
+    return Running(server, port, tls_port, storage)
+
+
+def open_storage(settings: Settings) -> Storage | None:
+    """The data folder, if there is one. Who keeps nothing need not load what can."""
+    if settings.node.data is None:
+        return None
+    from recado.node.storage import Storage
+
+    return Storage(Path(settings.node.data))
+
+
+def populated(settings: Settings, storage: Storage | None) -> Broker:
+    """A broker with all that is in it before anybody connects."""
+    now = clock()
+    vhosts = settings.access.vhosts
+    keeper = None if storage is None else storage.ledger
+    broker = Broker(lambda: secrets.token_urlsafe(16), vhosts, keeper)
+    if storage is not None:
+        storage.recover(broker, now)
+    populate(broker, settings, now)
+    broker.timeouts.default = round(settings.broker.consumer_timeout * 1000)
+    return broker
 
 
 async def listen(
@@ -89,25 +124,6 @@ def tls_context(chosen: ServerSettings) -> SSLContext | None:
     assert chosen.key is not None
     check_files(chosen.certificate, chosen.key, chosen.ca)
     return server_context(chosen.certificate, chosen.key, chosen.ca, verify=chosen.verify)
-
-
-def users(access: AccessSettings) -> list[User]:
-    """The users as the broker knows them; a plain password is hashed, so that none stays in memory."""
-    return [
-        User(
-            name=name,
-            password_hash=user.password_hash or hash_password(user.password or ""),
-            tags=user.tags,
-            permissions=user.permissions,
-            topic_permissions={
-                (vhost, exchange): permission
-                for vhost, exchanges in user.topic_permissions.items()
-                for exchange, permission in exchanges.items()
-            },
-            loopback_only=name in access.loopback_users,
-        )
-        for name, user in access.known_users().items()
-    ]
 
 
 def offer(settings: Settings) -> Offer:

@@ -14,14 +14,18 @@ client that left before is not waited for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from threading import Thread
-from typing import Self
+from collections.abc import Callable, Mapping
+from os import PathLike, fspath
+from threading import Thread, current_thread
+from typing import Any, Self, TypeVar
 
+from recado.broker.broker import Broker as Core
 from recado.node.assembly import Running, at, start
 from recado.node.config import from_mapping
 from recado.node.loop import new_runner
 from recado.node.settings import Settings
+
+T = TypeVar("T")
 
 # Addresses to listen on that are none to connect to, and the one of theirs that lets guest in.
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -35,16 +39,20 @@ class Broker:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        data: str | PathLike[str] | None = None,
         config: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
-        """`config` has the sections of recado.toml: `{"broker": {"max_message_size": 1024}}`.
+        """What is durable is kept in the folder `data`, if there is one.
 
-        A `[server]` host or port in it counts over the arguments.
+        `config` has the sections of recado.toml: `{"broker": {"max_message_size": 1024}}`. What it says
+        counts over the other arguments.
         """
-        self.settings = from_mapping(config or {}, host=host, port=port)
+        server = {"host": host, "port": port}
+        node = {} if data is None else {"data": fspath(data)}
+        self.settings = from_mapping(config or {}, server=server, node=node)
         self._running: Running | None = None
         self._loop: asyncio.AbstractEventLoop
-        self._thread: Thread
+        self._thread: Thread | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -78,6 +86,11 @@ class Broker:
     def address(self) -> str:
         return at(self.host, self.port)
 
+    @property
+    def failure(self) -> asyncio.Future[str]:
+        """Done when the broker had to end itself, with the reason: what is on disk is not certain any more."""
+        return self._now().server.failure
+
     def _now(self) -> Running:
         if self._running is None:
             raise RuntimeError("the broker is not running: use `with` or `async with`")
@@ -86,6 +99,44 @@ class Broker:
     def _refuse_second_start(self) -> None:
         if self._running is not None:
             raise RuntimeError("the broker is running already")
+
+    # --- its definitions
+
+    def import_definitions(
+        self, definitions: Mapping[str, object], vhost: str | None = None
+    ) -> list[str]:
+        """Import definitions in RabbitMQ's JSON format; gives what was left out, and why.
+
+        A `DefinitionsError` says what is wrong, and then nothing was changed. With `vhost` all goes there.
+        From another thread than the loop's it returns when all is on disk, if there is a data folder.
+        """
+        from recado.node.definitions.importing import import_definitions
+
+        local = self.settings.access.loopback_users
+        return self._administer(
+            lambda broker, now: import_definitions(
+                broker, definitions, now, vhost=vhost, loopback_users=local
+            )
+        )
+
+    def export_definitions(self, vhost: str | None = None) -> dict[str, Any]:
+        """All definitions, or those of one vhost, as RabbitMQ 3.10 imports them."""
+        from recado.node.definitions.exporting import export_definitions
+
+        return self._administer(lambda broker, _: export_definitions(broker, vhost))
+
+    def _administer(self, action: Callable[[Core, int], T]) -> T:
+        """In the thread of the loop, whichever thread asks."""
+        server = self._now().server
+        if self._thread is None or self._thread is current_thread():
+            return server.administer(action)
+
+        async def there() -> T:
+            result = server.administer(action)
+            await server.until_safe()
+            return result
+
+        return asyncio.run_coroutine_threadsafe(there(), server.loop).result()
 
     # --- in the running loop
 
@@ -121,7 +172,9 @@ class Broker:
 
     def _end_thread(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
+        assert self._thread is not None
         self._thread.join()
+        self._thread = None
 
 
 def live(runner: asyncio.Runner) -> None:

@@ -25,7 +25,7 @@ FILE = "recado.toml"
 PREFIX = "RECADO_"
 DEFAULT = "default"
 SECRET = "access."  # values below it are not repeated in messages
-PATHS = ("node.data", "server.certificate", "server.key", "server.ca")
+PATHS = ("node.data", "node.definitions", "server.certificate", "server.key", "server.ca")
 
 Tree = dict[str, Any]
 
@@ -70,15 +70,16 @@ def load(
     return Config(checked(tree, origins), origins)
 
 
-def from_mapping(tree: object, **server: object) -> Settings:
+def from_mapping(tree: object, **sections: Mapping[str, object]) -> Settings:
     """The settings of an embedded broker: what the program says, and nothing else.
 
-    `server` has values of that section that count where the tree has none.
+    `sections` have values that count where the tree has none.
     """
     origin = "Broker(…)"
     plain = plain_tables(tree)
     refuse_unknown(plain, Settings, "", origin)
-    plain["server"] = {**server, **plain.get("server", {})}
+    for section, values in sections.items():
+        plain[section] = {**values, **plain.get(section, {})}
     return checked(plain, {key: origin for key, _ in keys_of_settings()})
 
 

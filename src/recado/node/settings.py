@@ -26,13 +26,16 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeSettings(Section, frozen=True):
-    """`data` is the folder for what is durable; this version does not use it yet.
+    """`data` is the folder for what is durable; without it nothing outlasts the process.
+
+    `definitions` is a file in RabbitMQ's format, imported at every start.
 
     `log` is the least that the command line writes to standard error; a program that embeds a
     broker has its own logging.
     """
 
     data: str | None = None
+    definitions: str | None = None
     log: Literal["debug", "info", "warning", "error"] = "info"
     loop: Literal["auto", "asyncio", "uvloop"] = "auto"
 
@@ -64,13 +67,17 @@ class BrokerSettings(Section, frozen=True):
     """Limits that protect the broker from its clients.
 
     Publishers are blocked while the process uses more than `memory_watermark` of the memory there
-    is; a client that leaves `backlog_limit` bytes unread for `backlog_seconds` is closed.
+    is, or less than `disk_free_limit` bytes are free for the data folder; a client that leaves
+    `backlog_limit` bytes unread for `backlog_seconds` is closed. A delivery that is not acknowledged
+    in `consumer_timeout` seconds closes its channel; 0 is never.
     """
 
     max_message_size: Annotated[int, Meta(ge=1, le=512 * MIB)] = 16 * MIB
     memory_watermark: Fraction = 0.6
+    disk_free_limit: Annotated[int, Meta(ge=0)] = 50 * MIB
     backlog_limit: Count = 16 * MIB
     backlog_seconds: Seconds = 10.0
+    consumer_timeout: Annotated[float, Meta(ge=0)] = 1800.0
 
 
 class UserSettings(Section, frozen=True):

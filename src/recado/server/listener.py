@@ -8,6 +8,7 @@ import logging
 import resource
 import ssl
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
 
@@ -20,6 +21,12 @@ from .connection import Connection, clock
 from .offer import Offer
 from .passwords import Passwords
 
+if TYPE_CHECKING:
+    from .committer import Committer
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
 log = logging.getLogger("recado.server")
 
 READ_SIZE = 256 * 1024
@@ -29,6 +36,7 @@ SPARE_CONNECTIONS = 100  # beyond the limit, to be told so
 BACKLOG = 128  # connections that are accepted before any of them can be looked at
 SPARE_FILES = BACKLOG + 128  # for those, and for what is not a connection
 MOST_CHECKS = 64  # passwords that wait to be checked slowly
+SCARCE = 0.5  # of the memory that there is to use: from here on long queues go to disk earlier
 
 
 class ServerLimits(msgspec.Struct, frozen=True):
@@ -38,6 +46,16 @@ class ServerLimits(msgspec.Struct, frozen=True):
     backlog_bytes: int = 16 << 20
     backlog_seconds: float = 10.0
     stall_seconds: float = 60.0
+
+
+class Safe:
+    """Waits in the loop for the keeper."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.told = loop.create_future()
+
+    def kept(self) -> None:
+        self.told.set_result(None)
 
 
 class Server:
@@ -59,6 +77,8 @@ class Server:
         self.blocked: set[Connection] = set()  # publishers that wait for the alarm to end
         self.alarm: str | None = None
         self.turned_away = 0  # connections, since the log last said so
+        self.failure: asyncio.Future[str] = self.loop.create_future()
+        self.committer: Committer | None = None  # of a broker that keeps something
         self._used_memory = used_memory
         self._memory_limit = int(memory.available() * self.limits.memory_share)
         self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES
@@ -109,6 +129,18 @@ class Server:
             await listener.wait_closed()
         if self._timer is not None:
             self._timer.cancel()
+        if self.committer is not None:
+            await self.committer.close()
+
+    def fail(self, reason: str) -> None:
+        """Nothing can be promised any more: leave everybody without a word, and tell who runs us."""
+        log.critical("%s", reason)
+        for listener in self._listeners:
+            listener.close()
+        for connection in list(self.connections):
+            connection.transport.abort()
+        if not self.failure.done():
+            self.failure.set_result(reason)
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
@@ -141,6 +173,15 @@ class Server:
     def begin_read(self) -> None:
         self._reading = True
 
+    def turn(self, action: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
+        """Do something as if it had been read."""
+        self.begin_read()
+        try:
+            action(*args, **named)
+        finally:
+            self.end_read()
+        self.arm()
+
     def end_read(self) -> None:
         """Flush if nothing else is read in this turn, else leave it to the next.
 
@@ -148,7 +189,7 @@ class Server:
         never to wait doubled the cost of fifty publishers that await each confirm.
         """
         self._reading = False
-        if self._to_flush:
+        if self._to_flush or self.broker.keeper.has_more:
             if self._ready_callbacks is not None and not self._ready_callbacks:
                 self._flush()
             else:
@@ -164,6 +205,8 @@ class Server:
         self._flush()
 
     def _flush(self) -> None:
+        if self.committer is not None:
+            self.committer.request()
         connections, self._to_flush = self._to_flush, {}
         for connection in connections:
             try:
@@ -174,6 +217,8 @@ class Server:
 
     def arm(self) -> None:
         """Be back when the broker has something to do."""
+        if self.broker.keeper.has_more and not self._reading:
+            self._schedule_flush()
         deadline = self.broker.deadline()
         if deadline is not None and (self._armed is None or deadline < self._armed):
             if self._timer is not None:
@@ -188,6 +233,20 @@ class Server:
         except Exception:  # a fault with one queue must not stop the clock of the others
             log.exception("while messages expired")
         self.arm()
+
+    def administer(self, action: Callable[[Broker, int], T]) -> T:
+        """Let somebody who is no client do something to the broker, in the loop's thread."""
+        result = action(self.broker, clock())
+        self.arm()
+        return result
+
+    async def until_safe(self) -> None:
+        """All that was kept up to now is on disk, or we have failed."""
+        if self.broker.keeper.keeps:
+            safe = Safe(self.loop)
+            self.broker.keeper.tell(safe)
+            self.arm()
+            await asyncio.wait((safe.told, self.failure), return_when=asyncio.FIRST_COMPLETED)
 
     # ── login ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -230,23 +289,27 @@ class Server:
 
     def _watch(self) -> None:
         self._watch_timer = self.loop.call_later(WATCH_SECONDS, self._watch)
-        self._watch_memory()
+        if self.committer is not None:
+            self.committer.watch()
+        self._watch_resources()
         self._watch_backlogs()
         if self.turned_away:
             log.warning("%d connections were turned away: there are too many", self.turned_away)
             self.turned_away = 0
 
-    def _watch_memory(self) -> None:
-        high = self._used_memory() > self._memory_limit
-        if high and self.alarm is None:
-            self.alarm = "low on memory"
-            log.warning("memory is above %d bytes: publishers are blocked", self._memory_limit)
-        elif not high and self.alarm is not None:
-            self.alarm = None
-            log.warning("memory is below %d bytes again: publishers go on", self._memory_limit)
+    def _watch_resources(self) -> None:
+        """Publishers wait while there is no room for what they send, in memory or on disk."""
+        used, keeper = self._used_memory(), self.broker.keeper
+        keeper.spare_memory(scarce=used > self._memory_limit * SCARCE)
+        alarm = "low on memory" if used > self._memory_limit else keeper.shortage()
+        if alarm is not None and self.alarm is None:
+            log.warning("%s (%d bytes used): publishers are blocked", alarm, used)
+        elif alarm is None and self.alarm is not None:
+            log.warning("no longer %s: publishers go on", self.alarm)
             for connection in self.blocked:
                 connection.resume_publisher()
             self.blocked.clear()
+        self.alarm = alarm
 
     def _watch_backlogs(self) -> None:
         """Peers that leave too much unread, or take nothing at all, are closed: their memory is everybody's."""

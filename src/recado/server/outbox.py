@@ -34,9 +34,6 @@ class Outbox:
         self.backlog += len(data)
         if self.backlog > CONGESTED_FROM:
             self.congested = True
-        self._tell()
-
-    def _tell(self) -> None:
         if not self._woken:
             self._woken = True
             self._wake()
@@ -58,7 +55,9 @@ class Outbox:
         held, self._held = self._held or (), None
         for piece in held:
             self.write(piece)
-        self._tell()
+        if not self._woken:
+            self._woken = True
+            self._wake()
 
     def send(self, channel: int, method: Method) -> None:
         self.write(method_frame(channel, method))

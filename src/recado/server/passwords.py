@@ -1,6 +1,6 @@
-"""Whether a password is the user's. Hashes are argon2's, or RabbitMQ's salted SHA-256 as its exports have them.
+"""Whether a password is the user's. Hashes are argon2's, or RabbitMQ's as its exports have them.
 
-    RabbitMQ: base64( | salt, 4 bytes | sha256(salt + password), 32 bytes | )
+    RabbitMQ: base64( | salt, 4 bytes | sha256(salt + password), 32 bytes, or sha512, 64 bytes | )
 
 Argon2 takes tens of milliseconds on purpose, so it runs in a thread, and a password that was right is
 remembered as a keyed digest: ten thousand clients that reconnect do not cost ten thousand times that.
@@ -15,33 +15,35 @@ import re
 import secrets
 
 _DIGESTS_REMEMBERED = 4096
+_SALT = 4
+_ALGORITHMS = {32: "sha256", 64: "sha512"}  # by the size of what they give
 # What `argon2` writes, with the shortest salt and hash that it takes: 8 and 4 bytes.
 _ARGON2 = r"\$argon2(id|i|d)(\$v=\d+)?\$m=\d+,t=\d+,p=\d+\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{6,}"
 
 
 def hash_password(password: str) -> str:
     """A quick hash, for passwords that the configuration has in plain text anyway."""
-    salt = secrets.token_bytes(4)
-    return base64.b64encode(salt + _sha256(salt, password.encode())).decode()
+    salt = secrets.token_bytes(_SALT)
+    return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
 
 
 def is_password_hash(text: str) -> bool:
     """Whether any password could fit, to tell a hash of another kind or one that was cut off."""
     if text.startswith("$argon2"):
         return re.fullmatch(_ARGON2, text) is not None
-    return _salted_sha256(text) is not None
+    return hash_algorithm(text) is not None
 
 
-def _salted_sha256(text: str) -> bytes | None:
+def hash_algorithm(text: str) -> str | None:
+    """Which of the two that RabbitMQ may have made a hash by, if any."""
+    return _ALGORITHMS.get(len(_salted(text)) - _SALT)
+
+
+def _salted(text: str) -> bytes:
     try:
-        stored = base64.b64decode(text, validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        return None
-    return stored if len(stored) == 36 else None
-
-
-def _sha256(salt: bytes, password: bytes) -> bytes:
-    return hashlib.sha256(salt + password).digest()
+        return b""
 
 
 class Passwords:
@@ -55,10 +57,12 @@ class Passwords:
             return True
         if password_hash.startswith("$argon2"):
             return None
-        stored = _salted_sha256(password_hash)
-        if stored is None:
+        algorithm = hash_algorithm(password_hash)
+        if algorithm is None:
             return False
-        return hmac.compare_digest(stored[4:], _sha256(stored[:4], password))
+        stored = _salted(password_hash)
+        salted = hashlib.new(algorithm, stored[:_SALT] + password)
+        return hmac.compare_digest(stored[_SALT:], salted.digest())
 
     async def check(self, password_hash: str, password: bytes) -> bool:
         right = await asyncio.get_running_loop().run_in_executor(

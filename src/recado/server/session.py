@@ -63,6 +63,7 @@ FRAME_BEFORE_LOGIN = 8192
 TURN = 2048  # runs to single queues, or as much work, before others get their turn: 10 ms or so
 METHOD_COST = 16  # a method counts for so many
 _PUBLISH, _ACK = (60, 40), (60, 80)
+_LASTING = (40, 50, 90)  # exchange, queue, tx: their answers say that something is done for good
 
 
 class State(Enum):
@@ -143,7 +144,7 @@ class Session(Outbox):
     def go_on(self, now: int) -> None:
         """Handle what was received, as long as the peer takes the answers (S4), and it is its turn (S5)."""
         try:
-            while self._inbox and not self.is_held and self._handle_some(self._inbox[0], now):
+            while self._inbox and self._held is None and self._handle_some(self._inbox[0], now):
                 self._inbox.popleft()
         except ProtocolError as error:
             self.fail(error, now)
@@ -206,9 +207,14 @@ class Session(Outbox):
             self.fail(error, now, _PUBLISH)
             return METHOD_COST
         if rest is not None:
-            self._inbox.appendleft(iter((rest,)))
+            self._inbox.appendleft(self._remaining(rest))
             return TURN
         return cost
+
+    def _remaining(self, rest: Published) -> Iterator[Event]:
+        """Unless the channel is closed when its next turn comes."""
+        if rest.channel in self.channels:
+            yield rest
 
     def _handle(self, event: Event, now: int) -> None:
         """Any other event of an open connection; errors of a channel end here."""
@@ -268,7 +274,7 @@ class Session(Outbox):
             keeper = self.broker.keeper
             entries, mark = keeper.entries, len(self.output)
             command(self, channel, method, now)
-            if keeper.entries != entries:
+            if keeper.entries != entries and method.class_id in _LASTING:
                 self.hold(mark)
                 keeper.tell(self)
 
@@ -344,6 +350,9 @@ class Session(Outbox):
         self._end_channel(channel, now)
         self._reader.discarding.add(number)
         self.send(number, ChannelClose(error.code, _short(error.reply_text), *culprit))
+
+    def close_channel(self, number: int, error: ClosesChannel, now: int) -> None:
+        self._fail_channel(number, error, (0, 0), now)
 
     def fail(self, error: ProtocolError, now: int, culprit: tuple[int, int] = (0, 0)) -> None:
         """Close the connection because of an error, its own or ours."""

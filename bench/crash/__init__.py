@@ -1,0 +1,149 @@
+"""The crash benchmark: a broker that is killed a thousand times, and what its clients then miss.
+
+    message.py     a body that tells whose it is, and whether it is whole
+    topology.py    queues of every kind that must outlast a crash
+    client.py      a small AMQP client
+    publishers.py  those who publish, each in its own way
+    consumers.py   those who consume, each in its own way
+    surveyor.py    who declares everything, and looks whether it is still there
+    drain.py       the end: whatever is left is taken out
+    history.py     what they all did and saw
+    checker.py     whether that may be: pure, and tested by itself
+    subject.py     the broker, and how it is killed
+    era.py         many lives on one folder
+
+An aim here is a limit that must never be passed, so the figure of every round is that of all rounds
+together: a median would forgive a loss. There is no peer. `--seed` repeats the clients' choices and the
+moments of death, but not the scheduling of processes: a fault may need several runs to show again. The
+history of an era with a fault is kept, and `python -m bench.crash FILE` judges it again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Final
+
+from bench.book import Book, NotMeasured
+from bench.crash import history
+from bench.crash.checker import Kind
+from bench.crash.era import Outcome, live_through
+from bench.crash.subject import durable
+from bench.plan import Plan
+from bench.scenario import Comparison, Sample, Scenario, Side
+from workshop import peers
+from workshop.peers import DidNotStart
+
+CYCLES: Final = 1_000
+QUICK_CYCLES: Final = 120
+CYCLES_PER_ERA: Final = 70
+SHOWN: Final = 10  # violations of an era
+
+
+def limit(name: str, title: str, unit: str) -> Scenario:
+    return Scenario(name, title, unit, Comparison.AT_MOST)
+
+
+VIOLATIONS: Final = {
+    Kind.LOST: limit("lost", "confirmed or committed, and lost", "messages"),
+    Kind.PHANTOM: limit("phantom", "delivered, and never published", "messages"),
+    Kind.DAMAGED: limit("damaged", "delivered with other bytes", "messages"),
+    Kind.DISORDER: limit("disorder", "out of their publisher's order", "messages"),
+    Kind.DUPLICATE: limit("duplicate", "twice, without a reason", "messages"),
+    Kind.FLAG: limit("flag", "redelivered, and not marked", "messages"),
+    Kind.TORN: limit("torn", "missing of a transaction", "messages"),
+    Kind.TOPOLOGY: limit("topology", "queues and exchanges gone or back", "things"),
+}
+FAULTS = limit("faults", "traces, broken connections", "faults")
+AGAIN = limit("again", "acked, and redelivered after a crash", "per 1,000 acks")
+RESTART = limit("restart", "median restart after a crash", "ms")
+SCENARIOS = (*VIOLATIONS.values(), FAULTS, AGAIN, RESTART)
+
+
+def run(plan: Plan, book: Book) -> Iterator[str]:
+    names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
+    seed = secrets.randbits(32) if plan.seed is None else plan.seed
+    print(f"seed {seed}", flush=True)
+    with book.measuring(*names):
+        try:
+            enter(rounds(plan, seed), seed, book)
+        except DidNotStart as error:
+            # It must start on whatever a crash left behind.
+            raise NotMeasured(str(error)) from error
+    yield from names
+
+
+def rounds(plan: Plan, seed: int) -> list[list[Outcome]]:
+    """The eras of each round."""
+    rng = Random(seed)
+    total = QUICK_CYCLES if plan.quick else CYCLES
+    done = 0
+    result = []
+    for turn in range(plan.rounds):
+        goal = total * (turn + 1) // plan.rounds
+        eras: list[Outcome] = []
+        while done < goal:
+            outcome = one_era(plan, rng.randrange(2**32), min(CYCLES_PER_ERA, goal - done))
+            eras.append(outcome)
+            if outcome.cycles == 0:
+                break  # the quick form is out of time
+            done += outcome.cycles
+            print(f"  {done:,} of {total:,} cycles, {told(outcome)}", file=sys.stderr, flush=True)
+        result.append(eras)
+    return result
+
+
+def one_era(plan: Plan, seed: int, cycles: int) -> Outcome:
+    """One era, in a folder that goes away unless there is something to look at."""
+    with peers.temporary_folder("crash") as folder:
+        outcome = live_through(
+            durable(folder), cycles, seed, lambda: not plan.quick or plan.seconds_left() > 0
+        )
+    found = [*map(str, outcome.verdict.violations), *outcome.faults]
+    for fault in found[:SHOWN]:
+        print(f"FAULT {fault}", file=sys.stderr)
+    if found:
+        file = Path(tempfile.gettempdir()) / f"crash-{seed}.jsonl"
+        history.write(outcome.events, file)
+        print(f"{len(found)} faults in the era of {seed}; its history: {file}", file=sys.stderr)
+    # A thousand cycles of them would not fit into memory.
+    outcome.events.clear()
+    return outcome
+
+
+def told(outcome: Outcome) -> str:
+    counts = outcome.verdict.counts
+    share = outcome.seconds / max(outcome.cycles, 1)
+    return f"{share:.2f} s each: {counts['sent']:,} sent, {counts['delivered']:,} delivered"
+
+
+def enter(eras: list[list[Outcome]], seed: int, book: Book) -> None:
+    """Every round's sample is the figure of all rounds, with the counts of its own beside it."""
+    everything = [outcome for each in eras for outcome in each]
+    totals = figures(everything)
+    for outcomes in eras:
+        own = figures(outcomes)
+        counts: Counter[str] = sum((each.verdict.counts for each in outcomes), Counter())
+        details = {"seed": seed, "cycles": sum(each.cycles for each in outcomes), **counts}
+        for name, value in totals.items():
+            sample = Sample(value, {"of_this_round": own[name], **details})
+            book.enter(name, Side.RECADO, sample)
+
+
+def figures(outcomes: list[Outcome]) -> dict[str, float]:
+    counts: Counter[str] = sum((each.verdict.counts for each in outcomes), Counter())
+    starts = [seconds for each in outcomes for seconds in each.starts]
+    result: dict[str, float] = {
+        scenario.name: sum(len(each.verdict.of(kind)) for each in outcomes)
+        for kind, scenario in VIOLATIONS.items()
+    }
+    result[FAULTS.name] = sum(len(each.faults) for each in outcomes)
+    result[AGAIN.name] = counts["again"] * 1e3 / max(counts["acked"], 1)
+    result[RESTART.name] = median(starts) * 1e3 if starts else 0.0
+    return result

@@ -1,0 +1,411 @@
+"""Whether a broker kept its word, judged from a history alone.
+
+C1  lost        What was confirmed or committed is delivered until it is acked, in each of its queues (or, once
+                it is dead, in the queue for the dead).
+C2  phantom     Nothing is delivered that was not sent to that queue, or was refused, returned, rolled back or
+                never committed, or is transient and of an earlier life, or is not dead.
+C3  damaged     What is delivered is what was sent, to the byte.
+C4  disorder    First deliveries of a publisher's messages are in the order in which they were sent, per queue
+                and priority; also over lives, and also, in each life, among what is delivered again.
+C5  duplicate   A message is delivered again only if it was requeued, or its consumer or the broker went and
+                its ack may have been lost on the way.
+C6  flag        What was delivered before is marked as redelivered, and what was not is not.
+C7  torn        Of a transaction everything arrives or nothing.
+C8  topology    What was declared is there, and what was deleted is not.
+
+Where a message had been acked, but nobody can know whether that ack was kept, it may come again: that is
+counted, as `again`, and is no violation. Pure: no clock, no chance, no files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+from bench.crash import history as h
+from bench.crash.history import Message
+
+
+class Kind(Enum):
+    LOST = "lost"
+    PHANTOM = "phantom"
+    DAMAGED = "damaged"
+    DISORDER = "disorder"
+    DUPLICATE = "duplicate"
+    FLAG = "flag"
+    TORN = "torn"
+    TOPOLOGY = "topology"
+
+
+class Violation(NamedTuple):
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}: {self.text}"
+
+
+@dataclass
+class Verdict:
+    violations: list[Violation] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    """sent, confirmed, committed, refused, returned, delivered, redelivered, acked, again, lives"""
+
+    def of(self, kind: Kind) -> list[Violation]:
+        return [each for each in self.violations if each.kind is kind]
+
+
+def check(events: Iterable[h.AnyEvent]) -> Verdict:
+    """The verdict on a whole history, whose last life ended with every queue empty."""
+    checker = Checker()
+    for event in events:
+        checker.feed(event)
+    return checker.finish()
+
+
+class State(Enum):
+    """Of the copy of a message in one queue, as far as clients can know."""
+
+    OUT = auto()
+    RETURNED = auto()
+    SETTLED = auto()
+    KEPT = auto()
+
+
+class Copy:
+    """A message in one queue, once it was delivered there."""
+
+    __slots__ = ("acked", "consumer", "entries", "life", "rejects", "state")
+
+    def __init__(self, life: int, consumer: str) -> None:
+        self.life = life
+        self.consumer = consumer
+        self.state = State.OUT
+        self.acked = False
+        self.rejects = 0
+        self.entries = 1
+
+    def out(self, life: int, consumer: str) -> None:
+        self.life, self.consumer, self.state = life, consumer, State.OUT
+
+
+class Fate(Enum):
+    """Of what was sent."""
+
+    UNKNOWN = auto()
+    KEPT = auto()
+    REFUSED = auto()
+    RETURNED = auto()
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known of a message, beside its copies."""
+
+    sent: h.Sent
+    fate: Fate = Fate.UNKNOWN
+
+
+class Commit(Enum):
+    ASKED = auto()
+    DONE = auto()
+
+
+@dataclass
+class Heights:
+    """The highest number of a publisher's first deliveries, by priority."""
+
+    unflagged: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Of those that were not marked as redelivered."""
+    any: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Of all that had not been delivered in this life."""
+
+
+class Checker:
+    def __init__(self) -> None:
+        self._verdict = Verdict()
+        self._records: dict[Message, Record] = {}
+        self._transactions: dict[tuple[str, int], list[Message]] = defaultdict(list)
+        self._commits: dict[tuple[str, int], Commit] = {}
+        self._copies: dict[tuple[str, Message], Copy] = {}
+        self._sources: dict[str, h.Lettered] = {}
+        """By the queue for the dead."""
+        self._targets: dict[str, str] = {}
+        self._there: dict[str, bool | None] = {}
+        # Of the present life: what each consumer got, and what was delivered; of all before: how far.
+        self._life = 0
+        self._heights: dict[tuple[str, str], Heights] = defaultdict(Heights)
+        self._left: dict[str, set[str]] = defaultdict(set)
+        self._floors: dict[str, dict[tuple[str, int], int]] = defaultdict(dict)
+
+    # ── what happens ──────────────────────────────────────────────────────────────────────────────
+
+    def feed(self, event: h.AnyEvent) -> None:
+        match event:
+            case h.Sent():
+                self._count("sent")
+                self._records[event.message] = Record(event)
+                if event.transaction is not None:
+                    publisher = event.message[0]
+                    self._transactions[publisher, event.transaction].append(event.message)
+            case h.Confirmed(message):
+                self._count("confirmed")
+                self._decided(message, Fate.KEPT)
+            case h.Refused(message):
+                self._count("refused")
+                self._decided(message, Fate.REFUSED)
+            case h.Returned(message):
+                self._count("returned")
+                self._decided(message, Fate.RETURNED)
+            case h.CommitAsked(publisher, number):
+                self._commits[publisher, number] = Commit.ASKED
+            case h.Committed(publisher, number):
+                self._count("committed")
+                self._commits[publisher, number] = Commit.DONE
+            case h.RolledBack(_, _):
+                self._count("rolled_back")
+            case h.Delivered():
+                self._delivered(event)
+            case h.Damaged(queue, body):
+                self._blame(Kind.DAMAGED, f"{queue} gave {body}")
+            case h.Acked(queue, message):
+                self._count("acked")
+                copy = self._copies[queue, message]
+                copy.state, copy.acked = State.SETTLED, True
+            case h.Rejected(queue, message):
+                self._count("rejected")
+                copy = self._copies[queue, message]
+                copy.state, copy.rejects = State.SETTLED, copy.rejects + 1
+            case h.Requeued(queue, message):
+                self._count("requeued")
+                self._copies[queue, message].state = State.RETURNED
+            case h.Kept(queue, messages):
+                for message in messages:
+                    self._copies[queue, message].state = State.KEPT
+            case h.Gone(_, consumer, queue):
+                self._left[queue].add(consumer)
+            case h.Began(life):
+                self._count("lives")
+                self._begin(life)
+            case h.Died(_):
+                pass
+            case h.Lettered(queue, target, _):
+                self._sources[target] = event
+                self._targets[queue] = target
+            case _:
+                self._topology(event)
+
+    def _topology(self, event: h.Asked | h.Declared | h.Deleted | h.Found | h.Missed) -> None:
+        thing = event.thing
+        match event:
+            case h.Asked():
+                self._there[thing] = None
+            case h.Declared():
+                self._there[thing] = True
+            case h.Deleted():
+                self._there[thing] = False
+            case h.Found():
+                if self._there.get(thing) is False:
+                    self._blame(Kind.TOPOLOGY, f"{thing} was deleted, and is there")
+            case h.Missed():
+                if self._there.get(thing) is True:
+                    self._blame(Kind.TOPOLOGY, f"{thing} was declared, and is not there")
+
+    def _decided(self, message: Message, fate: Fate) -> None:
+        """A returned message is confirmed as well, afterwards: it stays returned."""
+        record = self._records[message]
+        if record.fate is not Fate.RETURNED:
+            record.fate = fate
+
+    def _begin(self, life: int) -> None:
+        for (queue, _), heights in self._heights.items():
+            floor = self._floors[queue]
+            for key, number in heights.unflagged.items():
+                floor[key] = max(floor.get(key, 0), number)
+        self._heights.clear()
+        self._left.clear()
+        self._life = life
+
+    # ── deliveries ────────────────────────────────────────────────────────────────────────────────
+
+    def _delivered(self, event: h.Delivered) -> None:
+        self._count("delivered")
+        if event.redelivered:
+            self._count("redelivered")
+        record = self._records.get(event.message)
+        reason = "it was never sent" if record is None else self._phantom(event, record)
+        if record is None or reason:
+            self._blame(Kind.PHANTOM, f"{named(event)}, but {reason}")
+            # Whoever settles it must find it.
+            self._copies.setdefault((event.queue, event.message), Copy(event.life, event.consumer))
+            return
+        copy = self._copies.get((event.queue, event.message))
+        if copy is None:
+            self._copies[event.queue, event.message] = Copy(event.life, event.consumer)
+            self._first(event, record.sent)
+        else:
+            self._again(event, copy, record.sent)
+
+    def _phantom(self, event: h.Delivered, record: Record) -> str | None:
+        """Why it must not be delivered, if it must not."""
+        sent = record.sent
+        if event.queue not in sent.queues:
+            reason = self._alive(event, sent)
+            if reason:
+                return reason
+        if record.fate is Fate.REFUSED:
+            return "it was refused"
+        if record.fate is Fate.RETURNED:
+            return "it was returned"
+        if not sent.persistent and event.life != sent.life:
+            return f"it is transient, of life {sent.life}"
+        number = (event.message[0], sent.transaction)
+        if sent.transaction is not None and number not in self._commits:
+            return "it was not committed"
+        return None
+
+    def _alive(self, event: h.Delivered, sent: h.Sent) -> str | None:
+        """Why it does not belong into a queue that it was not sent to: only the dead may go elsewhere."""
+        source = self._sources.get(event.queue)
+        if source is None or source.queue not in sent.queues:
+            return f"it was sent to {', '.join(sent.queues) or 'nowhere'}"
+        if source.expires or self._rejects(source.queue, event.message):
+            return None
+        return f"it did not die in {source.queue}"
+
+    def _rejects(self, queue: str, message: Message) -> int:
+        copy = self._copies.get((queue, message))
+        return copy.rejects if copy else 0
+
+    def _first(self, event: h.Delivered, sent: h.Sent) -> None:
+        """Nobody saw it before in this queue."""
+        if event.redelivered and sent.life == event.life and not self._left[event.queue]:
+            self._blame(Kind.FLAG, f"{named(event)} as redelivered, for the first time")
+        self._in_order(event, sent)
+
+    def _again(self, event: h.Delivered, copy: Copy, sent: h.Sent) -> None:
+        anew = copy.life != event.life
+        reason = self._not_due(event, copy)
+        if (reason or not event.redelivered) and self._died_again(event, copy):
+            self._count("again")
+            copy.entries += 1
+        elif reason:
+            self._blame(Kind.DUPLICATE, f"{named(event)}, but {reason}")
+        elif not event.redelivered:
+            self._blame(Kind.FLAG, f"{named(event)}, not marked as redelivered")
+        elif copy.state is State.SETTLED:
+            self._count("again")
+        copy.out(event.life, event.consumer)
+        if anew:
+            self._in_order(event, sent)
+
+    def _not_due(self, event: h.Delivered, copy: Copy) -> str | None:
+        """Why it must not come again, if it must not."""
+        if copy.state is State.RETURNED:
+            return None
+        if copy.state is State.KEPT:
+            return "it was settled, and that was kept"
+        same = copy.life == event.life and copy.consumer not in self._left[event.queue]
+        if not same:
+            return None
+        if copy.state is State.OUT:
+            return f"{copy.consumer} still has it"
+        return f"{copy.consumer} settled it"
+
+    def _died_again(self, event: h.Delivered, copy: Copy) -> bool:
+        """Whether this may be another copy, of a message that died more than once: when it was delivered again
+        because its reject was lost on the way, or when it expired again after a crash."""
+        source = self._sources.get(event.queue)
+        if source is None:
+            return False
+        if copy.entries < self._rejects(source.queue, event.message):
+            return True
+        return source.expires and copy.life != event.life
+
+    def _in_order(self, event: h.Delivered, sent: h.Sent) -> None:
+        """Of messages that are delivered for the first time in this life."""
+        queue = event.queue
+        if queue in self._sources:
+            return  # in the order in which they died
+        publisher, number = event.message
+        key = (publisher, sent.priority)
+        heights = self._heights[queue, event.consumer]
+        # What a consumer that left had not read is delivered again like the rest, but seen late.
+        if not self._left[queue]:
+            if number < heights.any.get(key, 0):
+                self._disorder(event, heights.any[key])
+            else:
+                heights.any[key] = number
+        if not event.redelivered:
+            floor = self._floors[queue].get(key, 0)
+            if number < heights.unflagged.get(key, 0):
+                if self._left[queue]:
+                    self._disorder(event, heights.unflagged[key])
+            elif number < floor:
+                self._disorder(event, floor)
+            else:
+                heights.unflagged[key] = number
+
+    # ── in the end ────────────────────────────────────────────────────────────────────────────────
+
+    def finish(self) -> Verdict:
+        for message, record in self._records.items():
+            sent = record.sent
+            if record.fate is Fate.KEPT and sent.persistent:
+                for queue in sent.queues:
+                    if not self._done(queue, message):
+                        self._lost(Kind.LOST, queue, message)
+        for number, messages in self._transactions.items():
+            self._whole(number, messages)
+        return self._verdict
+
+    def _done(self, queue: str, message: Message) -> bool:
+        """Whether somebody acked it, here or among the dead."""
+        copy = self._copies.get((queue, message))
+        if copy is not None and copy.acked:
+            return True
+        target = self._targets.get(queue)
+        return target is not None and self._done(target, message)
+
+    def _whole(self, number: tuple[str, int], messages: list[Message]) -> None:
+        commit = self._commits.get(number)
+        if commit is None:
+            return
+        copies = [(queue, each) for each in messages for queue in self._records[each].sent.queues]
+        lost = [copy for copy in copies if not self._done(*copy)]
+        if commit is Commit.DONE:
+            for queue, message in lost:
+                self._lost(Kind.LOST, queue, message)
+        elif any(copy in self._copies for copy in copies):
+            for queue, message in lost:
+                self._lost(Kind.TORN, queue, message)
+
+    def _lost(self, kind: Kind, queue: str, message: Message) -> None:
+        copy = self._copies.get((queue, message))
+        seen = "never delivered" if copy is None else f"not acked since life {copy.life}"
+        life = self._records[message].sent.life
+        self._blame(kind, f"{titled(message)}, sent to {queue} in life {life}, {seen}")
+
+    # ── words ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _count(self, what: str) -> None:
+        self._verdict.counts[what] += 1
+
+    def _disorder(self, event: h.Delivered, number: int) -> None:
+        self._blame(Kind.DISORDER, f"{named(event)} after number {number}")
+
+    def _blame(self, kind: Kind, text: str) -> None:
+        self._verdict.violations.append(Violation(kind, text))
+
+
+def titled(message: Message) -> str:
+    publisher, number = message
+    return f"{publisher} {number}"
+
+
+def named(event: h.Delivered) -> str:
+    where = f"{event.queue} gave {titled(event.message)} to {event.consumer}"
+    return f"{where} in life {event.life}"

@@ -1,0 +1,230 @@
+"""A small AMQP client: one connection with one channel, in the clients' one event loop.
+
+It hands out what comes the moment it is read, and says whether a wait ended because the broker is gone
+(`Lost`, which is what this benchmark is about) or because it objected (`Objected`, which is a fault).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+from recado.amqp import methods as m
+from recado.amqp.codec import decode_method
+from recado.amqp.frames import (
+    BODY,
+    ENVELOPE,
+    FRAME_DEFAULT,
+    HEADER,
+    HEADER_START,
+    METHOD,
+    OVERHEAD,
+    PROTOCOL_HEADER,
+    content_frames,
+    method_frame,
+)
+from recado.amqp.properties import Properties, encode_properties
+from workshop.peers import HOST
+
+CHANNEL: Final = 1
+
+Answer: TypeAlias = tuple[m.Method, bytes]
+"""A method, and the body of the message that came with it."""
+
+
+class Lost(ConnectionError):
+    """The broker is not there any more."""
+
+
+class Objected(RuntimeError):
+    """The broker closed the channel or the connection: its code, and its words."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code} {text}")
+        self.code = code
+
+
+@dataclass
+class Life:
+    """Of a broker, from its clients' side."""
+
+    number: int
+    port: int
+    over: bool = False
+    """It was killed: nobody says anything more, and what is read yet was said before."""
+
+
+class Client(asyncio.Protocol):
+    def __init__(self, life: Life) -> None:
+        self.life = life
+        self.on_delivery: Callable[[m.BasicDeliver, bytes], None] = lambda method, body: None
+        self.on_confirm: Callable[[int, bool, bool], None] = lambda tag, multiple, kept: None
+        """The tag, whether it stands for all before it, and whether they are kept or refused."""
+        self.on_return: Callable[[bytes], None] = lambda body: None
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked: deque[asyncio.Future[Answer]] = deque()
+        self._stirred: asyncio.Future[None] | None = None
+        self._buffer = b""
+        self._content: tuple[m.Method, int, list[bytes]] | None = None
+
+    # ── for those who use it ──────────────────────────────────────────────────────────────────────
+
+    def say(self, *methods: m.Method) -> None:
+        self.write(b"".join(method_frame(CHANNEL, method) for method in methods))
+
+    def write(self, data: bytes) -> None:
+        """Whole frames."""
+        if not self.life.over:
+            self._transport.write(data)
+
+    async def call(self, method: m.Method) -> m.Method:
+        """Its answer; others may be asked for meanwhile."""
+        return (await self.ask(method))[0]
+
+    def ask(self, method: m.Method, channel: int = CHANNEL) -> asyncio.Future[Answer]:
+        answer = self.expect()
+        self.write(method_frame(channel, method))
+        return answer
+
+    def expect(self) -> asyncio.Future[Answer]:
+        """The next answer that nobody else waits for."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        if self.ended.done():
+            answer.set_exception(Lost())
+        else:
+            self._asked.append(answer)
+        return answer
+
+    async def until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait for something that comes by reading, as long as it takes or so long; whether it came."""
+        while True:
+            if self.ended.done():
+                self.ended.result()
+            if self.life.over:
+                raise Lost
+            if holds():
+                return True
+            self._stirred = asyncio.get_running_loop().create_future()
+            await asyncio.wait((self._stirred,), timeout=seconds)
+            if not self._stirred.done():
+                return False
+
+    def leave(self) -> None:
+        """Without a word."""
+        self._transport.abort()
+
+    # ── asyncio's side ────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(Lost())
+            self.ended.exception()  # seen: not everybody waits for the end
+        self._fail(Lost())
+        self._stir()
+
+    def data_received(self, data: bytes) -> None:
+        data = self._buffer + data if self._buffer else data
+        at, end = 0, len(data)
+        while end - at >= OVERHEAD:
+            kind, _, size = ENVELOPE.unpack_from(data, at)
+            after = at + size + OVERHEAD
+            if after > end:
+                break
+            self._frame(kind, data[at:after])
+            at = after
+        self._buffer = data[at:]
+        self._stir()
+
+    def _stir(self) -> None:
+        if self._stirred is not None and not self._stirred.done():
+            self._stirred.set_result(None)
+
+    def _frame(self, kind: int, frame: bytes) -> None:
+        if kind == METHOD:
+            method = decode_method(frame[7:-1])
+            if type(method).has_content:
+                self._content = (method, -1, [])
+            else:
+                self._heard(method, b"")
+        elif self._content is not None:
+            method, left, pieces = self._content
+            if kind == HEADER:
+                left = HEADER_START.unpack_from(frame)[5]
+            elif kind == BODY:
+                pieces.append(frame[7:-1])
+                left -= len(pieces[-1])
+            self._content = (method, left, pieces)
+            if left == 0:
+                self._content = None
+                self._heard(method, b"".join(pieces))
+
+    def _heard(self, method: m.Method, body: bytes) -> None:
+        match method:
+            case m.BasicDeliver():
+                self.on_delivery(method, body)
+            case m.BasicAck(tag, multiple):
+                self.on_confirm(tag, multiple, True)
+            case m.BasicNack(tag, multiple):
+                self.on_confirm(tag, multiple, False)
+            case m.BasicReturn():
+                self.on_return(body)
+            case m.ChannelClose(code, text):
+                self.say(m.ChannelCloseOk())
+                self._object(Objected(code, text))
+            case m.ConnectionClose(code, text):
+                self._object(Objected(code, text))
+            case m.ConnectionBlocked() | m.ConnectionUnblocked():
+                pass
+            case _:
+                answer = self._asked.popleft()
+                if not answer.done():
+                    answer.set_result((method, body))
+
+    def _object(self, objection: Objected) -> None:
+        """Whoever waits is told; if nobody does, the connection ends with it."""
+        if self._asked:
+            self._fail(objection)
+        elif not self.ended.done():
+            self.ended.set_exception(objection)
+            self.ended.exception()
+            self._transport.abort()
+
+    def _fail(self, error: Exception) -> None:
+        while self._asked:
+            answer = self._asked.popleft()
+            if not answer.done():
+                answer.set_exception(error)
+                answer.exception()
+
+
+async def connect(life: Life) -> Client:
+    """Logged in, with an open channel."""
+    loop = asyncio.get_running_loop()
+    try:
+        _, client = await loop.create_connection(lambda: Client(life), HOST, life.port)
+    except OSError as error:
+        raise Lost from error
+    client.write(PROTOCOL_HEADER)
+    await client.expect()
+    await client.ask(m.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest"), 0)
+    client.write(method_frame(0, m.ConnectionTuneOk(CHANNEL, FRAME_DEFAULT, 0)))
+    await client.ask(m.ConnectionOpen(), 0)
+    await client.call(m.ChannelOpen())
+    return client
+
+
+def publish(exchange: str, key: str, body: bytes, properties: bytes, *, mandatory: bool) -> bytes:
+    """The frames of one message."""
+    method = method_frame(CHANNEL, m.BasicPublish(exchange, key, mandatory))
+    return method + content_frames(CHANNEL, properties, body, FRAME_DEFAULT)
+
+
+def properties(*, persistent: bool, priority: int) -> bytes:
+    mode = 2 if persistent else 1
+    return encode_properties(Properties(delivery_mode=mode, priority=priority or None))

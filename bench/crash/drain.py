@@ -1,0 +1,45 @@
+"""The end of an era: everything that is left is taken out, one queue after the other.
+
+By basic.get, because only that tells when a queue is empty, and in transactions, so that it is known to
+be gone: what still comes after another crash came back from the dead.
+"""
+
+from __future__ import annotations
+
+from bench.crash import history as h
+from bench.crash import message
+from bench.crash.client import CHANNEL, Life, connect
+from bench.crash.history import History, Message
+from bench.crash.topology import QUEUES
+from recado.amqp import methods as m
+from recado.amqp.frames import ack_frame
+
+AT_A_TIME = 100
+
+
+async def drain(life: Life, history: History) -> None:
+    client = await connect(life)
+    await client.call(m.TxSelect())
+    for queue in QUEUES:
+        name = queue.name
+        empty = False
+        while not empty:
+            asked = [client.ask(m.BasicGet(name)) for _ in range(AT_A_TIME)]
+            taken: list[Message] = []
+            for answer in asked:
+                method, body = await answer
+                if not isinstance(method, m.BasicGetOk):
+                    empty = True
+                    continue
+                which = message.parse(body)
+                if which is None:
+                    history.add(h.Damaged(name, repr(body[:80])))
+                else:
+                    consumer = f"drain-{life.number}"
+                    history.add(h.Delivered(life.number, consumer, name, which, method.redelivered))
+                    history.add(h.Acked(name, which))
+                    taken.append(which)
+                client.write(ack_frame(CHANNEL, method.delivery_tag, multiple=False))
+            await client.call(m.TxCommit())
+            history.add(h.Kept(name, tuple(taken)))
+    client.leave()

@@ -1,0 +1,156 @@
+"""An era: a broker with one folder that lives and is killed, many times; then everything is drained.
+
+cycle   start · survey · publishers and consumers at work · kill -9 at some moment
+end     start · drain · kill -9 · start · drain again, which must find nothing
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from bench.crash import history as h
+from bench.crash.checker import Verdict, check
+from bench.crash.client import Life, Lost, Objected
+from bench.crash.consumers import TEMPERS, Consumer
+from bench.crash.drain import drain
+from bench.crash.history import AnyEvent, History
+from bench.crash.publishers import HABITS, Publisher
+from bench.crash.subject import Subject, kill
+from bench.crash.surveyor import Surveyor
+from workshop.peers import Server
+
+PRESENT: Final = 0.7
+"""How likely a publisher or a consumer takes part in a life: queues must also grow."""
+LONGEST_SECONDS: Final = 0.2
+YOUNG: Final = 0.1
+"""How likely a broker is killed before it serves."""
+YOUNG_SECONDS: Final = (0.05, 0.25)
+DRAIN_SECONDS: Final = 60.0
+
+# To be killed at the very moment when something of this kind is said or heard.
+MOMENTS: Final = (
+    h.Sent,
+    h.Confirmed,
+    h.CommitAsked,
+    h.Committed,
+    h.Delivered,
+    h.Acked,
+    h.Kept,
+    h.Rejected,
+    h.Declared,
+    h.Deleted,
+    h.Gone,
+)
+
+
+@dataclass
+class Outcome:
+    verdict: Verdict
+    cycles: int
+    seconds: float
+    starts: list[float]
+    faults: list[str]
+    events: list[AnyEvent] = field(repr=False)
+
+
+def live_through(
+    subject: Subject,
+    cycles: int,
+    seed: int,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Outcome:
+    """So many cycles, as long as they may go on, the drain and the verdict."""
+    begun = time.monotonic()
+    era = Era(subject, Random(seed))
+    done = 0
+    while done < cycles and go_on():
+        era.cycle()
+        done += 1
+    for _ in range(2):
+        era.drain()
+    verdict = check(era.history.events)
+    seconds = time.monotonic() - begun
+    faults = [*subject.faults, *era.faults]
+    return Outcome(verdict, done, seconds, subject.starts, faults, era.history.events)
+
+
+class Era:
+    def __init__(self, subject: Subject, rng: Random) -> None:
+        self.history = History()
+        self.faults: list[str] = []
+        self._subject = subject
+        self._rng = rng
+        self._surveyor = Surveyor(self.history)
+        self._publishers = [Publisher(habit, self.history, rng) for habit in HABITS]
+        self._consumers = [Consumer(temper, self.history, rng) for temper in TEMPERS]
+        self._lives = 0
+
+    def cycle(self) -> None:
+        if self._rng.random() < YOUNG:
+            self._subject.die_young(self._rng.uniform(*YOUNG_SECONDS))
+        with self._subject.living() as server:
+            asyncio.run(self._live(server))
+        self.history.add(h.Died(self._lives))
+
+    def drain(self) -> None:
+        with self._subject.living() as server:
+            life = self._begin(server)
+            asyncio.run(self.noting(life, self._drained(life)))
+        self.history.add(h.Died(self._lives))
+
+    def _begin(self, server: Server) -> Life:
+        self._lives += 1
+        self.history.add(h.Began(self._lives))
+        return Life(self._lives, server.port)
+
+    async def _live(self, server: Server) -> None:
+        """All clients at work, until the broker is killed and each has read what was left to read."""
+        rng = self._rng
+        life = self._begin(server)
+
+        def end() -> None:
+            if not life.over:
+                kill(server)
+                life.over = True
+
+        timer = asyncio.get_running_loop().call_later(rng.random() * LONGEST_SECONDS, end)
+        if rng.random() < 0.5:
+            self.history.watch = at(rng.choice(MOMENTS), rng.randint(1, 30), end)
+        roles = [each for each in self._publishers + self._consumers if rng.random() < PRESENT]
+        rng.shuffle(roles)
+        await self.noting(life, self._surveyor.survey(life))
+        await asyncio.gather(*[self.noting(life, role.live(life)) for role in roles])
+        self.history.watch = None
+        timer.cancel()
+        end()
+
+    async def _drained(self, life: Life) -> None:
+        await asyncio.wait_for(self._surveyor.survey(life), DRAIN_SECONDS)
+        await asyncio.wait_for(drain(life, self.history), DRAIN_SECONDS)
+
+    async def noting(self, life: Life, work: Coroutine[Any, Any, None]) -> None:
+        """That a broker goes which was killed is no fault; all else that ends work is."""
+        try:
+            await work
+        except (Lost, Objected, TimeoutError) as error:
+            if not (life.over and isinstance(error, Lost)):
+                self.faults.append(f"in life {life.number}: {error!r}")
+
+
+def at(kind: type[AnyEvent], count: int, end: Callable[[], None]) -> Callable[[AnyEvent], None]:
+    """Calls `end` at the event that is this one of its kind."""
+    left = count
+
+    def watch(event: AnyEvent) -> None:
+        nonlocal left
+        if isinstance(event, kind):
+            left -= 1
+            if left == 0:
+                end()
+
+    return watch

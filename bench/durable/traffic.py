@@ -1,0 +1,90 @@
+"""Rates of persistent messages with confirms, and how long one publisher waits for a confirm.
+
+Fifty publishers share one queue. That is what suits RabbitMQ's serial publishers best: a queue of
+its own for each would need a sync of its own for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from itertools import product
+
+from bench.book import Book
+from bench.broker.life import sides
+from bench.load import Load, measure, sample
+from bench.plan import Plan
+from bench.scenario import Comparison, Scenario, Side
+from workshop.peers import Server
+
+SAMPLE_SECONDS = 1.5
+QUICK_SAMPLE_SECONDS = (0.08, 0.40)
+
+# What a sample takes beyond its traffic: connections, declarations, processes, removal.
+OVERHEAD_SECONDS = 0.08
+
+WINDOWS = (1, 20, 1000)
+PUBLISHERS = (1, 50)
+SIZES = {16: "16 B", 1024: "1 KiB"}
+
+# A trial run must not take long where each message waits for a sync of its own.
+TRIALS = (40, 4_000)
+
+
+def load(publishers: int, window: int, size: int, consumed: bool) -> Load:
+    scenarios = {"rate": rate_of(publishers, window, size, consumed)}
+    arguments = f"--durable --sizes {size} --publishers {publishers} --confirm-window {window}"
+    least, most = TRIALS
+    trial = min(max(least, 10 * window * publishers), most)
+    if consumed:
+        arguments += " --prefetch 1000 --ack-every 1"
+        return Load(scenarios, arguments, ("throughput",), trial)
+    if (publishers, window) == (1, 1):
+        scenarios["p50_us"] = wait_of(size)
+        return Load(scenarios, arguments, ("serial",), trial)
+    return Load(scenarios, arguments, ("publish",), trial)
+
+
+def rate_of(publishers: int, window: int, size: int, consumed: bool) -> Scenario:
+    name = f"{publishers}x-window-{window}-{size}b{'-consumed' * consumed}"
+    title = f"{publishers} × window {window:,}, {SIZES[size]}{', consumed' * consumed}"
+    # No aim is about these, and they take RabbitMQ the longest to set up.
+    full_only = publishers > 1 and window > 1
+    return Scenario(name, title, "messages/s", Comparison.TIMES_MORE, full_only)
+
+
+def wait_of(size: int) -> Scenario:
+    name, title = f"confirm-p50-{size}b", f"wait for a confirm, p50, {SIZES[size]}"
+    return Scenario(name, title, "µs", Comparison.SHARE_OF_PEER)
+
+
+LOADS = tuple(load(*each) for each in product(PUBLISHERS, WINDOWS, SIZES, (False, True)))
+SCENARIOS = tuple(scenario for each in LOADS for scenario in each.scenarios.values())
+
+
+def loads_of(plan: Plan) -> list[Load]:
+    return [each for each in LOADS if any(map(plan.includes, each.scenarios.values()))]
+
+
+def run(plan: Plan, book: Book, started: Mapping[Side, Future[Server]]) -> Iterator[str]:
+    """The brokers were started before, and may have failed to."""
+    loads = loads_of(plan)
+    with book.measuring(*(name for each in loads for name in each.names)):
+        servers = {side: future.result() for side, future in started.items()}
+        # The very first durable queue costs RabbitMQ a second that belongs to no scenario.
+        for server in servers.values():
+            sample(LOADS[0], server, LOADS[0].trial)
+        for done, each in enumerate(loads):
+            with book.measuring(*each.names):
+                measure(each, servers, sample_seconds(plan, len(loads) - done), plan, book)
+            yield from (name for name in each.names if plan.wants(name))
+
+
+def sample_seconds(plan: Plan, loads_left: int) -> float:
+    """How long a sample may take, so that the quick form keeps its minute."""
+    if not plan.quick:
+        return SAMPLE_SECONDS
+    runs = len(sides(plan)) * (plan.rounds + 1)  # the trials count as one round more
+    fair_share = plan.seconds_left() / loads_left / runs - OVERHEAD_SECONDS
+    least, most = QUICK_SAMPLE_SECONDS
+    return min(max(fair_share, least), most)

@@ -1,0 +1,84 @@
+"""Deliveries that nobody acknowledges: the channel that holds one for too long is closed, as RabbitMQ does.
+
+Nothing is noted when a message is delivered, so this costs deliveries nothing. About once a minute every channel
+that consumes is looked at, and the tag that it will give next is a mark: what is still out below a mark was
+delivered before it. Only the oldest delivery of a channel counts, and it is never found late by more than
+two minutes, nor early.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from recado.amqp.errors import PreconditionFailed
+
+if TYPE_CHECKING:
+    from .channel import Channel
+    from .queue import Queue
+
+EVERY = 60_000  # milliseconds
+
+
+class Patience:
+    """For how long one channel has had its oldest delivery."""
+
+    __slots__ = ("_marks",)
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[int, int]] = deque()  # (time, lower tags were given before)
+
+    def held(self, oldest: int, next_tag: int, now: int) -> int:
+        """Milliseconds, for sure; `oldest` is the tag, `next_tag` if nothing is out."""
+        marks = self._marks
+        while marks and marks[0][1] <= oldest:
+            marks.popleft()
+        if oldest < next_tag and (not marks or marks[-1][1] < next_tag):
+            marks.append((now, next_tag))
+        return now - marks[0][0] if marks else 0
+
+
+class ConsumerTimeouts:
+    def __init__(self) -> None:
+        self.default = 0
+        """In milliseconds, for queues that have none of their own; 0 is none."""
+        self._channels: dict[Channel, Patience] = {}
+        self.next: int | None = None
+        """When to look at the channels, if there is any."""
+
+    def watch(self, channel: "Channel", now: int) -> None:
+        """The channel may hold deliveries from now on."""
+        if channel not in self._channels:
+            self._channels[channel] = Patience()
+            if self.next is None:
+                self.next = now + EVERY
+
+    def forget(self, channel: "Channel") -> None:
+        self._channels.pop(channel, None)
+        if not self._channels:
+            self.next = None
+
+    def check(self, now: int) -> None:
+        """Close those that are late, if it is time to look."""
+        if self.next is None or now < self.next:
+            return
+        self.next = now + EVERY
+        for channel, patience in list(self._channels.items()):
+            entry = channel.unacked.oldest()
+            next_tag = channel.next_tag
+            held = patience.held(next_tag if entry is None else entry.first_tag, next_tag, now)
+            timeout = 0 if entry is None else self._timeout(entry.holder.queue)
+            if 0 < timeout <= held:
+                channel.outlet.close_channel(channel.number, _too_late(channel, timeout), now)
+
+    def _timeout(self, queue: "Queue") -> int:
+        """Nothing that a stream delivers is missing there, so it may be held for ever."""
+        if queue.settings.queue_type == "stream":
+            return 0
+        own = queue.settings.consumer_timeout
+        return self.default if own is None else own
+
+
+def _too_late(channel: "Channel", timeout: int) -> PreconditionFailed:
+    return PreconditionFailed(
+        f"delivery acknowledgement on channel {channel.number} timed out. Timeout value used:"
+        f" {timeout} ms. This timeout value can be configured, see consumers doc guide to learn more"
+    )

@@ -1,0 +1,162 @@
+"""Where a delayed exchange holds messages until they are due.
+
+H1  A message leaves no sooner than it is due; those due at the same time leave in the order in which they came.
+H2  It is routed when it leaves, by the bindings of then, and enters its queues before it is settled (K2).
+
+It is a queue, so that what is held is kept like everything else: with places, and with the time when it is due
+as the time when it expires. But it is nobody's to see: not among the queues of its vhost, and without
+consumers. All that it holds is in memory.
+"""
+
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
+
+import msgspec
+
+from recado.amqp.frames import properties_of
+from recado.amqp.properties import Properties, decode_properties
+
+from .alarms import Alarms
+from .arguments import QueueSettings
+from .dead_letter import ENTRIES_HERE, receivers_in, rewritten
+from .delay import delay_of, served
+from .exchange import Exchange
+from .keeper import Keeper
+from .queue import DeadLetter, Queue
+from .routing import distribute
+from .run import Run
+from .vhost import Vhost
+
+PREFIX = "amq.delayed."  # before the name of the exchange; a client may not use it
+_AT_A_TIME = 128  # messages that leave; some 10 ms of work
+_GROWTH = 64  # more than a header grows by another number in it
+
+
+class Holding(Queue):
+    def __init__(
+        self,
+        exchange: Exchange[Queue],
+        vhost: Vhost[Queue],
+        dead_letter: DeadLetter,
+        alarms: Alarms,
+        keeper: Keeper,
+    ) -> None:
+        settings = QueueSettings(durable=exchange.settings.durable)
+        name = PREFIX + exchange.name
+        super().__init__(vhost, name, settings, None, dead_letter, alarms.set, keeper, 0)
+        self._exchange = exchange
+        self._heap: list[tuple[int, int, Run]] = []  # when it is due, its place
+        self._latest: Run | None = None  # what came last and is still here; the next may join it
+
+    def _adopt(self, settings: QueueSettings) -> None:
+        """Policies are for queues that people know of."""
+        super()._adopt(self.declared)
+
+    def publish(self, run: Run, now: int) -> Sequence[int]:
+        """Hold messages; they have the same headers."""
+        properties = properties_of(run.head + run.tails[0])
+        headers = decode_properties(properties, max_entries=ENTRIES_HERE).headers or {}
+        run.tails = list(run.tails)
+        run.owned = True
+        run.first = self._next_place
+        self._next_place += len(run)
+        run.expires = now + delay_of(headers)
+        if self._keeps and run.facts.persistent:
+            self._keeper.enter(self, run)
+        self._hold(run)
+        self._set_alarm(self._heap[0][0])
+        return ()
+
+    def restore(
+        self, next_place: int, shelved: Mapping[int, int], now: int, *, mortal: bool
+    ) -> None:
+        """What was held before a restart, all of it."""
+        self._next_place = next_place
+        count = sum(shelved.values())
+        while self.ready < count:
+            for run in self._keeper.fetch(self, 0):
+                self._hold(run)
+
+    def resume(self, now: int) -> None:
+        if self._heap:
+            self._set_alarm(self._heap[0][0])
+
+    def _hold(self, run: Run) -> None:
+        self.ready += len(run)
+        if self._latest is not None and run.follows(self._latest):
+            self._latest.tails += run.tails
+        else:
+            heappush(self._heap, (run.expires or 0, run.first, run))
+            self._latest = run
+
+    def expire(self, now: int) -> None:
+        """Route what is due; some of it, if there is much, and the rest after others had their turn."""
+        self._due = None
+        heap, left = self._heap, _AT_A_TIME
+        while left > 0 and heap and heap[0][0] <= now:
+            due, _, run = heappop(heap)
+            part = run.take(left)
+            if part is not run:
+                heappush(heap, (due, run.first, run))
+            elif run is self._latest:
+                self._latest = None
+            self.ready -= len(part)
+            left -= len(part)
+            self._release(part, now)
+            self.settle(part)
+        if heap:
+            self._set_alarm(max(heap[0][0], now + 1))
+
+    def _release(self, run: Run, now: int) -> None:
+        for properties, messages in _let_through(run):
+            headers = properties.headers or {}
+            messages.letter = "x-death" in headers  # it came as one, perhaps before a restart
+            keys = receivers_in(headers, "CC")
+            queues = self.vhost.route(self._exchange, run.origin.routing_key, headers, keys)
+            if queues:
+                distribute(messages, queues, now)
+
+    def discard(self) -> None:
+        self.deleted = True
+        self._heap.clear()
+        self._latest = None
+        self.ready = 0
+
+
+def _let_through(run: Run) -> list[tuple[Properties, Run]]:
+    """The messages as they leave. None may be left out because its header just does not fit any more."""
+    changed = list(rewritten(run, _served, run.origin, run.facts))
+    if sum(len(messages) for _, messages in changed) < len(run):
+        run = msgspec.structs.replace(run, frame_max=run.frame_max + _GROWTH)
+        changed = list(rewritten(run, _served, run.origin, run.facts))
+    return changed
+
+
+def _served(properties: Properties) -> Properties:
+    return msgspec.structs.replace(properties, headers=served(properties.headers or {}))
+
+
+class Holdings:
+    """Makes and discards those of one vhost."""
+
+    def __init__(
+        self, vhost: Vhost[Queue], dead_letter: DeadLetter, alarms: Alarms, keeper: Keeper
+    ) -> None:
+        self._vhost = vhost
+        self._dead_letter = dead_letter
+        self._alarms = alarms
+        self._keeper = keeper
+
+    def open(self, exchange: Exchange[Queue]) -> Holding:
+        vhost, letters = self._vhost, self._dead_letter
+        holding = Holding(exchange, vhost, letters, self._alarms, self._keeper)
+        if holding.lasting:
+            self._keeper.queue_declared(holding)
+        return holding
+
+    def close(self, holding: Queue) -> None:
+        """With all that is held."""
+        assert isinstance(holding, Holding)
+        holding.discard()
+        self._keeper.queue_deleted(holding)
+        self._alarms.drop(holding)

@@ -1,0 +1,102 @@
+"""A consumer of a stream: where it is, what was read ahead for it, and how its deliveries are written."""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from recado.amqp.frames import header_end
+
+from .arguments import ConsumerSettings
+from .consumer import LARGE, Consumer
+from .queue import DEAL_BYTES, Queue
+from .run import Run
+from .stream_log import StreamLog
+from .stream_offsets import render_alike, stamp
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+
+class StreamConsumer(Consumer):
+    __slots__ = ("_ahead", "next")
+
+    def __init__(
+        self,
+        channel: "Channel",
+        queue: Queue,
+        tag: str,
+        settings: ConsumerSettings,
+        *,
+        no_ack: bool,
+        exclusive: bool,
+        limit: int,
+    ) -> None:
+        super().__init__(
+            channel, queue, tag, settings, no_ack=no_ack, exclusive=exclusive, limit=limit
+        )
+        self.next = 0  # the offset that is to be read next
+        self._ahead: deque[Run] = deque()  # read and not delivered yet
+
+    def read_ahead(self, log: StreamLog, end: int) -> bool:
+        """Whether there is something for it before the offset `end`."""
+        if not self._ahead and self.next < end:
+            self._ahead.extend(log.read(self.next, end))
+            last = self._ahead[-1]
+            self.next = last.first + len(last)
+        return bool(self._ahead)
+
+    def take(self, room: int) -> Run:
+        """As much of it as there is room for, and as makes up a good write."""
+        run = self._ahead[0]
+        size = len(run.tails[run.taken])
+        part = run.take(min(room, DEAL_BYTES // (size + 64) + 1))
+        if part is run:
+            self._ahead.popleft()
+        return part
+
+    def deliver(self, run: Run) -> None:
+        channel, count = self.channel, len(run.tails)
+        first = self._write(run)
+        run.tails = [b""] * count  # nothing returns to a stream: only the tags have to be remembered
+        channel.unacked.add(first, run, self)
+        channel.outstanding += count
+        if channel.limit:
+            channel.served(self)
+        self.outstanding += count
+        self.queue.unacked += count
+
+    def _write(self, run: Run) -> int:
+        """Gives the tag of the first."""
+        channel, outlet = self.channel, self.channel.outlet
+        head, tails = run.head, run.tails
+        if run.channel != channel.number or outlet.frame_max < run.frame_max:
+            head, tails = run.fitted(channel.number, outlet.frame_max)
+        end = run.origin.first_time
+        prefix = self._prefixes.get(len(end)) or self._prefix(len(end))
+        first, offset = channel.next_tag, run.first
+        channel.next_tag = first + len(tails)
+        if head and len(tails[0]) < LARGE:
+            before, after = _parted(head)
+            outlet.write(render_alike(prefix, end + before, after, first, offset, tails))
+            return first
+        for i, tail in enumerate(tails):
+            start, body = (head, tail) if head else _divided(tail)
+            before, after = _parted(start)
+            after = render_alike(prefix, end + before, after, first + i, offset + i, (b"",))
+            if len(body) < LARGE:
+                outlet.write(after + body)
+            else:
+                outlet.write(after)
+                outlet.write(body)
+        return first
+
+
+def _divided(content: bytes) -> tuple[bytes, bytes]:
+    at = header_end(content)
+    return content[:at], content[at:]
+
+
+def _parted(head: bytes) -> tuple[bytes, bytes]:
+    """A header frame, and what may follow it, before and after the offset."""
+    header, rest = _divided(head)
+    before, after = stamp(header)
+    return before, after + rest

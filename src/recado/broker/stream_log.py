@@ -1,0 +1,128 @@
+"""What a stream keeps: a log of messages by offset, of which the oldest are let go by whole segments.
+
+G1  Offsets count messages from 0; none is given twice, and none changes its meaning.
+G2  Times never decrease along the log, whatever the clock does.
+G3  Only whole segments are let go, from the front, and never the last message that is safe.
+
+The log here is in memory. `server/ledger` has one on disk, and both pass the same tests.
+"""
+
+from bisect import bisect_left, bisect_right
+from typing import Protocol
+
+from .run import Run
+
+SEGMENT_BYTES = 32 << 20  # unless the stream was declared with another size
+READ_BYTES = 256 * 1024  # about as much is read at a time
+_SMALLEST_SEGMENT = 4096
+_LARGEST_SEGMENT = 128 << 20
+
+
+def segment_size(asked: int | None) -> int:
+    """How long a segment may get; what a client asks for is the most it wants, so less will do."""
+    if asked is None:
+        return SEGMENT_BYTES
+    return min(max(asked, _SMALLEST_SEGMENT), _LARGEST_SEGMENT)
+
+
+class StreamLog(Protocol):
+    first: int
+    """The oldest offset there is."""
+    next: int
+    """What the next message gets."""
+
+    def append(self, run: Run, now: int) -> None:
+        """Add messages, which get their offsets: `run.first` and those that follow."""
+
+    def read(self, offset: int, end: int) -> list[Run]:
+        """Messages from `offset` on, or from the first there is, and before `end`: some of them, in order.
+
+        At least one if there are any. The runs are the reader's own.
+        """
+
+    def offset_at(self, time: int) -> int:
+        """The first message that came at this time or later; `next` if none did."""
+
+    def trim(self, most: int | None, oldest: int | None, safe: int) -> int | None:
+        """Let go of segments while there are more than `most` bytes, or all in one came before `oldest`.
+
+        Messages from offset `safe` on may yet be lost, so one before it has to stay. Gives the time of the
+        newest message that would be let go next, if there is a next.
+        """
+
+
+class _Segment:
+    __slots__ = ("first", "runs", "size", "times")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.size = 0
+        self.runs: list[Run] = []
+        self.times: list[int] = []  # of each run
+
+
+class MemoryLog:
+    """A log that lasts as long as the process."""
+
+    def __init__(self, size: int) -> None:
+        """`size` is how many bytes a segment may have."""
+        self._size = size
+        self._segments = [_Segment(0)]
+        self._bytes = 0
+        self.first = 0
+        self.next = 0
+
+    def append(self, run: Run, now: int) -> None:
+        run.first = self.next
+        self.next += len(run)
+        weight = run.weight()
+        segment = self._segments[-1]
+        if segment.times:
+            now = max(now, segment.times[-1])
+            if segment.size + weight > self._size:
+                segment = _Segment(run.first)
+                self._segments.append(segment)
+        segment.size += weight
+        self._bytes += weight
+        if segment.times and segment.times[-1] == now and run.follows(segment.runs[-1]):
+            segment.runs[-1].tails += run.tails
+        else:
+            segment.runs.append(run)
+            segment.times.append(now)
+
+    def read(self, offset: int, end: int) -> list[Run]:
+        offset = max(offset, self.first)
+        found: list[Run] = []
+        size = 0
+        if offset >= end:
+            return found
+        at = bisect_right(self._segments, offset, key=_first) - 1
+        segment = self._segments[at]
+        for run in segment.runs[bisect_right(segment.runs, offset, key=_first) - 1 :]:
+            if run.first >= end or size >= READ_BYTES:
+                break
+            part = run.slice(max(offset - run.first, 0), min(end - run.first, len(run)))
+            found.append(part)
+            size += part.weight()
+        return found
+
+    def offset_at(self, time: int) -> int:
+        for segment in self._segments:
+            if segment.times and segment.times[-1] >= time:
+                return segment.runs[bisect_left(segment.times, time)].first
+        return self.next
+
+    def trim(self, most: int | None, oldest: int | None, safe: int) -> int | None:
+        segments = self._segments
+        while len(segments) > 1 and segments[1].first < safe:
+            newest = segments[0].times[-1]
+            too_old = oldest is not None and newest < oldest
+            if not too_old and (most is None or self._bytes <= most):
+                return newest
+            self._bytes -= segments.pop(0).size
+            self.first = segments[0].first
+        return None
+
+
+def _first(part: Run | _Segment) -> int:
+    return part.first

@@ -1,0 +1,228 @@
+"""The port to the disk, a folder of real files, and its twin in memory.
+
+It is as small as a log allows: files are written at offsets, and nothing is promised before `sync` (of a file)
+or `sync_names` (of the folder: creations, renames and removals).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Protocol
+
+LOCK = "LOCK"
+# macOS has only the stronger one, and cannot reserve.
+_sync = getattr(os, "fdatasync", os.fsync)
+_reserve = getattr(os, "posix_fallocate", None)
+
+
+class File(Protocol):
+    def write(self, at: int, data: bytes) -> None:
+        """Write all of it, or raise OSError; what a failed write left behind may be written over."""
+
+    def read(self, at: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer at the end of the file."""
+        ...
+
+    def size(self) -> int: ...
+
+    def reserve(self, size: int) -> None:
+        """Make the file that long, with zeros, and take the room for it now; OSError if there is none."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def names(self) -> list[str]: ...
+
+    def open(self, name: str, *, create: bool = False) -> File: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def sync_names(self) -> None: ...
+
+    def free(self) -> int:
+        """Bytes that can still be written."""
+        ...
+
+    def lock(self) -> None:
+        """Take the folder for oneself until `close`, or raise InUse."""
+
+    def close(self) -> None: ...
+
+
+class InUse(OSError):
+    """Another node has the folder."""
+
+    def __init__(self, folder: object, owner: str = "") -> None:
+        who = f"process {owner}" if owner else "another node"
+        told = f"{folder} is in use by {who}; each node needs a folder of its own"
+        super().__init__(errno.EBUSY, told)
+
+
+class FolderFile:
+    __slots__ = ("_descriptor", "_shortened")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._shortened = False
+
+    def write(self, at: int, data: bytes) -> None:
+        done = os.pwrite(self._descriptor, data, at)
+        while done < len(data):
+            done += os.pwrite(self._descriptor, memoryview(data)[done:], at + done)
+
+    def read(self, at: int, size: int) -> bytes:
+        return os.pread(self._descriptor, size, at)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def reserve(self, size: int) -> None:
+        if _reserve is not None:
+            _reserve(self._descriptor, 0, size)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        self._shortened = True
+
+    def sync(self) -> None:
+        # fdatasync promises what is needed to read the data; that what was cut off stays away, it does not.
+        (os.fsync if self._shortened else _sync)(self._descriptor)
+        self._shortened = False
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class FolderDisk:
+    """Real files in a folder, which is made if there is none."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in missing:  # its name has to last, or all that is synced in it is lost
+            _sync_folder(path.parent)
+        self._lock: int | None = None
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def open(self, name: str, *, create: bool = False) -> FolderFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return FolderFile(os.open(self.folder / name, flags, 0o600))
+
+    def remove(self, name: str) -> None:
+        (self.folder / name).unlink()
+
+    def rename(self, old: str, new: str) -> None:
+        (self.folder / old).replace(self.folder / new)
+
+    def sync_names(self) -> None:
+        _sync_folder(self.folder)
+
+    def free(self) -> int:
+        facts = os.statvfs(self.folder)
+        return facts.f_bavail * facts.f_frsize
+
+    def lock(self) -> None:
+        descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # It goes with the process, however that ends; a file that merely exists would not.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise InUse(self.folder, owner) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        self._lock = descriptor
+
+    def close(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class MemoryFile:
+    __slots__ = ("_content",)
+
+    def __init__(self, content: bytearray) -> None:
+        self._content = content
+
+    def write(self, at: int, data: bytes) -> None:
+        self.reserve(at)
+        self._content[at : at + len(data)] = data
+
+    def read(self, at: int, size: int) -> bytes:
+        return bytes(self._content[at : at + size])
+
+    def size(self) -> int:
+        return len(self._content)
+
+    def reserve(self, size: int) -> None:
+        self._content.extend(bytes(max(0, size - len(self._content))))
+
+    def truncate(self, size: int) -> None:
+        del self._content[size:]
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryDisk:
+    """A folder in memory: never full, never slow, never failing, and gone with the process."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytearray] = {}
+        self._locked = False
+
+    def names(self) -> list[str]:
+        return sorted(self.files)
+
+    def open(self, name: str, *, create: bool = False) -> MemoryFile:
+        if name not in self.files:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+            self.files[name] = bytearray()
+        return MemoryFile(self.files[name])
+
+    def remove(self, name: str) -> None:
+        del self.files[name]
+
+    def rename(self, old: str, new: str) -> None:
+        self.files[new] = self.files.pop(old)
+
+    def sync_names(self) -> None:
+        pass
+
+    def free(self) -> int:
+        return 1 << 62
+
+    def lock(self) -> None:
+        if self._locked:
+            raise InUse("this memory")
+        self._locked = True
+
+    def close(self) -> None:
+        self._locked = False

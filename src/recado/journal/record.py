@@ -1,0 +1,144 @@
+"""Records: how they lie in a file, and how they are found again.
+
+    file    | "recado/1" | base u64 | mark u64 | crc32 u32 | record | record | …
+    record  | size u32 | kind u8 | crc32 u32 | payload, `size` bytes |
+
+All numbers are little-endian. `base` is the position of the file's first byte in the journal, and its name;
+`mark` the position up to which all was durable when the file began.
+A record's checksum begins with its position, size and kind, so that it counts in this place only: neither
+zeros nor what an earlier life of the file or disk left there is ever taken for a record.
+A record of kind MORE is followed by the next of its group, and counts only with all of them. SEAL ends a file.
+VOID stands where a damaged record was dropped on purpose; what is left of a group then counts without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+LAST, MORE, SEAL, VOID = 1, 2, 3, 4  # never 0: reserved zeros are no record
+HEAD = Struct("<IBI")
+OVERHEAD = HEAD.size
+LARGEST = (1 << 32) - 1
+
+MAGIC = b"recado/1"
+_HEADER = Struct("<8sQQI")
+HEADER_SIZE = _HEADER.size
+
+CHUNK = 1 << 20
+_PAGE = 4096
+_MASK = 0xFFFF_FFFF
+
+
+class Corrupt(Exception):
+    """What was safely on disk is there no more, or no longer as it was."""
+
+    def __init__(self, file: str, position: int, what: str) -> None:
+        super().__init__(f"{file} is damaged at position {position}: {what}")
+        self.file = file
+        self.position = position
+        self.what = what
+
+
+def record(position: int, kind: int, payload: bytes) -> bytes:
+    size = len(payload)
+    seed = (position ^ size << 8 ^ kind) & _MASK
+    return HEAD.pack(size, kind, crc32(payload, seed)) + payload
+
+
+def header(base: int, mark: int) -> bytes:
+    """The beginning of a file."""
+    start = _HEADER.pack(MAGIC, base, mark, 0)
+    return start[:-4] + crc32(start).to_bytes(4, "little")
+
+
+def mark_in(start: bytes, base: int) -> int | None:
+    """The mark in the beginning of a file, or None if that is no whole header for this base."""
+    if len(start) < HEADER_SIZE:
+        return None
+    mark: int = _HEADER.unpack_from(start)[2]
+    return mark if start == header(base, mark) else None
+
+
+class Stop(NamedTuple):
+    """Where a walk ended: behind the last whole group."""
+
+    at: int
+    sealed: bool = False
+    damage: str | None = None
+    """What is wrong with the record that comes next, if one should."""
+
+
+def walk(
+    read: Callable[[int, int], bytes], base: int, at: int, until: int, end: int, *, groups: bool
+) -> Generator[tuple[int, bytes], None, Stop]:
+    """Position and payload of every record that begins in [at, until), offsets in a file of `end` bytes.
+
+    It stops at the first record that is not whole. With `groups` no part of a group comes without the rest.
+    """
+    # 1 M records of 120 bytes take 0.7 s, 1 GB in records of 16 KiB 0.8 s: big chunks, local names, one yield.
+    unpack, overhead, mask, checksum = HEAD.unpack_from, OVERHEAD, _MASK, crc32
+    last, more = LAST, MORE
+    limit = base + until
+    group: list[tuple[int, bytes]] = []
+    sealed, damage = False, None
+    buffer = b""
+    have = index = 0  # the length of the buffer, and what of it is done
+    start = at  # where it begins in the file
+    origin = base + at
+    while True:
+        wanted = overhead
+        if index + overhead <= have:
+            size, kind, crc = unpack(buffer, index)
+            after = index + overhead + size
+            if after <= have:
+                position = origin + index
+                if position >= limit:
+                    break
+                payload = buffer[index + overhead : after]
+                if checksum(payload, (position ^ size << 8 ^ kind) & mask) != crc:
+                    damage = "the checksum is wrong"
+                    break
+                if kind == last:
+                    index = after
+                    if group:
+                        yield from group
+                        group.clear()
+                    yield position, payload
+                elif kind == more:
+                    index = after
+                    if groups:
+                        group.append((position, payload))
+                    else:
+                        yield position, payload
+                elif kind == VOID:
+                    index = after
+                    yield from group
+                    group.clear()
+                elif kind == SEAL and not group:
+                    index = after
+                    sealed = True
+                    break
+                else:
+                    damage = f"there is no record of kind {kind}"
+                    break
+                continue
+            wanted += size
+        start += index
+        origin += index
+        index = 0
+        if start >= until:
+            break
+        buffer = b"" if start + wanted > end else read(start, _portion(wanted, until - start))
+        have = len(buffer)
+        if have < wanted:
+            damage = "the file ends within a record"
+            break
+    return Stop(group[0][0] - base if group else start + index, sealed, damage)
+
+
+def _portion(wanted: int, left: int) -> int:
+    """How much to read at once: no more than is asked for in all, no less than a page."""
+    return max(wanted, min(CHUNK, max(left, _PAGE)))

@@ -1,0 +1,372 @@
+"""The document: what it may hold, read into values, and where it is wrong.
+
+Three kinds of files are read: those of RabbitMQ's HTTP API, those of `rabbitmqctl export_definitions`, which
+has some tables as lists of pairs, and those of one vhost, whose entries do not name it. A fault is told with
+the entry that it is in: `queues[2] ('orders'): …`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from recado.amqp.values import Int64, Table, Value
+from recado.broker.access import Permission, TopicPermission, User
+from recado.broker.policy import Policy
+from recado.server.passwords import hash_password, is_password_hash
+
+T = TypeVar("T")
+
+ALGORITHMS = ("rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512")
+SECTIONS = (
+    "users",
+    "vhosts",
+    "permissions",
+    "topic_permissions",
+    "parameters",
+    "global_parameters",
+    "policies",
+    "exchanges",
+    "queues",
+    "bindings",
+)
+ABOUT = (  # the document itself, or the one vhost that it is of
+    "rabbit_version",
+    "rabbitmq_version",
+    "rabbitmq_definition_format",
+    "product_name",
+    "product_version",
+    "original_cluster_name",
+    "original_vhost_name",
+    "explanation",
+    "description",
+    "metadata",
+    "default_queue_type",
+    "limits",
+)
+
+
+class DefinitionsError(ValueError):
+    """The document cannot be imported; the text says what is wrong, where, and what to do."""
+
+
+# ── one entry ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Entry:
+    """An object of the document, and where it stands."""
+
+    def __init__(self, place: str, fields: object, vhost: str | None) -> None:
+        self.place = place
+        if not isinstance(fields, Mapping):
+            raise self.fault("must be an object")
+        self._fields = fields
+        self._vhost = vhost
+        labels = (fields.get(key) for key in ("name", "user", "destination"))
+        self.place += next((f" ({label!r})" for label in labels if isinstance(label, str)), "")
+
+    def within(self, key: str) -> Entry:
+        """An object that is a value of this one."""
+        return Entry(self.place, self.pairs(key), self._vhost)
+
+    def fault(self, what: object) -> DefinitionsError:
+        return DefinitionsError(f"{self.place}: {what}")
+
+    @property
+    def vhost(self) -> str:
+        """Where it belongs; the caller's word counts over the document's, as in RabbitMQ."""
+        if self._vhost is not None:
+            return self._vhost
+        if self._fields.get("vhost") is None:
+            raise self.fault("names no vhost; for a file of one vhost say which it is: --vhost")
+        return self.text("vhost")
+
+    def has(self, key: str) -> bool:
+        return self._fields.get(key) is not None
+
+    def value(self, key: str, default: object = None) -> Any:
+        found = self._fields.get(key)
+        return default if found is None else found
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """At most 255 bytes: all texts here are names or the like."""
+        found = self.value(key, default)
+        if not isinstance(found, str):
+            raise self.fault(f"{key!r} is missing" if found is None else f"{key!r} must be a text")
+        if len(found.encode(errors="surrogatepass")) > 255 and key != "pattern":
+            raise self.fault(f"{key!r} is longer than 255 bytes")
+        return found
+
+    @property
+    def name(self) -> str:
+        name = self.text("name")
+        if not name:
+            raise self.fault("'name' is empty")
+        return name
+
+    def flag(self, key: str, default: bool | None = None) -> bool:
+        found = self.value(key, default)
+        if not isinstance(found, bool):
+            raise self.fault(f"{key!r} must be true or false")
+        return found
+
+    def table(self, key: str) -> Table:
+        """Integers are 64 bits wide, as in RabbitMQ. A list of pairs will do for an object."""
+        return {name: self._field(key, value) for name, value in self.pairs(key).items()}
+
+    def pairs(self, key: str) -> dict[str, Any]:
+        found = self.value(key, {})
+        if isinstance(found, Mapping):
+            return dict(found)
+        if isinstance(found, list) and all(
+            isinstance(one, list) and len(one) == 2 for one in found
+        ):
+            return {str(name): value for name, value in found}
+        raise self.fault(f"{key!r} must be an object")
+
+    def _field(self, key: str, value: object) -> Value:
+        match value:
+            case None | bool() | float() | str():
+                return value
+            case int():
+                if not -(2**63) <= value < 2**63:
+                    raise self.fault(f"{key!r} has {value}, which is too large")
+                return Int64(value)
+            case list():
+                return [self._field(key, element) for element in value]
+            case Mapping():
+                return {str(name): self._field(key, inner) for name, inner in value.items()}
+            case _:
+                raise self.fault(f"{key!r} has a {type(value).__name__}, which JSON has not")
+
+
+# ── what entries say ──────────────────────────────────────────────────────────────────────────────────
+
+
+class Grant(NamedTuple):
+    """A permission, or, for one exchange, a topic permission."""
+
+    place: str
+    user: str
+    vhost: str
+    exchange: str | None
+    permission: Permission | TopicPermission
+
+
+class WantedPolicy(NamedTuple):
+    place: str
+    vhost: str
+    policy: Policy
+
+
+class WantedExchange(NamedTuple):
+    place: str
+    vhost: str
+    name: str
+    kind: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: Table
+
+
+class WantedQueue(NamedTuple):
+    place: str
+    vhost: str
+    name: str
+    durable: bool
+    auto_delete: bool
+    arguments: Table
+
+
+class WantedBinding(NamedTuple):
+    place: str
+    vhost: str
+    source: str
+    destination: str
+    to_queue: bool
+    routing_key: str
+    arguments: Table
+
+
+def _user(entry: Entry) -> User:
+    """Without permissions, which are written elsewhere."""
+    tags = entry.value("tags", [])
+    if isinstance(tags, str):
+        tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise entry.fault("'tags' must be a list of texts, or one with commas")
+    return User(entry.name, password_hash=_hash(entry), tags=tuple(tags))
+
+
+def _hash(entry: Entry) -> str:
+    """An empty one fits no password. RabbitMQ has no argon2; such hashes have a key of their own."""
+    if entry.has("password"):
+        return hash_password(entry.text("password"))
+    own = entry.has("recado_password_hash")
+    found = entry.text("recado_password_hash" if own else "password_hash")
+    if not own and entry.value("hashing_algorithm", ALGORITHMS[0]) not in ALGORITHMS:
+        raise entry.fault(
+            f"the hashing algorithm {entry.value('hashing_algorithm')} is not known here;"
+            " give a password instead of its hash"
+        )
+    if found and not is_password_hash(found):
+        raise entry.fault("'password_hash' is not base64 of a salt and SHA-256 or SHA-512")
+    return found
+
+
+def _grant(entry: Entry) -> Grant:
+    user, vhost = entry.text("user"), entry.vhost
+    patterns = [entry.text(key) for key in ("configure", "write", "read")]
+    return Grant(entry.place, user, vhost, None, Permission(*patterns))
+
+
+def _topic_grant(entry: Entry) -> Grant:
+    user, vhost, exchange = entry.text("user"), entry.vhost, entry.text("exchange")
+    permission = TopicPermission(entry.text("write"), entry.text("read"))
+    return Grant(entry.place, user, vhost, exchange, permission)
+
+
+def _policy(entry: Entry) -> WantedPolicy:
+    return _policy_of(entry, entry.name, entry.vhost, operator=False)
+
+
+def _parameter(entry: Entry) -> WantedPolicy | str:
+    """Operator policies are parameters; of others there is only to say that they are left out."""
+    component, name = entry.text("component"), entry.name
+    if component != "operator_policy":
+        return f"{entry.place}: a parameter of {component} is left out: it is of no use here"
+    return _policy_of(entry.within("value"), name, entry.vhost, operator=True)
+
+
+def _policy_of(entry: Entry, name: str, vhost: str, *, operator: bool) -> WantedPolicy:
+    priority = entry.value("priority", 0)
+    if not isinstance(priority, int | float) or isinstance(priority, bool):
+        raise entry.fault("'priority' must be a number")
+    policy = Policy(
+        name=name,
+        pattern=entry.text("pattern"),
+        definition=entry.pairs("definition"),
+        apply_to=entry.value("apply-to", "all"),
+        priority=priority,
+        operator=operator,
+    )
+    return WantedPolicy(entry.place, vhost, policy)
+
+
+def _exchange(entry: Entry) -> WantedExchange:
+    return WantedExchange(
+        entry.place,
+        entry.vhost,
+        entry.text("name"),
+        entry.text("type"),
+        entry.flag("durable"),
+        entry.flag("auto_delete"),
+        entry.flag("internal", False),
+        entry.table("arguments"),
+    )
+
+
+def _queue(entry: Entry) -> WantedQueue:
+    arguments = entry.table("arguments")
+    kind = entry.text("type", "classic")
+    if kind != "classic":
+        arguments.setdefault("x-queue-type", kind)
+    flags = entry.flag("durable"), entry.flag("auto_delete")
+    return WantedQueue(entry.place, entry.vhost, entry.name, *flags, arguments)
+
+
+def _binding(entry: Entry) -> WantedBinding:
+    kind = entry.text("destination_type")
+    if kind not in ("queue", "exchange"):
+        raise entry.fault("'destination_type' must be queue or exchange")
+    return WantedBinding(
+        entry.place,
+        entry.vhost,
+        entry.text("source"),
+        entry.text("destination"),
+        kind == "queue",
+        entry.text("routing_key"),
+        entry.table("arguments"),
+    )
+
+
+# ── the whole ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Definitions(msgspec.Struct):
+    users: list[User]
+    vhosts: list[str]
+    grants: list[Grant]
+    policies: list[WantedPolicy]
+    exchanges: list[WantedExchange]
+    queues: list[WantedQueue]
+    bindings: list[WantedBinding]
+    notes: list[str]
+    """What is left out, for somebody to read."""
+
+
+def parse(text: bytes | str) -> object:
+    """JSON; what it should hold is for `read` to say."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DefinitionsError(f"this is not JSON: {error}") from None
+
+
+def read(document: object, vhost: str | None = None) -> Definitions:
+    """What the document defines, all of it in `vhost` if that is given."""
+    if not isinstance(document, Mapping):
+        raise DefinitionsError("definitions must be an object with lists such as queues")
+    if not any(section in document for section in SECTIONS):
+        raise DefinitionsError(f"these are no definitions: there is none of {', '.join(SECTIONS)}")
+    notes = [
+        f"{key} is left out: it is not known here"
+        for key in document
+        if key not in SECTIONS and key not in ABOUT
+    ]
+
+    def each(section: str, make: Callable[[Entry], T]) -> list[T]:
+        found = document.get(section, [])
+        if not isinstance(found, list):
+            raise DefinitionsError(f"{section} must be a list")
+        entries = [
+            Entry(f"{section}[{number}]", fields, vhost) for number, fields in enumerate(found)
+        ]
+        notes.extend(
+            f"{entry.place}: limits are left out: there are none here"
+            for entry in entries
+            if section in ("users", "vhosts") and entry.value("limits")
+        )
+        return [_made(make, entry) for entry in entries]
+
+    parameters = each("parameters", _parameter)
+    globals_ = each("global_parameters", lambda entry: entry.text("name"))
+    notes += [note for note in parameters if isinstance(note, str)]
+    notes += [
+        f"the global parameter {name} is left out: it is of no use here"
+        for name in globals_
+        if not name.startswith("internal")
+    ]
+    return Definitions(
+        users=each("users", _user),
+        vhosts=each("vhosts", lambda entry: entry.name),
+        grants=each("permissions", _grant) + each("topic_permissions", _topic_grant),
+        policies=each("policies", _policy)
+        + [policy for policy in parameters if isinstance(policy, WantedPolicy)],
+        exchanges=each("exchanges", _exchange),
+        queues=each("queues", _queue),
+        bindings=each("bindings", _binding),
+        notes=notes,
+    )
+
+
+def _made(make: Callable[[Entry], T], entry: Entry) -> T:
+    try:
+        return make(entry)
+    except DefinitionsError:
+        raise
+    except ValueError as error:  # a pattern, or what a policy says
+        raise entry.fault(error) from None

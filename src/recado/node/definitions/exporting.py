@@ -1,0 +1,190 @@
+"""Definitions of a broker as a document that RabbitMQ 3.10 imports, and we too.
+
+Left out is what nobody could declare: exclusive queues, and names with `amq.`. JSON knows fewer kinds of values
+than AMQP: of a timestamp the seconds are written, bytes as text, and every integer comes back as a wide one.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from recado import __version__
+from recado.amqp.values import Scaled, Table, Value
+from recado.broker.access import User
+from recado.broker.arguments import ExchangeSettings, QueueSettings
+from recado.broker.broker import Broker
+from recado.broker.policy import Policy
+from recado.broker.queue import Queue
+from recado.broker.vhost import Vhost
+from recado.server.passwords import hash_algorithm
+
+from .document import DefinitionsError
+
+VERSION = "3.10.8"  # of the RabbitMQ whose format this is
+
+Object = dict[str, Any]
+
+
+def export_definitions(broker: Broker, vhost: str | None = None) -> Object:
+    """All definitions, or those of one vhost in the form that RabbitMQ has for that."""
+    if vhost is not None:
+        if vhost not in broker.vhosts:
+            raise DefinitionsError(f"there is no vhost '{vhost}'")
+        here = _of_vhost(broker.vhosts[vhost])
+        return {"rabbit_version": VERSION, **{key: _anywhere(here[key]) for key in here}}
+    users = [broker.users[name] for name in sorted(broker.users)]
+    sections = [_of_vhost(each) for each in broker.vhosts.values()]
+    keys = ("parameters", "policies", "queues", "exchanges", "bindings")
+    merged = {key: [entry for section in sections for entry in section[key]] for key in keys}
+    return {
+        "rabbit_version": VERSION,
+        "rabbitmq_version": VERSION,
+        "product_name": "recado",
+        "product_version": __version__,
+        "users": [_user(user) for user in users],
+        "vhosts": [{"name": name} for name in broker.vhosts],
+        "permissions": [
+            {
+                "user": user.name,
+                "vhost": name,
+                "configure": permission.configure,
+                "write": permission.write,
+                "read": permission.read,
+            }
+            for user in users
+            for name, permission in user.permissions.items()
+        ],
+        "topic_permissions": [
+            {
+                "user": user.name,
+                "vhost": name,
+                "exchange": exchange,
+                "write": permission.write,
+                "read": permission.read,
+            }
+            for user in users
+            for (name, exchange), permission in user.topic_permissions.items()
+        ],
+        "global_parameters": [],
+        **merged,
+    }
+
+
+def _of_vhost(vhost: Vhost[Queue]) -> dict[str, list[Object]]:
+    policies = vhost.policies.known.values()
+    queues = [queue for queue in vhost.queues.values() if _is_public(queue)]
+    return {
+        "parameters": [
+            {
+                "vhost": vhost.name,
+                "component": policy.kind,
+                "name": policy.name,
+                "value": _policy(policy),
+            }
+            for policy in policies
+            if policy.operator
+        ],
+        "policies": [
+            {"vhost": vhost.name, "name": policy.name, **_policy(policy)}
+            for policy in policies
+            if not policy.operator
+        ],
+        "queues": [
+            {"name": queue.name, "vhost": vhost.name, **_queue(queue.declared)} for queue in queues
+        ],
+        "exchanges": [
+            {"name": exchange.name, "vhost": vhost.name, **_exchange(exchange.declared)}
+            for exchange in vhost.exchanges.values()
+            if exchange.name and not exchange.name.startswith("amq.")
+        ],
+        "bindings": [
+            {
+                "source": exchange.name,
+                "vhost": vhost.name,
+                "destination": binding.destination.name,
+                "destination_type": "queue" if is_queue else "exchange",
+                "routing_key": binding.routing_key,
+                "arguments": _table(binding.arguments),
+            }
+            for exchange in vhost.exchanges.values()
+            for binding in exchange.bindings.values()
+            if not (is_queue := isinstance(binding.destination, Queue))
+            or _is_public(binding.destination)
+        ],
+    }
+
+
+def _is_public(queue: Queue) -> bool:
+    return queue.owner is None and not queue.name.startswith("amq.")
+
+
+def _anywhere(entries: list[Object]) -> list[Object]:
+    """As they are in a document of one vhost."""
+    return [{key: entry[key] for key in entry if key != "vhost"} for entry in entries]
+
+
+def _user(user: User) -> Object:
+    """RabbitMQ cannot check argon2; there nobody can log in as such a user until it has a password."""
+    algorithm = hash_algorithm(user.password_hash)
+    entry: Object = {
+        "name": user.name,
+        "password_hash": user.password_hash if algorithm is not None else "",
+        "hashing_algorithm": f"rabbit_password_hashing_{algorithm or 'sha256'}",
+        "tags": list(user.tags),
+        "limits": {},
+    }
+    if user.password_hash and algorithm is None:
+        entry["recado_password_hash"] = user.password_hash
+    return entry
+
+
+def _policy(policy: Policy) -> Object:
+    return {
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to,
+        "definition": _table(policy.definition),
+        "priority": policy.priority,
+    }
+
+
+def _queue(declared: QueueSettings) -> Object:
+    return {
+        "durable": declared.durable,
+        "auto_delete": declared.auto_delete,
+        "arguments": _table(declared.arguments),
+    }
+
+
+def _exchange(declared: ExchangeSettings) -> Object:
+    return {
+        "type": declared.kind,
+        "durable": declared.durable,
+        "auto_delete": declared.auto_delete,
+        "internal": declared.internal,
+        "arguments": _table(declared.arguments),
+    }
+
+
+def _table(table: Table) -> Object:
+    return {key: _json(value) for key, value in table.items()}
+
+
+def _json(value: Value) -> Any:
+    match value:
+        case dict():
+            return _table(value)
+        case list():
+            return [_json(element) for element in value]
+        case bytes():
+            return value.decode(errors="replace")
+        case datetime():
+            return int(value.timestamp())
+        case Scaled():
+            return value.digits / 10**value.scale
+        case bool() | None | str():
+            return value
+        case int():
+            return int(value)
+        case _:
+            return float(value)

@@ -1,0 +1,246 @@
+"""Definitions into a broker: everything, or nothing if any of it cannot be.
+
+D1  After an import, all that the document defines is there as it is defined there.
+D2  An import that fails has changed nothing, for it is rehearsed on a copy first; nor does a crash leave half.
+D3  Importing once more changes nothing.
+
+As with RabbitMQ, what the document does not mention stays; users, permissions and policies of the same name are
+replaced; things named `amq.…` are left out, and bindings to what is not there, which its own exports have.
+A queue or an exchange that is there and differs is an error; RabbitMQ says nothing and leaves it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable
+from itertools import groupby
+from typing import Any
+
+from msgspec.structs import replace
+
+from recado.amqp.errors import ProtocolError
+from recado.broker.access import Permission, User
+from recado.broker.arguments import parse_queue_arguments
+from recado.broker.binding import Binding
+from recado.broker.broker import Broker
+from recado.broker.checks import comparable
+from recado.broker.exchange import Exchange
+from recado.broker.queue import Queue
+from recado.broker.vhost import Vhost
+
+from .document import (
+    Definitions,
+    DefinitionsError,
+    Grant,
+    WantedBinding,
+    WantedExchange,
+    WantedPolicy,
+    WantedQueue,
+    read,
+)
+
+Wanted = Grant | WantedPolicy | WantedExchange | WantedQueue | WantedBinding
+
+
+def import_definitions(
+    broker: Broker,
+    document: object,
+    now: int,
+    *,
+    vhost: str | None = None,
+    loopback_users: Collection[str] = (),
+) -> list[str]:
+    """Import a document as JSON has it; gives what was left out and why.
+
+    With `vhost` all of it goes there. `loopback_users` are those who may only come via localhost.
+    """
+    definitions = read(document, vhost)
+    Import(copy_of(broker), now, loopback_users).run(definitions)
+    broker.keeper.begin()
+    try:
+        return Import(broker, now, loopback_users).run(definitions)
+    finally:
+        broker.keeper.end()
+
+
+class _Nobody:
+    """The owner of an exclusive queue in a copy."""
+
+    def __init__(self) -> None:
+        self.exclusive: dict[Queue, None] = {}
+
+
+def copy_of(broker: Broker) -> Broker:
+    """The same vhosts, users, exchanges, queues and bindings, without messages and without a disk."""
+    copy = Broker(broker.new_name, broker.vhosts)
+    copy.users.update(broker.users)
+    for name, vhost in broker.vhosts.items():
+        twin = copy.vhosts[name]
+        for exchange in vhost.exchanges.values():
+            if exchange.name not in twin.exchanges:
+                twin.exchanges[exchange.name] = Exchange(exchange.name, exchange.declared)
+        for queue in vhost.queues.values():
+            owner = None if queue.owner is None else _Nobody()
+            copy.create_queue(twin, queue.name, queue.declared, owner, 0)
+        for exchange in vhost.exchanges.values():
+            for binding in exchange.bindings.values():
+                to_queue = isinstance(binding.destination, Queue)
+                things: Any = twin.queues if to_queue else twin.exchanges
+                end = things[binding.destination.name]
+                twin.exchanges[exchange.name].bind(end, binding.routing_key, binding.arguments)
+    return copy
+
+
+class Import:
+    """One way through the document. What cannot be is raised as it is met."""
+
+    def __init__(self, broker: Broker, now: int, loopback_users: Collection[str]) -> None:
+        self._broker = broker
+        self._now = now
+        self._loopback_users = loopback_users
+        self._bound: dict[str, set[Hashable]] = {}
+
+    def run(self, wanted: Definitions) -> list[str]:
+        notes = list(wanted.notes)
+        for user in wanted.users:
+            self._put_user(user)
+        for name in wanted.vhosts:
+            if name not in self._broker.vhosts:
+                self._broker.add_vhost(name, lasting=True)
+        for grant in wanted.grants:
+            self._grant(grant)
+        self._put_policies(wanted.policies)
+        for exchange in wanted.exchanges:
+            notes += self._declare_exchange(exchange)
+        for queue in wanted.queues:
+            notes += self._declare_queue(queue)
+        for binding in wanted.bindings:
+            notes += self._bind(binding)
+        return notes
+
+    # ── who ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _put_user(self, user: User) -> None:
+        """Permissions are told apart from users, so those that are there stay."""
+        known = self._broker.users.get(user.name)
+        if known is not None:
+            user = replace(known, password_hash=user.password_hash, tags=user.tags)
+        local = user.name in self._loopback_users
+        self._broker.add_user(replace(user, loopback_only=local), lasting=True)
+
+    def _grant(self, grant: Grant) -> None:
+        user = self._broker.users.get(grant.user)
+        if user is None:
+            raise _fault(grant, f"there is no user '{grant.user}'; name it among the users")
+        vhost = self._vhost(grant).name
+        if isinstance(grant.permission, Permission):
+            permissions = {**user.permissions, vhost: grant.permission}
+            user = replace(user, permissions=permissions)
+        else:
+            key = vhost, grant.exchange or ""
+            narrowed = {**user.topic_permissions, key: grant.permission}
+            user = replace(user, topic_permissions=narrowed)
+        self._broker.add_user(user, lasting=True)
+
+    # ── what ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _put_policies(self, wanted: Iterable[WantedPolicy]) -> None:
+        """All of a vhost at once: queues are looked through once, not for every policy."""
+        for wanted_policy in wanted:
+            self._vhost(wanted_policy)
+        for vhost, group in groupby(sorted(wanted, key=_vhost_of), key=_vhost_of):
+            self._broker.set_policies(vhost, [each.policy for each in group], self._now)
+
+    def _declare_exchange(self, wanted: WantedExchange) -> Iterable[str]:
+        vhost = self._vhost(wanted)
+        if not wanted.name or wanted.name.startswith("amq."):
+            if wanted.name not in vhost.exchanges:
+                yield f"{wanted.place}: left out, for names with amq. are the broker's own"
+            return
+        try:
+            vhost.declare_exchange(
+                wanted.name,
+                wanted.kind,
+                durable=wanted.durable,
+                auto_delete=wanted.auto_delete,
+                internal=wanted.internal,
+                arguments=wanted.arguments,
+            )
+        except ProtocolError as error:
+            raise _refusal(wanted, error, wanted.name in vhost.exchanges) from None
+
+    def _declare_queue(self, wanted: WantedQueue) -> Iterable[str]:
+        vhost = self._vhost(wanted)
+        if wanted.name.startswith("amq."):
+            yield f"{wanted.place}: left out, for names with amq. are the broker's own"
+            return
+        try:
+            settings = parse_queue_arguments(
+                wanted.name,
+                vhost.name,
+                durable=wanted.durable,
+                exclusive=False,
+                auto_delete=wanted.auto_delete,
+                arguments=wanted.arguments,
+            )
+            if vhost.find_declared(wanted.name, settings, None) is None:
+                self._broker.create_queue(vhost, wanted.name, settings, None, self._now)
+        except ProtocolError as error:
+            raise _refusal(wanted, error, wanted.name in vhost.queues) from None
+
+    def _bind(self, wanted: WantedBinding) -> Iterable[str]:
+        vhost = self._vhost(wanted)
+        things: Any = vhost.queues if wanted.to_queue else vhost.exchanges
+        for name, known in ((wanted.source, vhost.exchanges), (wanted.destination, things)):
+            if name not in known:
+                yield f"{wanted.place}: left out, for there is no '{name}' in '{vhost.name}'"
+                return
+        if not wanted.source or self._is_bound(vhost, wanted):
+            return
+        end = things[wanted.destination]
+        try:
+            if wanted.to_queue:
+                vhost.bind_queue(end.name, wanted.source, wanted.routing_key, wanted.arguments)
+            else:
+                vhost.bind_exchange(end.name, wanted.source, wanted.routing_key, wanted.arguments)
+        except ProtocolError as error:
+            raise _fault(wanted, error.reply_text) from None
+
+    def _is_bound(self, vhost: Vhost[Queue], wanted: WantedBinding) -> bool:
+        """Also with an argument that JSON does not tell apart, such as an integer of other width (D3)."""
+        if not wanted.arguments:
+            return False
+        if vhost.name not in self._bound:
+            self._bound[vhost.name] = {
+                _identity(binding)
+                for exchange in vhost.exchanges.values()
+                for binding in exchange.bindings.values()
+            }
+        key, arguments = wanted.routing_key, comparable(wanted.arguments)
+        identity = wanted.source, wanted.to_queue, wanted.destination, key, arguments
+        return identity in self._bound[vhost.name]
+
+    def _vhost(self, wanted: Wanted) -> Vhost[Queue]:
+        vhost = self._broker.vhosts.get(wanted.vhost)
+        if vhost is None:
+            raise _fault(wanted, f"there is no vhost '{wanted.vhost}'; name it among the vhosts")
+        return vhost
+
+
+def _identity(binding: Binding[Any]) -> Hashable:
+    end = binding.destination
+    key, arguments = binding.routing_key, comparable(binding.arguments)
+    return binding.source, isinstance(end, Queue), end.name, key, arguments
+
+
+def _vhost_of(wanted: WantedPolicy) -> str:
+    return wanted.vhost
+
+
+def _fault(wanted: Wanted, what: str) -> DefinitionsError:
+    return DefinitionsError(f"{wanted.place}: {what}")
+
+
+def _refusal(wanted: Wanted, error: ProtocolError, is_there: bool) -> DefinitionsError:
+    """What is there already, and differs, is the only thing that is not the document's own fault."""
+    hint = "; delete the one that is there, or take it out of the file" if is_there else ""
+    return _fault(wanted, f"{error.reply_text}{hint}")

@@ -1,0 +1,75 @@
+"""Who and what is in a broker before anybody connects.
+
+Three things may speak of the same user: what was imported earlier and is in the data folder, the file of
+`node.definitions`, and the configuration. The later of these counts over the earlier. Where neither the
+configuration nor the file has any user, there is guest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
+
+from recado.broker.access import User
+from recado.broker.broker import Broker
+from recado.node.config import ConfigError
+from recado.node.settings import AccessSettings, Settings
+from recado.server.passwords import hash_password
+
+log = logging.getLogger("recado.node")
+
+
+def populate(broker: Broker, settings: Settings, now: int) -> None:
+    """To be called when what is in the data folder is back."""
+    access, file = settings.access, settings.node.definitions
+    _keep_at_home(broker, access.loopback_users)
+    brought = file is not None and _load(broker, file, access.loopback_users, now)
+    for user in users(access):
+        if access.users or not (brought or user.name in broker.users):
+            broker.add_user(user)
+
+
+def users(access: AccessSettings) -> list[User]:
+    """The users as the broker knows them; a plain password is hashed, so that none stays in memory."""
+    return [
+        User(
+            name=name,
+            password_hash=user.password_hash or hash_password(user.password or ""),
+            tags=user.tags,
+            permissions=user.permissions,
+            topic_permissions={
+                (vhost, exchange): permission
+                for vhost, exchanges in user.topic_permissions.items()
+                for exchange, permission in exchanges.items()
+            },
+            loopback_only=name in access.loopback_users,
+        )
+        for name, user in access.known_users().items()
+    ]
+
+
+def _keep_at_home(broker: Broker, loopback_users: Collection[str]) -> None:
+    """Who may come via localhost only is what the configuration says today."""
+    for user in list(broker.users.values()):
+        broker.add_user(replace(user, loopback_only=user.name in loopback_users))
+
+
+def _load(broker: Broker, file: str, loopback_users: Collection[str], now: int) -> bool:
+    """Import a file; gives whether it has users."""
+    from pathlib import Path
+
+    from recado.node.definitions.document import DefinitionsError, parse
+    from recado.node.definitions.importing import import_definitions
+
+    try:
+        document = parse(Path(file).read_bytes())
+        notes = import_definitions(broker, document, now, loopback_users=loopback_users)
+    except OSError as error:
+        raise ConfigError(f"node.definitions {file!r}: {error.strerror}") from error
+    except DefinitionsError as error:
+        raise ConfigError(f"node.definitions {file!r}: {error}") from error
+    for note in notes:
+        log.warning("%s: %s", file, note)
+    return isinstance(document, Mapping) and bool(document.get("users"))

@@ -1,0 +1,172 @@
+"""Group commit without a timer: one thread syncs, and whoever comes meanwhile shares the next sync.
+
+At the end of a turn of the loop `request` writes what the broker told its keeper. If the thread is idle it begins
+to sync, else it will as soon as it returns; then everybody is told whose things are durable now. So with one
+publisher every message is synced at once, and with many the batches grow by themselves.
+
+M1  What is told to be durable was written before the sync began that made it so.
+M2  A full disk is no failure: what does not fit is written once there is room, and nobody is told before.
+M3  After a failed sync nothing is known any more about what is on disk: nothing is promised again, the node ends.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from recado.journal.record import Corrupt
+
+from .ledger.cleaning import Cleaner
+from .ledger.ledger import Ledger, Sync
+
+log = logging.getLogger("recado.server")
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_PAUSE = 0.005  # seconds between two slices of cleaning, for others
+
+
+class Committer:
+    def __init__(
+        self,
+        ledger: Ledger,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: Callable[[str], None],
+        free: Callable[[], int] | None = None,
+        least_free: int = 0,
+        turn: Callable[..., None] | None = None,
+    ) -> None:
+        """`free` gives the bytes that the disk still has; with fewer than `least_free` publishers are to wait.
+
+        `turn` is how something is done in a turn of the loop, at the end of which `request` is called.
+        """
+        self._ledger = ledger
+        self._loop = loop
+        self._on_failure = on_failure
+        self._free = free
+        self._turn = turn or _at_once
+        self._least_free = least_free
+        self._cleaner = Cleaner(ledger)
+        self._cleaning: asyncio.TimerHandle | None = None
+        self._syncing: Sync | None = None
+        self._idle: asyncio.Future[None] | None = None  # somebody waits for the thread to return
+        self._full = False
+        self._failed = False
+        self._closed = False
+        self._jobs: SimpleQueue[Sync | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="recado-sync", daemon=True)
+        self._thread.start()
+        ledger.on_failure = self.fail
+        ledger.shortage_now = self.shortage
+
+    # ── in the loop ───────────────────────────────────────────────────────────────────────────────────
+
+    def request(self) -> None:
+        """At the end of a turn: write what there is, and make it durable if somebody waits for that."""
+        ledger = self._ledger
+        while ledger.has_more and not self._failed and self._write():
+            if self._syncing is not None or not ledger.is_awaited:
+                return
+            if not ledger.is_durable:
+                self._begin()
+                return
+            # All of it came to nothing: entered and settled in the same turn.
+            ledger.end_sync(ledger.begin_sync())
+
+    def _write(self) -> bool:
+        try:
+            self._ledger.write()
+        except OSError as error:
+            if error.errno not in _FULL:
+                self.fail(f"the journal cannot be written: {error}")
+            elif not self._full:
+                self._full = True
+                log.warning("the disk is full: publishers wait until there is room")
+            return False
+        if self._full:
+            self._full = False
+            log.warning("the disk has room again")
+        return True
+
+    def _begin(self) -> None:
+        self._syncing = self._ledger.begin_sync()
+        self._jobs.put(self._syncing)
+
+    def _done(self, sync: Sync, error: OSError | None) -> None:
+        self._syncing = None
+        if error is not None:
+            self.fail(f"the journal cannot be synced, so nothing more can be promised: {error}")
+        if not self._failed:
+            self._ledger.end_sync(sync)
+        if self._idle is not None:
+            self._idle.set_result(None)
+        else:
+            self.request()
+
+    def watch(self) -> None:
+        """Once a second: what nobody waits for becomes durable, a full disk is tried again, segments are freed."""
+        if self._failed or self._closed or not self._write() or self._syncing is not None:
+            return
+        if not self._ledger.is_durable or self._ledger.pages.empty():
+            self._begin()
+        if self._cleaning is None:
+            self._clean()
+
+    def _clean(self) -> None:
+        self._cleaning = None
+        if self._failed or self._closed or self._full:
+            return
+        try:
+            more = self._cleaner.clean()
+        except (Corrupt, OSError) as error:
+            self.fail(f"the journal cannot be read: {error}")
+            return
+        if more:
+            self._write()
+            self._cleaning = self._loop.call_later(_PAUSE, self._clean)
+
+    def shortage(self) -> str | None:
+        if self._full or (self._free is not None and self._free() < self._least_free):
+            return "low on disk"
+        return None
+
+    def fail(self, reason: str) -> None:
+        """Once is enough: nobody is told anything any more (M3)."""
+        if not self._failed:
+            self._failed = True
+            self._on_failure(reason)
+
+    async def close(self) -> None:
+        """Make everything durable, and let go of the files."""
+        self._closed = True
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+        if self._syncing is not None:
+            self._idle = self._loop.create_future()
+            await self._idle
+        self._jobs.put(None)
+        self._thread.join()
+        try:
+            self._ledger.close()
+        except OSError as error:
+            self.fail(f"the journal cannot be closed: {error}")
+
+    # ── in the thread ─────────────────────────────────────────────────────────────────────────────────
+
+    def _work(self) -> None:
+        while (sync := self._jobs.get()) is not None:
+            error: OSError | None = None
+            try:
+                sync.run()
+            except OSError as failure:
+                error = failure
+            with contextlib.suppress(
+                RuntimeError
+            ):  # the loop may be gone: nobody wants to know then
+                self._loop.call_soon_threadsafe(self._turn, self._done, sync, error)
+
+
+def _at_once(action: Callable[..., None], *args: object) -> None:
+    action(*args)

@@ -1,0 +1,1 @@
+"""The ledger: what the broker tells its keeper, as records of a journal, and back."""

@@ -1,0 +1,412 @@
+"""The keeper that writes a journal.
+
+G2  A message that is entered and settled before the next flush is never written.
+G3  What is kept between `begin` and `end` is one group of the journal.
+G4  A checkpoint agrees with all that is before it in the journal.
+G5  A segment is dropped when nothing in it is live, a later checkpoint is durable, and so is what settled the rest.
+
+During a turn of the loop the broker's calls only gather. `flush` at its end renders what was gathered: messages
+first, then what was settled and delivered, which nobody waits for.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from recado.amqp.values import Table
+from recado.broker.binding import Binding
+from recado.broker.exchange import Exchange
+from recado.broker.queue import Queue
+from recado.broker.run import Run
+from recado.broker.stream_log import StreamLog, segment_size
+from recado.journal.journal import Journal
+from recado.journal.record import Corrupt
+
+from . import shelf
+from .account import Account
+from .catalogue import Catalogue, Name
+from .gathered import Entered, Gathered, Shelf
+from .pages import Pages
+from .ranges import clipped, covers, merged
+from .records import (
+    DELIVERED,
+    LOAN,
+    NEVER,
+    SETTLED,
+    encode_account,
+    encode_checkpoint,
+    encode_ranges,
+    encode_run,
+    encode_seen,
+)
+from .streams import Folders, Streams
+from .tickets import Tickets
+
+ROOM = 64 << 20
+SCARCE_ROOM = 1 << 20
+
+
+class Side(Protocol):
+    """Another journal, or several. Its owner counts an entry for everything that somebody waits for."""
+
+    @property
+    def is_durable(self) -> bool: ...
+
+    def write(self) -> None: ...
+
+    def sync(self) -> object: ...
+
+    def close(self) -> None: ...
+
+
+class Sync(msgspec.Struct, frozen=True):
+    """One turn of making things durable."""
+
+    ticket: int
+    journal: Journal
+    sides: tuple[Side, ...]
+    empty: list[int]
+    """Segments that nothing is live in: gone when this is done (G5)."""
+
+    def run(self) -> None:
+        """For a thread; an OSError is the end."""
+        self.journal.sync()
+        for side in self.sides:
+            side.sync()
+
+
+class Ledger(Tickets):
+    def __init__(
+        self, journal: Journal, folders: Folders | None = None, *, room: int = ROOM
+    ) -> None:
+        """`folders` are those of streams; `room` is how much a queue may have in memory."""
+        super().__init__()
+        self.journal = journal
+        self.pages = Pages(journal)
+        self.streams = None if folders is None else Streams(folders, self)
+        self.side_journals: set[Side] = set() if self.streams is None else {self.streams}
+        """Written and synced together with this one."""
+        self.on_failure: Callable[[str], None] = _ignore
+        """Told when what was kept cannot be read any more."""
+        self.shortage_now: Callable[[], str | None] = _no_shortage
+        self.catalogue = Catalogue()
+        self.accounts: dict[int, Account] = {}
+        self.next_queue = 1
+        self.restored: dict[Name, Account] | None = None
+        """Accounts of queues that a broker is just being told of: nothing is to be written again."""
+        self.room = self._ample_room = room
+        self._of_queue: dict[Queue, Account] = {}
+        self.exchanges: dict[Name, Exchange[Any]] = {}
+        self._gathered: list[Gathered | bytes] = []
+        self._last: Gathered | None = None
+        self._indivisible = False  # what was gathered is to be one group
+        self._touched: dict[Account, None] = {}  # with something settled or delivered
+        self._shelving: dict[Shelf, None] = {}  # with something gathered
+
+    @property
+    def facts(self) -> dict[tuple[str, str, str], bytes]:
+        """What was remembered, by kind, vhost and name."""
+        return self.catalogue.facts
+
+    # ── topology and facts ────────────────────────────────────────────────────────────────────────────
+
+    def note(self, record: bytes) -> None:
+        """Something that is not a message; somebody will wait for it."""
+        self.entries += 1
+        self._gathered.append(record)
+        self._last = None
+
+    def exchange_declared(self, vhost: str, exchange: Exchange[Any]) -> None:
+        self.exchanges[vhost, exchange.name] = exchange
+        if self.restored is None:
+            self.note(self.catalogue.add_exchange(vhost, exchange))
+
+    def exchange_deleted(self, vhost: str, exchange: Exchange[Any]) -> None:
+        del self.exchanges[vhost, exchange.name]
+        self.note(self.catalogue.remove_exchange(vhost, exchange))
+
+    def queue_declared(self, queue: Queue) -> None:
+        account = (self.restored or {}).get((queue.vhost.name, queue.name))
+        if account is not None:
+            self._adopt(account, queue)
+        else:
+            account = self._open_account(queue)
+            self.note(self.catalogue.add_queue(account.number, queue))
+
+    def queue_deleted(self, queue: Queue) -> None:
+        account = self._of_queue.pop(queue, None)
+        if account is not None:
+            account.forget()
+            del self.accounts[account.number]
+            self._touched.pop(account, None)
+            if account.lasting:
+                self.note(self.catalogue.remove_queue(account.number))
+            if self.streams is not None and queue.declared.queue_type == "stream":
+                self.streams.delete(account.number)
+
+    def bound(self, vhost: str, binding: Binding[Any]) -> None:
+        if self.restored is None:
+            self.note(self.catalogue.add_binding(vhost, binding))
+
+    def unbound(self, vhost: str, binding: Binding[Any]) -> None:
+        self.note(self.catalogue.remove_binding(vhost, binding))
+
+    def remember(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
+        if self.facts.get((kind, vhost, name)) != value:
+            self.note(self.catalogue.remember(kind, vhost, name, value))
+
+    def seen(self, vhost: str, owner: Queue | Exchange[Any], message_id: bytes, when: int) -> None:
+        if isinstance(owner, Exchange):
+            table: Table = {"vhost": vhost, "name": owner.name}
+        else:
+            table = {"number": self._of_queue[owner].number}
+        self.note(encode_seen(table, [(message_id, when)]))
+        self._indivisible = True  # or the message might be there without its id, and come again
+
+    def open_stream(self, queue: Queue) -> StreamLog:
+        if self.streams is None:
+            return super().open_stream(queue)
+        number = self._of_queue[queue].number
+        return self.streams.open(number, segment_size(queue.settings.segment_size))
+
+    def _open_account(self, queue: Queue) -> Account:
+        account = Account(self.next_queue, queue, lasting=queue.lasting)
+        self.next_queue += 1
+        self._adopt(account, queue)
+        return account
+
+    def _adopt(self, account: Account, queue: Queue) -> None:
+        account.queue = queue
+        self.accounts[account.number] = self._of_queue[queue] = account
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────────────
+
+    def enter(self, queue: Queue, run: Run) -> None:
+        self.entries += 1
+        self._gather(self._of_queue[queue], run, False)
+
+    def shelve(self, queue: Queue, run: Run, lane: int, *, durable: bool) -> None:
+        account = self._of_queue.get(queue) or self._open_account(queue)
+        self.entries += durable
+        held = account.shelves.get(lane)
+        if held is None:
+            held = account.shelves[lane] = Shelf(run.first)
+        held.waiting.append(self._gather(account, run, not durable))
+        self._shelving[held] = None
+
+    def _gather(self, account: Account, run: Run, loan: bool) -> tuple[Gathered, Entered]:
+        run.kept = True
+        tails, expires = run.tails, run.expires
+        entered = Entered(account, run.first, NEVER if expires is None else expires, loan)
+        count = len(tails)
+        account.entered = run.first + count
+        last = self._last
+        if last is not None and last.tails is tails:
+            last.entered.append(entered)
+            return last, entered
+        last = Gathered(
+            run.origin, run.facts, run.channel, run.frame_max, run.head, tails, count, [entered]
+        )
+        self._last = last
+        self._gathered.append(last)
+        return last, entered
+
+    def fetch(self, queue: Queue, lane: int) -> list[Run]:
+        account = self._of_queue[queue]
+        try:
+            runs = shelf.fetch(self.journal, account, lane)
+        except (Corrupt, OSError) as error:
+            self.on_failure(f"messages of queue {queue.name!r} cannot be read: {error}")
+            raise
+        held = account.shelves[lane]
+        if not held.stored and not held.waiting:
+            del account.shelves[lane]
+        return runs
+
+    def empty_shelf(self, queue: Queue, lane: int) -> None:
+        account = self._of_queue[queue]
+        held = account.shelves.pop(lane)
+        if account.highest_lane:
+            account.going += shelf.places(self.journal, account, held, lane)
+            account.going += [(one.first, each.count, 1) for each, one in held.waiting]
+        else:  # nothing behind the first is anywhere else
+            account.going.append((held.next, account.entered - held.next, 1))
+        held.waiting.clear()
+        self._touched[account] = None
+
+    def settle(self, queue: Queue, first: int, count: int, step: int) -> None:
+        account = self._of_queue[queue]
+        account.going.append((first, count, step))
+        self._touched[account] = None
+
+    def delivered(self, queue: Queue, first: int, count: int, step: int) -> None:
+        account = self._of_queue[queue]
+        if account.lasting:
+            account.out.append((first, count, step))
+            self._touched[account] = None
+
+    def spare_memory(self, *, scarce: bool) -> None:
+        self.room = min(SCARCE_ROOM, self._ample_room) if scarce else self._ample_room
+
+    def shortage(self) -> str | None:
+        return self.shortage_now()
+
+    # ── to the journal ────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self) -> None:
+        self.flush()
+
+    def end(self) -> None:
+        if self._gathered or self._touched:
+            self.entries += 1
+            self._append_gathered(together=True)
+
+    def flush(self) -> None:
+        """Append all that was gathered."""
+        if self._gathered or self._touched:
+            self._append_gathered(together=self._indivisible)
+        if self.pages.checkpoint_due:
+            self.pages.append_checkpoint(self._checkpoint())
+
+    def _append_gathered(self, *, together: bool) -> None:
+        gathered, self._gathered, self._last = self._gathered, [], None
+        self._indivisible = False
+        touched, self._touched = self._touched, {}
+        going = {account: merged(account.going) for account in touched if account.going}
+        records: list[bytes] = []
+        stored: list[tuple[int, int, list[Entered]]] = []  # index of the record, count, where
+        stored_to: dict[Account, int] = {}
+        for each in gathered:
+            if isinstance(each, bytes):
+                records.append(each)
+                continue
+            where = [one for one in each.entered if not _is_gone(one, each.count, going)]
+            if where:
+                stored.append((len(records), each.count, where))
+                records.append(_render(each, where))
+                for one in where:
+                    stored_to[one.account] = one.first + each.count
+        out = {account: _each_time(account) for account in touched if account.out}
+        for kind, spans in ((SETTLED, going), (DELIVERED, out)):
+            for account, ranges in spans.items():
+                # What was never stored has places that may be given again after a restart.
+                spans[account] = clipped(ranges, stored_to.get(account, account.stored))
+            told = [
+                (each.number, ranges) for each, ranges in spans.items() if ranges and each.lasting
+            ]
+            if told:
+                records.append(encode_ranges(kind, told))
+        if together and records:
+            where_to = self.pages.append_group(records)
+        else:
+            where_to = [self.pages.append(record) for record in records]
+        for index, count, where in stored:
+            page, at = where_to[index]
+            for one in where:
+                one.account.store(one.first, count, at, len(records[index]), page)
+        for held in self._shelving:
+            held.stored += sum(each.count for each, _ in held.waiting)
+            held.waiting.clear()
+        self._shelving.clear()
+        for account, ranges in going.items():
+            account.going.clear()
+            account.settle(ranges)
+        for account, ranges in out.items():
+            account.out.clear()
+            account.deliver(ranges)
+
+    def _checkpoint(self) -> bytes:
+        """All that is known, but for the messages themselves."""
+        records = list(self.catalogue.records())
+        for account in self.accounts.values():
+            if account.lasting and account.stored:
+                account.forget_delivered()
+                ranges = [list(each) for each in (account.settled, *account.delivered)]
+                records.append(encode_account(account.number, account.stored, ranges))
+            if account.lasting and account.queue is not None and account.queue.window is not None:
+                ids = account.queue.window.lasting()
+                records.append(encode_seen({"number": account.number}, ids))
+        for (vhost, name), exchange in self.exchanges.items():
+            if exchange.window is not None:
+                ids = exchange.window.lasting()
+                records.append(encode_seen({"vhost": vhost, "name": name}, ids))
+        return encode_checkpoint(self.next_queue, records)
+
+    # ── to the disk ───────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is something to write or to sync."""
+        return bool(self._gathered or self._touched) or self.is_awaited
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that was appended is on disk."""
+        return self.journal.durable == self.journal.position and all(
+            side.is_durable for side in self.side_journals
+        )
+
+    def write(self) -> None:
+        """Hand all to the system; after an OSError the rest is still to be written."""
+        self.flush()
+        self.journal.write()
+        for side in self.side_journals:
+            side.write()
+
+    def begin_sync(self) -> Sync:
+        """To be called right after `write`."""
+        sides = tuple(self.side_journals)
+        return Sync(self.next_ticket(), self.journal, sides, self.pages.empty())
+
+    def end_sync(self, sync: Sync) -> None:
+        self.pages.note_durable()
+        self.pages.drop(sync.empty)
+        self.reached(sync.ticket)
+
+    def close(self) -> None:
+        """Make everything durable, and let go of the files; nobody is told any more."""
+        self.flush()
+        self.journal.close()
+        for side in self.side_journals:
+            side.close()
+
+
+def _ignore(_reason: str) -> None:
+    pass
+
+
+def _no_shortage() -> None:
+    return None
+
+
+def _is_gone(one: Entered, count: int, going: Mapping[Account, list[tuple[int, int]]]) -> bool:
+    """Whether all of it was settled, or its queue deleted, before it was ever written."""
+    if one.account.deleted:
+        return True
+    ranges = going.get(one.account)
+    return ranges is not None and covers(ranges, one.first, one.first + count)
+
+
+def _each_time(account: Account) -> list[tuple[int, int]]:
+    """What was delivered in this turn; twice what was delivered twice, if that counts."""
+    if account.counts:
+        return [one for span in account.out for one in merged([span])]
+    return merged(account.out)
+
+
+def _render(gathered: Gathered, where: list[Entered]) -> bytes:
+    tails, count = gathered.tails, gathered.count
+    destinations = [
+        (one.account.number | LOAN if one.loan else one.account.number, one.first, one.expires)
+        for one in where
+    ]
+    return encode_run(
+        destinations,
+        gathered.facts,
+        gathered.origin.first_time[1:-1],
+        gathered.channel,
+        gathered.frame_max,
+        gathered.head,
+        tails if len(tails) == count else tails[:count],
+    )

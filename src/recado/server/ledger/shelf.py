@@ -1,0 +1,149 @@
+"""Bringing back what was shelved: from the journal to runs, in order of place.
+
+A shelf is read from where the last fetch ended. Messages that were published one by one come back as one run
+where they are alike, so whatever follows costs as little as for those that came together.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from recado.broker.run import Run
+from recado.journal.journal import Journal
+from recado.journal.record import OVERHEAD, Corrupt
+
+from .account import Account, Stretch
+from .gathered import Shelf
+from .records import LOAN, MOVED, NEVER, decode_run, destination_in, origin_of, unpack_start
+
+# Every queue looks at its first messages after a restart, so a fetch begins with little; who fetches on gets more.
+_FIRST_PORTION = 64 << 10
+_LARGEST_PORTION = 1 << 20
+_MOST_MESSAGES = 4096
+
+
+def fetch(journal: Journal, account: Account, lane: int) -> list[Run]:
+    """The next messages of a lane; they leave the shelf."""
+    shelf = account.shelves[lane]
+    shelf.portion = min(shelf.portion * 4 or _FIRST_PORTION, _LARGEST_PORTION)
+    if not shelf.stored:
+        return _fetch_waiting(shelf)
+    runs: list[Run] = []
+    size = count = 0
+    for stretch, position, record in _records(journal, account, shelf, shelf.portion):
+        if size >= shelf.portion or count >= _MOST_MESSAGES:
+            shelf.stretch, shelf.position = stretch, position
+            break
+        found = _found(account, shelf.next, stretch, record)
+        if found is None or found[0] != lane:
+            continue
+        count += _add(account, record, *found[1:], runs)
+        size += len(record)
+        shelf.next = found[2]
+        if count >= shelf.stored:
+            break
+    if not count:
+        raise Corrupt(
+            "the journal", shelf.position, f"queue {account.number} lacks {shelf.stored} messages"
+        )
+    shelf.stored -= count
+    return runs
+
+
+def _fetch_waiting(shelf: Shelf) -> list[Run]:
+    """From this very turn, not written yet."""
+    runs: list[Run] = []
+    count = 0
+    while shelf.waiting and count < _MOST_MESSAGES:
+        gathered, entered = shelf.waiting.pop(0)
+        runs.append(gathered.run(entered))
+        count += gathered.count
+        shelf.next = entered.first + gathered.count
+    return runs
+
+
+def places(
+    journal: Journal, account: Account, shelf: Shelf, lane: int
+) -> Iterator[tuple[int, int, int]]:
+    """Spans of all that is stored on a shelf."""
+    for number, low, high in _stored(journal, account, shelf):
+        if number == lane:
+            yield low, high - low, 1
+
+
+def count(journal: Journal, account: Account) -> Counter[int]:
+    """How many messages are live in each lane, wherever they are."""
+    lanes: Counter[int] = Counter()
+    for lane, low, high in _stored(journal, account, Shelf(0)):
+        lanes[lane] += high - low
+    return lanes
+
+
+def _stored(journal: Journal, account: Account, shelf: Shelf) -> Iterator[tuple[int, int, int]]:
+    """Lane and places of all that is live, from the first of a shelf on."""
+    for stretch, _, record in _records(journal, account, shelf, _LARGEST_PORTION):
+        found = _found(account, shelf.next, stretch, record)
+        if found is not None:
+            lane, low, high, _ = found
+            for start, end in account.settled.missing(low, high):
+                yield lane, start, end
+
+
+def _records(
+    journal: Journal, account: Account, shelf: Shelf, portion: int
+) -> Iterator[tuple[Stretch, int, bytes]]:
+    """What the journal has from the place on where the shelf begins, others' records among it."""
+    place = shelf.next
+    for stretch in account.stretches[account.stretch_of(place) :]:
+        if not stretch.live or stretch.end <= place:
+            continue
+        for start, end in stretch.extents(max(place, stretch.first)):
+            at = start
+            if stretch is shelf.stretch and start <= shelf.position < end:
+                at = shelf.position
+            while at < end:  # in portions, or much more than is wanted would be read
+                for position, record in journal.scan(at, min(end, at + portion)):
+                    yield stretch, position, record
+                    at = position + OVERHEAD + len(record)
+
+
+def _found(
+    account: Account, first: int, stretch: Stretch, record: bytes
+) -> tuple[int, int, int, int] | None:
+    """If a record has messages from a place on, in this stretch: lane, places, and the record's first place."""
+    if record[0] > MOVED:
+        return None  # and maybe shorter than what a run begins with
+    _, priority, more, count, queue, place, _ = unpack_start(record)
+    if more:
+        queue, place, _ = destination_in(record, account.number)
+    if queue & ~LOAN != account.number:
+        return None
+    low, high = max(place, first, stretch.first), min(place + count, stretch.end)
+    if low >= high:
+        return None
+    return min(priority, account.highest_lane), low, high, place
+
+
+def _add(account: Account, record: bytes, low: int, high: int, place: int, runs: list[Run]) -> int:
+    """Add what is live; gives how many messages that are."""
+    found = 0
+    run = decode_run(record)
+    expires = destination_in(record, account.number)[2]
+    counts = account.counts
+    for part in account.settled.missing(low, high):
+        for start, end, times in account.deliveries(*part):
+            tails = run.tails[start - place : end - place]
+            one = Run(
+                *(origin_of(run.names), run.facts, run.channel, run.frame_max, run.head, tails),
+                owned=True,
+                first=start,
+                redelivered=times > 0,
+                expires=None if expires == NEVER else expires,
+                kept=True,
+                returns=times if counts else 0,
+            )
+            if runs and one.follows(runs[-1]):
+                runs[-1].tails += tails
+            else:
+                runs.append(one)
+            found += end - start
+    return found

@@ -1,0 +1,282 @@
+"""The logs of streams on disk: a journal each, in a folder named after the number of its queue.
+
+A record is a run with one destination, as in `records`: the place is the offset of its first message, and where
+a queue's run has the time that it expires, a stream's has the time that it came. Indexes find the record of an
+offset or of a time; they are in memory, with an entry for every 64 KiB, and made anew at a restart.
+
+What was appended is written and synced with the ledger's own journal, before anybody is told. A stream that is
+deleted keeps its folder until its end is safe; a folder without a queue is what a crash left of one.
+"""
+
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from struct import Struct
+from threading import Lock
+from typing import Protocol
+
+from recado.broker.keeper import Waiting
+from recado.broker.run import Run
+from recado.broker.stream_log import READ_BYTES
+from recado.journal.disk import Disk, FolderDisk
+from recado.journal.index import SparseIndex
+from recado.journal.journal import Journal
+from recado.journal.record import Corrupt
+
+from .records import decode_run, encode_run, origin_of
+
+STRIDE = 64 * 1024
+RECENT_BYTES = 128 * 1024  # what came last stays in memory: most who read a stream are at its end
+
+_start = Struct(">BBHIIQq").unpack_from  # of a record: kind, …, count, queue, offset, time
+
+
+class Folders(Protocol):
+    """Where streams have their folders."""
+
+    def names(self) -> list[str]: ...
+
+    def open(self, name: str) -> Disk: ...
+
+    def remove(self, name: str) -> None: ...
+
+
+class Office(Protocol):
+    """What streams need of a ledger."""
+
+    entries: int
+    ticket: int
+    safe: int
+    on_failure: Callable[[str], None]
+
+    def tell(self, waiting: Waiting) -> None: ...
+
+
+class RealFolders:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def names(self) -> list[str]:
+        return sorted(each.name for each in self._path.iterdir()) if self._path.exists() else []
+
+    def open(self, name: str) -> Disk:
+        return FolderDisk(self._path / name)
+
+    def remove(self, name: str) -> None:
+        shutil.rmtree(self._path / name, ignore_errors=True)
+
+
+class _Span:
+    """What is in one segment of the journal."""
+
+    __slots__ = ("base", "first", "newest")
+
+    def __init__(self, base: int, first: int) -> None:
+        self.base = base
+        self.first = first
+        self.newest = 0
+
+
+class JournalLog:
+    """The log of one stream (`StreamLog`)."""
+
+    def __init__(self, disk: Disk, size: int, streams: "Streams") -> None:
+        self.first = 0
+        self.next = 0
+        self._streams = streams
+        self._time = 0
+        self._spans: list[_Span] = []
+        self._offsets = SparseIndex(STRIDE)
+        self._times = SparseIndex(STRIDE)
+        self._recent: deque[Run] = deque()
+        self._recent_bytes = 0
+        self._closing = Lock()
+        self._closed = False
+        self._journal = journal = Journal(disk, segment_size=size)
+        for position, record in journal.recover():
+            _, _, _, count, _, offset, time = _start(record)
+            if offset != self.next:  # others were let go before it
+                self._forget(position)
+                self.first = offset
+            self._note(position, offset, count, time)
+        while self._spans and self._spans[0].first < self.first:
+            journal.drop(self._spans.pop(0).base)  # let go before, and back after a crash
+
+    def _note(self, position: int, offset: int, count: int, time: int) -> None:
+        base = self._journal.segment_of(position)
+        if not self._spans or self._spans[-1].base != base:
+            self._spans.append(_Span(base, offset))
+        self._spans[-1].newest = self._time = time
+        self._offsets.add(offset, position)
+        self._times.add(time, position)
+        self.next = offset + count
+
+    def _forget(self, position: int) -> None:
+        """All before a position is gone, or to be ignored."""
+        self._offsets.drop_before(position)
+        self._times.drop_before(position)
+
+    def append(self, run: Run, now: int) -> None:
+        run.first = offset = self.next
+        time = max(now, self._time)
+        record = encode_run(
+            ((0, offset, time),),
+            run.facts,
+            run.origin.first_time[1:-1],
+            run.channel,
+            run.frame_max,
+            run.head,
+            run.tails,
+        )
+        (position,) = self._journal.append(record)
+        self._note(position, offset, len(run), time)
+        self._recent.append(run)
+        self._recent_bytes += run.weight()
+        while self._recent_bytes > RECENT_BYTES:
+            self._recent_bytes -= self._recent.popleft().weight()
+        self._streams.appended(self)
+
+    def read(self, offset: int, end: int) -> list[Run]:
+        offset = max(offset, self.first)
+        found: list[Run] = []
+        size = 0
+        if offset >= end:
+            return found
+        for run in self._runs(offset):
+            if run.first >= end or size >= READ_BYTES:
+                break
+            part = run.slice(max(offset - run.first, 0), min(end - run.first, len(run)))
+            found.append(part)
+            size += part.weight()
+        return found
+
+    def _runs(self, offset: int) -> Iterator[Run]:
+        """From the one that has this offset on."""
+        if self._recent and self._recent[0].first <= offset:
+            yield from (run for run in self._recent if run.first + len(run) > offset)
+            return
+        for record in self._records(self._offsets.find(offset + 1)):
+            _, _, _, count, _, first, _ = _start(record)
+            if first + count > offset:
+                stored = decode_run(record)
+                origin = origin_of(stored.names)
+                yield Run(
+                    origin,
+                    stored.facts,
+                    stored.channel,
+                    stored.frame_max,
+                    stored.head,
+                    stored.tails,
+                    True,
+                    first,
+                )
+
+    def _records(self, position: int) -> Iterator[bytes]:
+        try:
+            for _, record in self._journal.scan(position, self._journal.position):
+                yield record
+        except (Corrupt, OSError) as error:
+            self._streams.failed(f"messages of a stream cannot be read: {error}")
+            raise
+
+    def offset_at(self, time: int) -> int:
+        for record in self._records(self._times.find(time)):
+            _, _, _, _, _, offset, came = _start(record)
+            if came >= time:
+                return int(offset)
+        return self.next
+
+    def trim(self, most: int | None, oldest: int | None, safe: int) -> int | None:
+        spans, journal = self._spans, self._journal
+        while len(spans) > 1 and spans[1].first < safe:
+            newest = spans[0].newest
+            too_old = oldest is not None and newest < oldest
+            if not too_old and (most is None or journal.position - spans[0].base <= most):
+                return newest
+            journal.drop(spans.pop(0).base)
+            self.first = spans[0].first
+            self._forget(spans[0].base)
+        return None
+
+    # ── with the ledger ───────────────────────────────────────────────────────────────────────────────
+
+    def write(self) -> None:
+        self._journal.write()
+
+    def sync(self) -> None:
+        with self._closing:
+            if not self._closed:
+                self._journal.sync()
+
+    def close(self) -> None:
+        """The loop may have to wait here for a sync that is under way."""
+        with self._closing:
+            self._closed = True
+            self._journal.close()
+
+
+class Streams:
+    """The logs of all streams of a node."""
+
+    def __init__(self, folders: Folders, office: Office) -> None:
+        self._folders = folders
+        self._office = office
+        self._logs: dict[int, JournalLog] = {}
+        self._dirty: dict[JournalLog, None] = {}  # appended to and not written
+        self._unsynced: deque[JournalLog] = deque()  # written; the syncing thread takes them
+        self._doomed: deque[tuple[int, int]] = deque()  # (ticket, number)
+
+    def open(self, number: int, size: int) -> JournalLog:
+        log = self._logs[number] = JournalLog(self._folders.open(str(number)), size, self)
+        return log
+
+    def failed(self, reason: str) -> None:
+        self._office.on_failure(reason)
+
+    def appended(self, log: JournalLog) -> None:
+        self._dirty[log] = None
+        self._office.entries += 1
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that was appended is on disk; to be asked while nothing is being synced."""
+        return not self._dirty and not self._unsynced
+
+    def write(self) -> None:
+        """After an OSError the rest stays to be written."""
+        while self._dirty:
+            log = next(iter(self._dirty))
+            log.write()
+            del self._dirty[log]
+            self._unsynced.append(log)
+
+    def sync(self) -> None:
+        """What was written before is durable afterwards. For the thread that syncs."""
+        for _ in range(len(self._unsynced)):  # others may come without end
+            self._unsynced.popleft().sync()
+
+    def delete(self, number: int) -> None:
+        """The stream is gone, once that is safe; nothing is appended to it any more."""
+        self._dirty.pop(self._logs[number], None)
+        self._doomed.append((self._office.ticket, number))
+        self._office.tell(self)
+
+    def kept(self) -> None:
+        while self._doomed and self._doomed[0][0] <= self._office.safe:
+            self._remove(self._doomed.popleft()[1])
+
+    def _remove(self, number: int) -> None:
+        self._logs.pop(number).close()
+        self._folders.remove(str(number))
+
+    def keep_only(self, numbers: Iterable[int]) -> None:
+        """After a restart: remove the folders of streams that are no more."""
+        for name in set(self._folders.names()).difference(map(str, numbers)):
+            self._folders.remove(name)
+
+    def close(self) -> None:
+        for log in self._logs.values():
+            log.close()
+        for _, number in self._doomed:
+            self._folders.remove(str(number))

@@ -1,0 +1,45 @@
+"""Who waits for what to be durable.
+
+G1  Everything made while `ticket` was T, and before, is durable when `safe` reaches T.
+
+The ticket changes at the moment a sync begins, when all that was made with it is written. So whoever comes while a
+sync is under way waits for the next one, and shares it with all others who come meanwhile.
+"""
+
+from collections import deque
+
+from recado.broker.keeper import Keeper, Waiting
+
+
+class Tickets(Keeper):
+    keeps = True
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.ticket = 1
+        self.safe = 0
+        self._covered = 0  # entries that a sync has covered, or will when it returns
+        self._waiting: deque[tuple[int, Waiting]] = deque()
+
+    def tell(self, waiting: Waiting) -> None:
+        self._waiting.append((self.ticket, waiting))
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits, or may, for what no sync has covered yet."""
+        if self.entries != self._covered:
+            return True
+        return bool(self._waiting) and self._waiting[-1][0] == self.ticket
+
+    def next_ticket(self) -> int:
+        """A sync begins, of all that was made up to now; gives what `reached` is to be told when it is done."""
+        ticket = self.ticket
+        self.ticket += 1
+        self._covered = self.entries
+        return ticket
+
+    def reached(self, ticket: int) -> None:
+        self.safe = ticket
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= ticket:
+            waiting.popleft()[1].kept()

@@ -1,0 +1,171 @@
+"""A channel that holds a delivery for too long is closed: not early, and not much later."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.broker.broker import Broker
+from recado.broker.channel import Channel, Settlement
+from recado.broker.consumer_timeout import EVERY, Patience
+from recado.broker.queue import Queue
+
+from .stage import Peer, consume, new_broker, new_queue, open_channel, run_of
+
+MINUTE = 60_000
+HALF_HOUR = 30 * MINUTE
+
+
+class Minutes:
+    """A broker whose clock ticks, and a channel that the rim closes when it is told to."""
+
+    def __init__(self, **settings: object) -> None:
+        self.broker: Broker = new_broker()
+        self.broker.timeouts.default = HALF_HOUR
+        self.queue: Queue = new_queue(self.broker, **settings)
+        self.peer = Peer()
+        self.channel: Channel = open_channel(self.broker, self.peer, 3)
+        self.now = 0
+
+    def publish(self, *bodies: bytes) -> None:
+        self.queue.publish(run_of(bodies), self.now)
+
+    def wait(self, milliseconds: int) -> None:
+        end = self.now + milliseconds
+        while (due := self.broker.deadline()) is not None and due <= end:
+            self.now = max(due, self.now)
+            self.broker.tick(self.now)
+        self.now = end
+
+
+def test_after_half_an_hour_the_channel_is_closed() -> None:
+    here = Minutes()
+    consume(here.channel, here.queue)
+    here.publish(b"one")
+    here.wait(HALF_HOUR)
+    assert not here.peer.closed
+    here.wait(2 * MINUTE)
+    number, error = here.peer.closed[0]
+    assert number == 3
+    assert error.code == 406
+    assert error.reply_text == (
+        "PRECONDITION_FAILED - delivery acknowledgement on channel 3 timed out. Timeout value used:"
+        " 1800000 ms. This timeout value can be configured, see consumers doc guide to learn more"
+    )
+
+
+def test_what_was_asked_for_is_held_too() -> None:
+    here = Minutes()
+    here.publish(b"one")
+    here.channel.get(here.queue, no_ack=False, now=0)
+    here.wait(HALF_HOUR + 2 * MINUTE)
+    assert here.peer.closed
+
+
+def test_who_acknowledges_in_time_stays() -> None:
+    here = Minutes()
+    consume(here.channel, here.queue)
+    for tag in range(1, 5):
+        here.publish(b"message")
+        here.wait(HALF_HOUR - MINUTE)
+        here.channel.settle(Settlement.ACK, tag, here.now, multiple=False)
+    here.wait(HALF_HOUR * 3)
+    assert not here.peer.closed
+
+
+def test_the_second_does_not_get_the_time_of_the_first() -> None:
+    here = Minutes()
+    consume(here.channel, here.queue)
+    here.publish(b"one", b"two")
+    here.wait(HALF_HOUR - MINUTE)
+    here.channel.settle(Settlement.ACK, 1, here.now, multiple=False)
+    here.wait(3 * MINUTE)
+    assert here.peer.closed
+
+
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_nothing_is_awaited_of_who_has_nothing_or_does_not_ack(no_ack: bool) -> None:
+    here = Minutes()
+    consume(here.channel, here.queue, no_ack=no_ack)
+    if no_ack:
+        here.publish(b"one")
+    here.wait(3 * HALF_HOUR)
+    assert not here.peer.closed
+
+
+@pytest.mark.parametrize(
+    ("own", "default", "expected"),
+    [
+        (None, HALF_HOUR, HALF_HOUR),
+        (None, 0, None),
+        (0, HALF_HOUR, None),
+        (MINUTE, HALF_HOUR, MINUTE),
+        (MINUTE, 0, MINUTE),
+        (2 * HALF_HOUR, HALF_HOUR, 2 * HALF_HOUR),
+    ],
+)
+def test_a_queue_may_have_its_own(own: int | None, default: int, expected: int | None) -> None:
+    here = Minutes(consumer_timeout=own)
+    here.broker.timeouts.default = default
+    consume(here.channel, here.queue)
+    here.publish(b"one")
+    if expected is not None:
+        here.wait(expected - 1)
+        assert not here.peer.closed
+        here.wait(2 * MINUTE + 1)
+        assert here.peer.closed
+    else:
+        here.wait(HALF_HOUR * 10)
+        assert not here.peer.closed
+
+
+def test_what_a_stream_delivered_may_be_held_for_ever() -> None:
+    here = Minutes(durable=True, queue_type="stream")
+    consume(here.channel, here.queue, prefetch=5)
+    here.publish(b"one")
+    assert here.peer.bodies() == [b"one"]
+    here.wait(HALF_HOUR * 2)
+    assert not here.peer.closed
+
+
+def test_a_channel_that_is_gone_is_not_looked_at() -> None:
+    here = Minutes()
+    consume(here.channel, here.queue)
+    here.publish(b"one")
+    other = open_channel(here.broker)
+    consume(other, here.queue)
+    here.channel.close(0)
+    assert here.broker.deadline() == EVERY
+    other.close(0)
+    assert here.broker.deadline() is None
+    here.broker.tick(HALF_HOUR * 2)
+    assert not here.peer.closed
+
+
+def test_between_two_looks_nothing_is_looked_at() -> None:
+    here = Minutes(consumer_timeout=1)
+    consume(here.channel, here.queue)
+    here.publish(b"one")
+    for now in (EVERY, EVERY + 1, 2 * EVERY - 1):
+        here.broker.tick(now)
+        assert not here.peer.closed
+    here.broker.tick(2 * EVERY)
+    assert here.peer.closed
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 90))))
+def test_the_time_is_known_to_the_look(steps: Sequence[tuple[int, int, int]]) -> None:
+    """Against a list of when each tag was given: what is told is never more, and less by one look at most."""
+    patience, given_at, settled, now, last_look = Patience(), [0], 1, 0, 0
+    for deliveries, acks, seconds in steps:
+        given_at += [now] * deliveries
+        settled = min(settled + acks, len(given_at))
+        now += seconds
+        held = patience.held(settled, len(given_at), now)
+        if settled == len(given_at):
+            assert held == 0
+        else:
+            really = now - given_at[settled]
+            assert held <= really <= held + max(now - last_look, 90)
+        last_look = now

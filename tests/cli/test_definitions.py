@@ -1,0 +1,120 @@
+"""`recado definitions`: from a file to a data folder and back, and what it answers to mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recado.cli import main
+from recado.journal.disk import FolderDisk
+
+DOCUMENT = {
+    "users": [{"name": "ana", "password_hash": "", "tags": "monitoring"}],
+    "vhosts": [{"name": "orders"}],
+    "permissions": [
+        {"user": "ana", "vhost": "orders", "configure": ".*", "write": ".*", "read": ".*"}
+    ],
+    "policies": [
+        {"vhost": "orders", "name": "p", "pattern": "^new", "definition": {"max-length": 5}}
+    ],
+    "queues": [{"name": "new", "vhost": "orders", "durable": True, "auto_delete": False}],
+    "bindings": [
+        {
+            "source": "amq.topic",
+            "vhost": "orders",
+            "destination": "new",
+            "destination_type": "queue",
+            "routing_key": "order.*",
+        }
+    ],
+    "global_parameters": [{"name": "cluster_name", "value": "a"}],
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.json").write_text(json.dumps(DOCUMENT))
+    return tmp_path
+
+
+def test_a_file_into_a_folder_and_back(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["definitions", "import", "in.json", "--data", "data"]) == 0
+    told = capsys.readouterr()
+    assert told.out == "in.json was imported\n"
+    assert told.err == (
+        "recado: in.json: the global parameter cluster_name is left out: it is of no use here\n"
+    )
+    assert main(["definitions", "export", "--data", "data"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert {user["name"] for user in printed["users"]} == {"ana", "guest"}
+    assert [queue["name"] for queue in printed["queues"]] == ["new"]
+    assert [binding["routing_key"] for binding in printed["bindings"]] == ["order.*"]
+    assert [policy["name"] for policy in printed["policies"]] == ["p"]
+
+    assert main(["definitions", "export", "out.json", "--data", "data"]) == 0
+    assert main(["definitions", "import", "out.json", "--data", "other"]) == 0
+    capsys.readouterr()
+    assert main(["definitions", "export", "--data", "other"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(Path("out.json").read_text())
+
+
+def test_one_vhost(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["definitions", "import", "in.json", "--data", "data"])
+    assert main(["definitions", "export", "one.json", "--data", "data", "--vhost", "orders"]) == 0
+    assert "users" not in json.loads(Path("one.json").read_text())
+    assert main(["definitions", "import", "one.json", "--data", "data", "--vhost", "/"]) == 0
+    capsys.readouterr()
+    main(["definitions", "export", "--data", "data", "--vhost", "/"])
+    assert json.loads(capsys.readouterr().out) == json.loads(Path("one.json").read_text())
+
+
+def test_a_check_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["definitions", "check", "in.json"]) == 0
+    assert main(["definitions", "check", "in.json", "--data", "data"]) == 0
+    assert capsys.readouterr().out == "in.json can be imported\n" * 2
+    main(["definitions", "export", "--data", "data"])
+    assert json.loads(capsys.readouterr().out)["queues"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        (["import", "in.json"], 2, "which folder? --data DIR says it, or node.data"),
+        (["import", "none.json", "--data", "d"], 1, "none.json: No such file or directory"),
+        (["check", "wrong.json"], 1, "wrong.json: queues[0]: 'name' is missing"),
+        (
+            ["check", "text"],
+            1,
+            "text: this is not JSON: JSON is malformed: invalid character (byte 0)",
+        ),
+        (["export", "--data", "d", "--vhost", "x"], 1, "d: there is no vhost 'x'"),
+    ],
+)
+def test_mistakes(
+    words: list[str], status: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("wrong.json").write_text(
+        '{"queues": [{"vhost": "/", "durable": true, "auto_delete": true}]}'
+    )
+    Path("text").write_text("queues")
+    assert main(["definitions", *words]) == status
+    assert capsys.readouterr().err == f"recado: {text}\n"
+
+
+def test_a_folder_that_is_in_use(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    disk = FolderDisk(folder / "data")
+    disk.lock()
+    try:
+        assert main(["definitions", "import", "in.json", "--data", "data"]) == 1
+    finally:
+        disk.close()
+    assert "data is in use by" in capsys.readouterr().err
+
+
+def test_a_verb_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["definitions"]) == 2
+    assert main(["definitions", "--help"]) == 0
+    assert "recado definitions export|import|check" in capsys.readouterr().out

@@ -1,0 +1,278 @@
+"""Recovery: unfinished writes are cut off, rot is told, and nothing that was cut off comes back."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from recado.journal.disk import Disk, MemoryDisk
+from recado.journal.journal import Journal
+from recado.journal.mark import NAME as MARK
+from recado.journal.record import HEADER_SIZE, OVERHEAD, Corrupt, header
+from recado.journal.segment import file_name
+from recado.simulator.disk import SimulatedDisk
+
+GROUPS = [[b"one"], [b"two", b"and two"], [b""], [b"three", b"", b"three"], [b"four"]]
+
+
+def opened(disk: Disk, segment_size: int = 200) -> Journal:
+    journal = Journal(disk, segment_size=segment_size)
+    for _ in journal.recover():
+        pass
+    return journal
+
+
+def contents(disk: Disk) -> list[bytes]:
+    return [payload for _, payload in Journal(disk).recover()]
+
+
+def written(segment_size: int = 4096) -> tuple[MemoryDisk, list[int]]:
+    """A disk with GROUPS, and where each of them ends."""
+    disk = MemoryDisk()
+    journal = opened(disk, segment_size)
+    ends = []
+    for group in GROUPS:
+        journal.append(*group)
+        ends.append(journal.position)
+    journal.close()
+    return disk, ends
+
+
+def without_mark(disk: MemoryDisk, changes: dict[str, bytes] | None = None) -> MemoryDisk:
+    copy = MemoryDisk()
+    files = {**disk.files, **(changes or {})}
+    copy.files = {name: bytearray(content) for name, content in files.items() if name != MARK}
+    return copy
+
+
+def flat(groups: list[list[bytes]]) -> list[bytes]:
+    return list(itertools.chain.from_iterable(groups))
+
+
+@pytest.mark.parametrize("reserved", [0, 1000])
+def test_cut_at_any_byte_the_longest_whole_prefix_is_found(reserved: int) -> None:
+    disk, ends = written()
+    name = file_name(0)
+    whole = bytes(disk.files[name])
+    for size in range(len(whole) + 1):
+        content = whole[:size] + bytes(reserved)
+        cut = without_mark(disk, {name: content})
+        journal = Journal(cut, segment_size=200)
+        found = [payload for _, payload in journal.recover()]
+        # A record may end in zeros of its own: then they are not missed.
+        expected = [
+            group for group, end in zip(GROUPS, ends, strict=True) if content[:end] == whole[:end]
+        ]
+        assert found == flat(expected)
+        journal.append(b"next")
+        journal.close()
+        assert contents(cut) == [*found, b"next"]
+
+
+def test_what_was_cut_off_is_counted() -> None:
+    disk, ends = written()
+    disk = without_mark(disk, {file_name(0): bytes(disk.files[file_name(0)])[:-1] + bytes(500)})
+    journal = opened(disk)
+    assert journal.cut == ends[-1] - ends[-2] - 1
+    assert journal.position == journal.durable == ends[-2]
+    assert opened(disk).cut == 0
+
+
+def test_what_the_mark_covers_is_not_cut_off() -> None:
+    disk, ends = written()
+    name = file_name(0)
+    for size in range(ends[-1]):
+        shorter = without_mark(disk, {name: bytes(disk.files[name])[:size]})
+        shorter.files[MARK] = disk.files[MARK]
+        with pytest.raises(Corrupt) as raised:
+            opened(shorter)
+        assert raised.value.file == name
+        assert raised.value.position <= size
+
+
+@pytest.mark.parametrize("segment_size", [60, 4096])
+def test_every_flipped_bit_is_told_or_does_no_harm(segment_size: int) -> None:
+    disk, _ = written(segment_size)
+    used = {part.name: part.end - part.base for part in opened(disk).segments}
+    for name in disk.names():
+        for bit in range(8 * len(disk.files[name])):
+            disk.files[name][bit // 8] ^= 1 << bit % 8
+            if bit < 8 * used.get(name, 0):
+                with pytest.raises(Corrupt) as raised:
+                    opened(disk)
+                assert raised.value.file == name
+            else:  # the mark itself, or what is reserved and not used
+                assert contents(disk) == flat(GROUPS)
+            disk.files[name][bit // 8] ^= 1 << bit % 8
+
+
+def test_without_a_mark_a_flipped_bit_ends_the_journal_there() -> None:
+    disk, ends = written()
+    name = file_name(0)
+    for bit in range(8 * ends[-1]):
+        damaged = without_mark(disk)
+        damaged.files[name][bit // 8] ^= 1 << bit % 8
+        whole = [group for group, end in zip(GROUPS, ends, strict=True) if end <= bit // 8]
+        assert contents(damaged) == (flat(whole) if bit // 8 >= HEADER_SIZE else [])
+
+
+def test_a_header_knows_how_far_all_was_durable_before_it() -> None:
+    disk = MemoryDisk()
+    journal = opened(disk, 100)
+    journal.append(b"x" * 40)
+    journal.write()
+    journal.sync()
+    journal.append(b"y" * 40)
+    journal.close()
+    damaged = without_mark(disk)
+    damaged.files[file_name(0)][HEADER_SIZE + 20] ^= 1
+    with pytest.raises(Corrupt):
+        opened(damaged)
+
+
+def test_files_that_are_gone_are_missed() -> None:
+    disk, _ = written(60)
+    last = disk.names()[-2]
+    disk.remove(last)
+    with pytest.raises(Corrupt, match="missing") as raised:
+        opened(disk)
+    assert raised.value.file == last
+
+
+def test_segments_that_overlap_are_no_journal() -> None:
+    disk, ends = written(60)
+    disk.files[file_name(ends[0])] = bytearray(header(ends[0], 0))
+    with pytest.raises(Corrupt, match="the segment before it ends at"):
+        opened(disk)
+
+
+def test_a_segment_that_was_just_begun_is_begun_again() -> None:
+    disk, ends = written(60)
+    for start in (b"", b"reca", bytes(100)):
+        copy = MemoryDisk()
+        copy.files = {name: bytearray(content) for name, content in disk.files.items()}
+        journal = opened(copy, 60)
+        journal.append(b"x" * 60)  # does not fit
+        journal.write()
+        copy.files[file_name(journal.segments[-1].base)][:] = start
+        again = opened(copy, 60)
+        assert again.position == journal.segments[-1].base
+        assert again.segments[-1].sealed
+        again.append(b"y")
+        again.close()
+        assert contents(copy) == [*flat(GROUPS), b"y"]
+
+
+def test_a_position_is_not_used_again_even_if_all_before_it_was_dropped() -> None:
+    disk = MemoryDisk()
+    journal = opened(disk, 60)
+    for _ in range(4):
+        journal.append(b"x" * 10)
+    journal.write()
+    journal.sync()
+    for part in journal.segments[:-1]:
+        journal.drop(part.base)
+    base = journal.segments[-1].base
+    lost = without_mark(disk, {file_name(base): b""})
+    assert opened(lost).position == base
+
+
+def test_other_files_are_left_alone() -> None:
+    disk = MemoryDisk()
+    for name in ("LOCK", "notes.journal", "1.txt"):
+        disk.open(name, create=True)
+    journal = opened(disk)
+    journal.append(b"one")
+    journal.close()
+    assert contents(disk) == [b"one"]
+    assert len(disk.names()) == 5
+
+
+def test_what_the_end_of_the_process_left_is_durable_after_recovery() -> None:
+    disk = SimulatedDisk()
+    journal = opened(disk, 100)
+    for number in range(5):
+        journal.append(bytes([number]) * 30)
+    journal.write()
+    found = contents(disk)
+    assert len(found) == 5
+    assert contents(disk.crash(mercy=0)) == found
+
+
+def test_a_sealed_end_is_durable_after_recovery_too() -> None:
+    disk = SimulatedDisk()
+    journal = opened(disk, 100)
+    journal.append(b"x" * 30)
+    journal.append(b"y" * 30)
+    disk.fill(100)
+    with pytest.raises(OSError, match="space"):
+        journal.write()
+    disk.fill(None)
+    assert contents(disk) == [b"x" * 30]
+    assert contents(disk.crash(mercy=0)) == [b"x" * 30]
+
+
+def test_after_a_failed_sync_what_is_found_is_written_again() -> None:
+    disk = SimulatedDisk()
+    journal = opened(disk)
+    journal.append(b"one")
+    journal.write()
+    journal.sync()
+    journal.append(b"two")
+    journal.write()
+    disk.fail_sync()
+    with pytest.raises(OSError, match="error"):
+        journal.sync()
+    assert contents(disk.crash(mercy=0)) == [b"one"]
+    assert contents(disk) == [b"one", b"two"]
+    assert contents(disk.crash(mercy=0)) == [b"one", b"two"]
+
+
+def test_what_was_cut_off_never_comes_back() -> None:
+    """A record was lost, and one behind it was not; a new one as long as the first lets the other seem to follow."""
+    for chance in range(60):
+        disk = SimulatedDisk()
+        journal = opened(disk)
+        journal.append(b"zero")
+        journal.write()
+        journal.sync()
+        (lost,) = journal.append(b"lost")
+        journal.append(b"behind")
+        journal.write()
+        file = disk.open(file_name(0))
+        file.write(lost, bytes(OVERHEAD + 4))
+        file.sync()
+        journal = opened(disk)
+        assert journal.cut == OVERHEAD + 6 + OVERHEAD + 4
+        journal.append(b"next")
+        journal.write()
+        assert contents(disk.crash(chance)) in ([b"zero"], [b"zero", b"next"])
+        journal.sync()
+        assert contents(disk.crash(chance)) == [b"zero", b"next"]
+
+
+def test_segments_that_were_cut_off_never_come_back() -> None:
+    for chance in range(60):
+        disk = SimulatedDisk()
+        journal = opened(disk, 100)
+        journal.append(b"zero")
+        journal.write()
+        journal.sync()
+        journal.append(b"x" * 30)
+        journal.append(b"y" * 30)
+        journal.write()
+        disk.sync_names()
+        behind = journal.segments[-1]
+        file = disk.open(file_name(0))
+        file.write(HEADER_SIZE + OVERHEAD + 4, bytes(10))
+        file.sync()
+        disk.open(behind.name).sync()
+        journal = opened(disk, 100)
+        assert journal.cut > 0
+        journal.append(b"a" * 30)
+        journal.append(b"b" * 30)
+        journal.write()
+        whole = [b"zero", b"a" * 30, b"b" * 30]
+        found = contents(disk.crash(chance))
+        assert found == whole[: len(found)]

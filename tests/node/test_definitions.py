@@ -1,0 +1,602 @@
+"""Definitions: what a document may hold and where it is wrong; import whole or not at all; export and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.amqp.values import Int64, Scaled, Table, Timestamp
+from recado.broker.access import Permission, TopicPermission, User
+from recado.broker.arguments import QueueSettings
+from recado.broker.broker import Broker
+from recado.broker.keeper import Keeper
+from recado.broker.queue import Queue
+from recado.node.definitions.document import DefinitionsError, parse, read
+from recado.node.definitions.exporting import export_definitions
+from recado.node.definitions.importing import import_definitions
+
+HASH = "UU1zjQuor3tQas0CnOd1ZGu0JUBbnUQrySXDPzidz2yRGuAV"  # of guest, by RabbitMQ
+ARGON2 = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHRzb21l$aGFzaGhhc2hoYXNoaGFzaA"
+
+# As RabbitMQ 3.10 exports it over HTTP, but for the names.
+DOCUMENT: dict[str, Any] = {
+    "rabbit_version": "3.10.8",
+    "rabbitmq_version": "3.10.8",
+    "product_name": "RabbitMQ",
+    "product_version": "3.10.8",
+    "users": [
+        {
+            "name": "ana",
+            "password_hash": HASH,
+            "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": ["administrator", "monitoring"],
+            "limits": {},
+        }
+    ],
+    "vhosts": [{"name": "/"}, {"name": "orders"}],
+    "permissions": [
+        {"user": "ana", "vhost": "orders", "configure": "^ana-", "write": ".*", "read": ".*"}
+    ],
+    "topic_permissions": [
+        {"user": "ana", "vhost": "orders", "exchange": "amq.topic", "write": "^a", "read": ".*"}
+    ],
+    "parameters": [
+        {
+            "vhost": "orders",
+            "component": "operator_policy",
+            "name": "most",
+            "value": {
+                "pattern": ".*",
+                "apply-to": "queues",
+                "definition": {"max-length": 1000},
+                "priority": 1,
+            },
+        }
+    ],
+    "global_parameters": [{"name": "internal_cluster_id", "value": "rabbitmq-cluster-id-qFXB"}],
+    "policies": [
+        {
+            "vhost": "orders",
+            "name": "short",
+            "pattern": r"^(?!amq\.)",
+            "apply-to": "queues",
+            "definition": {"message-ttl": 1000, "dead-letter-exchange": "dead"},
+            "priority": 3,
+        }
+    ],
+    "queues": [
+        {
+            "name": "new",
+            "vhost": "orders",
+            "durable": True,
+            "auto_delete": False,
+            "arguments": {"x-max-length": 5, "x-queue-type": "classic"},
+        },
+        {
+            "name": "safe",
+            "vhost": "orders",
+            "durable": True,
+            "auto_delete": False,
+            "arguments": {"x-queue-type": "quorum"},
+        },
+    ],
+    "exchanges": [
+        {
+            "name": "dead",
+            "vhost": "orders",
+            "type": "headers",
+            "durable": True,
+            "auto_delete": False,
+            "internal": False,
+            "arguments": {"alternate-exchange": "amq.fanout"},
+        },
+        {
+            "name": "inner",
+            "vhost": "orders",
+            "type": "fanout",
+            "durable": False,
+            "auto_delete": False,
+            "internal": True,
+            "arguments": {},
+        },
+    ],
+    "bindings": [
+        {
+            "source": "dead",
+            "vhost": "orders",
+            "destination": "new",
+            "destination_type": "queue",
+            "routing_key": "k",
+            "arguments": {"x-match": "all", "a": 1, "b": [True, 1.5, {"c": "d"}]},
+        },
+        {
+            "source": "dead",
+            "vhost": "orders",
+            "destination": "inner",
+            "destination_type": "exchange",
+            "routing_key": "",
+            "arguments": {},
+        },
+    ],
+}
+
+
+class Diary(Keeper):
+    """Remembers that something was to be kept."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    def remember(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
+        self.kept.append(f"{kind} {vhost} {name}")
+
+    def begin(self) -> None:
+        self.kept.append("begin")
+
+    def end(self) -> None:
+        self.kept.append("end")
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return new_broker()
+
+
+def new_broker(keeper: Keeper | None = None) -> Broker:
+    return Broker(map(str, count(1)).__next__, keeper=keeper)
+
+
+def document(**sections: object) -> dict[str, Any]:
+    return deepcopy(DOCUMENT) | sections
+
+
+def imported(broker: Broker, document: object, **options: Any) -> list[str]:
+    return import_definitions(broker, document, 0, **options)
+
+
+def fault(action: Callable[[], object]) -> str:
+    with pytest.raises(DefinitionsError) as refused:
+        action()
+    return str(refused.value)
+
+
+def by_content(document: dict[str, Any]) -> dict[str, Any]:
+    """Without order, and without what names the product."""
+    return {
+        section: sorted(json.dumps(entry, sort_keys=True) for entry in entries)
+        for section, entries in document.items()
+        if isinstance(entries, list) and section != "global_parameters"
+    }
+
+
+# ── D1: all of it ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_export_of_rabbitmq_is_imported(broker: Broker) -> None:
+    assert imported(broker, DOCUMENT, loopback_users=("ana",)) == []
+    vhost = broker.vhosts["orders"]
+    assert broker.users["ana"] == User(
+        "ana",
+        HASH,
+        ("administrator", "monitoring"),
+        {"orders": Permission("^ana-", ".*", ".*")},
+        {("orders", "amq.topic"): TopicPermission("^a", ".*")},
+        loopback_only=True,
+    )
+    assert vhost.queues["new"].declared.max_length == 5
+    assert vhost.queues["new"].settings.message_ttl == 1000
+    assert vhost.queues["new"].settings.max_length == 5
+    assert vhost.queues["safe"].settings.max_length == 1000
+    assert vhost.queues["safe"].settings.queue_type == "quorum"
+    assert vhost.exchanges["dead"].settings.alternate_exchange == "amq.fanout"
+    assert vhost.exchanges["inner"].settings.internal
+    assert len(vhost.exchanges["dead"].bindings) == 2
+
+
+def test_what_was_imported_is_exported(broker: Broker) -> None:
+    imported(broker, DOCUMENT)
+    assert by_content(export_definitions(broker)) == by_content(DOCUMENT)
+
+
+def test_tables_as_lists_of_pairs(broker: Broker) -> None:
+    """`rabbitmqctl export_definitions` has them."""
+    parameters = deepcopy(DOCUMENT["parameters"])
+    parameters[0]["value"]["definition"] = [["max-length", 1000]]
+    queues = deepcopy(DOCUMENT["queues"])
+    queues[0]["arguments"] = []
+    vhosts = [{"name": "orders", "limits": [], "metadata": {"description": "", "tags": []}}]
+    imported(broker, document(parameters=parameters, queues=queues, vhosts=vhosts))
+    assert broker.vhosts["orders"].queues["new"].settings.max_length == 1000
+
+
+def test_a_type_beside_the_arguments(broker: Broker) -> None:
+    queue = {"name": "q", "vhost": "/", "type": "quorum", "durable": True, "auto_delete": False}
+    imported(broker, {"queues": [queue]})
+    assert broker.vhosts["/"].queues["q"].settings.queue_type == "quorum"
+
+
+@pytest.mark.parametrize("tags", ["administrator, monitoring", ["administrator", "monitoring"]])
+def test_tags_as_text_or_list(broker: Broker, tags: object) -> None:
+    imported(broker, {"users": [{"name": "a", "password_hash": "", "tags": tags}]})
+    assert broker.users["a"].tags == ("administrator", "monitoring")
+
+
+def test_a_document_of_one_vhost(broker: Broker) -> None:
+    imported(broker, DOCUMENT)
+    one = export_definitions(broker, "orders")
+    assert "vhost" not in one["queues"][0]
+    assert "users" not in one
+    broker.add_vhost("again")
+    imported(broker, one, vhost="again")
+    assert export_definitions(broker, "again") == one
+    assert fault(lambda: imported(broker, one)) == (
+        "parameters[0] ('most'): names no vhost; for a file of one vhost say which it is: --vhost"
+    )
+
+
+def test_a_user_may_come_with_a_password_or_with_any_hash_that_we_check(broker: Broker) -> None:
+    sha512 = {"password_hash": "A" * 92, "hashing_algorithm": "rabbit_password_hashing_sha512"}
+    users = [
+        {"name": "plain", "password": "secret"},
+        {"name": "long", **sha512, "password_hash": "A" * 90 + "A="},
+        {"name": "nobody", "password_hash": "", "tags": ""},
+    ]
+    imported(broker, {"users": users})
+    assert len(broker.users["plain"].password_hash) == 48
+    assert broker.users["nobody"].password_hash == ""
+    exported = {user["name"]: user for user in export_definitions(broker)["users"]}
+    assert exported["long"]["hashing_algorithm"] == "rabbit_password_hashing_sha512"
+
+
+def test_a_hash_that_rabbitmq_does_not_know_has_a_key_of_its_own(broker: Broker) -> None:
+    broker.add_user(User("ana", ARGON2))
+    (user,) = export_definitions(broker)["users"]
+    assert (user["password_hash"], user["recado_password_hash"]) == ("", ARGON2)
+    other = new_broker()
+    imported(other, export_definitions(broker))
+    assert other.users == broker.users
+
+
+def test_what_is_left_out_is_told(broker: Broker) -> None:
+    notes = imported(
+        broker,
+        document(
+            parameters=[{"vhost": "/", "component": "shovel", "name": "s", "value": {}}],
+            global_parameters=[{"name": "cluster_name", "value": "a"}],
+            vhosts=[{"name": "orders", "limits": [["max-connections", 1]]}],
+            exchanges=[exchange("amq.mine"), exchange("amq.topic"), exchange("")],
+            queues=[queue("amq.gen-1")],
+            bindings=[
+                binding("amq.topic", "amq.gen-1"),
+                binding("missing", "amq.topic", "exchange"),
+                binding("", "amq.gen-1"),
+            ],
+            gadgets=[],
+        ),
+    )
+    assert notes == [
+        "gadgets is left out: it is not known here",
+        "parameters[0] ('s'): a parameter of shovel is left out: it is of no use here",
+        "the global parameter cluster_name is left out: it is of no use here",
+        "vhosts[0] ('orders'): limits are left out: there are none here",
+        "exchanges[0] ('amq.mine'): left out, for names with amq. are the broker's own",
+        "queues[0] ('amq.gen-1'): left out, for names with amq. are the broker's own",
+        "bindings[0] ('amq.gen-1'): left out, for there is no 'amq.gen-1' in '/'",
+        "bindings[1] ('amq.topic'): left out, for there is no 'missing' in '/'",
+        "bindings[2] ('amq.gen-1'): left out, for there is no 'amq.gen-1' in '/'",
+    ]
+
+
+def exchange(name: str, kind: str = "topic", **fields: object) -> dict[str, object]:
+    return {
+        "name": name, "vhost": "/", "type": kind, "durable": True, "auto_delete": False
+    } | fields  # fmt: skip
+
+
+def queue(name: object, **fields: object) -> dict[str, object]:
+    return {"name": name, "vhost": "/", "durable": True, "auto_delete": False} | fields
+
+
+def binding(source: str, end: str, kind: str = "queue", **fields: object) -> dict[str, object]:
+    return {
+        "source": source, "vhost": "/", "destination": end, "destination_type": kind,
+        "routing_key": "",
+    } | fields  # fmt: skip
+
+
+def test_what_is_there_and_not_in_the_document_stays(broker: Broker) -> None:
+    broker.add_user(User("ana", "old", (), {"/": Permission()}))
+    broker.add_user(User("bob"))
+    imported(broker, DOCUMENT)
+    assert set(broker.users) == {"ana", "bob"}
+    assert set(broker.users["ana"].permissions) == {"/", "orders"}
+    assert broker.users["ana"].password_hash == HASH
+
+
+def test_bindings_of_the_default_exchange_are_there_anyway(broker: Broker) -> None:
+    queues, bindings = [queue("q")], [binding("", "q", routing_key="q")]
+    assert imported(broker, {"queues": queues, "bindings": bindings}) == []
+
+
+# ── D2: or nothing ────────────────────────────────────────────────────────────────────────────────────
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"queues": {}}, "queues must be a list"),
+    ({"queues": [3]}, "queues[0]: must be an object"),
+    ({"queues": [queue(None)]}, "queues[0]: 'name' is missing"),
+    ({"queues": [queue("")]}, "queues[0] (''): 'name' is empty"),
+    ({"queues": [queue(3)]}, "queues[0]: 'name' must be a text"),
+    ({"queues": [queue("q", durable="yes")]}, "queues[0] ('q'): 'durable' must be true or false"),
+    ({"queues": [queue("q", arguments=3)]}, "queues[0] ('q'): 'arguments' must be an object"),
+    ({"queues": [queue("q", arguments=[3])]}, "queues[0] ('q'): 'arguments' must be an object"),
+    (
+        {"queues": [queue("q", arguments={"a": 2**63})]},
+        f"queues[0] ('q'): 'arguments' has {2**63}, which is too large",
+    ),
+    (
+        {"queues": [queue("q", arguments={"a": object})]},
+        "queues[0] ('q'): 'arguments' has a type, which JSON has not",
+    ),
+    ({"queues": [queue("é" * 128)]}, f"queues[0] ('{'é' * 128}'): 'name' is longer than 255 bytes"),
+    (
+        {"queues": [queue("q", vhost="gone")]},
+        "queues[0] ('q'): there is no vhost 'gone'; name it among the vhosts",
+    ),
+    (
+        {"queues": [queue("good"), queue("q", arguments={"x-max-length": -1})]},
+        (
+            "queues[1] ('q'): PRECONDITION_FAILED - invalid arg 'x-max-length' for queue 'q' in vhost"
+            " '/': {value_negative,-1}"
+        ),
+    ),
+    (
+        {"queues": [queue("there", arguments={"x-max-length": 5})]},
+        (
+            "queues[0] ('there'): PRECONDITION_FAILED - inequivalent arg 'x-max-length' for queue"
+            " 'there' in vhost '/': received the value '5' of type 'long' but current is none;"
+            " delete the one that is there, or take it out of the file"
+        ),
+    ),
+    (
+        {"queues": [queue("mine")]},
+        (
+            "queues[0] ('mine'): RESOURCE_LOCKED - cannot obtain exclusive access to locked queue"
+            " 'mine' in vhost '/'. It could be originally declared on another connection or the"
+            " exclusive property value does not match that of the original declaration.;"
+            " delete the one that is there, or take it out of the file"
+        ),
+    ),
+    (
+        {"exchanges": [exchange("x", "x-recent-history")]},
+        "exchanges[0] ('x'): COMMAND_INVALID - unknown exchange type 'x-recent-history'",
+    ),
+    (
+        {"exchanges": [exchange("seen", "fanout")]},
+        (
+            "exchanges[0] ('seen'): PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'seen'"
+            " in vhost '/': received 'fanout' but current is 'regex';"
+            " delete the one that is there, or take it out of the file"
+        ),
+    ),
+    (
+        {"bindings": [binding("seen", "there", routing_key="(")]},
+        "bindings[0] ('there'): PRECONDITION_FAILED - invalid pattern '(': missing ): (",
+    ),
+    (
+        {"bindings": [binding("seen", "there", "topic")]},
+        "bindings[0] ('there'): 'destination_type' must be queue or exchange",
+    ),
+    (
+        {"policies": [{"vhost": "/", "name": "p", "pattern": "", "definition": {"foo": 1}}]},
+        "policies[0] ('p'): [{<<\"foo\">>,1}] are not recognised policy settings",
+    ),
+    (
+        {"policies": [{"vhost": "/", "name": "p", "pattern": "", "priority": "1"}]},
+        "policies[0] ('p'): 'priority' must be a number",
+    ),
+    (
+        {"parameters": [{"vhost": "/", "component": "operator_policy", "name": "o", "value": 3}]},
+        "parameters[0] ('o'): 'value' must be an object",
+    ),
+    (
+        {"permissions": [{"user": "a", "vhost": "/", "configure": "(", "write": "", "read": ""}]},
+        "permissions[0] ('a'): missing ): (",
+    ),
+    (
+        {"permissions": [{"user": "a", "vhost": "/", "configure": "", "write": "", "read": ""}]},
+        "permissions[0] ('a'): there is no user 'a'; name it among the users",
+    ),
+    ({"users": [{"name": "a"}]}, "users[0] ('a'): 'password_hash' is missing"),
+    (
+        {"users": [{"name": "a", "password_hash": "abcd"}]},
+        "users[0] ('a'): 'password_hash' is not base64 of a salt and SHA-256 or SHA-512",
+    ),
+    (
+        {
+            "users": [
+                {
+                    "name": "a",
+                    "password_hash": HASH,
+                    "hashing_algorithm": "rabbit_password_hashing_md5",
+                }
+            ]
+        },
+        (
+            "users[0] ('a'): the hashing algorithm rabbit_password_hashing_md5 is not known here;"
+            " give a password instead of its hash"
+        ),
+    ),
+    (
+        {"users": [{"name": "a", "password_hash": "", "tags": [3]}]},
+        "users[0] ('a'): 'tags' must be a list of texts, or one with commas",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sections", "text"), WRONG, ids=[text[:40] for _, text in WRONG])
+def test_a_fault_is_told_with_its_place_and_changes_nothing(
+    sections: dict[str, Any], text: str
+) -> None:
+    diary = Diary()
+    broker = new_broker(diary)
+    vhost = broker.vhosts["/"]
+    broker.create_queue(vhost, "there", QueueSettings(durable=True), None, 0)
+    broker.create_queue(vhost, "mine", QueueSettings(exclusive=True), broker, 0)
+    vhost.declare_exchange("seen", "regex", durable=True)
+    vhost.bind_queue("there", "seen", "a+")
+    before = export_definitions(broker)
+    wanted = {"vhosts": [{"name": "new"}], "exchanges": [exchange("good")]} | sections
+    assert fault(lambda: imported(broker, wanted)) == text
+    assert export_definitions(broker) == before
+    assert diary.kept == []
+    assert list(broker.exclusive) == [vhost.queues["mine"]]
+
+
+def test_what_is_kept_is_kept_together() -> None:
+    diary = Diary()
+    imported(new_broker(diary), DOCUMENT)
+    assert diary.kept[0] == "begin"
+    assert diary.kept[-1] == "end"
+    assert {"vhost orders ", "user  ana", "policy orders short", "operator_policy orders most"} < {
+        *diary.kept
+    }
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ([], "definitions must be an object with lists such as queues"),
+        ({"a": 1}, "these are no definitions: there is none of users, vhosts, permissions, "),
+    ],
+)
+def test_what_is_no_document(broker: Broker, document: object, text: str) -> None:
+    assert fault(lambda: imported(broker, document)).startswith(text)
+
+
+@pytest.mark.parametrize("text", ["{", '{"queues": [}', b"\xff"])
+def test_what_is_not_json(text: str | bytes) -> None:
+    assert fault(lambda: parse(text)).startswith("this is not JSON: ")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(("name", "vhost", "durable", "arguments", "definition", "value")),
+                inner,
+            )
+        ),
+    )
+)
+def test_nonsense_is_a_definitions_error(nonsense: Any) -> None:
+    for section in DOCUMENT:
+        for wanted in (nonsense, [nonsense]):
+            try:
+                read({section: wanted, "queues": wanted}, "/")
+            except DefinitionsError:
+                continue
+
+
+# ── D3: once more ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_importing_again_changes_nothing(broker: Broker) -> None:
+    imported(broker, DOCUMENT)
+    before = export_definitions(broker)
+    for again in (DOCUMENT, before):
+        imported(broker, again)
+        assert export_definitions(broker) == before
+
+
+def test_a_binding_that_a_client_made_is_not_made_twice(broker: Broker) -> None:
+    """A client's integers have 32 bits, those of the document 64."""
+    vhost = broker.vhosts["/"]
+    broker.create_queue(vhost, "q", QueueSettings(), None, 0)
+    vhost.bind_queue("q", "amq.headers", "", {"x-match": "any", "a": 1})
+    imported(broker, export_definitions(broker))
+    assert len(vhost.exchanges["amq.headers"].bindings) == 1
+
+
+# ── export ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_nobody_could_declare_is_not_exported(broker: Broker) -> None:
+    vhost = broker.vhosts["/"]
+    broker.create_queue(vhost, "amq.gen-1", QueueSettings(), None, 0)
+    broker.create_queue(vhost, "mine", QueueSettings(exclusive=True), broker, 0)
+    for name in ("amq.gen-1", "mine"):
+        vhost.bind_queue(name, "amq.topic", "#", connection=broker)
+    exported = export_definitions(broker)
+    assert [exported[section] for section in ("queues", "exchanges", "bindings")] == [[], [], []]
+
+
+def test_values_that_json_has_not(broker: Broker) -> None:
+    arguments: Table = {
+        "a": Timestamp(5),
+        "b": b"bytes",
+        "c": datetime(1970, 1, 2, tzinfo=UTC),
+        "d": Scaled(2, 150),
+        "e": None,
+        "f": [Int64(7), 1.5, True, {"g": "h"}],
+    }
+    settings = QueueSettings(arguments=arguments)
+    broker.create_queue(broker.vhosts["/"], "q", settings, None, 0)
+    (entry,) = export_definitions(broker)["queues"]
+    assert json.loads(json.dumps(entry["arguments"])) == {
+        "a": 5,
+        "b": "bytes",
+        "c": 86400,
+        "d": 1.5,
+        "e": None,
+        "f": [7, 1.5, True, {"g": "h"}],
+    }
+
+
+# ── anything ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+NAMES = st.text(min_size=1, max_size=4).filter(lambda name: not name.startswith("amq."))
+VALUES = st.recursive(
+    st.booleans() | st.integers(-(2**31), 2**31) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+@given(
+    queues=st.dictionaries(
+        NAMES, st.tuples(st.booleans(), st.dictionaries(NAMES, VALUES, max_size=2))
+    ),
+    keys=st.lists(
+        st.tuples(st.integers(0), st.text(max_size=2), st.dictionaries(NAMES, VALUES, max_size=2))
+    ),
+)
+def test_an_export_makes_the_same_broker_again(queues: Any, keys: Any) -> None:
+    broker = new_broker()
+    vhost = broker.vhosts["/"]
+    for name, (durable, arguments) in queues.items():
+        settings = QueueSettings(durable=durable, arguments=arguments)
+        broker.create_queue(vhost, name, settings, None, 0)
+    for number, key, arguments in keys:
+        if queues:
+            name = list(queues)[number % len(queues)]
+            vhost.bind_queue(name, "amq.direct", key, arguments)
+    exported = export_definitions(broker)
+    again = new_broker()
+    assert imported(again, parse(json.dumps(exported))) == []
+    assert export_definitions(again) == exported
+    assert isinstance(again.vhosts["/"], type(vhost))
+    assert all(isinstance(each, Queue) for each in again.vhosts["/"].queues.values())

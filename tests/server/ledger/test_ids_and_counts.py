@@ -1,0 +1,162 @@
+"""What queues remember of messages that are gone or come back, over restarts and power failures."""
+
+from itertools import count
+
+import pytest
+
+from recado.amqp.properties import Properties
+from recado.broker.arguments import WindowSettings
+from recado.broker.broker import Broker
+from recado.broker.queue import Queue
+from recado.journal.disk import Disk, MemoryDisk
+from recado.journal.journal import Journal
+from recado.server.ledger.ledger import Ledger
+from recado.server.ledger.recovery import recover
+from recado.simulator.disk import SimulatedDisk
+from tests.broker.stage import GUEST, Peer, consume, new_queue, open_channel, run_of
+from tests.broker.test_deduplication import WANTED, bodies_in, publish
+from tests.broker.test_delivery_count import counts, requeue, seen
+
+SEGMENT = 1 << 16
+ARGUMENTS = {"x-queue-type": "quorum", "x-delivery-limit": 3}
+
+
+class Node:
+    """A broker on a disk, as it is there."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.ledger = Ledger(Journal(disk, segment_size=SEGMENT))
+        self.broker = Broker(map(str, count(1)).__next__, keeper=self.ledger)
+        self.broker.add_user(GUEST)
+        recover(self.ledger, self.broker, 0)
+
+    @property
+    def queue(self) -> Queue:
+        return self.broker.vhosts["/"].queues["q"]
+
+    def sync(self) -> None:
+        self.ledger.write()
+        sync = self.ledger.begin_sync()
+        sync.run()
+        self.ledger.end_sync(sync)
+
+
+# ── counts ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def quorum(disk: Disk) -> Node:
+    node = Node(disk)
+    new_queue(
+        node.broker,
+        durable=True,
+        queue_type="quorum",
+        delivery_limit=3,
+        arguments=ARGUMENTS,
+    )
+    return node
+
+
+def test_how_often_a_message_returned_is_known_after_a_restart() -> None:
+    disk = MemoryDisk()
+    node = quorum(disk)
+    channel = open_channel(node.broker)
+    node.queue.publish(run_of([b"one", b"two"], Properties(delivery_mode=2)), 0)
+    consume(channel, node.queue, prefetch=1)
+    requeue(channel)
+    node.sync()
+    for expected in ([2, None], [3, 1]):  # the one that was out when the broker died has come back
+        node = Node(disk)
+        peer = Peer()
+        consume(open_channel(node.broker, peer), node.queue, prefetch=len(expected))
+        assert counts(peer) == expected
+        node.sync()
+    node, peer = Node(disk), Peer()
+    consume(open_channel(node.broker, peer), node.queue)
+    assert [(body, again) for body, again, _ in seen(peer)] == [(b"two", True)]
+    node.sync()
+    assert Node(disk).queue.ready == 1
+
+
+# ── ids ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def sifting(disk: Disk, where: str) -> Node:
+    """With a queue that is sifted: by itself, or by the exchange before it."""
+    node = Node(disk)
+    of_queue = WANTED if where == "queue" else {}
+    window = WindowSettings(10_000, None) if where == "queue" else None
+    new_queue(node.broker, durable=True, window=window, arguments=of_queue)
+    vhost = node.broker.vhosts["/"]
+    of_exchange = WANTED if where == "exchange" else {}
+    vhost.declare_exchange("x", "fanout", durable=True, arguments=of_exchange)
+    vhost.bind_queue("q", "x", "")
+    node.sync()
+    return node
+
+
+both = pytest.mark.parametrize("where", ["queue", "exchange"])
+
+
+@both
+def test_a_duplicate_is_known_after_a_restart_though_its_message_is_long_gone(where: str) -> None:
+    disk = MemoryDisk()
+    node = sifting(disk, where)
+    for first in range(0, 1500, 100):  # over many segments, which are dropped
+        ids = [f"{number:060}" for number in range(first, first + 100)]
+        publish(open_channel(node.broker), *ids, exchange="x")
+        node.sync()
+        assert len(bodies_in(node.broker, node.queue)) == 100
+        node.sync()
+    assert sum(map(len, disk.files.values())) < 20 * SEGMENT
+    again = [f"{number:060}" for number in range(1502)]
+    for new in (2, 0):
+        node = Node(disk)
+        publish(open_channel(node.broker), *again, exchange="x")
+        assert len(bodies_in(node.broker, node.queue)) == new
+        node.sync()
+
+
+@both
+def test_what_is_deleted_forgets(where: str) -> None:
+    disk = MemoryDisk()
+    node = sifting(disk, where)
+    publish(open_channel(node.broker), "a", exchange="x")
+    node.sync()
+    node.broker.delete_queue(node.queue, 0)
+    node.broker.vhosts["/"].delete_exchange("x")
+    node.sync()
+    for _ in range(2):
+        node = sifting(disk, where)
+        assert node.queue.ready == 0
+        publish(open_channel(node.broker), "a", exchange="x")
+        node.broker.delete_queue(node.queue, 0)
+        node.broker.vhosts["/"].delete_exchange("x")
+        node.sync()
+
+
+@both
+@pytest.mark.parametrize("chance", range(12))
+def test_whenever_the_power_fails_each_message_is_there_once_when_all_are_sent_again(
+    where: str, chance: int
+) -> None:
+    disk = SimulatedDisk(chance)
+    node = sifting(disk, where)
+    declared = len(disk.log)
+    a, b, c, d, e = every = [letter * 200 for letter in "abcde"]  # in several sectors of a disk
+    confirmed = {}
+    channel = open_channel(node.broker)
+    for ids in ((a, b), (c, a, d), (), (e,)):
+        publish(channel, *ids, exchange="x")
+        node.sync()
+        confirmed[len(disk.log)] = ids
+    for point, after in disk.crash_points(chance):
+        if point < declared:
+            continue
+        node = Node(after)
+        safe = {each for end, ids in confirmed.items() if end <= point for each in ids}
+        there = bodies_in(node.broker, node.queue)
+        assert len(there) == len(set(there))
+        assert safe <= {body.decode() for body in there}
+        publish(open_channel(node.broker), *every, exchange="x")
+        there += bodies_in(node.broker, node.queue)
+        assert sorted(there) == [each.encode() for each in every]

@@ -1,0 +1,338 @@
+"""A broker on a ledger, restarted at any time, against a model.
+
+The model is a list of messages for each queue, and a copy of it from the last time the ledger was written: after a
+restart the broker must be that copy, less what was not to last.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from recado.amqp.events import ContentReceived
+from recado.amqp.frames import body_of
+from recado.amqp.methods import BasicGetOk
+from recado.amqp.properties import Properties, decode_properties
+from recado.broker.arguments import QueueSettings
+from recado.broker.broker import Broker
+from recado.broker.channel import Channel, Settlement
+from recado.journal.disk import MemoryDisk
+from recado.journal.journal import Journal
+from recado.server.ledger.cleaning import Cleaner
+from recado.server.ledger.ledger import Ledger
+from recado.server.ledger.recovery import recover
+
+from ...broker.stage import Peer, new_broker, open_channel, published
+
+NAMES = ("a", "b", "c")
+names = st.sampled_from(NAMES)
+
+
+@dataclass
+class Message:
+    body: bytes
+    lane: int
+    persistent: bool
+    deliveries: int = 0
+    returned: bool = False
+
+
+@dataclass
+class ModelQueue:
+    durable: bool
+    max_priority: int | None
+    quorum: bool
+    bound: bool = False
+    messages: list[Message] = field(default_factory=list)
+    out: dict[int, Message] = field(default_factory=dict)
+
+    def ready(self) -> list[Message]:
+        """In the order in which they leave."""
+        held = set(map(id, self.out.values()))
+        ready = [each for each in self.messages if id(each) not in held]
+        return sorted(ready, key=lambda each: -each.lane)
+
+    def after_restart(self) -> ModelQueue:
+        kept = [each for each in self.messages if each.persistent]
+        for each in kept:
+            each.returned = each.deliveries > 0
+        self.messages = kept
+        self.out.clear()
+        return self
+
+
+Model = dict[str, ModelQueue]
+
+
+def lasting(model: Model) -> Model:
+    model = copy.deepcopy(model)
+    return {name: queue.after_restart() for name, queue in model.items() if queue.durable}
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    @initialize(
+        room=st.sampled_from((0, 150, 1 << 30)), segment_size=st.sampled_from((400, 2000, 1 << 20))
+    )
+    def start(self, room: int, segment_size: int) -> None:
+        self.room = room
+        self.segment_size = segment_size
+        self.disk = MemoryDisk()
+        self.number = 0
+        self.model: Model = {}
+        self.written: Model = {}
+        self._open(self.disk)
+
+    def _open(self, disk: MemoryDisk) -> None:
+        self.ledger, self.broker = self._recovered(disk)
+        self.cleaner = Cleaner(self.ledger, slice_size=300)
+        self.peer = Peer()
+        self.channel = open_channel(self.broker, self.peer)
+
+    def _recovered(self, disk: MemoryDisk) -> tuple[Ledger, Broker]:
+        ledger = Ledger(Journal(disk, segment_size=self.segment_size), room=self.room)
+        broker = new_broker(ledger)
+        recover(ledger, broker, 0)
+        return ledger, broker
+
+    # ── what clients do ───────────────────────────────────────────────────────────────────────────────
+
+    @rule(
+        name=names,
+        durable=st.booleans() | st.just(True),
+        max_priority=st.sampled_from((None, None, 2)),
+        quorum=st.booleans(),
+    )
+    def declare(self, name: str, durable: bool, max_priority: int | None, quorum: bool) -> None:
+        if name in self.model:
+            return
+        quorum &= durable and max_priority is None
+        arguments = {}
+        if max_priority is not None:
+            arguments["x-max-priority"] = max_priority
+        if quorum:
+            arguments["x-queue-type"] = "quorum"
+        wanted = QueueSettings(
+            durable=durable,
+            max_priority=max_priority,
+            queue_type="quorum" if quorum else "classic",
+            arguments=arguments,
+        )
+        self.broker.create_queue(self.broker.vhosts["/"], name, wanted, None, 0)
+        self.model[name] = ModelQueue(durable, max_priority, quorum)
+
+    @rule(name=names)
+    def bind(self, name: str) -> None:
+        if name in self.model and not self.model[name].bound:
+            self.broker.vhosts["/"].bind_queue(name, "amq.fanout", "")
+            self.model[name].bound = True
+
+    @rule(name=names)
+    def unbind(self, name: str) -> None:
+        if name in self.model and self.model[name].bound:
+            self.broker.vhosts["/"].unbind_queue(name, "amq.fanout", "")
+            self.model[name].bound = False
+
+    @rule(
+        name=names | st.none(),
+        sizes=st.lists(st.integers(0, 60), min_size=1, max_size=6),
+        alike=st.booleans(),
+        persistent=st.booleans() | st.just(True),
+        priority=st.sampled_from((0, 0, 1, 3)),
+    )
+    def publish(
+        self, name: str | None, sizes: list[int], alike: bool, persistent: bool, priority: int
+    ) -> None:
+        self._publish(self.channel, name, sizes, alike, persistent, priority)
+
+    def _publish(
+        self,
+        channel: Channel,
+        name: str | None,
+        sizes: list[int],
+        alike: bool,
+        persistent: bool,
+        priority: int,
+    ) -> None:
+        bodies = []
+        for size in sizes:
+            self.number += 1
+            bodies.append(f"{self.number:04}".encode().ljust(sizes[0] if alike else size, b"."))
+        properties = Properties(delivery_mode=2 if persistent else 1, priority=priority)
+        exchange = "amq.fanout" if name is None else ""
+        event = published(name or "", *bodies, exchange=exchange, properties=properties)
+        channel.publisher.publish(event, 0)
+        for key, queue in self.model.items():
+            if key == name or (name is None and queue.bound):
+                lane = min(priority, queue.max_priority or 0)
+                queue.messages += [
+                    Message(body, lane, persistent and queue.durable) for body in bodies
+                ]
+
+    @rule(name=names, no_ack=st.booleans())
+    def get(self, name: str, no_ack: bool) -> None:
+        if name not in self.model:
+            return
+        queue = self.model[name]
+        ready = queue.ready()
+        tag = self.channel.next_tag
+        found = self.channel.get(self.broker.vhosts["/"].queues[name], no_ack=no_ack, now=0)
+        assert found == bool(ready)
+        if not found:
+            return
+        message = ready[0]
+        assert self._received(self.peer) == (message.body, message.returned)
+        if no_ack:
+            queue.messages.remove(message)
+        else:
+            queue.out[tag] = message
+            message.deliveries += 1
+
+    def _received(self, peer: Peer) -> tuple[bytes, bool]:
+        (event,) = peer.received()
+        assert isinstance(event, ContentReceived)
+        assert isinstance(event.method, BasicGetOk)
+        return body_of(event.content), event.method.redelivered
+
+    def _outstanding(self) -> dict[int, tuple[ModelQueue, Message]]:
+        return {
+            tag: (queue, message)
+            for queue in self.model.values()
+            for tag, message in queue.out.items()
+        }
+
+    @rule(
+        data=st.data(),
+        how=st.sampled_from((Settlement.ACK, Settlement.ACK, Settlement.REQUEUE, Settlement.REJECT)),
+        multiple=st.booleans(),
+    )
+    def settle(self, data: st.DataObject, how: Settlement, multiple: bool) -> None:
+        outstanding = self._outstanding()
+        if not outstanding:
+            return
+        tag = data.draw(st.sampled_from(sorted(outstanding)))
+        self.channel.settle(how, tag, 0, multiple=multiple)
+        for each, (queue, message) in outstanding.items():
+            if each == tag or (multiple and each < tag):
+                del queue.out[each]
+                if how is Settlement.REQUEUE:
+                    message.returned = True
+                else:
+                    queue.messages.remove(message)
+
+    @rule(name=names)
+    def purge(self, name: str) -> None:
+        if name in self.model:
+            queue = self.model[name]
+            ready = queue.ready()
+            assert self.broker.vhosts["/"].queues[name].purge() == len(ready)
+            for message in ready:
+                queue.messages.remove(message)
+
+    @rule(name=names)
+    def delete(self, name: str) -> None:
+        if name in self.model:
+            self.broker.delete_queue(self.broker.vhosts["/"].queues[name], 0)
+            del self.model[name]
+            self.channel.recover(0)  # tags of a queue that is gone
+            for queue in self.model.values():
+                for message in queue.out.values():
+                    message.returned = True
+                queue.out.clear()
+
+    @rule(
+        names=st.lists(names, min_size=1, max_size=3),
+        sizes=st.lists(st.integers(0, 30), min_size=1, max_size=3),
+    )
+    def commit(self, names: list[str], sizes: list[int]) -> None:
+        channel = open_channel(self.broker, number=2)
+        channel.publisher.pending = []
+        for name in names:
+            self._publish(channel, name, sizes, False, True, 0)
+        channel.commit(0)
+
+    # ── what the server does ──────────────────────────────────────────────────────────────────────────
+
+    @rule()
+    def write(self) -> None:
+        self.ledger.write()
+        self.written = copy.deepcopy(self.model)
+
+    @rule()
+    def sync(self) -> None:
+        self.write()
+        sync = self.ledger.begin_sync()
+        sync.run()
+        self.ledger.end_sync(sync)
+        assert self.ledger.safe == sync.ticket
+
+    @rule(times=st.integers(1, 5))
+    def clean(self, times: int) -> None:
+        for _ in range(times):
+            self.cleaner.clean()
+            self.write()
+
+    @rule()
+    def look_after_crash(self) -> None:
+        """What a restart would give, without making one."""
+        disk = MemoryDisk()
+        disk.files = {name: bytearray(content) for name, content in self.disk.files.items()}
+        _, broker = self._recovered(disk)
+        self._check(broker, lasting(self.written))
+
+    @rule()
+    def crash(self) -> None:
+        self._open(self.disk)
+        self.model = lasting(self.written)
+        self.written = copy.deepcopy(self.model)
+
+    def _check(self, broker: Broker, expected: Model) -> None:
+        vhost = broker.vhosts["/"]
+        assert set(vhost.queues) == set(expected)
+        for name, model in expected.items():
+            queue = vhost.queues[name]
+            assert bool(vhost.bindings_to(queue)) == model.bound
+            assert queue.ready == len(model.messages)
+            peer = Peer()
+            channel = open_channel(broker, peer)
+            for message in model.ready():
+                assert channel.get(queue, no_ack=True, now=0)
+                (event,) = peer.received()
+                assert isinstance(event, ContentReceived)
+                assert isinstance(event.method, BasicGetOk)
+                found = body_of(event.content), event.method.redelivered
+                assert found == (message.body, message.returned)
+                if model.quorum and message.deliveries:
+                    size = int.from_bytes(event.content[3:7], "big")
+                    properties = decode_properties(event.content[21 : 7 + size])
+                    assert (properties.headers or {})["x-delivery-count"] == message.deliveries
+            assert not channel.get(queue, no_ack=True, now=0)
+
+    @invariant()
+    def is_consistent(self) -> None:
+        if not hasattr(self, "ledger"):
+            return
+        live = dict.fromkeys(self.ledger.pages.all(), 0)
+        for account in self.ledger.accounts.values():
+            account.check()
+            for stretch in account.stretches:
+                live[stretch.page] = live.get(stretch.page, 0) + stretch.live
+        for page, count in live.items():
+            assert page.live == count
+
+
+def test_a_broker_that_is_restarted_is_what_was_written() -> None:
+    run_state_machine_as_test(
+        LedgerMachine, settings=settings(max_examples=100, stateful_step_count=50, deadline=None)
+    )

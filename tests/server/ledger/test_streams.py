@@ -1,0 +1,273 @@
+"""The log of a stream on disk: what the one in memory does, and what it is after a restart."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import rule
+
+from recado.broker.keeper import Keeper, Waiting
+from recado.broker.stream_log import StreamLog
+from recado.journal.disk import Disk, MemoryDisk
+from recado.journal.record import Corrupt
+from recado.server.ledger.streams import JournalLog, RealFolders, Streams
+from recado.simulator.disk import SimulatedDisk
+from tests.broker.stream_log_cases import (
+    NewLog,
+    StreamLogCases,
+    StreamLogMachine,
+    append,
+    read_all,
+)
+
+SIZE = 4096
+
+
+class MemoryFolders:
+    def __init__(self) -> None:
+        self.disks: dict[str, Disk] = {}
+
+    def names(self) -> list[str]:
+        return sorted(self.disks)
+
+    def open(self, name: str) -> Disk:
+        return self.disks.setdefault(name, MemoryDisk())
+
+    def remove(self, name: str) -> None:
+        del self.disks[name]
+
+
+class Clerk(Keeper):
+    """As much of a ledger as a stream needs."""
+
+    keeps = True
+
+    def __init__(self) -> None:
+        self.folders = MemoryFolders()
+        self.failures: list[str] = []
+        self.on_failure = self.failures.append
+        self.restart()
+
+    def restart(self) -> None:
+        """What was written is found again."""
+        self.streams = Streams(self.folders, self)
+        self.waiting: list[Waiting] = []
+
+    def tell(self, waiting: Waiting) -> None:
+        self.waiting.append(waiting)
+
+    def commit(self) -> None:
+        self.streams.write()
+        self.streams.sync()
+        self.safe = self.ticket
+        self.ticket += 1
+        waiting, self.waiting = self.waiting, []
+        for each in waiting:
+            each.kept()
+
+
+class Committed:
+    """A log whose stream has waited until all is durable before it lets something go, as streams do."""
+
+    def __init__(self, clerk: Clerk, size: int) -> None:
+        self.clerk = clerk
+        self.size = size
+        self.reopen()
+
+    def reopen(self) -> None:
+        self.clerk.restart()
+        self.log: JournalLog = self.clerk.streams.open(1, self.size)
+
+    @property
+    def first(self) -> int:
+        return self.log.first
+
+    @property
+    def next(self) -> int:
+        return self.log.next
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.log, name)
+
+    def trim(self, most: int | None, oldest: int | None, safe: int) -> int | None:
+        self.clerk.commit()
+        return self.log.trim(most, oldest, safe)
+
+
+@pytest.fixture
+def clerk() -> Clerk:
+    return Clerk()
+
+
+class TestJournalLog(StreamLogCases):
+    @pytest.fixture
+    def new_log(self, clerk: Clerk) -> NewLog:
+        return lambda size: Committed(clerk, size)  # type: ignore[return-value]
+
+
+class JournalLogMachine(StreamLogMachine):
+    def new_log(self) -> StreamLog:
+        self.committed = Committed(Clerk(), SIZE)
+        return self.committed  # type: ignore[return-value]
+
+    @rule()
+    def restart(self) -> None:
+        committed = self.committed
+        committed.clerk.commit()
+        first = committed.first
+        committed.reopen()
+        assert committed.first == first
+
+
+TestJournalLogInAnyOrder = JournalLogMachine.TestCase
+TestJournalLogInAnyOrder.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+# ── after a restart ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_was_committed_is_there_again(clerk: Clerk) -> None:
+    log = clerk.streams.open(7, SIZE)
+    append(log, b"a", b"b", now=5)
+    append(log, b"c", now=6)
+    assert clerk.entries == 2
+    clerk.commit()
+    assert clerk.streams.is_durable
+    append(log, b"lost")
+    clerk.restart()
+    again = clerk.streams.open(7, SIZE)
+    assert read_all(again) == [(0, b"a"), (1, b"b"), (2, b"c")]
+    assert again.offset_at(6) == 2
+    append(again, b"d", now=1)
+    assert again.next == 4
+    assert again.offset_at(7) == 4
+
+
+def test_a_segment_that_came_back_is_let_go_again(clerk: Clerk) -> None:
+    """Removals may be undone by a crash, and not in order."""
+    log = clerk.streams.open(1, SIZE)
+    for _ in range(20):
+        append(log, b"x" * 1000)
+    clerk.commit()
+    disk = clerk.folders.disks["1"]
+    assert isinstance(disk, MemoryDisk)
+    before = dict(disk.files)
+    log.trim(8000, None, log.next)
+    (oldest, *_) = [name for name in before if name not in disk.files]
+    first = log.first
+    disk.files[oldest] = before[oldest]
+    clerk.restart()
+    again = clerk.streams.open(1, SIZE)
+    assert (again.first, again.next) == (first, 20)
+    assert [offset for offset, _ in read_all(again)] == list(range(first, 20))
+    assert oldest not in disk.files
+
+
+def test_a_loss_of_power_at_any_moment(clerk: Clerk) -> None:
+    """What was committed is there, at its offset; what else is there was published, in order."""
+    disk = clerk.folders.disks["1"] = SimulatedDisk(1)
+    log = clerk.streams.open(1, SIZE)
+    committed = [(0, 0, 0)]  # (operations, first offset, next offset)
+    for i in range(30):
+        append(log, *(b"%03d" % (3 * i + k) * 100 for k in range(3)), now=i)
+        clerk.commit()
+        if i % 7 == 6:
+            log.trim(6000, None, log.next)
+        committed.append((len(disk.log), log.first, log.next))
+    for chance in range(3):
+        for moment, after in disk.crash_points(chance):
+            _, first, end = max(each for each in committed if each[0] <= moment)
+            clerk.folders.disks["1"] = after
+            clerk.restart()
+            again = clerk.streams.open(1, SIZE)
+            found = read_all(again)
+            assert again.first <= max(log.first, first)
+            assert again.next >= end
+            assert found == [(i, b"%03d" % i * 100) for i in range(again.first, again.next)]
+
+
+def test_what_has_rotted_is_not_served(clerk: Clerk) -> None:
+    log = clerk.streams.open(1, SIZE)
+    append(log, b"abc")
+    clerk.commit()
+    clerk.restart()
+    again = clerk.streams.open(1, SIZE)
+    disk = clerk.folders.disks["1"]
+    assert isinstance(disk, MemoryDisk)
+    (content,) = (content for name, content in disk.files.items() if name.endswith(".journal"))
+    content[content.index(b"abc")] ^= 1
+    with pytest.raises(Corrupt):
+        again.read(0, 1)
+    assert len(clerk.failures) == 1
+    assert "cannot be read" in clerk.failures[0]
+
+
+# ── together with the ledger ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_full_disk_is_tried_again(clerk: Clerk, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = clerk.streams.open(1, SIZE)
+    append(log, b"a")
+    with monkeypatch.context() as full:
+        full.setattr(log, "write", _no_space)
+        with pytest.raises(OSError, match="no space"):
+            clerk.streams.write()
+    assert not clerk.streams.is_durable
+    clerk.commit()
+    clerk.restart()
+    assert read_all(clerk.streams.open(1, SIZE)) == [(0, b"a")]
+
+
+def _no_space() -> None:
+    raise OSError("no space")
+
+
+def test_a_stream_is_removed_once_its_end_is_safe(clerk: Clerk) -> None:
+    log = clerk.streams.open(1, SIZE)
+    append(log, b"a")
+    clerk.streams.write()
+    append(log, b"b")
+    clerk.streams.delete(1)
+    clerk.streams.kept()
+    assert clerk.folders.names() == ["1"]
+    clerk.commit()
+    assert clerk.folders.names() == []
+
+
+def test_what_a_crash_left_is_removed(clerk: Clerk) -> None:
+    for number in (1, 2, 3):
+        clerk.streams.open(number, SIZE)
+    clerk.restart()
+    clerk.streams.keep_only({2})
+    assert clerk.folders.names() == ["2"]
+
+
+def test_closing_makes_all_durable(clerk: Clerk) -> None:
+    append(clerk.streams.open(1, SIZE), b"a")
+    append(clerk.streams.open(2, SIZE), b"b")
+    clerk.streams.delete(2)
+    clerk.streams.close()
+    clerk.restart()
+    assert clerk.folders.names() == ["1"]
+    assert read_all(clerk.streams.open(1, SIZE)) == [(0, b"a")]
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[Streams]:
+    streams = Streams(RealFolders(tmp_path / "streams"), Clerk())
+    yield streams
+    streams.close()
+
+
+def test_real_folders(real: Streams, tmp_path: Path) -> None:
+    folders = RealFolders(tmp_path / "streams")
+    assert folders.names() == []
+    log = real.open(5, SIZE)
+    append(log, b"a")
+    real.write()
+    real.sync()
+    assert folders.names() == ["5"]
+    assert read_all(JournalLog(folders.open("5"), SIZE, real)) == [(0, b"a")]
+    folders.remove("5")
+    assert folders.names() == []
