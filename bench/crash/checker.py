@@ -210,9 +210,11 @@ class Checker:
             case h.Found():
                 if self._there.get(thing) is False:
                     self._blame(Kind.TOPOLOGY, f"{thing} was deleted, and is there")
+                self._there[thing] = True
             case h.Missed():
                 if self._there.get(thing) is True:
                     self._blame(Kind.TOPOLOGY, f"{thing} was declared, and is not there")
+                self._there[thing] = False
 
     def _decided(self, message: Message, fate: Fate) -> None:
         """A returned message is confirmed as well, afterwards: it stays returned."""
@@ -294,13 +296,17 @@ class Checker:
             copy.entries += 1
         elif reason:
             self._blame(Kind.DUPLICATE, f"{named(event)}, but {reason}")
-        elif not event.redelivered:
+        elif not event.redelivered and self._is_to_be_marked(event, copy):
             self._blame(Kind.FLAG, f"{named(event)}, not marked as redelivered")
         elif copy.state is State.SETTLED:
             self._count("again")
         copy.out(event.life, event.consumer)
         if anew:
             self._in_order(event, sent)
+
+    def _is_to_be_marked(self, event: h.Delivered, copy: Copy) -> bool:
+        """Whether the broker must know that it was delivered before."""
+        return True
 
     def _not_due(self, event: h.Delivered, copy: Copy) -> str | None:
         """Why it must not come again, if it must not."""

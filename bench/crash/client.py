@@ -53,6 +53,8 @@ class Life:
 
     number: int
     port: int
+    large: bool = False
+    """Whether large messages are published in it."""
     over: bool = False
     """It was killed: nobody says anything more, and what is read yet was said before."""
 
@@ -76,8 +78,8 @@ class Client(asyncio.Protocol):
         self.write(b"".join(method_frame(CHANNEL, method) for method in methods))
 
     def write(self, data: bytes) -> None:
-        """Whole frames."""
-        if not self.life.over:
+        """Whole frames; nobody reads them any more if the broker is gone."""
+        if not (self.life.over or self.ended.done()):
             self._transport.write(data)
 
     async def call(self, method: m.Method) -> m.Method:

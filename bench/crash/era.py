@@ -24,12 +24,14 @@ from bench.crash.subject import Subject, kill
 from bench.crash.surveyor import Surveyor
 from workshop.peers import Server
 
-PRESENT: Final = 0.7
+PRESENT: Final = 0.6
 """How likely a publisher or a consumer takes part in a life: queues must also grow."""
-LONGEST_SECONDS: Final = 0.2
+LONGEST_SECONDS: Final = 0.3
 YOUNG: Final = 0.1
 """How likely a broker is killed before it serves."""
 YOUNG_SECONDS: Final = (0.05, 0.25)
+LARGE: Final = 0.25
+"""How likely large messages are published in a life, or no segment of a journal would ever be full."""
 DRAIN_SECONDS: Final = 60.0
 
 # To be killed at the very moment when something of this kind is said or heard.
@@ -106,7 +108,7 @@ class Era:
     def _begin(self, server: Server) -> Life:
         self._lives += 1
         self.history.add(h.Began(self._lives))
-        return Life(self._lives, server.port)
+        return Life(self._lives, server.port, large=self._rng.random() < LARGE)
 
     async def _live(self, server: Server) -> None:
         """All clients at work, until the broker is killed and each has read what was left to read."""

@@ -77,7 +77,7 @@ class Mail:
     ) -> list[Message]:
         sent = []
         frames = []
-        life = self._client.life.number
+        life = self._client.life
         for route in routes:
             event, frame = self.prepare(life, route, priorities=priorities, transient=transient)
             self._tag += 1
@@ -90,7 +90,7 @@ class Mail:
 
     def prepare(
         self,
-        life: int,
+        life: Life,
         route: Route,
         *,
         priorities: int = 0,
@@ -103,8 +103,8 @@ class Mail:
         number: Message = (self.name, self._number)
         priority = rng.randint(0, priorities)
         persistent = rng.random() >= transient
-        event = h.Sent(life, number, route.queues, priority, persistent, transaction)
-        body = message.make(number, message.size(rng))
+        event = h.Sent(life.number, number, route.queues, priority, persistent, transaction)
+        body = message.make(number, message.size(rng, large=life.large))
         about = properties(persistent=persistent, priority=priority)
         mandatory = not route.queues
         return event, publish(route.exchange, route.key, body, about, mandatory=mandatory)
@@ -157,7 +157,7 @@ class Publisher:
         return self._rng.choice(self._habit.routes)
 
     async def _transact(self, client: Client) -> None:
-        add, rng, life = self._history.add, self._rng, client.life.number
+        add, rng, life = self._history.add, self._rng, client.life
         await client.call(m.TxSelect())
         while True:
             self._transaction += 1

@@ -92,6 +92,13 @@ class StreamLogCases:
             60,
         ]
 
+    def test_what_came_behind_something_large(self, new_log: NewLog) -> None:
+        log = new_log(4096)
+        append(log, b"x" * 500_000, now=5)
+        append(log, b"y", now=6)
+        assert log.offset_at(6) == 1
+        assert read_all(log, 1) == [(1, b"y")]
+
     def test_time_does_not_go_backwards(self, new_log: NewLog) -> None:
         log = new_log(4096)
         for time in (50, 20, 60):

@@ -141,6 +141,7 @@ def test_a_queue_that_nobody_uses_expires(broker: Broker) -> None:
     broker.tick(1000)
     assert is_there(queue)
     broker.cancel(consumer, 1000)
+    consumer.channel.close(1000)
     broker.tick(1049)
     assert is_there(queue)
     broker.tick(1050)

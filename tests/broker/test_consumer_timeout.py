@@ -1,6 +1,7 @@
 """A channel that holds a delivery for too long is closed: not early, and not much later."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ HALF_HOUR = 30 * MINUTE
 class Minutes:
     """A broker whose clock ticks, and a channel that the rim closes when it is told to."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.broker: Broker = new_broker()
         self.broker.timeouts.default = HALF_HOUR
         self.queue: Queue = new_queue(self.broker, **settings)

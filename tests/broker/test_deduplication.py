@@ -42,9 +42,7 @@ class Witness(Cupboard):
         super().enter(queue, run)
         self.order.append("entered")
 
-    def seen(
-        self, vhost: str, owner: Queue | Exchange[Any], message_id: bytes, when: int
-    ) -> None:
+    def seen(self, vhost: str, owner: Queue | Exchange[Any], message_id: bytes, when: int) -> None:
         self.entries += 1
         self.ids.setdefault(owner.name, {}).setdefault(message_id, when)
         self.order.append(message_id.decode())
@@ -167,6 +165,16 @@ def test_a_run_without_ids_stays_one() -> None:
     assert bodies_in(broker, queue) == [b"1", b"2"]
 
 
+def test_in_a_run_some_may_have_an_id() -> None:
+    broker = new_broker()
+    queue = new_queue(broker, window=LARGE)
+    run = run_of([b"1"], named("a"))
+    for body, message_id in ((b"2", None), (b"3", "a"), (b"4", "b")):
+        run.tails += run_of([body], named(message_id)).tails
+    assert queue.publish(run, 0) == []
+    assert bodies_in(broker, queue) == [b"1", b"2", b"4"]
+
+
 def test_after_its_time_it_is_taken_again() -> None:
     broker = new_broker()
     queue = new_queue(broker, window=WindowSettings(100, 50))
@@ -201,7 +209,7 @@ def test_other_queues_get_it_as_often_as_it_comes() -> None:
 def test_a_dead_letter_may_come_back() -> None:
     """Else a retry by way of another queue would lose it."""
     broker = new_broker()
-    settings = {"dead_letter_exchange": "", "window": LARGE}
+    settings: dict[str, Any] = {"dead_letter_exchange": "", "window": LARGE}
     queue = new_queue(broker, dead_letter_routing_key="later", **settings)
     new_queue(broker, "later", message_ttl=5, dead_letter_routing_key="q", **settings)
     channel = open_channel(broker)
@@ -420,4 +428,6 @@ def _confirms(peer: Peer) -> list[int]:
                 numbers += range(abs(numbers[-1]) + 1 if numbers else 1, last + 1)
             case MethodReceived(_, BasicNack(number)):
                 numbers.append(-number)
+            case _:
+                raise AssertionError(event)
     return numbers

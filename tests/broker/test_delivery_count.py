@@ -1,5 +1,7 @@
 """Quorum queues count returns: the next consumer is told, and beyond a limit there is none."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -18,7 +20,7 @@ from .stage import Peer, consume, new_broker, new_queue, open_channel, run_of
 HEADER = "x-delivery-count"
 
 
-def quorum(broker: Broker, **settings: object) -> Queue:
+def quorum(broker: Broker, **settings: Any) -> Queue:
     return new_queue(broker, durable=True, queue_type="quorum", **settings)
 
 

@@ -11,8 +11,10 @@ from recado.amqp.errors import (
 )
 from recado.amqp.frames import method_frame
 from recado.amqp.methods import BasicPublish, QueueDeclare
+from recado.amqp.properties import Properties
 from recado.broker.access import Permission, TopicPermission, User
 from recado.broker.broker import Broker
+from recado.broker.deduplication import Passage
 from recado.broker.queue import Queue
 from recado.broker.routing import Admission, distribute, is_nowhere
 
@@ -62,8 +64,8 @@ def test_a_route_that_depends_on_headers_has_no_queues_of_its_own(
     broker.vhosts["/"].bind_queue("a", "amq.headers", "", {"n": 1})
     route = admission.route(publish("amq.headers", ""))
     assert route.queues is None
-    assert names(admission.queues_for(route, {"n": 1}, ())) == ["a"]
-    assert names(admission.queues_for(route, {"n": 2}, ())) == []
+    assert names(admission.queues_for(route, {"n": 1}, (), Passage(Properties(), 0))) == ["a"]
+    assert names(admission.queues_for(route, {"n": 2}, (), Passage(Properties(), 0))) == []
 
 
 def test_a_route_is_renewed_for_a_later_time(broker: Broker, admission: Admission) -> None:

@@ -18,6 +18,7 @@ import pika
 import pytest
 import trustme
 
+from recado import Broker
 from recado.cli.serve import explain
 from recado.node.assembly import CannotListen
 
@@ -182,10 +183,33 @@ def test_a_file_for_tls_that_is_no_good_is_named(
     assert told == "recado: server.ca 'ca.pem': No such file or directory\n"
 
 
-def test_nothing_is_kept_yet_and_it_says_so(start: Start, tmp_path: Path) -> None:
-    process = start("--port", "0", "--data", str(tmp_path / "data"))
+def test_a_data_folder_is_made_and_is_one_nodes_only(start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "some" / "data"
+    process = start("--port", "0", "--data", str(folder))
     announced(process)
+    assert (folder / "journal").is_dir()
+    second = start("--port", "0", "--data", str(folder))
+    _, told = second.communicate()
+    assert str(folder) in told
+    assert "in use" in told
+    assert second.returncode == 1
     process.terminate()
-    _, told = process.communicate()
-    assert "keeps everything in memory" in told
+    process.communicate()
     assert process.returncode == 0
+
+
+def test_a_damaged_journal_is_told_and_nothing_is_served(start: Start, tmp_path: Path) -> None:
+    with Broker(data=tmp_path) as broker:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        for number in range(3):
+            connection.channel().queue_declare(f"q{number}", durable=True)
+        connection.close()
+    [segment] = (tmp_path / "journal").glob("*.journal")
+    damaged = bytearray(segment.read_bytes())
+    damaged[60] ^= 1
+    segment.write_bytes(damaged)
+    process = start("--port", "0", "--data", str(tmp_path))
+    _, told = process.communicate()
+    assert segment.name in told
+    assert "recado journal check" in told
+    assert process.returncode == 1

@@ -1,4 +1,4 @@
-"""Streams after the broker was killed: every confirmed message is at its offset, and new ones go on from there."""
+"""Streams after the broker was killed: what was confirmed is at its offset, and new ones go on from there."""
 
 from __future__ import annotations
 

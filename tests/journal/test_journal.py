@@ -66,7 +66,11 @@ def test_a_large_record_is_read_whole() -> None:
     large = bytes(range(256)) * 20_000
     positions = [journal.append(payload)[0] for payload in (b"small", large, b"last")]
     journal.write()
-    assert [payload for _, payload in journal.scan(0, journal.position)] == [b"small", large, b"last"]
+    assert [payload for _, payload in journal.scan(0, journal.position)] == [
+        b"small",
+        large,
+        b"last",
+    ]
     assert journal.read(positions[1]) == large
 
 
@@ -182,10 +186,11 @@ def test_no_room_for_a_segment(tmp_path: Path) -> None:
     disk.fill(100)
     (position,) = journal.append(b"patience")
     for _ in range(3):
-        with pytest.raises(OSError) as raised:
+        with pytest.raises(OSError, match="space") as raised:
             journal.write()
         assert raised.value.errno == errno.ENOSPC
         assert disk.free() == 100
+        assert disk.names() == ["MARK"]
     assert journal.read(position) == b"patience"
     assert journal.sync() == 0
     disk.fill(1000)

@@ -6,7 +6,8 @@ import contextlib
 import errno
 from itertools import pairwise
 
-import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from recado.journal.journal import Journal
@@ -148,4 +149,5 @@ class JournalMachine(RuleBasedStateMachine):
             assert self.journal.segment_of(part.end - 1) == part.base
 
 
+JournalMachine.TestCase.settings = settings(max_examples=40)
 TestJournal = JournalMachine.TestCase

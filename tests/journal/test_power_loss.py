@@ -40,8 +40,8 @@ class Workload:
         self.journal.write()
 
     def sync(self) -> None:
-        self.promises.append((len(self.disk.log) + 1, self.journal.sync()))
-        self.promises[-1] = (len(self.disk.log), self.promises[-1][1])
+        durable = self.journal.sync()
+        self.promises.append((len(self.disk.log), durable))
 
     def drop(self) -> None:
         done = [part for part in self.journal.segments if part.end < self.journal.durable]
@@ -51,7 +51,9 @@ class Workload:
             self.journal.drop(segment.base)
 
 
-def check_recovered(work: Workload, moment: int, disk: SimulatedDisk) -> tuple[Journal, list[Record]]:
+def check_recovered(
+    work: Workload, moment: int, disk: SimulatedDisk
+) -> tuple[Journal, list[Record]]:
     journal = Journal(disk, segment_size=SEGMENT)
     found = list(journal.recover())
     promised = max((durable for at, durable in work.promises if at <= moment), default=0)
@@ -88,3 +90,13 @@ def test_what_was_promised_survives_every_crash(seed: int) -> None:
             survived = list(again.recover())
             assert survived == found[: len(survived)]
             assert len(survived) >= before
+
+
+def test_recovery_can_be_cut_short_as_often_as_fate_likes() -> None:
+    work = Workload(9, steps=60)
+    for moment, disk in work.disk.crash_points(1):
+        recovered, _ = check_recovered(work, moment, disk)
+        for chance in range(3):
+            for step, again in disk.crash_points(chance):
+                journal, _ = check_recovered(work, moment, again)
+                assert step < len(disk.log) or journal.position >= recovered.position

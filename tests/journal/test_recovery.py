@@ -148,7 +148,7 @@ def test_segments_that_overlap_are_no_journal() -> None:
 
 
 def test_a_segment_that_was_just_begun_is_begun_again() -> None:
-    disk, ends = written(60)
+    disk, _ = written(60)
     for start in (b"", b"reca", bytes(100)):
         copy = MemoryDisk()
         copy.files = {name: bytearray(content) for name, content in disk.files.items()}
@@ -230,7 +230,7 @@ def test_after_a_failed_sync_what_is_found_is_written_again() -> None:
 
 
 def test_what_was_cut_off_never_comes_back() -> None:
-    """A record was lost, and one behind it was not; a new one as long as the first lets the other seem to follow."""
+    """A record was lost, and one behind it was not: it would seem to follow a new one as long as the first."""
     for chance in range(60):
         disk = SimulatedDisk()
         journal = opened(disk)
@@ -276,3 +276,11 @@ def test_segments_that_were_cut_off_never_come_back() -> None:
         whole = [b"zero", b"a" * 30, b"b" * 30]
         found = contents(disk.crash(chance))
         assert found == whole[: len(found)]
+
+
+def test_while_records_are_recovered_their_segments_are_known() -> None:
+    disk, _ = written(60)
+    journal = Journal(disk, segment_size=60)
+    bases = [journal.segment_of(position) for position, _ in journal.recover()]
+    assert sorted(set(bases)) == [part.base for part in journal.segments]
+    assert bases == sorted(bases)

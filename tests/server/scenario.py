@@ -19,8 +19,12 @@ Sizes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 QUEUES = ("q0", "q1", "q2")
 EXCHANGES = {
-    **{"d": "direct", "f": "fanout", "t": "topic", "h": "headers"},
-    **{"a": "direct", "u": "fanout"},
+    "d": "direct",
+    "f": "fanout",
+    "t": "topic",
+    "h": "headers",
+    "a": "direct",
+    "u": "fanout",
 }
 EXCHANGE_ARGUMENTS: dict[str, Table] = {
     "a": {"alternate-exchange": "f"},

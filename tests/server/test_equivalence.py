@@ -157,10 +157,10 @@ class Performance:
                 yield m.BasicGet(queue, no_ack)
             case s.Declare(queue, auto_delete, settings):
                 yield m.QueueDelete(queue)
-                given = dict(settings)
-                durable = "x-queue-type" in given  # a quorum queue
+                wanted: Table = {**dict(settings)}
+                durable = "x-queue-type" in wanted  # a quorum queue
                 yield m.QueueDeclare(
-                    queue, durable=durable, auto_delete=auto_delete, arguments=given
+                    queue, durable=durable, auto_delete=auto_delete, arguments=wanted
                 )
             case s.Bind(queue, exchange, key, which, undo):
                 arguments = s.BINDING_ARGUMENTS[which] if exchange == "h" else {}

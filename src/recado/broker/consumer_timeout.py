@@ -1,9 +1,9 @@
 """Deliveries that nobody acknowledges: the channel that holds one for too long is closed, as RabbitMQ does.
 
-Nothing is noted when a message is delivered, so this costs deliveries nothing. About once a minute every channel
-that consumes is looked at, and the tag that it will give next is a mark: what is still out below a mark was
-delivered before it. Only the oldest delivery of a channel counts, and it is never found late by more than
-two minutes, nor early.
+Nothing is noted when a message is delivered, so this costs deliveries nothing. About once a minute every
+channel that consumes is looked at, and the tag that it will give next is a mark: what is still out below a mark
+was delivered before it. Only the oldest delivery of a channel counts. It is never found late by more than two
+minutes, nor early.
 """
 
 from collections import deque

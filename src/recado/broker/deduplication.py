@@ -5,8 +5,8 @@ exchange that was declared with `x-message-deduplication` remembers the ids of w
 (`x-cache-size`) and so long (`x-cache-ttl`), and takes the same message only once.
 
 W1  A message that was not taken in (it was refused, or found no queue) is not a duplicate when it comes again.
-W2  An id is kept behind the message that has it, so after a crash no id is known whose message is lost; and only of
-    a persistent message, for the others are lost in any case.
+W2  An id is kept together with the message that has it, so after a crash both are known or neither; and only
+    of a persistent message, for the others are lost in any case.
 W3  A duplicate is confirmed when the message that it repeats is safe, not before.
 W4  Dead letters are not sifted: the broker moves them, nobody sent them twice.
 """
@@ -89,10 +89,8 @@ class Window:
             self._seen.setdefault(message_id, when)
             self._forget(when)
 
-    def sift(
-        self, run: Run, now: int, take: Callable[[Run, int], Sequence[int]]
-    ) -> Sequence[int]:
-        """Let `take` have what is new, as one run if nothing has an id; gives the indexes of what it refused."""
+    def sift(self, run: Run, now: int, take: Callable[[Run, int], Sequence[int]]) -> Sequence[int]:
+        """Let `take` have what is new, whole if nothing has an id; gives the indexes of what it refused."""
         ids = [message_id_of(properties_of(content)) for content in run.contents()]
         if not any(ids):
             return take(run, now)

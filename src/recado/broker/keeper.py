@@ -93,8 +93,8 @@ class Keeper:
     ) -> None:
         """What has this id is a duplicate from now on, for a durable queue or exchange that asks for it.
 
-        The message itself was entered before, and no id may be known after a restart whose message is not; with
-        a queue or exchange its ids are forgotten. The same id may come again: it was told of, but is not safe.
+        The message itself was entered just before, and after a restart both are known or neither. With a queue
+        or an exchange its ids are forgotten. An id that was told of but is not safe may be told of again.
         """
 
     def begin(self) -> None:

@@ -336,8 +336,7 @@ class Queue:
         """
         while self.ready and not self.stalled:
             head = self._front().head
-            if head is None:
-                return
+            assert head is not None
             if head.returns and self._is_worn(head):  # when the process ended, or a policy came
                 self._dead_letter(self, self._take_front(len(head)), "delivery_limit", now)
             elif head.expires is None or head.expires >= now:

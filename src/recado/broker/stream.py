@@ -35,8 +35,9 @@ class Stream(Queue):
         self._log = log
         self._safe = log.next  # all before this offset may be shown
         self._promises: deque[tuple[int, int]] = deque()  # (ticket, what is safe with it)
-        self._up_to_date: dict[StreamConsumer, None] = {}  # those who wait for what is new
+        self._up_to_date: dict[Consumer, None] = {}  # those who wait for what is new
         self._now = now
+        self.ready = log.next - log.first
         self._trim()
 
     # ── entering ──────────────────────────────────────────────────────────────────────────────────────
@@ -105,9 +106,11 @@ class Stream(Queue):
         self.expire(now)
 
     def _trim(self) -> None:
-        age = self.settings.max_age
+        age, most = self.settings.max_age, self.settings.max_length_bytes
+        if age is None and most is None:
+            return
         oldest = None if age is None else self._now - age
-        newest = self._log.trim(self.settings.max_length_bytes, oldest, self._safe)
+        newest = self._log.trim(most, oldest, self._safe)
         self.ready = self._log.next - self._log.first
         if age is not None and newest is not None:
             self._set_alarm(newest + age + 1)
@@ -147,22 +150,22 @@ class Stream(Queue):
         super().add_consumer(consumer, now)
 
     def _offset_of(self, wanted: StreamOffset, now: int) -> int:
-        match wanted.kind:
-            case "first":
-                return self._log.first
-            case "last":
-                return max(self._safe - 1, self._log.first)
-            case "next":
-                return self._log.next
-            case "offset":
-                return max(wanted.value, self._log.first)
-            case "time":
-                return self._log.offset_at(wanted.value)
-            case "age":
-                return self._log.offset_at(now - wanted.value)
+        log = self._log
+        if wanted.kind == "first":
+            return log.first
+        if wanted.kind == "last":
+            return max(self._safe - 1, log.first)
+        if wanted.kind == "next":
+            return log.next
+        if wanted.kind == "offset":
+            return max(wanted.value, log.first)
+        return log.offset_at(wanted.value if wanted.kind == "time" else now - wanted.value)
+
+    def wake(self, consumer: Consumer) -> None:
+        if consumer not in self._up_to_date:
+            super().wake(consumer)
 
     def remove_consumer(self, consumer: Consumer, now: int) -> None:
-        assert isinstance(consumer, StreamConsumer)
         self._up_to_date.pop(consumer, None)
         super().remove_consumer(consumer, now)
 

@@ -1,6 +1,7 @@
 """A consumer of a stream: where it is, what was read ahead for it, and how its deliveries are written."""
 
 from collections import deque
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from recado.amqp.frames import header_end
@@ -14,6 +15,8 @@ from .stream_offsets import render_alike, stamp
 
 if TYPE_CHECKING:
     from .channel import Channel
+
+_u64 = Struct(">Q").pack
 
 
 class StreamConsumer(Consumer):
@@ -56,7 +59,9 @@ class StreamConsumer(Consumer):
     def deliver(self, run: Run) -> None:
         channel, count = self.channel, len(run.tails)
         first = self._write(run)
-        run.tails = [b""] * count  # nothing returns to a stream: only the tags have to be remembered
+        run.tails = [
+            b""
+        ] * count  # nothing returns to a stream: only the tags have to be remembered
         channel.unacked.add(first, run, self)
         channel.outstanding += count
         if channel.limit:
@@ -78,14 +83,18 @@ class StreamConsumer(Consumer):
             before, after = _parted(head)
             outlet.write(render_alike(prefix, end + before, after, first, offset, tails))
             return first
+        header, before, after = b"", b"", b""
         for i, tail in enumerate(tails):
             start, body = (head, tail) if head else _divided(tail)
-            before, after = _parted(start)
-            after = render_alike(prefix, end + before, after, first + i, offset + i, (b"",))
+            if start != header:
+                header = start
+                before, after = _parted(start)
+                before = end + before
+            written = prefix + _u64(first + i) + before + _u64(offset + i) + after
             if len(body) < LARGE:
-                outlet.write(after + body)
+                outlet.write(written + body)
             else:
-                outlet.write(after)
+                outlet.write(written)
                 outlet.write(body)
         return first
 

@@ -116,7 +116,9 @@ class Vhost(Generic[Q]):
         if exchange is None:
             exchange = self.exchanges[name] = Exchange(name, wanted)
             exchange.settings = self.policies.for_exchange(name, wanted)
-            exchange.window = window_of(wanted.window, self.keeper, self.name, exchange, lasting=durable)
+            exchange.window = window_of(
+                wanted.window, self.keeper, self.name, exchange, lasting=durable
+            )
             self.epoch += 1
             if kind == DELAYED and self.holdings is not None:
                 exchange.holding = self.holdings.open(exchange)

@@ -24,6 +24,7 @@ usage: recado COMMAND [options]
   recado config show    print the effective settings and where each came from
   recado definitions export|import|check
                         users, policies, queues … of a data folder, in RabbitMQ's format
+  recado journal check  verify every record of a data folder
   recado --version
 
 `recado COMMAND --help` tells the options of a command."""
@@ -50,9 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 from recado.cli.definitions import definitions
 
                 return definitions(verb, options)
+            case ["journal", "check", *options]:
+                from recado.cli.journal import journal_check
+
+                return journal_check(options)
             case ["--version"]:
                 print(f"recado {__version__}")
-            case ["--help" | "-h" | "help"] | ["config" | "definitions", "--help" | "-h"]:
+            case ["--help" | "-h" | "help"] | [_, "--help" | "-h"]:
                 print(USAGE)
             case []:
                 return complain(f"a command is missing\n{USAGE}", WRONG_USAGE)

@@ -30,7 +30,7 @@ def grammar(command: str, description: str) -> argparse.ArgumentParser:
         "--tls-port", dest="server.tls_port", type=int, metavar="N", help="also listen with TLS"
     )
     group.add_argument(
-        "--data", dest="node.data", metavar="DIR", help="not used yet: everything is in memory"
+        "--data", dest="node.data", metavar="DIR", help="keep what is durable in this folder"
     )
     return parser
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from recado import __version__
 from recado.cli import FAILED, complain
 from recado.cli.flags import effective, grammar
+from recado.journal.record import Corrupt
 from recado.node.assembly import CannotListen, at
 from recado.node.broker import Broker
 from recado.node.loop import new_runner
@@ -48,6 +49,8 @@ def serve(options: Sequence[str]) -> int:
             reason = runner.run(until_signal(settings, chosen.welcome))
     except OSError as error:
         return complain(explain(error), FAILED)
+    except Corrupt as error:
+        return complain(f"{error}; `recado journal check` tells what is lost", FAILED)
     return 0 if reason is None else complain(reason, FAILED)
 
 

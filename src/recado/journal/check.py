@@ -1,30 +1,30 @@
-"""Verification of a whole journal, and its repair: damaged records are dropped, all others stay where they are."""
+"""Verification of a whole journal, and its repair: damaged records are dropped, all others stay in place."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from .disk import Disk, File
 from .mark import NAME as MARK
 from .mark import Mark
-from .record import CHUNK, HEAD, HEADER_SIZE, OVERHEAD, SEAL, VOID, header, record, walk
+from .record import HEAD, HEADER_SIZE, OVERHEAD, SEAL, VOID, Stop, header, record, walk
 from .recovery import filled, known_durable, mark_of
-from .segment import Segment, file_name, file_of, open_segments
+from .segment import Segment, bases_in, file_name, file_of, open_segments
 
-KINDS = re.compile(rb"[\x01-\x04]")
-KIND_AT = 4  # in a record
+_KINDS = re.compile(rb"[\x01-\x04]")
+_KIND_AT = 4  # in a record
 
 
 class Damage(NamedTuple):
-    """What cannot be read of a file: `size` bytes from a position on."""
+    """`size` bytes from a position on cannot be read."""
 
     position: int
     size: int
     what: str
     last: bool = False
-    """Nothing whole comes behind it."""
+    """Nothing in the file is whole behind it."""
 
 
 class Checked(NamedTuple):
@@ -32,41 +32,54 @@ class Checked(NamedTuple):
 
     file: str
     base: int
-    records: int
-    size: int
-    damages: list[Damage]
+    records: int = 0
+    size: int = 0
+    sealed: bool = False
+    damages: tuple[Damage, ...] = ()
     unfinished: int = 0
     """Bytes of a write that nobody was told of; the next start cuts them off."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether what is in the next file counts."""
+        return self.sealed or any(damage.last for damage in self.damages)
 
 
 def check(disk: Disk) -> Iterator[Checked]:
     """Verify every record, file by file, oldest first. Nothing is changed."""
     segments = open_segments(disk)
-    known = known_durable(segments, Mark(disk).read() if MARK in disk.names() else 0)
-    position = 0
-    going_on = True
+    known = known_durable(segments, _mark(disk))
+    checked = Checked(file_name(0), 0, sealed=True)
     for segment in segments:
-        if going_on:
-            checked, position, going_on = _check(segment, known)
+        if checked.goes_on:
+            checked = _check(segment, known)
+            yield checked
         else:
-            checked = Checked(segment.name, segment.base, 0, 0, [], filled(file_of(segment), 0))
-        yield checked
+            yield Checked(segment.name, segment.base, unfinished=filled(file_of(segment), 0))
         file_of(segment).close()
-    if going_on and position < known:
-        lost = Damage(position, known - position, "the file is missing", last=True)
-        yield Checked(file_name(position), position, 0, 0, [lost])
+    end = checked.base + checked.size
+    if checked.sealed and end < known:
+        missing = Damage(end, known - end, "the file is missing", last=True)
+        yield Checked(file_name(end), end, damages=(missing,))
 
 
-def _check(segment: Segment, known: int) -> tuple[Checked, int, bool]:
-    """Also where the segment ends, and whether the journal goes on behind it."""
+def _mark(disk: Disk) -> int:
+    if MARK not in disk.names():
+        return 0
+    mark = Mark(disk)
+    position = mark.read()
+    mark.close()
+    return position
+
+
+def _check(segment: Segment, known: int) -> Checked:
     file, base = file_of(segment), segment.base
     size = file.size()
-    at = HEADER_SIZE
-    records = unfinished = 0
+    at, records = HEADER_SIZE, 0
     damages: list[Damage] = []
     if mark_of(segment) is None:
         if base >= known:
-            return Checked(segment.name, base, 0, 0, [], filled(file, 0)), base, False
+            return Checked(segment.name, base, unfinished=filled(file, 0))
         damages.append(Damage(base, HEADER_SIZE, "its header is wrong"))
     while True:
         count, stop = _walk(file, base, at, size, groups=True)
@@ -74,19 +87,17 @@ def _check(segment: Segment, known: int) -> tuple[Checked, int, bool]:
         at = stop.at
         if stop.sealed or base + at >= known:
             break
-        count, stop = _walk(file, base, at, size, groups=False)  # up to the damage within a group
+        count, stop = _walk(file, base, at, size, groups=False)  # as far as the group is whole
         what = stop.damage or "its end is missing"
-        after = _next_whole(file, base, stop.at, size)
+        after = _next_whole(file, base, stop.at)
         if after is None:
             damages.append(Damage(base + at, filled(file, at) - at, what, last=True))
             break
-        records += count
         damages.append(Damage(base + stop.at, after - stop.at, what))
+        records += count
         at = after
-    if not stop.sealed and not (damages and damages[-1].last):
-        unfinished = filled(file, at) - at
-    checked = Checked(segment.name, base, records, at, damages, unfinished)
-    ...
+    unfinished = 0 if stop.sealed or base + at < known else filled(file, at) - at
+    return Checked(segment.name, base, records, at, stop.sealed, tuple(damages), unfinished)
 
 
 def _walk(file: File, base: int, at: int, size: int, *, groups: bool) -> tuple[int, Stop]:
@@ -98,3 +109,48 @@ def _walk(file: File, base: int, at: int, size: int, *, groups: bool) -> tuple[i
         stop = yield from walk(file.read, base, at, size, size, groups=groups)
 
     return sum(1 for _ in records()), stop
+
+
+def _next_whole(file: File, base: int, at: int) -> int | None:
+    """Where the next record begins behind a damaged one, whose own size is not to be trusted."""
+    content = file.read(at, file.size())
+    for match in _KINDS.finditer(content, _KIND_AT + 1):
+        start = match.start() - _KIND_AT
+        behind = start + OVERHEAD
+        if behind <= len(content):
+            size, kind, _ = HEAD.unpack_from(content, start)
+            if behind + size <= len(content):
+                payload = content[behind : behind + size]
+                if content.startswith(record(base + at + start, kind, payload), start):
+                    return at + start
+    return None
+
+
+def repair(disk: Disk, found: Iterable[Checked]) -> None:
+    """Drop what is damaged: a record is made void, an end is cut off or sealed, a header written anew."""
+    files = [file_name(base) for base in bases_in(disk)]
+    mark = Mark(disk)
+    for checked in found:
+        for damage in checked.damages:
+            if damage.last and checked.file not in files[:-1]:
+                mark.write(damage.position)
+                mark.sync()
+            if checked.file in files:
+                file = disk.open(checked.file)
+                _mend(file, checked.base, damage, last=checked.file == files[-1])
+                file.sync()
+                file.close()
+    mark.close()
+
+
+def _mend(file: File, base: int, damage: Damage, *, last: bool) -> None:
+    at = damage.position - base
+    if at == 0:
+        file.write(0, header(base, 0))
+    elif not damage.last:
+        payload = file.read(at + OVERHEAD, damage.size - OVERHEAD)
+        file.write(at, record(damage.position, VOID, payload))
+    elif last:
+        file.truncate(at)
+    else:
+        file.write(at, record(damage.position, SEAL, b""))

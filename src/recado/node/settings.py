@@ -74,7 +74,7 @@ class BrokerSettings(Section, frozen=True):
 
     max_message_size: Annotated[int, Meta(ge=1, le=512 * MIB)] = 16 * MIB
     memory_watermark: Fraction = 0.6
-    disk_free_limit: Annotated[int, Meta(ge=0)] = 50 * MIB
+    disk_free_limit: Annotated[int, Meta(ge=0)] = 256 * MIB
     backlog_limit: Count = 16 * MIB
     backlog_seconds: Seconds = 10.0
     consumer_timeout: Annotated[float, Meta(ge=0)] = 1800.0

@@ -14,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from threading import RLock
+from types import MappingProxyType
 
 Operation = tuple[object, ...]
 SECTOR = 512
@@ -61,17 +62,20 @@ class SimulatedFile:
 
 
 class SimulatedDisk:
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, files: Mapping[str, bytes] = MappingProxyType({})) -> None:
         self.seed = seed
         self.log: list[Operation] = []
-        self.inodes: list[Inode] = []
-        self._names: dict[str, int] = {}
-        self._durable_names: dict[str, int] = {}
+        self._files = files  # before the log
+        self.inodes = [Inode(content) for content in files.values()]
+        self._names = {name: number for number, name in enumerate(files)}
+        self._durable_names = dict(self._names)
         self._unsynced_names: list[dict[str, int | None]] = []  # None: the name is gone
         self._room: int | None = None
         self._syncs_left: int | None = None
         self._locked = False
         self._guard = RLock()  # syncs come from another thread
+        self.watch: Callable[[str], None] | None = None
+        """Told of each operation before it is done: it may do others first, or raise instead."""
 
     # -- as a disk ---------------------------------------------------------------------------------
 
@@ -129,20 +133,19 @@ class SimulatedDisk:
         # All or nothing is as likely as every mixture: syncs protect from both, and bugs hide in either.
         if mercy is None:
             mercy = random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
-        after = SimulatedDisk(random.getrandbits(32))
         names = dict(self._durable_names)
         for changes in self._unsynced_names:
             if random.random() < mercy:
                 _change(names, changes)
-        for name, number in sorted(names.items()):
-            after._names[name] = len(after.inodes)
-            after.inodes.append(Inode(_survived(self.inodes[number], random, mercy)))
-        after._durable_names = dict(after._names)
-        return after
+        files = {
+            name: _survived(self.inodes[number], random, mercy)
+            for name, number in sorted(names.items())
+        }
+        return SimulatedDisk(random.getrandbits(32), files)
 
     def crash_points(self, chance: int = 0) -> Iterator[tuple[int, SimulatedDisk]]:
         """For every moment of the log: how many operations were done, and the disk after a crash then."""
-        again = SimulatedDisk(self.seed)
+        again = SimulatedDisk(self.seed, self._files)
         yield 0, again.crash(chance)
         for operation in self.log:
             again.repeat(operation)
@@ -157,6 +160,8 @@ class SimulatedDisk:
     # -- the operations ----------------------------------------------------------------------------
 
     def do(self, name: str, *arguments: object) -> None:
+        if self.watch is not None:
+            self.watch(name)
         with self._guard:
             self.log.append((name, *arguments))
             getattr(self, f"_{name}")(*arguments)
@@ -184,14 +189,13 @@ class SimulatedDisk:
 
     def _write(self, number: int, at: int, data: bytes) -> None:
         inode = self.inodes[number]
-        grown = max(0, at + len(data) - len(inode.content))
+        end = len(inode.content)
         try:
-            self._use(grown)
-        except OSError:  # a part of it is written, as far as there is room
-            data = data[: max(0, len(data) - grown + self.free())]
-            _apply(inode.content, at, data)
-            inode.unsynced.append((at, data))
-            self._room = 0
+            self._use(max(0, at + len(data) - end))
+        except OSError:
+            part = data[: max(0, end + self.free() - at)]  # is written, as far as there is room
+            if part:
+                self._write(number, at, part)
             raise
         _apply(inode.content, at, data)
         inode.unsynced.append((at, data))
@@ -272,8 +276,8 @@ def _tear(content: bytearray, at: int, data: bytes, random: Random) -> None:
             _apply(content, at, data[:cut])
         case "end":
             _apply(content, at + cut, data[cut:])
-        case "sectors":
-            for sector in range(at // SECTOR, (at + len(data)) // SECTOR + 1):
-                start, end = max(at, sector * SECTOR), min(at + len(data), (sector + 1) * SECTOR)
-                if start < end and random.random() < 0.5:
-                    _apply(content, start, data[start - at : end - at])
+        case _:
+            for start in range(at - at % SECTOR, at + len(data), SECTOR):
+                if random.random() < 0.5:
+                    piece = data[max(start - at, 0) : start + SECTOR - at]
+                    _apply(content, max(start, at), piece)

@@ -7,7 +7,6 @@ restart the broker must be that copy, less what was not to last.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -16,16 +15,15 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
 
 from recado.amqp.events import ContentReceived
-from recado.amqp.frames import body_of
+from recado.amqp.frames import body_of, properties_of
 from recado.amqp.methods import BasicGetOk
 from recado.amqp.properties import Properties, decode_properties
-from recado.broker.arguments import QueueSettings
+from recado.broker.arguments import ConsumerSettings, QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
 from recado.journal.disk import MemoryDisk
@@ -96,7 +94,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _open(self, disk: MemoryDisk) -> None:
         self.ledger, self.broker = self._recovered(disk)
-        self.cleaner = Cleaner(self.ledger, slice_size=300)
+        self.cleaner = Cleaner(self.ledger, slice_size=300, spare_segments=0)
         self.peer = Peer()
         self.channel = open_channel(self.broker, self.peer)
 
@@ -198,6 +196,36 @@ class LedgerMachine(RuleBasedStateMachine):
         else:
             queue.out[tag] = message
             message.deliveries += 1
+
+    @rule(name=names, acks=st.booleans(), hands=st.integers(1, 3))
+    def consume(self, name: str, acks: bool, hands: int) -> None:
+        """Several take all that is ready, dealt like cards; the first may ack its share, the others leave."""
+        if name not in self.model:
+            return
+        queue, model = self.broker.vhosts["/"].queues[name], self.model[name]
+        peers = [Peer() for _ in range(hands)]
+        channels = [open_channel(self.broker, peer) for peer in peers]
+        for channel in channels:
+            channel.consume(
+                queue, "c", ConsumerSettings(), no_ack=False, exclusive=False, now=0
+            )
+        queue.deal(0)
+        by_body = {message.body: message for message in model.ready()}
+        for peer in peers:
+            for method, body in peer.delivered():
+                message = by_body.pop(body)
+                assert method.redelivered == message.returned
+                message.deliveries += 1
+                message.returned = True
+                if acks and peer is peers[0]:
+                    model.messages.remove(message)
+        assert not by_body
+        for channel in channels:
+            if acks and channel is channels[0]:
+                channel.settle(Settlement.ACK, 0, 0, multiple=True)
+            channel.remove(channel.consumers["c"], 0)
+        for channel in channels:
+            channel.close(0)
 
     def _received(self, peer: Peer) -> tuple[bytes, bool]:
         (event,) = peer.received()
@@ -314,8 +342,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 found = body_of(event.content), event.method.redelivered
                 assert found == (message.body, message.returned)
                 if model.quorum and message.deliveries:
-                    size = int.from_bytes(event.content[3:7], "big")
-                    properties = decode_properties(event.content[21 : 7 + size])
+                    properties = decode_properties(properties_of(event.content))
                     assert (properties.headers or {})["x-delivery-count"] == message.deliveries
             assert not channel.get(queue, no_ack=True, now=0)
 

@@ -266,6 +266,11 @@ class Account:
             ]
         return parts
 
+    def alike_until(self, place: int) -> int:
+        """Up to where neither settled messages come nor such that were delivered more often or less."""
+        sets = (self.settled, *self.delivered)
+        return min(each.change_after(place) for each in sets)
+
     def forget(self) -> None:
         """The queue is gone, and so is all that it had."""
         self.deleted = True

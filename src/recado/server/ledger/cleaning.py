@@ -19,8 +19,11 @@ _SLICE = 1 << 20  # bytes that are read or written at a time: about 5 ms
 
 
 class Cleaner:
-    def __init__(self, ledger: Ledger, *, slice_size: int = _SLICE) -> None:
+    def __init__(
+        self, ledger: Ledger, *, slice_size: int = _SLICE, spare_segments: int = _SPARE_SEGMENTS
+    ) -> None:
         self._ledger = ledger
+        self._spare_segments = spare_segments
         self._slice_size = slice_size
         self._records: Iterator[tuple[int, bytes]] | None = None  # what is left of a segment
         self._source = Page(0)
@@ -68,7 +71,7 @@ class Cleaner:
             largest = max(largest, size)
             if page.live and share < _SHARE and (best is None or share < best[0]):
                 best = share, segment.base
-        if best is None or garbage < live + _SPARE_SEGMENTS * largest:
+        if best is None or garbage < live + self._spare_segments * largest:
             return None
         return best[1]
 

@@ -103,6 +103,7 @@ class Ledger(Tickets):
         self._indivisible = False  # what was gathered is to be one group
         self._touched: dict[Account, None] = {}  # with something settled or delivered
         self._shelving: dict[Shelf, None] = {}  # with something gathered
+        self._deleted = False  # a queue, for which something may be gathered
 
     @property
     def facts(self) -> dict[tuple[str, str, str], bytes]:
@@ -138,6 +139,7 @@ class Ledger(Tickets):
         account = self._of_queue.pop(queue, None)
         if account is not None:
             account.forget()
+            self._deleted = True
             del self.accounts[account.number]
             self._touched.pop(account, None)
             if account.lasting:
@@ -269,8 +271,30 @@ class Ledger(Tickets):
         if self.pages.checkpoint_due:
             self.pages.append_checkpoint(self._checkpoint())
 
+    def _append_messages(self) -> None:
+        """What `_append_gathered` does, if that is all: 5 µs for a single message instead of 8."""
+        gathered, self._gathered, self._last = self._gathered, [], None
+        for each in gathered:
+            if isinstance(each, bytes):
+                self.pages.append(each)
+            else:
+                record = _render(each, each.entered)
+                page, at = self.pages.append(record)
+                for one in each.entered:
+                    one.account.store(one.first, each.count, at, len(record), page)
+        if self._shelving:
+            self._fill_shelves()
+
+    def _fill_shelves(self) -> None:
+        """What was gathered can be read from the journal now."""
+        for held in self._shelving:
+            held.stored += sum(each.count for each, _ in held.waiting)
+            held.waiting.clear()
+        self._shelving.clear()
+
     def _append_gathered(self, *, together: bool) -> None:
         gathered, self._gathered, self._last = self._gathered, [], None
+        self._deleted = False
         self._indivisible = False
         touched, self._touched = self._touched, {}
         going = {account: merged(account.going) for account in touched if account.going}
@@ -305,10 +329,7 @@ class Ledger(Tickets):
             page, at = where_to[index]
             for one in where:
                 one.account.store(one.first, count, at, len(records[index]), page)
-        for held in self._shelving:
-            held.stored += sum(each.count for each, _ in held.waiting)
-            held.waiting.clear()
-        self._shelving.clear()
+        self._fill_shelves()
         for account, ranges in going.items():
             account.going.clear()
             account.settle(ranges)
@@ -397,12 +418,11 @@ def _each_time(account: Account) -> list[tuple[int, int]]:
 
 def _render(gathered: Gathered, where: list[Entered]) -> bytes:
     tails, count = gathered.tails, gathered.count
-    destinations = [
-        (one.account.number | LOAN if one.loan else one.account.number, one.first, one.expires)
-        for one in where
-    ]
     return encode_run(
-        destinations,
+        [
+            (one.account.number | LOAN if one.loan else one.account.number, one.first, one.expires)
+            for one in where
+        ],
         gathered.facts,
         gathered.origin.first_time[1:-1],
         gathered.channel,

@@ -10,6 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
+NO_PLACE = 1 << 64
+
 
 class RangeSet:
     """Places in ranges [start, end)."""
@@ -108,6 +110,13 @@ class RangeSet:
         """Whether a place of [start, end) is in the set."""
         at = bisect_right(self._ends, start)
         return at < len(self._starts) and self._starts[at] < end
+
+    def change_after(self, place: int) -> int:
+        """The next place that is in the set if this one is not, or the other way round."""
+        at = bisect_right(self._ends, place)
+        if at == len(self._starts):
+            return NO_PLACE
+        return self._ends[at] if self._starts[at] <= place else self._starts[at]
 
     def split(self, start: int, end: int) -> list[tuple[int, int, bool]]:
         """[start, end) in parts that are wholly in the set, or not at all, and which."""

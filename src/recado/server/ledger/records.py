@@ -76,14 +76,37 @@ def encode_run(
     more = len(destinations) - 1
     queue, first, expires = destinations[0]
     start = _pack_run(
-        *(kind, facts.priority, more, count, queue, first, expires),
-        *(facts.persistent, channel, frame_max, len(names), len(head), size),
+        kind,
+        facts.priority,
+        more,
+        count,
+        queue,
+        first,
+        expires,
+        facts.persistent,
+        channel,
+        frame_max,
+        len(names),
+        len(head),
+        size,
     )
     if more:
         start += b"".join([_DESTINATION.pack(*each) for each in destinations[1:]])
     if count == 1:
         return b"".join((start, names, head, tails[0]))
     return b"".join((start, sizes, names, head, *tails))
+
+
+# Of two records of one message for one queue, the messages are alike if these parts are equal, and what is between
+# the fixed part and the tail: kind, priority, count and queue; whatever else is fixed but for place and tail size.
+ALIKE, ALIKE_TOO, PLACE = slice(0, 12), slice(20, 41), slice(12, 20)
+FIXED = _RUN.size
+
+
+def start_of_tail(record: bytes) -> int:
+    """Where the message begins that a record of one message for one queue has; 0 if there are more."""
+    _, _, more, count, *_, names, head, _ = _unpack_run(record)
+    return 0 if more or count > 1 else int(FIXED + names + head)
 
 
 class RunRecord(msgspec.Struct):

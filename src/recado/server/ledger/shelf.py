@@ -13,7 +13,20 @@ from recado.journal.record import OVERHEAD, Corrupt
 
 from .account import Account, Stretch
 from .gathered import Shelf
-from .records import LOAN, MOVED, NEVER, decode_run, destination_in, origin_of, unpack_start
+from .records import (
+    ALIKE,
+    ALIKE_TOO,
+    FIXED,
+    LOAN,
+    MOVED,
+    NEVER,
+    PLACE,
+    decode_run,
+    destination_in,
+    origin_of,
+    start_of_tail,
+    unpack_start,
+)
 
 # Every queue looks at its first messages after a restart, so a fetch begins with little; who fetches on gets more.
 _FIRST_PORTION = 64 << 10
@@ -29,22 +42,40 @@ def fetch(journal: Journal, account: Account, lane: int) -> list[Run]:
         return _fetch_waiting(shelf)
     runs: list[Run] = []
     size = count = 0
+    model, tail, last, limit, tails = b"", FIXED, None, 0, [b""]  # what the next may be like
     for stretch, position, record in _records(journal, account, shelf, shelf.portion):
         if size >= shelf.portion or count >= _MOST_MESSAGES:
             shelf.stretch, shelf.position = stretch, position
             break
+        # Most that came one by one are like the one before: 2 µs for each here, 8 by what follows.
+        if (
+            stretch is last
+            and record[ALIKE] == model[ALIKE]
+            and record[ALIKE_TOO] == model[ALIKE_TOO]
+            and record[FIXED:tail] == model[FIXED:tail]
+            and int.from_bytes(record[PLACE], "big") == shelf.next < limit
+        ):
+            tails.append(record[tail:])
+            count += 1
+            size += len(record)
+            shelf.next += 1
+            continue
         found = _found(account, shelf.next, stretch, record)
         if found is None or found[0] != lane:
             continue
-        count += _add(account, record, *found[1:], runs)
-        size += len(record)
+        live = _add(account, record, *found[1:], runs)
+        count += live
+        size += len(record) if live else 0  # what is settled is read over, however much it is
         shelf.next = found[2]
+        last = None
+        if runs and runs[-1].first + len(runs[-1]) == shelf.next:
+            model, tail, last, tails = record, start_of_tail(record), stretch, runs[-1].tails
+            limit = min(account.alike_until(shelf.next - 1), stretch.end) if tail else 0
         if count >= shelf.stored:
             break
     if not count:
-        raise Corrupt(
-            "the journal", shelf.position, f"queue {account.number} lacks {shelf.stored} messages"
-        )
+        what = f"queue {account.number} lacks {shelf.stored} messages"
+        raise Corrupt("the journal", shelf.position, what)
     shelf.stored -= count
     return runs
 

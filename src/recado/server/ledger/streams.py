@@ -12,7 +12,6 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from struct import Struct
 from threading import Lock
 from typing import Protocol
 
@@ -24,12 +23,23 @@ from recado.journal.index import SparseIndex
 from recado.journal.journal import Journal
 from recado.journal.record import Corrupt
 
-from .records import decode_run, encode_run, origin_of
+from .records import (
+    ALIKE,
+    ALIKE_TOO,
+    FIXED,
+    PLACE,
+    decode_run,
+    encode_run,
+    origin_of,
+    start_of_tail,
+    unpack_start,
+)
 
 STRIDE = 64 * 1024
+READ_MESSAGES = 1024  # at a time: those that came one by one take some milliseconds to read
 RECENT_BYTES = 128 * 1024  # what came last stays in memory: most who read a stream are at its end
 
-_start = Struct(">BBHIIQq").unpack_from  # of a record: kind, …, count, queue, offset, time
+_ALIKE_TOO = slice(PLACE.stop + 8, ALIKE_TOO.stop)  # messages are alike that came at other times
 
 
 class Folders(Protocol):
@@ -89,13 +99,14 @@ class JournalLog:
         self._spans: list[_Span] = []
         self._offsets = SparseIndex(STRIDE)
         self._times = SparseIndex(STRIDE)
+        self._stride_end = 0  # what is before it need not be in the indexes
         self._recent: deque[Run] = deque()
         self._recent_bytes = 0
         self._closing = Lock()
         self._closed = False
         self._journal = journal = Journal(disk, segment_size=size)
         for position, record in journal.recover():
-            _, _, _, count, _, offset, time = _start(record)
+            _, _, _, count, _, offset, time = unpack_start(record)
             if offset != self.next:  # others were let go before it
                 self._forget(position)
                 self.first = offset
@@ -108,8 +119,10 @@ class JournalLog:
         if not self._spans or self._spans[-1].base != base:
             self._spans.append(_Span(base, offset))
         self._spans[-1].newest = self._time = time
-        self._offsets.add(offset, position)
-        self._times.add(time, position)
+        if position >= self._stride_end:
+            self._offsets.add(offset, position)
+            self._times.add(time, position)
+            self._stride_end = position + STRIDE
         self.next = offset + count
 
     def _forget(self, position: int) -> None:
@@ -143,46 +156,59 @@ class JournalLog:
         size = 0
         if offset >= end:
             return found
-        for run in self._runs(offset):
-            if run.first >= end or size >= READ_BYTES:
+        end = min(end, offset + READ_MESSAGES)
+        for run in self._runs(offset, end):
+            if size >= READ_BYTES:
                 break
             part = run.slice(max(offset - run.first, 0), min(end - run.first, len(run)))
             found.append(part)
             size += part.weight()
         return found
 
-    def _runs(self, offset: int) -> Iterator[Run]:
-        """From the one that has this offset on."""
+    def _runs(self, offset: int, end: int) -> Iterator[Run]:
+        """Those that have messages from `offset` on and before `end`."""
         if self._recent and self._recent[0].first <= offset:
-            yield from (run for run in self._recent if run.first + len(run) > offset)
+            yield from (
+                run for run in self._recent if run.first < end and run.first + len(run) > offset
+            )
             return
-        for record in self._records(self._offsets.find(offset + 1)):
-            _, _, _, count, _, first, _ = _start(record)
-            if first + count > offset:
-                stored = decode_run(record)
-                origin = origin_of(stored.names)
-                yield Run(
-                    origin,
-                    stored.facts,
-                    stored.channel,
-                    stored.frame_max,
-                    stored.head,
-                    stored.tails,
-                    True,
-                    first,
-                )
+        run, model, tail, size = None, b"", 0, 0
+        start = self._offsets.find(offset + 1)
+        for record in self._records(start, start + STRIDE + READ_BYTES):
+            _, _, _, count, _, first, _ = unpack_start(record)
+            if first >= end:
+                break
+            if first + count <= offset:
+                continue
+            # Most that came one by one are like the one before: 2 µs for each here, 9 by what follows.
+            if (
+                run is not None
+                and size < READ_BYTES
+                and tail
+                and record[ALIKE] == model[ALIKE]
+                and record[_ALIKE_TOO] == model[_ALIKE_TOO]
+                and record[FIXED:tail] == model[FIXED:tail]
+            ):
+                run.tails.append(record[tail:])
+                size += len(record)
+                continue
+            if run is not None:
+                yield run
+            run, model, tail, size = _decoded(record, first), record, start_of_tail(record), 0
+        if run is not None:
+            yield run
 
-    def _records(self, position: int) -> Iterator[bytes]:
+    def _records(self, position: int, end: int) -> Iterator[bytes]:
         try:
-            for _, record in self._journal.scan(position, self._journal.position):
+            for _, record in self._journal.scan(position, end):
                 yield record
         except (Corrupt, OSError) as error:
             self._streams.failed(f"messages of a stream cannot be read: {error}")
             raise
 
     def offset_at(self, time: int) -> int:
-        for record in self._records(self._times.find(time)):
-            _, _, _, _, _, offset, came = _start(record)
+        for record in self._records(self._times.find(time), self._journal.position):
+            _, _, _, _, _, offset, came = unpack_start(record)
             if came >= time:
                 return int(offset)
         return self.next
@@ -214,6 +240,20 @@ class JournalLog:
         with self._closing:
             self._closed = True
             self._journal.close()
+
+
+def _decoded(record: bytes, first: int) -> Run:
+    stored = decode_run(record)
+    return Run(
+        origin_of(stored.names),
+        stored.facts,
+        stored.channel,
+        stored.frame_max,
+        stored.head,
+        stored.tails,
+        True,
+        first,
+    )
 
 
 class Streams:

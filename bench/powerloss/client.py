@@ -1,0 +1,145 @@
+"""A client on the other end of a session, with no socket between them.
+
+What it says is handled before `feed` returns, up to a command whose answer has to wait until it is safe: then
+it is not `free` to say more. What it hears is given to `hear` when somebody reads; that only takes notes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from recado.amqp import methods as m
+from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
+from recado.amqp.frames import PROTOCOL_HEADER, ack_frame, body_of, content_frames, method_frame
+from recado.amqp.frames import FRAME_DEFAULT as FRAME_MAX
+from recado.amqp.handshake import Credentials
+from recado.amqp.properties import Properties, encode_properties
+from recado.amqp.reader import Reader
+from recado.server.offer import Offer
+from recado.server.session import Session
+
+if TYPE_CHECKING:
+    from .node import Node
+
+CHANNEL: Final = 1
+_OPENING: Final = (
+    PROTOCOL_HEADER,
+    method_frame(0, m.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest")),
+    method_frame(0, m.ConnectionTuneOk(CHANNEL, FRAME_MAX, 0))
+    + method_frame(0, m.ConnectionOpen())
+    + method_frame(CHANNEL, m.ChannelOpen()),
+)
+_OFFER: Final = Offer()
+
+
+class Objected(RuntimeError):
+    """The broker closed the channel or the connection."""
+
+
+class Client:
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.session = Session(node.broker, _OFFER, _admit, lambda: None)
+        self.on_delivery: Callable[[m.BasicDeliver, ContentReceived], None] = _unexpected
+        self.on_confirm: Callable[[int, bool, bool], None] = _unexpected
+        self.on_return: Callable[[bytes], None] = _unexpected
+        self._reader = Reader(frame_max=FRAME_MAX)
+        self._answers: deque[Callable[[m.Method, bytes], None]] = deque()
+        for data in _OPENING:
+            self.session.receive(data, node.now)
+        self.session.take()
+        node.clients[self] = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether all that it said is done, and answered."""
+        return not self._answers and not self.session.is_held and not self.session.has_more
+
+    # ── saying ────────────────────────────────────────────────────────────────────────────────────
+
+    def ask(self, method: m.Method, answered: Callable[[m.Method, bytes], None]) -> None:
+        """`answered` is given the answer, and the body of a message that comes with it."""
+        self._answers.append(answered)
+        self.feed(method_frame(CHANNEL, method))
+
+    def tell(self, method: m.Method) -> None:
+        """Something whose answer is of no interest."""
+        self.ask(method, _ignore)
+
+    def feed(self, data: bytes) -> None:
+        session, now = self.session, self.node.now
+        session.receive(data, now)
+        while session.has_more and not session.is_held:
+            session.go_on(now)
+
+    def ack(self, *tags: int, multiple: bool = False) -> None:
+        self.feed(b"".join([ack_frame(CHANNEL, tag, multiple=multiple) for tag in tags]))
+
+    def leave(self) -> None:
+        """Without a word, but with all that there was to hear."""
+        self.read()
+        self.session.end(self.node.now)
+        del self.node.clients[self]
+
+    # ── hearing ───────────────────────────────────────────────────────────────────────────────────
+
+    def read(self) -> None:
+        """Hear what there is, and let the session go on with what could not be handled before."""
+        session, now = self.session, self.node.now
+        while True:
+            self.hear()
+            session.keeps_up(now)
+            if session.has_more and not session.is_held:
+                session.go_on(now)
+            if not session.output:
+                return
+
+    def hear(self) -> None:
+        for event in self._reader.feed(b"".join(self.session.take())):
+            self._heard(event)
+
+    def _heard(self, event: Event) -> None:
+        match event:
+            case Acked(_, first, count):
+                for tag in range(first, first + count):
+                    self.on_confirm(tag, False, True)
+            case MethodReceived(_, m.BasicAck(tag, multiple)):
+                self.on_confirm(tag, multiple, True)
+            case MethodReceived(_, m.BasicNack(tag, multiple, _)):
+                self.on_confirm(tag, multiple, False)
+            case MethodReceived(_, m.ChannelClose(code, text) | m.ConnectionClose(code, text)):
+                raise Objected(f"{code} {text}")
+            case MethodReceived(_, m.BasicCancel()):
+                pass
+            case MethodReceived(_, method):
+                self._answers.popleft()(method, b"")
+            case ContentReceived(_, m.BasicDeliver() as method, _):
+                self.on_delivery(method, event)
+            case ContentReceived(_, m.BasicReturn(), content):
+                self.on_return(body_of(content))
+            case ContentReceived(_, method, content):
+                self._answers.popleft()(method, body_of(content))
+            case _:
+                raise Objected(f"nobody expects {event}")
+
+
+def publishing(
+    exchange: str, key: str, body: bytes, properties: Properties, *, mandatory: bool = False
+) -> bytes:
+    """The frames of one message."""
+    method = method_frame(CHANNEL, m.BasicPublish(exchange, key, mandatory))
+    return method + content_frames(CHANNEL, encode_properties(properties), body, FRAME_MAX)
+
+
+def _admit(session: Session, credentials: Credentials) -> None:
+    session.admit(session.broker.users[credentials.username])
+
+
+def _ignore(_method: m.Method, _body: bytes) -> None:
+    pass
+
+
+def _unexpected(*what: object) -> None:
+    raise Objected(f"nobody expects {what}")

@@ -1,0 +1,245 @@
+"""The checker of `bench.crash`, for a broker that shares a process with its clients and loses power.
+
+What it adds to C1–C8:
+P1  What was acked, or marked as delivered, stays so once a sync covered it. Before that it may come again, also
+    unmarked; then it is counted, as `again`. What nobody was given is never marked.
+P2  What was purged, once that was answered, never comes again; and nothing of a queue that was deleted comes
+    in a later one of its name.
+P3  A transaction's acks and its messages are kept together or not at all.
+P4  An offset of a stream stands for one message for ever, offsets follow each other, and what is confirmed is
+    shown. A stream that is trimmed has no gaps but before its first.
+P5  What was to be remembered is, or a later value of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from bench.crash import history as h
+from bench.crash.checker import Checker, Copy, Fate, Kind, Record, State, Verdict, named, titled
+from bench.crash.history import Message
+
+from . import history as p
+from .history import AnyEvent
+
+Place = tuple[str, Message]
+"""A message in a queue."""
+
+
+def judge(events: Iterable[AnyEvent]) -> Verdict:
+    """The verdict on a history whose last life ended with every queue empty."""
+    found = Judge()
+    for event in events:
+        found.feed(event)
+    return found.finish()
+
+
+class Judge(Checker):
+    def __init__(self) -> None:
+        super().__init__()
+        self._index = 0
+        # What no sync has covered yet, with the event that told of it.
+        self._fresh_marks: dict[Place, tuple[int, bool]] = {}
+        self._fresh_acks: dict[Place, int] = {}
+        self._marked: set[Place] = set()
+        self._marked_heights: dict[str, dict[tuple[str, int], int]] = defaultdict(dict)
+        self._traits: dict[str, p.Trait] = defaultdict(lambda: p.Trait(""))
+        self._purging: dict[str, set[Message]] = {}
+        self._purged: set[Place] = set()
+        self._excused: set[Place] = set()
+        self._receipts: list[p.Receipted] = []
+        self._receipt_of: dict[Place, int] = {}
+        self._came_again: dict[int, set[Message]] = defaultdict(set)  # after that receipt
+        self._shown: dict[str, dict[int, Message]] = defaultdict(dict)
+        self._offsets: dict[tuple[str, Message], int] = {}
+        self._last_shown: dict[str, tuple[int, int]] = {}  # by stream: life and offset
+        self._notes: dict[str, tuple[int, int]] = {}  # kept, asked for
+
+    def feed(self, event: AnyEvent) -> None:
+        match event:
+            case p.Synced(count):
+                self._sync(count)
+            case p.Trait(queue):
+                self._traits[queue] = event
+            case p.Resent():
+                pass
+            case p.PurgeAsked(queue):
+                self._purging[queue] = set(self._to_be_purged(queue))
+                self._excused |= {(queue, each) for each in self._purging[queue]}
+            case p.Purged(queue):
+                self._purged |= {(queue, each) for each in self._purging.pop(queue)}
+            case p.Unmarked(queue, message):
+                self._fresh_marks.pop((queue, message), None)
+            case p.Receipted():
+                for each in event.messages:
+                    self._receipt_of[event.queue, each] = len(self._receipts)
+                self._receipts.append(event)
+            case p.Shown():
+                self._show(event)
+            case p.Noted(name, value):
+                self._notes[name] = (self._notes.get(name, (0, 0))[0], value)
+            case p.NoteKept(name, value):
+                self._notes[name] = (value, self._notes[name][1])
+            case p.NoteFound(name, value):
+                self._note_found(name, value)
+            case _:
+                self._note_marks(event)
+                super().feed(event)
+        self._index += 1
+
+    # ── P1: what a sync covers ────────────────────────────────────────────────────────────────────
+
+    def _note_marks(self, event: h.AnyEvent) -> None:
+        match event:
+            case h.Delivered(_, _, queue, message, redelivered):
+                self._fresh_marks.setdefault((queue, message), (self._index, not redelivered))
+            case h.Acked(queue, message):
+                self._fresh_acks[queue, message] = self._index
+            case h.Rejected(queue, message):
+                if not self._traits[queue].assured:
+                    self._fresh_acks[queue, message] = self._index
+            case _:
+                pass
+
+    def _sync(self, count: int) -> None:
+        for place, (index, first) in list(self._fresh_marks.items()):
+            if index >= count:
+                break  # they are in order
+            del self._fresh_marks[place]
+            self._mark(place, first=first)
+        for place, index in list(self._fresh_acks.items()):
+            if index < count:
+                del self._fresh_acks[place]
+                copy = self._copies[place]
+                if copy.state is State.SETTLED:
+                    copy.state = State.KEPT
+
+    def _mark(self, place: Place, *, first: bool) -> None:
+        queue, (publisher, number) = place
+        self._marked.add(place)
+        record = self._records.get(place[1])
+        if first and record is not None:
+            key = (publisher, record.sent.priority)
+            heights = self._marked_heights[queue]
+            heights[key] = max(heights.get(key, 0), number)
+
+    def _begin(self, life: int) -> None:
+        # Floors are made of what is marked; what is not may be forgotten.
+        self._heights.clear()
+        for queue, heights in self._marked_heights.items():
+            self._floors[queue].update(heights)
+        self._fresh_marks.clear()
+        self._fresh_acks.clear()
+        self._purging.clear()
+        super()._begin(life)
+
+    def _is_to_be_marked(self, event: h.Delivered, copy: Copy) -> bool:
+        return copy.life == event.life or (event.queue, event.message) in self._marked
+
+    def _first(self, event: h.Delivered, sent: h.Sent) -> None:
+        if event.redelivered:
+            self._blame(Kind.FLAG, f"{named(event)} as redelivered, for the first time")
+        self._in_order(event, sent)
+
+    def _in_order(self, event: h.Delivered, sent: h.Sent) -> None:
+        if not self._traits[event.queue].unordered:
+            super()._in_order(event, sent)
+
+    def _again(self, event: h.Delivered, copy: Copy, sent: h.Sent) -> None:
+        receipt = self._receipt_of.get((event.queue, event.message))
+        if receipt is not None:
+            self._came_again[receipt].add(event.message)
+        super()._again(event, copy, sent)
+
+    # ── P2: what is purged, or went with its queue ────────────────────────────────────────────────
+
+    def _to_be_purged(self, queue: str) -> Iterable[Message]:
+        """All that may be there, and is not out with a consumer."""
+        for message, record in self._records.items():
+            copy = self._copies.get((queue, message))
+            if queue in record.sent.queues and (copy is None or self._is_back(queue, copy)):
+                yield message
+
+    def _is_back(self, queue: str, copy: Copy) -> bool:
+        """Whether it may be in its queue, though it was delivered."""
+        gone = copy.life != self._life or copy.consumer in self._left[queue]
+        return gone or copy.state is State.RETURNED
+
+    def _phantom(self, event: h.Delivered, record: Record) -> str | None:
+        if (event.queue, event.message) in self._purged:
+            return "it was purged"
+        return super()._phantom(event, record)
+
+    def _done(self, queue: str, message: Message) -> bool:
+        return (
+            (queue, message) in self._excused
+            or self._there.get(f"queue {queue}") is False
+            or (queue, message) in self._offsets
+            or super()._done(queue, message)
+        )
+
+    # ── P3, P4, P5 ────────────────────────────────────────────────────────────────────────────────
+
+    def finish(self) -> Verdict:
+        for stream, trait in self._traits.items():
+            if trait.trimmed:
+                self._excuse_trimmed(stream)
+        verdict = super().finish()
+        for number, receipted in enumerate(self._receipts):
+            self._together(receipted, self._came_again[number])
+        return verdict
+
+    def _together(self, event: p.Receipted, again: set[Message]) -> None:
+        """Whether what became of the acks is what became of the receipt."""
+        arrived = any((queue, event.receipt) in self._copies for queue in self._queues(event.receipt))
+        for message in sorted(again if arrived else set(event.messages).difference(again)):
+            what = "came again" if arrived else "was taken"
+            text = f"{titled(message)} of {event.queue} {what}, and its receipt was"
+            self._blame(Kind.TORN, f"{text} {'kept' if arrived else 'lost'}")
+
+    def _queues(self, message: Message) -> tuple[str, ...]:
+        return self._records[message].sent.queues
+
+    def _show(self, event: p.Shown) -> None:
+        stream, offset, message = event.stream, event.offset, event.message
+        shown = f"{stream} showed {titled(message)} at {offset} in life {event.life}"
+        self._count("shown")
+        record = self._records.get(message)
+        told = h.Delivered(event.life, stream, stream, message, redelivered=False)
+        reason = "it was never sent" if record is None else self._phantom(told, record)
+        if reason:
+            self._blame(Kind.PHANTOM, f"{shown}, but {reason}")
+            return
+        there = self._shown[stream].setdefault(offset, message)
+        if there != message:
+            self._blame(Kind.DUPLICATE, f"{shown}, where {titled(there)} was")
+        known = self._offsets.setdefault((stream, message), offset)
+        if known != offset:
+            self._blame(Kind.DUPLICATE, f"{shown}, and at {known} before")
+        life, before = self._last_shown.get(stream, (0, 0))
+        if life == event.life and offset != before + 1:
+            self._blame(Kind.LOST, f"{shown} after {before}")
+        self._last_shown[stream] = (event.life, offset)
+
+    def _excuse_trimmed(self, stream: str) -> None:
+        """What is older than the oldest that was ever shown, by each publisher."""
+        oldest: dict[str, int] = {}
+        for publisher, number in self._shown[stream].values():
+            oldest[publisher] = min(oldest.get(publisher, number), number)
+        for message, record in self._records.items():
+            publisher, number = message
+            if stream in record.sent.queues and number < oldest.get(publisher, 1 << 62):
+                self._excused.add((stream, message))
+
+    def _note_found(self, name: str, value: int) -> None:
+        kept, asked = self._notes.get(name, (0, 0))
+        if not kept <= value <= asked:
+            told = f"note {name} was {kept} to {asked}, and is {value}"
+            self._blame(Kind.TOPOLOGY, told)
+        self._notes[name] = (value, value)
+
+    def _decided(self, message: Message, fate: Fate) -> None:
+        """What is sent again to where it is known was confirmed before."""
+        if self._records[message].fate is not Fate.KEPT:
+            super()._decided(message, fate)

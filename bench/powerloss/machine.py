@@ -1,0 +1,108 @@
+"""A computer whose power fails: the disk of the journal, those of streams, and the moment when it ends.
+
+All disks share one count of operations, so a moment is a number; the power goes before the operation beyond it,
+wherever that is: in the middle of a write of several parts, of a sync, of the removal of segments, of recovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+
+from recado.simulator.disk import SimulatedDisk
+
+SYNCS = ("sync", "sync_names")
+
+
+class PowerLost(BaseException):
+    """Not an Exception: nobody may handle it but who runs the machine."""
+
+
+class Machine:
+    def __init__(self, seed: int, journal: SimulatedDisk | None = None) -> None:
+        self.seed = seed
+        self.journal = journal or SimulatedDisk(seed)
+        self.operations = 0
+        self.limit: int | None = None
+        """How many operations are done before the power goes."""
+        self.meanwhile: Callable[[], None] | None = None
+        """What others do while one thread waits for a sync; called at the next."""
+        self._folders: dict[str, SimulatedDisk] = {}
+        self._removed: dict[str, SimulatedDisk] = {}  # a crash may bring them back
+        self._watch(self.journal)
+
+    def _watch(self, disk: SimulatedDisk) -> SimulatedDisk:
+        disk.watch = self._before
+        return disk
+
+    def _before(self, operation: str) -> None:
+        if self.limit is not None and self.operations >= self.limit:
+            raise PowerLost
+        self.operations += 1
+        if self.meanwhile is not None and operation in SYNCS:
+            act, self.meanwhile = self.meanwhile, None
+            act()
+
+    # ── folders of streams, as the ledger uses them ───────────────────────────────────────────────
+
+    def names(self) -> list[str]:
+        return sorted(self._folders)
+
+    def open(self, name: str) -> SimulatedDisk:
+        found = self._folders.get(name)
+        if found is None:
+            self._before("create")
+            found = self._folders[name] = self._watch(SimulatedDisk(self.seed + len(name)))
+            self._removed.clear()  # who makes a folder syncs the one around it
+        return found
+
+    def remove(self, name: str) -> None:
+        disk = self._removed[name] = self._folders.pop(name)
+        for each in disk.names():
+            disk.remove(each)
+
+    # ── what befalls it ───────────────────────────────────────────────────────────────────────────
+
+    def disks(self) -> Iterator[SimulatedDisk]:
+        yield self.journal
+        yield from self._folders.values()
+
+    def fill(self, room: int | None) -> None:
+        """Room for so many more bytes, on each disk."""
+        for disk in self.disks():
+            disk.fill(room)
+
+    def after_power_loss(self) -> Machine:
+        """The same machine when the power is back."""
+        random = Random(f"{self.seed} {self.operations}")
+        after = Machine(random.getrandbits(32), self.journal.crash())
+        for name, disk in self._folders.items():
+            after._folders[name] = after._watch(disk.crash())
+        for name, disk in self._removed.items():
+            if name not in self._folders and random.random() < 0.5:
+                after._folders[name] = after._watch(disk.crash())
+        return after
+
+    def after_kill(self) -> Machine:
+        """Only the process has ended: the system still has all that was written."""
+        self.limit = self.meanwhile = None
+        for disk in self.disks():
+            disk.watch = None
+            disk.fill(None)
+            self._watch(disk)
+        return self
+
+    def copy(self) -> Machine:
+        """Another one with the same files, all of them durable."""
+        after = Machine(self.seed, _copied(self.journal))
+        for name, disk in self._folders.items():
+            after._folders[name] = after._watch(_copied(disk))
+        return after
+
+
+def _copied(disk: SimulatedDisk) -> SimulatedDisk:
+    files = {}
+    for name in disk.names():
+        file = disk.open(name)
+        files[name] = file.read(0, file.size())
+    return SimulatedDisk(disk.seed, files)

@@ -1,0 +1,125 @@
+"""A whole broker on a machine, without sockets and without threads.
+
+The committer's work is done by who runs the scenario, step by step, so that anything may happen between two steps.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from recado.broker.access import Permission, User
+from recado.broker.broker import Broker
+from recado.journal.journal import Journal
+from recado.server.ledger.cleaning import Cleaner
+from recado.server.ledger.ledger import Ledger, Sync
+from recado.server.ledger.recovery import recover
+
+from .machine import Machine
+
+if TYPE_CHECKING:
+    from .client import Client
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """Sizes, all of them tiny: what happens once an hour elsewhere happens every few turns here."""
+
+    segment_size: int = 1500
+    room: int = 300
+    slice_size: int = 500
+
+
+class Failed(Exception):
+    """The node ends itself: nothing can be promised any more."""
+
+
+class Node:
+    def __init__(self, machine: Machine, shape: Shape, now: int) -> None:
+        """Recovers what there is; raises what recovery raises."""
+        self.machine = machine
+        self.now = now
+        self.clients: dict[Client, None] = {}
+        self.is_full = False
+        journal = Journal(machine.journal, segment_size=shape.segment_size)
+        self.ledger = Ledger(journal, machine, room=shape.room)
+        self.ledger.on_failure = self._fail
+        names = count(1)
+        self.broker = Broker(lambda: f"name-{next(names)}", keeper=self.ledger)
+        self.broker.add_user(User("guest", permissions={"/": Permission(".*", ".*", ".*")}))
+        recover(self.ledger, self.broker, now)
+        self._cleaner = Cleaner(self.ledger, slice_size=shape.slice_size)
+        self._synced: Sync | None = None
+
+    def _fail(self, reason: str) -> None:
+        raise Failed(reason)
+
+    def pass_time(self, milliseconds: int) -> None:
+        self.now += milliseconds
+        deadline = self.broker.deadline()
+        if deadline is not None and deadline <= self.now:
+            self.broker.tick(self.now)
+
+    # ── the committer's work ──────────────────────────────────────────────────────────────────────
+
+    def write(self) -> bool:
+        """Whether there was room for all."""
+        try:
+            self.ledger.write()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise Failed(str(error)) from error
+            self.is_full = True
+            return False
+        self.is_full = False
+        return True
+
+    @property
+    def is_syncing(self) -> bool:
+        return self._synced is not None
+
+    def sync(self, meanwhile: Callable[[], None] | None) -> None:
+        """Right after a write. Others may act while the system is at it; nobody is told yet."""
+        sync = self._synced = self.ledger.begin_sync()
+        self.machine.meanwhile = meanwhile
+        try:
+            sync.run()
+        except OSError as error:
+            raise Failed(str(error)) from error
+        finally:
+            self.machine.meanwhile = None
+
+    def end_sync(self) -> None:
+        """Tell those who wait, and free what is not needed any more."""
+        assert self._synced is not None
+        sync, self._synced = self._synced, None
+        self.ledger.end_sync(sync)
+
+    def clean(self) -> None:
+        if not self.is_full and self._cleaner.clean():
+            self.write()
+
+    def commit(self) -> None:
+        """Everything is durable, and everybody was told and has heard."""
+        while True:
+            if self.is_syncing:
+                self.end_sync()
+            for client in list(self.clients):
+                client.read()
+            if not self.ledger.has_more:
+                return
+            self.write()
+            self.sync(None)
+
+    def check(self) -> None:
+        """The ledger's own invariants."""
+        live = dict.fromkeys(self.ledger.pages.all(), 0)
+        for account in self.ledger.accounts.values():
+            account.check()
+            for stretch in account.stretches:
+                live[stretch.page] = live.get(stretch.page, 0) + stretch.live
+        for page, number in live.items():
+            assert page.live == number, "A3"
