@@ -36,5 +36,5 @@ def size(rng: Random, *, large: bool) -> int:
     """Of the filling: mostly small, some large enough for several frames; or large ones for once."""
     scale = rng.random()
     if scale < 0.9:
-        return rng.randrange(40_000 if large else 200)
+        return rng.randrange(120_000 if large else 200)
     return rng.randrange(20_000) if scale < 0.995 else rng.randrange(250_000)

@@ -45,6 +45,7 @@ class Client:
         self.on_delivery: Callable[[m.BasicDeliver, ContentReceived], None] = _unexpected
         self.on_confirm: Callable[[int, bool, bool], None] = _unexpected
         self.on_return: Callable[[bytes], None] = _unexpected
+        self.on_leave: Callable[[], None] = lambda: None
         self._reader = Reader(frame_max=FRAME_MAX)
         self._answers: deque[Callable[[m.Method, bytes], None]] = deque()
         for data in _OPENING:
@@ -80,6 +81,7 @@ class Client:
     def leave(self) -> None:
         """Without a word, but with all that there was to hear."""
         self.read()
+        self.on_leave()
         self.session.end(self.node.now)
         del self.node.clients[self]
 

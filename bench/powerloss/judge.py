@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from bench.crash import history as h
-from bench.crash.checker import Checker, Copy, Fate, Kind, Record, State, Verdict, named, titled
+from bench.crash.checker import Checker, Commit, Copy, Fate, Kind, Record, State, Verdict, named, titled
 from bench.crash.history import Message
 
 from . import history as p
@@ -152,6 +152,21 @@ class Judge(Checker):
             self._came_again[receipt].add(event.message)
         super()._again(event, copy, sent)
 
+    def _died_again(self, event: h.Delivered, copy: Copy) -> bool:
+        """What dies by itself may die once more in every life, and then be delivered twice in the last."""
+        source = self._sources.get(event.queue)
+        if source is None or not source.expires:
+            return super()._died_again(event, copy)
+        return copy.entries <= event.life - self._records[event.message].sent.life
+
+    def _whole(self, number: tuple[str, int], messages: list[Message]) -> None:
+        """Of a transaction that was not answered: what was delivered before the power went may be lost."""
+        sent = [self._records[each].sent for each in messages]
+        copies = [self._copies.get((queue, each.message)) for each in sent for queue in each.queues]
+        survived = any(copy is not None and copy.life > sent[0].life for copy in copies)
+        if self._commits.get(number) is Commit.DONE or survived:
+            super()._whole(number, messages)
+
     # ── P2: what is purged, or went with its queue ────────────────────────────────────────────────
 
     def _to_be_purged(self, queue: str) -> Iterable[Message]:
@@ -216,9 +231,13 @@ class Judge(Checker):
             self._blame(Kind.DUPLICATE, f"{shown}, where {titled(there)} was")
         known = self._offsets.setdefault((stream, message), offset)
         if known != offset:
-            self._blame(Kind.DUPLICATE, f"{shown}, and at {known} before")
+            if stream in self._sources:
+                self._count("again")  # it may have died twice
+            else:
+                self._blame(Kind.DUPLICATE, f"{shown}, and at {known} before")
         life, before = self._last_shown.get(stream, (0, 0))
-        if life == event.life and offset != before + 1:
+        follows = offset > before if self._traits[stream].trimmed else offset == before + 1
+        if life == event.life and not follows:
             self._blame(Kind.LOST, f"{shown} after {before}")
         self._last_shown[stream] = (event.life, offset)
 

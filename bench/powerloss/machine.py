@@ -11,6 +11,7 @@ from random import Random
 
 from recado.simulator.disk import SimulatedDisk
 
+NEVER = 1 << 62
 SYNCS = ("sync", "sync_names")
 
 
@@ -89,6 +90,7 @@ class Machine:
         for disk in self.disks():
             disk.watch = None
             disk.fill(None)
+            disk.fail_sync(NEVER)
             self._watch(disk)
         return self
 

@@ -34,7 +34,11 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Failed(Exception):
-    """The node ends itself: nothing can be promised any more."""
+    """The disk failed, and the node ends itself: nothing can be promised any more."""
+
+
+class Unreadable(Exception):
+    """What the node kept cannot be read."""
 
 
 class Node:
@@ -55,7 +59,7 @@ class Node:
         self._synced: Sync | None = None
 
     def _fail(self, reason: str) -> None:
-        raise Failed(reason)
+        raise Unreadable(reason)
 
     def pass_time(self, milliseconds: int) -> None:
         self.now += milliseconds
@@ -111,8 +115,10 @@ class Node:
                 client.read()
             if not self.ledger.has_more:
                 return
-            self.write()
-            self.sync(None)
+            if not self.write():
+                self.machine.fill(None)
+            else:
+                self.sync(None)
 
     def check(self) -> None:
         """The ledger's own invariants."""

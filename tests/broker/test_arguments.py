@@ -26,14 +26,13 @@ from recado.broker.arguments import (
     ExchangeSettings,
     QueueSettings,
     WindowSettings,
-    check_exchange_equivalent,
-    check_queue_equivalent,
     describe,
     parse_consumer_arguments,
     parse_exchange_arguments,
     parse_queue_arguments,
 )
 from recado.broker.checks import MAX_EXPIRY_MS, type_name
+from recado.broker.equivalence import check_exchange_equivalent, check_queue_equivalent
 
 QUEUE = describe("queue", "q", "/")
 EXCHANGE = describe("exchange", "x", "/")

@@ -135,8 +135,8 @@ def test_beyond_the_limit_it_is_a_dead_letter_as_its_publisher_wrote_it() -> Non
 
 
 def test_without_dead_letters_it_is_dropped() -> None:
-    broker = new_broker()
-    keeper = broker.keeper = Cupboard(1 << 20)
+    keeper = Cupboard(1 << 20)
+    broker = new_broker(keeper)
     queue = quorum(broker, delivery_limit=0)
     channel = open_channel(broker)
     consume(channel, queue)
@@ -163,8 +163,8 @@ def test_what_returned_less_often_goes_on() -> None:
 
 def test_what_was_out_too_often_before_a_restart_is_not_delivered_again() -> None:
     """The keeper gives the number of deliveries; nothing is loaded before somebody wants it."""
-    broker = new_broker()
-    keeper = broker.keeper = Cupboard(1 << 20)
+    keeper = Cupboard(1 << 20)
+    broker = new_broker(keeper)
     dead = new_queue(broker, "dead")
     queue = quorum(
         broker, delivery_limit=1, dead_letter_exchange="", dead_letter_routing_key="dead"

@@ -248,6 +248,7 @@ def test_a_restored_queue_has_everything_on_the_shelf(broker: Broker, keeper: Cu
     for lane in (0, 2):
         keeper.move(source, queue, lane)
     queue.restore(3, {0: 1, 2: 2}, 0, mortal=False)
+    queue.resume(0)
     assert queue.ready == 2, "what is too much goes"
     run = queue.get(0)
     assert run is not None

@@ -18,8 +18,9 @@ from recado.broker.arguments import ConsumerSettings, Overflow, QueueSettings
 from recado.broker.channel import Channel, Settlement
 from recado.broker.consumer import Consumer
 from recado.broker.keeper import Keeper
-from recado.broker.queue import Queue
+from recado.broker.queue import Home, Queue
 from recado.broker.run import Run
+from recado.broker.work_queue import WorkQueue
 
 from .keepers import Cupboard
 from .queue_model import ModelQueue, Taker
@@ -107,9 +108,8 @@ class QueueMachine(RuleBasedStateMachine):
         )
         vhost = self.broker.vhosts["/"]
         self.keeper = Keeper() if room is None else Cupboard(room)
-        self.queue = Queue(
-            vhost, "q", wanted, None, self._drop, self._set_alarm, self.keeper, self.now
-        )
+        home = Home(vhost, self._drop, self._set_alarm, self.keeper)
+        self.queue = WorkQueue(home, "q", wanted, None, self.now)
         self.model = ModelQueue(
             *(max_length, max_bytes, overflow, ttl, max_priority, single_active, delivery_limit)
         )

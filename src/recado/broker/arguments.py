@@ -6,7 +6,7 @@ again. The table is kept too, because a second declaration must be equivalent to
 argument that nobody knows is accepted and ignored. Texts are RabbitMQ's: people search for them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import msgspec
@@ -142,7 +142,7 @@ _check_queue_type: Final = checks.one_of(
     ("classic", "quorum", "stream"), "\"unsupported queue type '{}'\""
 )
 
-_WINDOW_ARGUMENTS: Final = ("x-message-deduplication", "x-cache-size", "x-cache-ttl")
+WINDOW_ARGUMENTS: Final = ("x-message-deduplication", "x-cache-size", "x-cache-ttl")
 
 _COMMON: Final = (
     "x-expires",
@@ -155,12 +155,12 @@ _COMMON: Final = (
     "x-single-active-consumer",
     "x-consumer-timeout",
     "x-queue-type",
-    *_WINDOW_ARGUMENTS,
+    *WINDOW_ARGUMENTS,
 )
 
 # What each type of queue understands. An argument of another type is refused, not ignored:
 # whoever asks for a delivery limit should learn that a classic queue has none.
-_UNDERSTOOD: Final[dict[str, tuple[str, ...]]] = {
+UNDERSTOOD: Final[dict[str, tuple[str, ...]]] = {
     "classic": (
         *_COMMON,
         "x-max-priority",
@@ -206,7 +206,7 @@ def parse_queue_arguments(
             f"Cannot declare a server-named queue for type rabbit_{queue_type}_queue"
         )
     _check_name_type(queue, arguments, "x-dead-letter-exchange")
-    understood = _UNDERSTOOD[queue_type]
+    understood = UNDERSTOOD[queue_type]
     parsed: dict[str, Any] = {}
     for argument, field, check in _QUEUE_CHECKS:
         if argument in arguments and argument in understood:
@@ -215,7 +215,7 @@ def parse_queue_arguments(
                 parsed[field] = value
     if "dead_letter_routing_key" in parsed and "dead_letter_exchange" not in parsed:
         raise _invalid("x-dead-letter-routing-key", queue, "routing_key_but_no_dlx_defined")
-    _refuse_foreign(queue, arguments, queue_type, _UNDERSTOOD)
+    _refuse_foreign(queue, arguments, queue_type, UNDERSTOOD)
     if queue_type != "classic":
         _check_lasting(queue, durable, exclusive, auto_delete)
     if parsed.get("segment_size", 0) > _LARGEST_SEGMENT:
@@ -229,16 +229,6 @@ def parse_queue_arguments(
         window=_window(queue, arguments),
         **parsed,
     )
-
-
-def check_queue_equivalent(queue: str, existing: QueueSettings, wanted: QueueSettings) -> None:
-    """Refuses a second declaration that wants another queue than the one there is.
-
-    `queue` is its description. Who may see an exclusive queue is the vhost's affair.
-    """
-    _check_fields(queue, existing, wanted, ("durable", "auto_delete"))
-    names = _UNDERSTOOD[existing.queue_type]
-    _check_arguments(queue, existing.arguments, wanted.arguments, names)
 
 
 def _check_lasting(queue: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
@@ -276,17 +266,6 @@ def parse_exchange_arguments(
         alternate_exchange=_check_name_type(exchange, arguments, "alternate-exchange"),
         window=_window(exchange, arguments),
     )
-
-
-def check_exchange_equivalent(
-    exchange: str, existing: ExchangeSettings, wanted: ExchangeSettings
-) -> None:
-    """Refuses a second declaration that wants another exchange than the one there is."""
-    if existing.kind != wanted.kind:
-        raise _inequivalent("type", exchange, f"'{wanted.kind}'", f"'{existing.kind}'")
-    _check_fields(exchange, existing, wanted, ("durable", "auto_delete", "internal"))
-    names = ("alternate-exchange", *_WINDOW_ARGUMENTS)
-    _check_arguments(exchange, existing.arguments, wanted.arguments, names)
 
 
 def _window(where: str, arguments: Table) -> WindowSettings | None:
@@ -363,46 +342,5 @@ def _refuse_foreign(
             )
 
 
-def _check_fields(
-    where: str, existing: msgspec.Struct, wanted: msgspec.Struct, fields: Iterable[str]
-) -> None:
-    for field in fields:
-        current, received = getattr(existing, field), getattr(wanted, field)
-        if current != received:
-            raise _inequivalent(
-                field, where, f"'{checks.shown(received)}'", f"'{checks.shown(current)}'"
-            )
-
-
-def _check_arguments(where: str, existing: Table, wanted: Table, names: Iterable[str]) -> None:
-    for name in names:
-        if name in existing and name in wanted:
-            current, received = existing[name], wanted[name]
-            if checks.comparable(current) != checks.comparable(received):
-                raise _inequivalent(
-                    name, where, f"'{checks.shown(received)}'", f"'{checks.shown(current)}'"
-                )
-        elif (name in existing or name in wanted) and not _is_default(name, existing, wanted):
-            raise _inequivalent(name, where, _typed(wanted, name), _typed(existing, name))
-
-
-def _is_default(name: str, existing: Table, wanted: Table) -> bool:
-    """Whether a type of queue was left out here and there named as what it is anyway."""
-    return name == "x-queue-type" and "classic" in (existing.get(name), wanted.get(name))
-
-
-def _typed(arguments: Table, name: str) -> str:
-    if name not in arguments:
-        return "none"
-    value = arguments[name]
-    return f"the value '{checks.shown(value)}' of type '{checks.type_name(value)}'"
-
-
 def _invalid(argument: str, where: str, reason: str) -> PreconditionFailed:
     return PreconditionFailed(f"invalid arg '{argument}' for {where}: {reason}")
-
-
-def _inequivalent(argument: str, where: str, received: str, current: str) -> PreconditionFailed:
-    return PreconditionFailed(
-        f"inequivalent arg '{argument}' for {where}: received {received} but current is {current}"
-    )

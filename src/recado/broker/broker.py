@@ -21,11 +21,12 @@ from .dead_letter import DeadLetters
 from .holding import Holdings
 from .keeper import Keeper
 from .policy import POLICY_KINDS, Policy
-from .queue import Owner, Queue
+from .queue import Home, Owner, Queue
 from .routing import Admission
 from .run import Run
 from .stream import Stream
 from .vhost import Vhost
+from .work_queue import WorkQueue
 
 
 class ReplyQueue(Queue):
@@ -37,6 +38,9 @@ class ReplyQueue(Queue):
         for consumer in self.consumers:
             consumer.deliver(run)
         return ()
+
+    def purge(self) -> int:
+        return 0
 
 
 class Broker:
@@ -52,6 +56,7 @@ class Broker:
         self.exclusive: dict[Queue, None] = {}
         self.vhosts: dict[str, Vhost[Queue]] = {}
         self._dead_letters: dict[str, DeadLetters] = {}
+        self._homes: dict[str, Home] = {}
         self._admissions: dict[tuple[str, str], Admission] = {}
         self._alarms = Alarms()
         self.timeouts = ConsumerTimeouts()
@@ -65,7 +70,8 @@ class Broker:
         vhost: Vhost[Queue] = Vhost(name, self.keeper)
         self.vhosts[name] = vhost
         letters = self._dead_letters[name] = DeadLetters(vhost)
-        vhost.holdings = Holdings(vhost, letters, self._alarms, self.keeper)
+        home = self._homes[name] = Home(vhost, letters, self._alarms.set, self.keeper)
+        vhost.holdings = Holdings(home, self._alarms)
 
     def add_user(self, user: User, *, lasting: bool = False) -> None:
         """In place of one with the same name; lasting as vhosts are."""
@@ -112,9 +118,8 @@ class Broker:
         kind: type[Queue] | None = None,
     ) -> Queue:
         if kind is None:
-            kind = Stream if settings.queue_type == "stream" else Queue
-        letters, alarms = self._dead_letters[vhost.name], self._alarms
-        queue = kind(vhost, name, settings, owner, letters, alarms.set, self.keeper, now)
+            kind = Stream if settings.queue_type == "stream" else WorkQueue
+        queue = kind(self._homes[vhost.name], name, settings, owner, now)
         vhost.add_queue(queue)
         if queue.lasting:
             self.keeper.queue_declared(queue)

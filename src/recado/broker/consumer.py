@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 UNLIMITED = 1 << 30
+DEAL_BYTES = 256 * 1024  # rendered at a time, so that back-pressure is felt before all is written
 LARGE = 4096  # from here on copying a body twice costs more than a second write
 
 

@@ -87,6 +87,18 @@ class Holdings(Protocol[Q]):
         """Its exchange is gone, and so is all that it holds."""
 
 
+# What every vhost has from the beginning.
+PREDECLARED: Final[dict[str, ExchangeSettings]] = {
+    "": ExchangeSettings(kind="direct", durable=True),
+    "amq.direct": ExchangeSettings(kind="direct", durable=True),
+    "amq.fanout": ExchangeSettings(kind="fanout", durable=True),
+    "amq.topic": ExchangeSettings(kind="topic", durable=True),
+    "amq.headers": ExchangeSettings(kind="headers", durable=True),
+    "amq.match": ExchangeSettings(kind="headers", durable=True),
+    "amq.rabbitmq.trace": ExchangeSettings(kind="topic", durable=True, internal=True),
+}
+
+
 class Exchange(Generic[Q]):
     __slots__ = (
         "_last_resort",

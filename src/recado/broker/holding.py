@@ -21,11 +21,9 @@ from .arguments import QueueSettings
 from .dead_letter import ENTRIES_HERE, receivers_in, rewritten
 from .delay import delay_of, served
 from .exchange import Exchange
-from .keeper import Keeper
-from .queue import DeadLetter, Queue
+from .queue import Home, Queue
 from .routing import distribute
 from .run import Run
-from .vhost import Vhost
 
 PREFIX = "amq.delayed."  # before the name of the exchange; a client may not use it
 _AT_A_TIME = 128  # messages that leave; some 10 ms of work
@@ -33,17 +31,9 @@ _GROWTH = 64  # more than a header grows by another number in it
 
 
 class Holding(Queue):
-    def __init__(
-        self,
-        exchange: Exchange[Queue],
-        vhost: Vhost[Queue],
-        dead_letter: DeadLetter,
-        alarms: Alarms,
-        keeper: Keeper,
-    ) -> None:
+    def __init__(self, exchange: Exchange[Queue], home: Home) -> None:
         settings = QueueSettings(durable=exchange.settings.durable)
-        name = PREFIX + exchange.name
-        super().__init__(vhost, name, settings, None, dead_letter, alarms.set, keeper, 0)
+        super().__init__(home, PREFIX + exchange.name, settings, None, 0)
         self._exchange = exchange
         self._heap: list[tuple[int, int, Run]] = []  # when it is due, its place
         self._latest: Run | None = None  # what came last and is still here; the next may join it
@@ -116,11 +106,12 @@ class Holding(Queue):
             if queues:
                 distribute(messages, queues, now)
 
-    def discard(self) -> None:
-        self.deleted = True
+    def purge(self) -> int:
+        """Let go of all, as the exchange is gone."""
+        count, self.ready = self.ready, 0
         self._heap.clear()
         self._latest = None
-        self.ready = 0
+        return count
 
 
 def _let_through(run: Run) -> list[tuple[Properties, Run]]:
@@ -139,24 +130,20 @@ def _served(properties: Properties) -> Properties:
 class Holdings:
     """Makes and discards those of one vhost."""
 
-    def __init__(
-        self, vhost: Vhost[Queue], dead_letter: DeadLetter, alarms: Alarms, keeper: Keeper
-    ) -> None:
-        self._vhost = vhost
-        self._dead_letter = dead_letter
+    def __init__(self, home: Home, alarms: Alarms) -> None:
+        self._home = home
         self._alarms = alarms
-        self._keeper = keeper
 
     def open(self, exchange: Exchange[Queue]) -> Holding:
-        vhost, letters = self._vhost, self._dead_letter
-        holding = Holding(exchange, vhost, letters, self._alarms, self._keeper)
+        holding = Holding(exchange, self._home)
         if holding.lasting:
-            self._keeper.queue_declared(holding)
+            self._home.keeper.queue_declared(holding)
         return holding
 
     def close(self, holding: Queue) -> None:
         """With all that is held."""
         assert isinstance(holding, Holding)
-        holding.discard()
-        self._keeper.queue_deleted(holding)
+        holding.deleted = True
+        holding.purge()
+        self._home.keeper.queue_deleted(holding)
         self._alarms.drop(holding)

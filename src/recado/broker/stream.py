@@ -28,7 +28,6 @@ TURN_BYTES = 1 << 20  # rendered for all consumers of a stream, before others ge
 
 class Stream(Queue):
     consumer_type = StreamConsumer
-    is_laborious = False
 
     def open(self, log: StreamLog, now: int) -> None:
         """Begin with what is kept already, all of which is safe."""

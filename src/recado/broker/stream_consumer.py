@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from recado.amqp.frames import header_end
 
 from .arguments import ConsumerSettings
-from .consumer import LARGE, Consumer
-from .queue import DEAL_BYTES, Queue
+from .consumer import DEAL_BYTES, LARGE, Consumer
+from .queue import Queue
 from .run import Run
 from .stream_log import StreamLog
 from .stream_offsets import render_alike, stamp

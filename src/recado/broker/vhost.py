@@ -23,33 +23,21 @@ from recado.amqp.errors import (
 from recado.amqp.values import Table
 
 from .arguments import (
-    ExchangeSettings,
     QueueSettings,
-    check_exchange_equivalent,
-    check_queue_equivalent,
     describe,
     parse_exchange_arguments,
 )
 from .binding import Binding, Destination
 from .deduplication import Passage, window_of
 from .delay import DELAYED, check_delayed_type, delay_of
-from .exchange import KINDS, Exchange, Holdings
+from .equivalence import check_exchange_equivalent, check_queue_equivalent
+from .exchange import KINDS, PREDECLARED, Exchange, Holdings
 from .keeper import Keeper
 from .policy import Policies
 
 Q = TypeVar("Q", bound=Destination)
 
 _RESERVED_PREFIX: Final = "amq."
-
-_PREDECLARED: Final[dict[str, ExchangeSettings]] = {
-    "": ExchangeSettings(kind="direct", durable=True),
-    "amq.direct": ExchangeSettings(kind="direct", durable=True),
-    "amq.fanout": ExchangeSettings(kind="fanout", durable=True),
-    "amq.topic": ExchangeSettings(kind="topic", durable=True),
-    "amq.headers": ExchangeSettings(kind="headers", durable=True),
-    "amq.match": ExchangeSettings(kind="headers", durable=True),
-    "amq.rabbitmq.trace": ExchangeSettings(kind="topic", durable=True, internal=True),
-}
 
 
 class Vhost(Generic[Q]):
@@ -61,7 +49,7 @@ class Vhost(Generic[Q]):
         self.holdings: Holdings[Q] | None = None  # without them nothing is delayed
         self.queues: dict[str, Q] = {}
         self.exchanges: dict[str, Exchange[Q]] = {
-            exchange: Exchange(exchange, settings) for exchange, settings in _PREDECLARED.items()
+            exchange: Exchange(exchange, settings) for exchange, settings in PREDECLARED.items()
         }
         self._default = self.exchanges[""]
         self._inbound: dict[Q | Exchange[Q], dict[Binding[Q | Exchange[Q]], None]] = {}

@@ -1,12 +1,12 @@
 """Group commit without a timer: one thread syncs, and whoever comes meanwhile shares the next sync.
 
-At the end of a turn of the loop `request` writes what the broker told its keeper. If the thread is idle it begins
-to sync, else it will as soon as it returns; then everybody is told whose things are durable now. So with one
-publisher every message is synced at once, and with many the batches grow by themselves.
+At the end of a turn of the loop `request` writes what the broker told its keeper. If the thread is idle it
+begins to sync, else it will as soon as it returns; then everybody is told whose things are durable now. So with
+one publisher every message is synced at once, and with many the batches grow by themselves.
 
 M1  What is told to be durable was written before the sync began that made it so.
 M2  A full disk is no failure: what does not fit is written once there is room, and nobody is told before.
-M3  After a failed sync nothing is known any more about what is on disk: nothing is promised again, the node ends.
+M3  After a failed sync nobody knows any more what is on disk: nothing is promised again, the node ends.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ log = logging.getLogger("recado.server")
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _PAUSE = 0.005  # seconds between two slices of cleaning, for others
 
-# Seconds. To have the thread sync and tell costs two wake-ups, 50 to 100 µs each: what is usually done sooner than
-# this is done at once, with the loop waiting. One slow sync is enough to go back to the thread for a while.
+# Seconds. To have the thread sync and tell costs two wake-ups, 50 to 100 µs each: what is usually done sooner
+# than this is done at once, with the loop waiting. One slow sync is enough to go back to the thread for a time.
 QUICK = 0.000_5
 SLOW = 0.001
 NEWEST = 0.2
@@ -127,7 +127,7 @@ class Committer:
             self.request()
 
     def watch(self) -> None:
-        """Once a second: what nobody waits for becomes durable, a full disk is tried again, segments are freed."""
+        """Once a second: make durable what nobody waits for, try a full disk again, free segments."""
         if self._failed or self._closed or not self._write() or self._syncing is not None:
             return
         if not self._ledger.is_durable or self._ledger.pages.empty():

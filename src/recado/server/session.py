@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 
+from recado.amqp import methods as m
 from recado.amqp.errors import (
     ChannelFault,
     ClosesChannel,
@@ -34,19 +35,6 @@ from recado.amqp.events import (
     TooLarge,
 )
 from recado.amqp.handshake import Credentials, Limits
-from recado.amqp.methods import (
-    ChannelClose,
-    ChannelCloseOk,
-    ChannelOpen,
-    ChannelOpenOk,
-    ConnectionBlocked,
-    ConnectionClose,
-    ConnectionCloseOk,
-    ConnectionUnblocked,
-    ConnectionUpdateSecret,
-    ConnectionUpdateSecretOk,
-    Method,
-)
 from recado.amqp.reader import Reader
 from recado.broker.access import User
 from recado.broker.broker import Broker
@@ -244,23 +232,23 @@ class Session(Outbox):
     def _no_channel(self, number: int) -> Channel:
         raise ChannelFault(f"channel {number} is not open: expected 'channel.open'")
 
-    def _command(self, number: int, method: Method, now: int) -> None:
+    def _command(self, number: int, method: m.Method, now: int) -> None:
         if number == 0:
             self._connection_command(method, now)
             return
         channel = self.channels.get(number)
         match method:
-            case ChannelOpen():
+            case m.ChannelOpen():
                 self._open_channel(number)
                 return
-            case ChannelCloseOk():
+            case m.ChannelCloseOk():
                 self._reader.discarding.discard(number)
                 return
-            case ChannelClose():
+            case m.ChannelClose():
                 if channel is not None:
                     self._settle_confirms(channel)
                     self._end_channel(channel, now)
-                self.send(number, ChannelCloseOk())
+                self.send(number, m.ChannelCloseOk())
                 return
             case _:
                 pass
@@ -287,15 +275,15 @@ class Session(Outbox):
             del self._owing[channel]
             channel.publisher.confirm()
 
-    def _connection_command(self, method: Method, now: int) -> None:
+    def _connection_command(self, method: m.Method, now: int) -> None:
         match method:
-            case ConnectionClose():
+            case m.ConnectionClose():
                 self.end(now)
-                self.send(0, ConnectionCloseOk())
-            case ConnectionCloseOk():
+                self.send(0, m.ConnectionCloseOk())
+            case m.ConnectionCloseOk():
                 pass
-            case ConnectionUpdateSecret():
-                self.send(0, ConnectionUpdateSecretOk())
+            case m.ConnectionUpdateSecret():
+                self.send(0, m.ConnectionUpdateSecretOk())
             case _:
                 raise CommandInvalid(f"{method.name} is not for channel 0 of an open connection")
 
@@ -308,7 +296,7 @@ class Session(Outbox):
                 f"channel {number} is beyond the negotiated channel_max ({self.channel_max})"
             )
         self.channels[number] = Channel(number, self, self._admission)
-        self.send(number, ChannelOpenOk())
+        self.send(number, m.ChannelOpenOk())
 
     def _end_channel(self, channel: Channel, now: int) -> None:
         del self.channels[channel.number]
@@ -349,7 +337,7 @@ class Session(Outbox):
         self._settle_confirms(channel)
         self._end_channel(channel, now)
         self._reader.discarding.add(number)
-        self.send(number, ChannelClose(error.code, _short(error.reply_text), *culprit))
+        self.send(number, m.ChannelClose(error.code, _short(error.reply_text), *culprit))
 
     def close_channel(self, number: int, error: ClosesChannel, now: int) -> None:
         self._fail_channel(number, error, (0, 0), now)
@@ -361,7 +349,7 @@ class Session(Outbox):
         opened = self.state is State.OPEN
         self._confirm_all()
         self.end(now)
-        self.send(0, ConnectionClose(error.code, _short(error.reply_text), *culprit))
+        self.send(0, m.ConnectionClose(error.code, _short(error.reply_text), *culprit))
         self._reader.stop_hearing_channels()
         # A client that never got in is not waited for.
         self.state = State.CLOSING if opened else State.CLOSED
@@ -372,10 +360,10 @@ class Session(Outbox):
 
     def _await_close_ok(self, event: Event) -> None:
         match event:
-            case MethodReceived(0, ConnectionClose()):
-                self.send(0, ConnectionCloseOk())
+            case MethodReceived(0, m.ConnectionClose()):
+                self.send(0, m.ConnectionCloseOk())
                 self.state = State.CLOSED
-            case MethodReceived(0, ConnectionCloseOk()):
+            case MethodReceived(0, m.ConnectionCloseOk()):
                 self.state = State.CLOSED
             case _:  # what the peer sent before it read our close is of no interest
                 pass
@@ -394,11 +382,11 @@ class Session(Outbox):
 
     def block(self, reason: str) -> None:
         if self.told_of_block:
-            self.send(0, ConnectionBlocked(reason))
+            self.send(0, m.ConnectionBlocked(reason))
 
     def unblock(self) -> None:
         if self.told_of_block:
-            self.send(0, ConnectionUnblocked())
+            self.send(0, m.ConnectionUnblocked())
 
 
 def _short(text: str) -> str:

@@ -1,7 +1,7 @@
 """A broker on a ledger, restarted at any time, against a model.
 
-The model is a list of messages for each queue, and a copy of it from the last time the ledger was written: after a
-restart the broker must be that copy, less what was not to last.
+The model is a list of messages for each queue, and a copy of it from the last time the ledger was written:
+after a restart the broker must be that copy, less what was not to last.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from recado.amqp.events import ContentReceived
 from recado.amqp.frames import body_of, properties_of
 from recado.amqp.methods import BasicGetOk
 from recado.amqp.properties import Properties, decode_properties
+from recado.amqp.values import Table
 from recado.broker.arguments import ConsumerSettings, QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
@@ -116,7 +117,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if name in self.model:
             return
         quorum &= durable and max_priority is None
-        arguments = {}
+        arguments: Table = {}
         if max_priority is not None:
             arguments["x-max-priority"] = max_priority
         if quorum:
@@ -206,9 +207,7 @@ class LedgerMachine(RuleBasedStateMachine):
         peers = [Peer() for _ in range(hands)]
         channels = [open_channel(self.broker, peer) for peer in peers]
         for channel in channels:
-            channel.consume(
-                queue, "c", ConsumerSettings(), no_ack=False, exclusive=False, now=0
-            )
+            channel.consume(queue, "c", ConsumerSettings(), no_ack=False, exclusive=False, now=0)
         queue.deal(0)
         by_body = {message.body: message for message in model.ready()}
         for peer in peers:
@@ -242,7 +241,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(
         data=st.data(),
-        how=st.sampled_from((Settlement.ACK, Settlement.ACK, Settlement.REQUEUE, Settlement.REJECT)),
+        how=st.sampled_from(
+            (Settlement.ACK, Settlement.ACK, Settlement.REQUEUE, Settlement.REJECT)
+        ),
         multiple=st.booleans(),
     )
     def settle(self, data: st.DataObject, how: Settlement, multiple: bool) -> None:
@@ -361,5 +362,5 @@ class LedgerMachine(RuleBasedStateMachine):
 
 def test_a_broker_that_is_restarted_is_what_was_written() -> None:
     run_state_machine_as_test(
-        LedgerMachine, settings=settings(max_examples=100, stateful_step_count=50, deadline=None)
+        LedgerMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
     )

@@ -173,7 +173,7 @@ def check(work: Workload, moment: int, disk: SimulatedDisk) -> None:
     assert contents(again) == {name: [*bodies, b"new"] for name, bodies in found.items()}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_every_crash_leaves_what_was_promised(seed: int) -> None:
     work = Workload(seed, steps=400)
     for moment, disk in work.disk.crash_points(seed):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +36,7 @@ def test_it_is_a_set_in_as_few_ranges_as_can_be(
     ranges, model = built(changes)
     found = list(ranges)
     assert [place for start, end in found for place in range(start, end)] == sorted(model)
-    assert all(before[1] < after[0] for before, after in zip(found, found[1:], strict=False)), "R1"
+    assert all(before[1] < after[0] for before, after in pairwise(found)), "R1"
     assert all(start < end for start, end in found), "R1"
     assert ranges.size == len(model)
     assert len(ranges) == len(found)

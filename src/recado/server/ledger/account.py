@@ -1,8 +1,8 @@
 """One queue's account: where its messages are stored, which are settled, and how often they were delivered.
 
 A1  Every place below `stored` is in `settled`, or its message is live: in a stretch, and to be had.
-A2  A stretch is in one segment; within it positions grow with places. Stretches are in order of place and do not
-    overlap.
+A2  A stretch is in one segment; within it positions grow with places. Stretches are in order of place and do
+    not overlap.
 A3  `live` of a stretch counts its places that are not settled; that of a page, those of all stretches in it.
 
 Nothing here is kept for each message. What is stored side by side is one extent: 10 M messages that came one by
@@ -19,8 +19,8 @@ from .gathered import Shelf
 from .pages import Page
 from .ranges import RangeSet
 
-# A record joins the extent before it if what lies between is no more than this: to read over others' records takes
-# time, an extent 12 bytes.
+# A record joins the extent before it if what lies between is no more than this: to read over others' records
+# takes time, an extent 12 bytes.
 _SLACK = 1024
 _SLACK_FACTOR = 4
 
@@ -185,8 +185,8 @@ class Account:
     def _cut_out(self, index: int, first: int, end: int) -> int:
         """Messages leave a stretch; gives the index of what is behind them.
 
-        They leave in order of place, so what is before them in the stretch has left too, or is settled. Only after
-        a restart it may not: then a stretch may reach over what was in segments that are no more.
+        They leave in order of place, so what is before them in the stretch has left too, or is settled. Only
+        after a restart it may not: then a stretch may reach over what was in segments that are no more.
         """
         stretches = self.stretches
         old = stretches[index]

@@ -1,4 +1,4 @@
-"""What a turn of the loop gathers: messages that entered queues and are not rendered yet, and what is shelved."""
+"""Messages that entered queues and are not in the journal yet, and messages that are nowhere else."""
 
 from typing import TYPE_CHECKING
 

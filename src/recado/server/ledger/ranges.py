@@ -33,10 +33,6 @@ class RangeSet:
         """The number of ranges; `size` is that of places."""
         return len(self._starts)
 
-    def __contains__(self, place: int) -> bool:
-        at = bisect_right(self._starts, place) - 1
-        return at >= 0 and place < self._ends[at]
-
     @property
     def floor(self) -> int:
         """The first place that is not in the set."""
@@ -106,11 +102,6 @@ class RangeSet:
         at = bisect_right(self._starts, start) - 1
         return at >= 0 and end <= self._ends[at]
 
-    def touches(self, start: int, end: int) -> bool:
-        """Whether a place of [start, end) is in the set."""
-        at = bisect_right(self._ends, start)
-        return at < len(self._starts) and self._starts[at] < end
-
     def change_after(self, place: int) -> int:
         """The next place that is in the set if this one is not, or the other way round."""
         at = bisect_right(self._ends, place)
@@ -178,7 +169,5 @@ def covers(ranges: list[tuple[int, int]], start: int, end: int) -> bool:
 
 
 def clipped(ranges: list[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
-    """The ranges as far as they are below a place; in any order."""
-    if all(end <= limit for _, end in ranges):
-        return ranges
+    """The ranges as far as they are below a place."""
     return [(start, min(end, limit)) for start, end in ranges if start < limit]

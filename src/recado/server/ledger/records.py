@@ -10,15 +10,15 @@
     binding    | 9 | table | arguments |      its end | 10 | table | arguments |
     fact       | 11 | table | value |         its end | 12 | table |
     checkpoint | 13 | next queue u32 | { size u32 | record } … |
-    account    | 14 | queue u32 | next place u64 | ranges: settled | delivered once or more | twice or more | … |
+    account    | 14 | queue u32 | next place u64 | ranges: settled | delivered once or more | twice … | … |
     seen       | 15 | table | { when u64 | size u16 | message id } … |
 
     ranges      = | number u32 | { start u64 | end u64 } … |
     destination = | queue u32, LOAN or'ed | first place u64 | expires i64, -1 is never |
 
 A run's messages are stored once for all the queues they are in. `names` are exchange and routing key as in a
-deliver frame. `tail` is the size of every tail, or VARIOUS, and then `count` sizes u32 follow. A *loan* is what a
-queue has shelved without a promise: it does not come back after a restart. Tables are AMQP's own, so that the
+deliver frame. `tail` is the size of every tail, or VARIOUS, and then `count` sizes u32 follow. A *loan* is what
+a queue has shelved without a promise: it does not come back after a restart. Tables are AMQP's own, so that the
 arguments of a declaration return as they came, types included.
 """
 
@@ -97,8 +97,8 @@ def encode_run(
     return b"".join((start, sizes, names, head, *tails))
 
 
-# Of two records of one message for one queue, the messages are alike if these parts are equal, and what is between
-# the fixed part and the tail: kind, priority, count and queue; whatever else is fixed but for place and tail size.
+# Two records of one message for one queue have messages that are alike if they are equal in these parts (kind,
+# priority, count and queue; all else that is fixed but place and tail size), and from there to the tail.
 ALIKE, ALIKE_TOO, PLACE = slice(0, 12), slice(20, 41), slice(12, 20)
 FIXED = _RUN.size
 

@@ -182,7 +182,7 @@ class Found:
                 held.stored = count
 
     def _forget_the_rest(self) -> None:
-        """Halves of what a crash cut through: a held queue without its exchange, a folder without its stream."""
+        """Halves of what a crash cut through: a queue of a delayed exchange that is not there, and the like."""
         ledger = self._ledger
         for number in [each for each in self._catalogue.queues if each not in ledger.accounts]:
             ledger.note(self._catalogue.remove_queue(number))

@@ -28,7 +28,7 @@ from .records import (
     unpack_start,
 )
 
-# Every queue looks at its first messages after a restart, so a fetch begins with little; who fetches on gets more.
+# Queues may look at their first messages after a restart, so a fetch begins with little; who goes on gets more.
 _FIRST_PORTION = 64 << 10
 _LARGEST_PORTION = 1 << 20
 _MOST_MESSAGES = 4096

@@ -2,8 +2,8 @@
 
 G1  Everything made while `ticket` was T, and before, is durable when `safe` reaches T.
 
-The ticket changes at the moment a sync begins, when all that was made with it is written. So whoever comes while a
-sync is under way waits for the next one, and shares it with all others who come meanwhile.
+The ticket changes at the moment a sync begins, when all that was made with it is written. So whoever comes
+while a sync is under way waits for the next one, and shares it with all others who come meanwhile.
 """
 
 from collections import deque

@@ -1,0 +1,277 @@
+"""An era: a broker on one machine that lives and loses its power, several times; then everything is drained.
+
+life    recover, perhaps losing power at that too · survey · turns of the loop · the end
+end     recover · drain · loss of power · recover · drain again, which must find nothing
+
+A turn is what one turn of a server's loop is: some people act, then what the broker told its keeper is written,
+then what it says is heard. A sync begins now and then, others act while it is under way, and its end may come turns
+later. Everything is decided by the seed.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from functools import partial
+from hashlib import blake2b
+from random import Random
+from typing import Final
+
+import msgspec
+
+from bench.crash import history as h
+from bench.crash.checker import Verdict
+
+from . import history as p
+from .drain import drain
+from .history import History
+from .judge import judge
+from .landlord import Fleet, Landlord, Surveyor
+from .machine import Machine, PowerLost
+from .node import Failed, Node, Shape
+from .people import Consumer, NoteTaker, Person, Publisher, Purger, StreamReader
+from .topology import DISTRICTS, District
+
+SEGMENTS: Final = (500, 1500, 1500, 6000, 1 << 16)
+ROOMS: Final = (0, 300, 300, 3000, 1 << 30)
+
+
+class Script(msgspec.Struct, frozen=True):
+    """What chance does not decide, where something is given."""
+
+    districts: tuple[District, ...] = ()
+    shape: Shape | None = None
+    lives: int | None = None
+    turns: int | None = None
+    moment: int | None = None
+    """The power goes after so many operations of the first life, and at no other time but the end."""
+
+
+class Outcome(msgspec.Struct):
+    seed: int
+    verdict: Verdict
+    faults: list[str]
+    operations: int
+    trace: str
+    """The same for all runs with this seed."""
+    machine: Machine
+    shape: Shape
+
+
+class Stopped(Exception):
+    """The node is broken: there is a fault to look at."""
+
+
+def live_through(seed: int, script: Script | None = None) -> Outcome:
+    era = Era(seed, script or Script())
+    try:
+        era.run()
+    except Stopped:
+        pass
+    events = era.history.events
+    digest = blake2b(digest_size=12)
+    encode = msgspec.msgpack.Encoder().encode
+    for event in events:
+        digest.update(encode(event))
+    digest.update(encode([era.operations, era.history.faults]))
+    verdict = Verdict() if era.history.faults else judge(events)
+    return Outcome(
+        *(seed, verdict, era.history.faults, era.operations, digest.hexdigest()),
+        *(era.machine, era.shape),
+    )
+
+
+class Era:
+    def __init__(self, seed: int, script: Script) -> None:
+        self.rng = rng = Random(seed)
+        self.script = script
+        self.history = history = History()
+        self.machine = Machine(seed)
+        self.operations = 0
+        self.now = 1_000_000
+        self.shape = script.shape or Shape(
+            rng.choice(SEGMENTS), rng.choice(ROOMS), rng.choice((200, 1000))
+        )
+        self.districts = script.districts or tuple(rng.sample(DISTRICTS, 3))
+        self.surveyor = Surveyor(self.districts, history)
+        self.landlord = Landlord(history, rng)
+        self.fleet = Fleet(history, rng)
+        self.people: list[Person] = [self.landlord, self.fleet, NoteTaker(history, rng)]
+        for district in self.districts:
+            self.people += [Publisher(habit, history, rng) for habit in district.habits]
+            self.people += [Consumer(temper, history, rng) for temper in district.tempers]
+            self.people += [StreamReader(stream, history, rng) for stream in district.streams]
+            self.people += [Purger(queue, history, rng) for queue in district.purged]
+        self._life = 0
+        self._known: dict[int, int] = {}  # places that are taken for sure, by queue
+        self._under_way = False  # a sync
+
+    def run(self) -> None:
+        script = self.script
+        self.machine.limit = script.moment
+        for _ in range(script.lives or self.rng.randint(1, 3)):
+            self._live()
+        for _ in range(2):
+            node = self._start()
+            self._end(node, self._guarded(node, self._drain) or "power")
+
+    # ── a life ────────────────────────────────────────────────────────────────────────────────────
+
+    def _live(self) -> None:
+        rng = self.rng
+        node = self._start()
+        how = rng.choice(("power", "power", "power", "kill", "kill", "stop"))
+        if self.script.moment is None:
+            if rng.random() < 0.6:
+                self.machine.limit = self.machine.operations + rng.randint(1, 250)
+            if rng.random() < 0.1:
+                self.machine.journal.fail_sync(rng.randrange(30))
+        self._end(node, self._guarded(node, self._turns) or how)
+
+    def _start(self) -> Node:
+        """A node that has recovered what there is; the power may go meanwhile, several times."""
+        while True:
+            machine = self.machine
+            if self.script.moment is None and self.rng.random() < 0.25:
+                machine.limit = machine.operations + self.rng.randint(0, 12)
+            try:
+                node = Node(machine, self.shape, self.now)
+                node.check()
+            except PowerLost:
+                self._lose_power()
+                continue
+            except Exception as error:
+                raise self._fault(error) from error
+            if self.script.moment is None:
+                machine.limit = None
+            self._life += 1
+            self.history.add(h.Began(self._life))
+            self._check_places(node)
+            return node
+
+    def _guarded(self, node: Node, work: Callable[[Node], None]) -> str | None:
+        """What ended it, if it did not end by itself."""
+        try:
+            work(node)
+        except PowerLost:
+            return "power"
+        except Failed:
+            return self.rng.choice(("power", "kill"))
+        except Exception as error:
+            raise self._fault(error) from error
+        return None
+
+    def _fault(self, error: Exception) -> Stopped:
+        where = "".join(traceback.format_exception(error))
+        self.history.faults.append(f"in life {self._life}: {where}")
+        return Stopped()
+
+    def _end(self, node: Node, how: str) -> None:
+        if how == "stop":
+            how = self._guarded(node, self._stop) or "stop"
+        for client in node.clients:
+            client.hear()
+        self.history.add(h.Died(self._life))
+        self.fleet.died()
+        self.now = node.now
+        if how == "power":
+            self._lose_power()
+        else:
+            self.machine = self.machine.after_kill()
+
+    def _stop(self, node: Node) -> None:
+        """As a server does that is told to stop."""
+        self.machine.fill(None)
+        if node.is_syncing:
+            node.end_sync()
+        for client in list(node.clients):
+            client.leave()
+        try:
+            node.ledger.close()
+        except OSError as error:
+            raise Failed(str(error)) from error
+        self.history.add(p.Synced(len(self.history.events)))
+
+    def _lose_power(self) -> None:
+        self.operations += self.machine.operations
+        self.machine = self.machine.after_power_loss()
+
+    def _drain(self, node: Node) -> None:
+        self.landlord.survey(node.broker)
+        self.surveyor.survey(node)
+        labels = {self.landlord.QUEUE: self.landlord.label}
+        drain(node, self._life, self.history, labels)
+        node.check()
+        self.history.add(p.Synced(len(self.history.events)))
+
+    # ── turns ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _turns(self, node: Node) -> None:
+        rng = self.rng
+        self.surveyor.survey(node)
+        self._present = [each for each in self.people if rng.random() < 0.85]
+        for person in self._present:
+            person.join(node, self._life)
+        for _ in range(self.script.turns or rng.randint(5, 60)):
+            self._turn(node)
+        node.check()
+
+    def _turn(self, node: Node) -> None:
+        rng = self.rng
+        node.pass_time(rng.choice((0, 0, 1, 5, 30, 100)))
+        for person in rng.sample(self._present, min(rng.randint(1, 4), len(self._present))):
+            person.act()
+        if node.is_full:
+            if rng.random() < 0.3:
+                self.machine.fill(None)
+        elif rng.random() < 0.02:
+            self.machine.fill(rng.randrange(4000))
+        if rng.random() < 0.85:
+            self._commit_some(node)
+
+    def _commit_some(self, node: Node) -> None:
+        rng = self.rng
+        written = node.write()
+        if written and not self._under_way and not node.is_syncing:
+            wanted = 0.7 if node.ledger.is_awaited else 0.1
+            if rng.random() < wanted:
+                self._sync(node)
+        self._hear(node)
+        if self._under_way:
+            return
+        if node.is_syncing and rng.random() < 0.6:
+            node.end_sync()
+            self._hear(node)
+        if rng.random() < 0.25:
+            node.clean()
+
+    def _hear(self, node: Node) -> None:
+        for client in list(node.clients):
+            client.read()
+
+    def _sync(self, node: Node) -> None:
+        covered = len(self.history.events)
+        places = {each.number: each.stored for each in node.ledger.accounts.values() if each.lasting}
+        node.sync(partial(self._meanwhile, node) if self.rng.random() < 0.4 else None)
+        self.history.add(p.Synced(covered))
+        self._known.update(places)
+
+    def _meanwhile(self, node: Node) -> None:
+        self._under_way = True
+        try:
+            self._turn(node)
+        finally:
+            self._under_way = False
+
+    def _check_places(self, node: Node) -> None:
+        """No number of a queue, and no place in it, is ever given again."""
+        accounts = node.ledger.accounts
+        for number, stored in self._known.items():
+            account = accounts.get(number)
+            if account is not None and account.stored < stored:
+                told = f"queue {number} goes on at {account.stored}, and had {stored} before"
+                self.history.faults.append(f"in life {self._life}: {told}")
+        last = max(self._known, default=0)
+        if node.ledger.next_queue <= last:
+            told = f"the next queue is {node.ledger.next_queue}, and {last} was there before"
+            self.history.faults.append(f"in life {self._life}: {told}")

@@ -1,0 +1,255 @@
+"""What is declared, in districts: some queues, the ways into them, and who publishes and consumes there.
+
+A run has a few of them, so that it is short; over many runs all of them meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from bench.crash.topology import Queue, Route, direct, letters
+from recado.amqp.values import Table
+
+EXPIRY_MS: Final = 150
+RECEIPTS: Final = "receipts"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    name: str
+    kind: str
+    arguments: Table | None = None
+
+
+@dataclass(frozen=True)
+class Habit:
+    """How somebody publishes."""
+
+    name: str
+    routes: tuple[Route, ...]
+    window: int = 12
+    """How many may be without a confirm, or in one transaction."""
+    astray: Route | None = None
+    """Where no queue is, and messages are to be returned from."""
+    priorities: int = 0
+    transient: float = 0.0
+    transactions: bool = False
+    longest_delay: int = 0
+    """Milliseconds that messages ask to be held for, at most."""
+    has_ids: bool = False
+    """Messages have ids, and are sent again if they were not confirmed, or just so."""
+
+
+@dataclass(frozen=True)
+class Temper:
+    """How somebody consumes."""
+
+    name: str
+    queue: str
+    prefetch: int = 8
+    batch: int = 3
+    multiple: bool = False
+    requeues: float = 0.0
+    rejects: float = 0.0
+    leaves: float = 0.0
+    automatic: bool = False
+    """Nothing needs to be acked."""
+    transactions: bool = False
+    """Acks come in transactions, together with receipts."""
+
+
+@dataclass(frozen=True)
+class District:
+    name: str
+    queues: tuple[Queue, ...]
+    habits: tuple[Habit, ...]
+    tempers: tuple[Temper, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()
+    bindings: tuple[tuple[str, str, str], ...] = ()
+    """Exchange, queue, key."""
+    streams: tuple[str, ...] = ()
+    trimmed: tuple[str, ...] = ()
+    unordered: tuple[str, ...] = ()
+    assured: tuple[str, ...] = ()
+    purged: tuple[str, ...] = ()
+    """What somebody purges now and then."""
+    held: tuple[tuple[str, str], ...] = ()
+    """What stands for what an exchange holds, and the queue where it goes when it is due."""
+
+    def letters(self) -> list[tuple[str, str, bool]]:
+        """Queue, the one for those that die there, and whether they also die by themselves."""
+        found = [
+            (queue.name, queue.letters_to, queue.expires or "x-max-length" in queue.arguments)
+            for queue in self.queues
+            if queue.letters_to
+        ]
+        return [*found, *((source, target, True) for source, target in self.held)]
+
+
+STREAM: Final[Table] = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 1500}
+
+
+def stream(name: str, most: int | None = None) -> Queue:
+    return Queue(name, STREAM if most is None else {**STREAM, "x-max-length-bytes": most})
+
+
+DELAYING: Final[Table] = {"x-delayed-type": "direct"}
+ASSURED: Final[Table] = {
+    "x-queue-type": "quorum",
+    "x-overflow": "reject-publish",
+    "x-max-length": 30,
+    "x-dead-letter-strategy": "at-least-once",
+}
+
+DISTRICTS: Final = (
+    District(
+        "orders",
+        (Queue("orders"),),
+        (
+            Habit("serial", (Route("shop", "order", ("orders",)),), 1),
+            Habit(
+                "windowed",
+                (Route("shop", "order", ("orders",)),),
+                astray=Route("shop", "nowhere", ()),
+                transient=0.1,
+            ),
+        ),
+        (
+            Temper("prompt", "orders", batch=1),
+            Temper("late", "orders", 20, 8, multiple=True, requeues=0.1),
+        ),
+        (Exchange("shop", "direct"),),
+        (("shop", "orders", "order"),),
+        purged=("orders",),
+    ),
+    District(
+        "news",
+        (Queue("news-1"), Queue("news-2", {"x-queue-mode": "lazy"}), stream("news-log")),
+        (Habit("herald", (Route("herald", "", ("news-1", "news-2", "news-log")),), 20),),
+        (
+            Temper("reader", "news-1", multiple=True),
+            Temper("fleeting", "news-2", leaves=0.2, requeues=0.1),
+        ),
+        (Exchange("herald", "fanout"),),
+        (("herald", "news-1", ""), ("herald", "news-2", ""), ("herald", "news-log", "")),
+        streams=("news-log",),
+        purged=("news-2",),
+    ),
+    District(
+        "ranks",
+        (Queue("ranked", {"x-max-priority": 5}),),
+        (Habit("ranked", (direct("ranked"),), 20, priorities=5, transient=0.1),),
+        (Temper("ranking", "ranked", requeues=0.1),),
+        purged=("ranked",),
+    ),
+    District(
+        "raft",
+        (Queue("raft", {"x-queue-type": "quorum"}),),
+        (Habit("raft", (direct("raft"),)),),
+        (Temper("sailor", "raft", batch=4, requeues=0.2, leaves=0.1),),
+    ),
+    District(
+        "books",
+        (Queue("ledger-a"), Queue("ledger-b"), Queue(RECEIPTS)),
+        (
+            Habit(
+                "books",
+                (
+                    Route("books", "a.x", ("ledger-a",)),
+                    Route("books", "x.b", ("ledger-b",)),
+                    Route("books", "a.b", ("ledger-a", "ledger-b")),
+                ),
+                8,
+                transactions=True,
+            ),
+        ),
+        (
+            Temper("auditor", "ledger-a", transactions=True),
+            Temper("clerk", "ledger-b", 20, 10, transactions=True, leaves=0.1),
+            Temper("filing", RECEIPTS, automatic=True),
+        ),
+        (Exchange("books", "topic"),),
+        (("books", "ledger-a", "a.#"), ("books", "ledger-b", "#.b")),
+    ),
+    District(
+        "narrow",
+        (Queue("narrow", {"x-max-length": 6, "x-overflow": "reject-publish"}),),
+        (Habit("narrow", (direct("narrow"),)),),
+        (Temper("narrow", "narrow", 3),),
+    ),
+    District(
+        "picked",
+        (Queue("picked", letters("dead")), Queue("dead")),
+        (Habit("picked", (direct("picked"),)),),
+        (Temper("picky", "picked", rejects=0.4), Temper("undertaker", "dead", leaves=0.05)),
+    ),
+    District(
+        "brief",
+        (Queue("brief", {"x-message-ttl": EXPIRY_MS, **letters("expired")}), Queue("expired")),
+        (Habit("brief", (direct("brief"),)),),
+        (Temper("hasty", "brief", 3, 2, rejects=0.2), Temper("heir", "expired")),
+    ),
+    District(
+        "crowd",
+        (Queue("crowd", {"x-max-length": 5, **letters("outside")}), Queue("outside")),
+        (Habit("crowd", (direct("crowd"),)),),
+        (Temper("doorman", "crowd", 3, 2), Temper("outsider", "outside")),
+    ),
+    District(
+        "kin",
+        (
+            Queue("elder", {**ASSURED, **letters("heir")}),
+            Queue("heir", {"x-max-length": 3, "x-overflow": "reject-publish"}),
+        ),
+        (Habit("elder", (direct("elder"),)),),
+        (Temper("reaper", "elder", rejects=0.6), Temper("heir", "heir", 2, 2)),
+        assured=("elder",),
+    ),
+    District(
+        "tapes",
+        (stream("log"), stream("tape", 2500)),
+        (Habit("log", (direct("log"), direct("tape"))),),
+        streams=("log", "tape"),
+        trimmed=("tape",),
+    ),
+    District(
+        "later",
+        (Queue("later"),),
+        (Habit("later", (Route("clock", "later", ("held later",)),), longest_delay=200),),
+        (Temper("patient", "later"),),
+        (Exchange("clock", "x-delayed-message", DELAYING),),
+        (("clock", "later", "later"),),
+        unordered=("later",),
+        held=(("held later", "later"),),
+    ),
+    District(
+        "once",
+        (Queue("once", {"x-message-deduplication": True}),),
+        (Habit("once", (direct("once"),), has_ids=True),),
+        (Temper("one", "once", requeues=0.1),),
+        unordered=("once",),
+    ),
+    District(
+        "taken",
+        (Queue("taken"),),
+        (Habit("taken", (direct("taken"),)),),
+        (Temper("taker", "taken", automatic=True, leaves=0.1),),
+    ),
+    District(
+        "graves",
+        (Queue("doomed", letters("graves")), stream("graves")),
+        (Habit("doomed", (direct("doomed"),)),),
+        (Temper("judge", "doomed", rejects=0.5),),
+        streams=("graves",),
+    ),
+    District(
+        "tomorrow",
+        (stream("tomorrow"),),
+        (Habit("tomorrow", (Route("clock-2", "t", ("held tomorrow",)),), longest_delay=200),),
+        exchanges=(Exchange("clock-2", "x-delayed-message", DELAYING),),
+        bindings=(("clock-2", "tomorrow", "t"),),
+        streams=("tomorrow",),
+        held=(("held tomorrow", "tomorrow"),),
+    ),
+)

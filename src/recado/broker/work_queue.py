@@ -1,0 +1,379 @@
+"""The queues that share out work: each message is for one consumer, until somebody has acknowledged it.
+
+Q1  A message is in exactly one place: ready, out with a consumer, or settled.
+Q2  Messages leave in order of place; one that returns goes back to its own place.
+Q3  A consumer never holds more than its prefetch.
+Q4  No message is ready while a consumer has room.
+Q5  Whether messages come one by one or in runs, each consumer gets the same.
+
+For Q5 consumers are dealt a run like cards. Two things make the order among several receivers visible to one of
+them, and are then done message by message: consumers that share a channel, because they share its delivery
+tags (`crowded`), and queues that pass on what they drop to another queue (`cascades`).
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import chain, islice
+
+from recado.amqp.frames import body_size_of
+
+from .arguments import QueueSettings
+from .consumer import DEAL_BYTES, UNLIMITED
+from .lane import Lane
+from .queue import Home, Owner, Queue
+from .run import Run
+
+
+class WorkQueue(Queue):
+    __slots__ = (
+        "_keeps_all",
+        "_lanes",
+        "_limited",
+        "_mortal",
+        "_ready_bytes",
+        "_refuses",
+        "_simple",
+        "cascades",
+    )
+
+    def __init__(
+        self, home: Home, name: str, settings: QueueSettings, owner: Owner | None, now: int
+    ) -> None:
+        super().__init__(home, name, settings, owner, now)
+        # Quorum queues know nothing that is not persistent.
+        self._keeps_all = self._keeps and settings.queue_type == "quorum"
+        self._ready_bytes = 0  # counted only for a limit in bytes
+        self._mortal = False  # some messages were given a time to live
+        self._lanes: list[Lane] = []
+        self._add_lane()
+
+    def _adopt(self, settings: QueueSettings) -> None:
+        """What was declared and what policies make of it, and what follows from that."""
+        self.settings = settings
+        self.cascades = settings.dead_letter_exchange is not None
+        self._limited = settings.max_length is not None or settings.max_length_bytes is not None
+        self._refuses = self._limited and settings.overflow != "drop-head"
+        lasting = settings.message_ttl is None and not settings.assured
+        self._simple = lasting and not self._limited and self.window is None
+
+    def reconfigure(self, settings: QueueSettings, now: int) -> None:
+        """Policies came or went. Messages that are there keep the time they have to live."""
+        counted = self.settings.max_length_bytes is not None
+        self._adopt(settings)
+        if settings.max_length_bytes is not None and not counted:
+            self._weigh()
+        self.touch(now)
+        self._drop_excess(now)
+
+    # ── entering ──────────────────────────────────────────────────────────────────────────────────────
+
+    def publish(self, run: Run, now: int) -> Sequence[int]:
+        """Take in messages; gives the indexes of those that were refused."""
+        if self._simple and not self.ready and not self.taps and run.facts.ttl is None:
+            # What follows would come to the same, at three times the cost for a run of one.
+            group = self._rota.foremost
+            count = len(run.tails)
+            if group is not None and (count == 1 or len(group) == 1) and group[0].room() >= count:
+                run.first = self._next_place
+                self._next_place += count
+                if self._keeps_all or (self._keeps and run.facts.persistent):
+                    self._keeper.enter(self, run)
+                group[0].deliver(run)
+                if len(group) > 1:
+                    group.rotate(-1)
+                return ()
+        if self.window is not None and not run.letter:
+            return self.window.sift(run, now, self._take_in)
+        return self._take_in(run, now)
+
+    def _take_in(self, run: Run, now: int) -> Sequence[int]:
+        if self._takes_singly(run):
+            return self._publish_singly(run, now)
+        self._enter(run, now)
+        self._drop_excess(now)
+        return ()
+
+    def _takes_singly(self, run: Run) -> bool:
+        """Whether the order of things within a run would show (Q5)."""
+        fleeting = run.facts.ttl == 0 or self.settings.message_ttl == 0
+        return (
+            self._refuses
+            or (self._limited and (self.cascades or fleeting))
+            or (self.cascades and fleeting)
+            or (self.crowded > 0 and bool(self.taps))
+        )
+
+    @property
+    def is_laborious(self) -> bool:
+        """Whether messages may have to be taken in one by one."""
+        return self._refuses or self.cascades or self.crowded > 0 or self.window is not None
+
+    def _publish_singly(self, run: Run, now: int) -> Sequence[int]:
+        refused = []
+        for i in range(len(run)):
+            one = run.slice(i, i + 1)
+            if self.refuses(one):
+                refused.append(i)
+                if self.settings.overflow == "reject-publish-dlx":
+                    self._dead_letter(self, one, "maxlen", now)
+            else:
+                self._enter(one, now)
+                self._drop_excess(now)
+        return refused
+
+    def _enter(self, run: Run, now: int) -> None:
+        count = len(run.tails)
+        run.first = self._next_place
+        self._next_place += count
+        ttl = self.settings.message_ttl
+        if run.facts.ttl is not None:
+            ttl = run.facts.ttl if ttl is None else min(ttl, run.facts.ttl)
+        if ttl is not None:
+            run.expires = now + ttl
+            self._mortal = True
+        for tap in self.taps:
+            tap.show(run)
+        self._add(run)
+        self._append(run)
+        self.deal(now)
+        if ttl is not None:
+            if ttl == 0:
+                self.expire(now)
+            self._watch_head()
+
+    def _add(self, run: Run) -> None:
+        self.ready += len(run)
+        if self.settings.max_length_bytes is not None:
+            self._ready_bytes += sum(run.body_sizes())
+
+    def _append(self, run: Run) -> None:
+        """Behind all others of its lane: in memory, or on the shelf if there is no room or others are there."""
+        number = self._lane_of(run)
+        lane = self._lanes[number]
+        durable = self._keeps_all or (self._keeps and run.facts.persistent)
+        if lane.shelved or lane.weight >= self._keeper.room:
+            self._keeper.shelve(self, run, number, durable=durable)
+            lane.shelved += len(run)
+            return
+        if durable:
+            self._keeper.enter(self, run)
+        lane.append(run)
+
+    def _lane_of(self, run: Run) -> int:
+        highest = self.settings.max_priority
+        if highest is None:
+            return 0
+        priority = min(run.facts.priority, highest)
+        while len(self._lanes) <= priority:
+            self._add_lane()
+        return priority
+
+    def _add_lane(self) -> None:
+        if self._keeper.keeps:
+            self._lanes.append(Lane(partial(self._keeper.fetch, self, len(self._lanes))))
+        else:
+            self._lanes.append(Lane())
+
+    def put_back(self, runs: list[Run], now: int) -> None:
+        """Return messages that were out for delivery to their places."""
+        if self.deleted:
+            return
+        if self.settings.queue_type == "quorum":
+            runs = self._count_return(runs, now)
+        for run in runs:
+            run.redelivered = True
+            self._add(run)
+            self._lanes[self._lane_of(run)].put_back(run)
+        self._drop_excess(now)
+        self.deal(now)
+        self._watch_head()
+
+    def _count_return(self, runs: list[Run], now: int) -> list[Run]:
+        """Gives those that may return once more."""
+        for run in runs:
+            run.returns += 1
+        for run in filter(self._is_worn, runs):
+            self._dead_letter(self, run, "delivery_limit", now)
+        return [run for run in runs if not self._is_worn(run)]
+
+    def _is_worn(self, run: Run) -> bool:
+        """Whether it came back too often."""
+        limit = self.settings.delivery_limit
+        return limit is not None and run.returns > limit
+
+    # ── limits ────────────────────────────────────────────────────────────────────────────────────────
+
+    def refuses(self, one: Run) -> bool:
+        """Whether there is no room for a message; dead letters that wait here take room too."""
+        most, most_bytes = self.settings.max_length, self.settings.max_length_bytes
+        bytes_here = self._ready_bytes + self.letter_bytes
+        return self._refuses and (
+            (most is not None and self.ready + self.letters + 1 > most)
+            or (most_bytes is not None and bytes_here + one.body_sizes()[0] > most_bytes)
+        )
+
+    def _drop_excess(self, now: int) -> None:
+        """Drop from the front what is too much; of a priority queue that is the most urgent, as in RabbitMQ."""
+        if self._refuses or not self._limited:
+            return
+        most, most_bytes = self.settings.max_length, self.settings.max_length_bytes
+        while most is not None and self.ready > most:
+            self._dead_letter(self, self._take_front(self.ready - most), "maxlen", now)
+        while most_bytes is not None and self._ready_bytes > most_bytes:
+            head = self._front().head
+            size = body_size_of(head.head) if head is not None and head.head else 0
+            count = -(-(self._ready_bytes - most_bytes) // size) if size else 1
+            self._dead_letter(self, self._take_front(count), "maxlen", now)
+        self._watch_head()
+
+    def expire(self, now: int) -> None:
+        """Let go of what has outlived its time at the front of a lane."""
+        for lane in reversed(self._lanes):
+            while (
+                not self.stalled
+                and (head := lane.head) is not None
+                and head.expires is not None
+                and head.expires <= now
+            ):
+                run = lane.take(len(head))
+                self._subtract(run)
+                self._dead_letter(self, run, "expired", now)
+        self._due = None
+        self._watch_head()
+        self._watch_idle()
+
+    def _watch_head(self) -> None:
+        # Heads may be on the shelf, and should stay there if they have time.
+        if self.stalled or not self._mortal:
+            return
+        for lane in self._lanes:
+            head = lane.head
+            if head is not None and head.expires is not None:
+                self._set_alarm(head.expires)
+
+    # ── leaving ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _front(self) -> Lane:
+        """The lane whose turn it is; something must be ready."""
+        lanes = self._lanes
+        if len(lanes) == 1:
+            return lanes[0]
+        return next(lane for lane in reversed(lanes) if lane.head is not None)
+
+    def _take_front(self, count: int) -> Run:
+        run = self._front().take(count)
+        self._subtract(run)
+        return run
+
+    def _subtract(self, run: Run) -> None:
+        self.ready -= len(run)
+        if self.settings.max_length_bytes is not None:
+            self._ready_bytes -= sum(run.body_sizes())
+
+    def _drop_expired(self, now: int) -> None:
+        """Make sure that what is at the front has time left, and did not return too often.
+
+        Strictly: a message with no time at all may still go to a consumer that waits for it.
+        """
+        while self.ready and not self.stalled:
+            head = self._front().head
+            assert head is not None
+            if head.returns and self._is_worn(head):  # when the process ended, or a policy came
+                self._dead_letter(self, self._take_front(len(head)), "delivery_limit", now)
+            elif head.expires is None or head.expires >= now:
+                return
+            else:
+                self._dead_letter(self, self._take_front(len(head)), "expired", now)
+
+    def get(self, now: int) -> Run | None:
+        """One message for a client that asks for it."""
+        self.touch(now)
+        self._drop_expired(now)
+        if not self.ready or self.stalled:
+            return None
+        run = self._take_front(1)
+        self._watch_head()
+        return run
+
+    def deal(self, now: int) -> None:
+        """Give out what is ready to those who have room (Q4)."""
+        while self.ready and (group := self._rota.foremost) is not None:
+            self._drop_expired(now)
+            if not self.ready or self.stalled:
+                break
+            wanted = 1 if self.crowded else min(len(group), self.ready)
+            hands, least = [], UNLIMITED
+            for consumer in list(islice(group, wanted)):
+                room = consumer.room()
+                if room > 0:
+                    hands.append(consumer)
+                    least = min(least, room)
+                else:
+                    self._rota.sleep(consumer)
+            if not hands:
+                continue
+            if len(hands) < len(group):
+                least = 1
+            run = self._take_front(min(least, self._at_most()) * len(hands))
+            count = len(run)
+            if len(hands) == 1 or count == 1:
+                hands[0].deliver(run)
+            else:
+                for consumer, part in zip(hands, run.deal(min(len(hands), count)), strict=False):
+                    consumer.deliver(part)
+            if len(group) > 1:
+                group.rotate(-(count % len(group)))
+        if self.ready:
+            self._watch_head()
+
+    def _at_most(self) -> int:
+        """How many messages like the first make up a good write."""
+        head = self._front().head
+        size = len(head.tails[head.taken]) if head is not None else 0
+        return DEAL_BYTES // (size + 64) + 1
+
+    def purge(self) -> int:
+        count = self.ready
+        for number, lane in enumerate(self._lanes):
+            for run in lane.runs():
+                self.settle(run)
+            if lane.shelved and not self.deleted:
+                self._keeper.empty_shelf(self, number)
+            lane.clear()
+        self.ready = self._ready_bytes = 0
+        return count
+
+    def reject(self, runs: list[Run], now: int) -> None:
+        """Messages that a consumer refused for good."""
+        if not self.deleted:
+            for run in runs:
+                self._dead_letter(self, run, "rejected", now)
+
+    # ── after a restart ───────────────────────────────────────────────────────────────────────────────
+
+    def restore(
+        self, next_place: int, shelved: Mapping[int, int], now: int, *, mortal: bool
+    ) -> None:
+        """What the keeper still has after a restart: so many messages in each lane, on the shelf.
+
+        Some of them may expire if they are `mortal`.
+        """
+        self._next_place = next_place
+        self._mortal = mortal
+        for number, count in shelved.items():
+            while len(self._lanes) <= number:
+                self._add_lane()
+            self._lanes[number].shelved = count
+            self.ready += count
+
+    def resume(self, now: int) -> None:
+        """All queues are restored, so whatever is too much or too old may go to others."""
+        if self.settings.max_length_bytes is not None:
+            self._weigh()
+        self._drop_excess(now)
+        self._watch_head()
+
+    def _weigh(self) -> None:
+        """A limit in bytes must know the size of every message, so they all come to memory once."""
+        runs = chain.from_iterable(lane.load() for lane in self._lanes)
+        self._ready_bytes = sum(sum(run.body_sizes()) for run in runs)

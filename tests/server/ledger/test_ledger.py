@@ -1,0 +1,512 @@
+"""What becomes of single things: in the journal, in memory, and after a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from recado.amqp.events import ContentReceived
+from recado.amqp.frames import body_of
+from recado.amqp.properties import Properties
+from recado.amqp.values import Int8, Table
+from recado.broker.arguments import parse_queue_arguments
+from recado.broker.channel import Settlement
+from recado.broker.queue import Queue
+from recado.journal.disk import MemoryDisk
+from recado.journal.journal import Journal
+from recado.journal.record import Corrupt
+from recado.server.ledger import records
+from recado.server.ledger.cleaning import Cleaner
+from recado.server.ledger.ledger import Ledger
+from recado.server.ledger.recovery import recover
+
+from ...broker.stage import Peer, new_broker, open_channel, published
+
+PERSISTENT = Properties(delivery_mode=2)
+
+
+class Node:
+    """A broker and its ledger, which can be restarted."""
+
+    def __init__(self, *, room: int = 1 << 30, segment_size: int = 1 << 20) -> None:
+        self.disk = MemoryDisk()
+        self.room = room
+        self.segment_size = segment_size
+        self._start()
+
+    def restart(self, *, written: bool = True) -> None:
+        if written:
+            self.ledger.write()
+        self._start()
+
+    def _start(self) -> None:
+        self.ledger = Ledger(Journal(self.disk, segment_size=self.segment_size), room=self.room)
+        self.broker = new_broker(self.ledger)
+        recover(self.ledger, self.broker, 0)
+        self.peer = Peer()
+        self.channel = open_channel(self.broker, self.peer)
+
+    def queue(self, name: str = "q") -> Queue:
+        return self.broker.vhosts["/"].queues[name]
+
+    def declare(self, name: str = "q", *, durable: bool = True, **arguments: object) -> Queue:
+        table: Table = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}  # type: ignore[misc]
+        settings = parse_queue_arguments(
+            name, "/", durable=durable, exclusive=False, auto_delete=False, arguments=table
+        )
+        return self.broker.create_queue(self.broker.vhosts["/"], name, settings, None, 0)
+
+    def publish(
+        self,
+        *bodies: bytes,
+        key: str = "q",
+        exchange: str = "",
+        properties: Properties = PERSISTENT,
+    ) -> None:
+        event = published(key, *bodies, exchange=exchange, properties=properties)
+        self.channel.publisher.publish(event, 0)
+
+    def get(self, name: str = "q", *, no_ack: bool = True) -> bytes | None:
+        if not self.channel.get(self.queue(name), no_ack=no_ack, now=0):
+            return None
+        (event,) = self.peer.received()
+        assert isinstance(event, ContentReceived)
+        return body_of(event.content)
+
+    def bodies(self, name: str = "q") -> list[bytes]:
+        found = []
+        while (body := self.get(name)) is not None:
+            found.append(body)
+        return found
+
+    def sync(self) -> None:
+        self.ledger.write()
+        sync = self.ledger.begin_sync()
+        sync.run()
+        self.ledger.end_sync(sync)
+
+    def kinds(self) -> list[int]:
+        """What is in the journal, by kind."""
+        self.ledger.write()
+        journal = self.ledger.journal
+        return [record[0] for _, record in journal.scan(0, journal.position)]
+
+    def runs(self) -> list[records.RunRecord]:
+        journal = self.ledger.journal
+        return [
+            records.decode_run(record)
+            for _, record in journal.scan(0, journal.position)
+            if record[0] <= records.MOVED
+        ]
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.told = 0
+
+    def kept(self) -> None:
+        self.told += 1
+
+
+# ── tickets ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_comes_while_a_sync_is_under_way_waits_for_the_next(node: Node) -> None:
+    node.declare()
+    first, second = Listener(), Listener()
+    node.ledger.tell(first)
+    node.ledger.write()
+    sync = node.ledger.begin_sync()
+    node.publish(b"1")
+    node.ledger.tell(second)
+    assert node.ledger.is_awaited
+    sync.run()
+    node.ledger.end_sync(sync)
+    assert (first.told, second.told) == (1, 0)
+    assert node.ledger.safe == sync.ticket == node.ledger.ticket - 1
+    node.sync()
+    assert (first.told, second.told) == (1, 1)
+    assert node.ledger.is_durable
+
+
+def test_only_what_is_to_last_is_awaited(node: Node) -> None:
+    node.declare()
+    node.publish(b"1")
+    node.sync()
+    assert node.get(no_ack=False) == b"1"
+    assert node.ledger.has_more
+    assert not node.ledger.is_awaited
+    node.ledger.write()
+    assert not node.ledger.has_more
+
+
+# ── what is written ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_entered_and_settled_in_a_turn_is_not_written(node: Node) -> None:
+    node.declare()
+    node.sync()
+    before = node.ledger.journal.position
+    node.publish(b"1", b"2")
+    assert node.bodies() == [b"1", b"2"]
+    assert node.ledger.is_awaited
+    node.sync()
+    assert node.ledger.journal.position == before
+    node.publish(b"3")
+    node.restart()
+    assert node.bodies() == [b"3"]
+
+
+def test_a_run_of_which_a_part_is_settled_in_its_turn(node: Node) -> None:
+    node.declare()
+    node.publish(b"1", b"2", b"3")
+    assert node.get() == b"1"
+    node.restart()
+    assert node.bodies() == [b"2", b"3"]
+
+
+def test_many_queues_share_one_record(node: Node) -> None:
+    for name in ("a", "b", "c"):
+        node.declare(name, durable=name != "c")
+        node.broker.vhosts["/"].bind_queue(name, "amq.fanout", "")
+    node.publish(b"1", b"2", exchange="amq.fanout")
+    node.ledger.write()
+    (run,) = node.runs()
+    assert len(run.destinations) == 2
+    node.restart()
+    assert node.bodies("a") == node.bodies("b") == [b"1", b"2"]
+
+
+def test_a_lane_may_extend_what_was_gathered(node: Node) -> None:
+    node.declare()
+    node.publish(b"1")
+    node.publish(b"2")
+    node.ledger.write()
+    assert [len(run.tails) for run in node.runs()] == [1, 1]
+    node.restart()
+    assert node.bodies() == [b"1", b"2"]
+
+
+def test_a_transaction_is_one_group(node: Node) -> None:
+    node.declare()
+    node.publish(b"0")
+    node.channel.publisher.pending = []
+    assert node.get(no_ack=False) == b"0"
+    node.publish(b"1")
+    node.publish(b"2")
+    node.channel.settle(Settlement.ACK, 1, 0, multiple=False)
+    entries = node.ledger.entries
+    node.channel.commit(0)
+    assert node.ledger.entries > entries
+    node.ledger.write()
+    files, found = node.disk.files, set()
+    for end in range(node.ledger.journal.position + 1):
+        node.disk.files = {
+            name: content[:end] if name.endswith(".journal") else bytearray(content)
+            for name, content in files.items()
+        }
+        node.restart(written=False)
+        if "q" in node.broker.vhosts["/"].queues:
+            found.add(tuple(node.bodies()))
+    assert found == {(), (b"0",), (b"1", b"2")}
+
+
+def test_a_commit_of_nothing_waits_for_nothing(node: Node) -> None:
+    node.channel.publisher.pending = []
+    entries = node.ledger.entries
+    node.channel.commit(0)
+    assert node.ledger.entries == entries
+
+
+# ── queues ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_queue_that_is_declared_again_is_a_new_one(node: Node) -> None:
+    node.declare()
+    node.publish(b"old")
+    node.broker.delete_queue(node.queue(), 0)
+    node.declare()
+    node.publish(b"new")
+    node.restart()
+    assert node.bodies() == [b"new"]
+    node.broker.delete_queue(node.queue(), 0)
+    node.restart()
+    assert not node.broker.vhosts["/"].queues
+    node.declare()
+    node.restart()
+    assert node.bodies() == []
+
+
+def test_places_and_numbers_are_never_given_again() -> None:
+    node = Node(segment_size=500)
+    node.declare()
+    node.declare("gone")
+    node.broker.delete_queue(node.queue("gone"), 0)
+    for i in range(40):
+        node.publish(b"%d" % i)
+        node.sync()
+        assert node.bodies() == [b"%d" % i]
+        node.sync()
+    assert len(node.ledger.journal.segments) < 4
+    node.restart()
+    assert node.ledger.next_queue == 3
+    node.publish(b"more")
+    node.restart()
+    (account,) = node.ledger.accounts.values()
+    assert account.stored == 41
+    assert node.bodies() == [b"more"]
+
+
+def test_arguments_return_as_they_came(node: Node) -> None:
+    node.declare(max_length=Int8(5), unknown=[{"deep": None}, 2.5])
+    node.restart()
+    arguments = node.queue().declared.arguments
+    assert arguments == {"x-max-length": 5, "x-unknown": [{"deep": None}, 2.5]}
+    assert isinstance(arguments["x-max-length"], Int8)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_topology_returns_in_its_order(node: Node, *, checkpoint: bool) -> None:
+    vhost = node.broker.vhosts["/"]
+    vhost.declare_exchange("gone", "direct", durable=True)
+    vhost.declare_exchange("e", "topic", durable=True, internal=True, arguments={"a": Int8(1)})
+    vhost.declare_exchange("f", "fanout", durable=True, auto_delete=True)
+    vhost.declare_exchange("brief", "fanout")
+    for name in ("b", "a", "c"):
+        node.declare(name, durable=name != "c")
+        vhost.bind_queue(name, "e", "k.*", {"x": name})
+    vhost.bind_exchange("e", "f", "")
+    vhost.bind_queue("a", "e", "other")
+    vhost.unbind_queue("a", "e", "other")
+    vhost.delete_exchange("gone")
+    if checkpoint:
+        node.ledger.pages.checkpoint_due = True
+    node.restart()
+    vhost = node.broker.vhosts["/"]
+    assert [name for name in vhost.exchanges if name and "amq" not in name] == ["e", "f"]
+    exchange = vhost.exchanges["e"]
+    assert exchange.declared.internal
+    assert exchange.declared.arguments == {"a": 1}
+    assert vhost.exchanges["f"].declared.auto_delete
+    assert [binding.destination.name for binding in exchange.bindings.values()] == ["b", "a"]
+    assert [binding.arguments for binding in exchange.bindings.values()] == [{"x": "b"}, {"x": "a"}]
+    assert [binding.destination.name for binding in vhost.exchanges["f"].bindings.values()] == ["e"]
+    vhost.check()
+
+
+def test_a_vhost_is_there_as_long_as_something_is_in_it(node: Node) -> None:
+    node.broker.add_vhost("other")
+    node.broker.vhosts["other"].declare_exchange("e", "direct", durable=True)
+    node.restart()
+    assert "e" in node.broker.vhosts["other"].exchanges
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_facts_are_remembered(node: Node, *, checkpoint: bool) -> None:
+    node.ledger.remember("kind", "/", "a", b"1")
+    node.ledger.remember("kind", "/", "a", b"2")
+    node.ledger.remember("kind", "/", "b", b"3")
+    node.ledger.remember("kind", "/", "b", None)
+    entries = node.ledger.entries
+    node.ledger.remember("kind", "/", "a", b"2")
+    node.ledger.remember("kind", "/", "never", None)
+    assert node.ledger.entries == entries, "nothing has changed"
+    if checkpoint:
+        node.ledger.pages.checkpoint_due = True
+    node.restart()
+    assert node.ledger.facts == {("kind", "/", "a"): b"2"}
+
+
+def test_a_record_that_nobody_knows_is_not_passed_over(node: Node) -> None:
+    node.ledger.note(b"\xff")
+    with pytest.raises(ValueError, match="later release"):
+        node.restart()
+
+
+# ── shelves ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_shelved_in_a_turn_can_be_fetched_in_it() -> None:
+    node = Node(room=0)
+    node.declare()
+    for i in range(3):
+        node.publish(b"%d" % i)
+    assert node.get() == b"0"
+    node.ledger.write()
+    node.publish(b"3")
+    assert node.bodies() == [b"1", b"2", b"3"]
+    node.restart()
+    assert node.bodies() == []
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_loans_are_for_this_life_only(*, durable: bool) -> None:
+    node = Node(room=0)
+    node.declare(durable=durable)
+    fleeting = Properties(delivery_mode=1)
+    entries = node.ledger.entries
+    for i in range(4):
+        node.publish(b"%d" % i, properties=fleeting)
+        node.ledger.write()
+    assert node.ledger.entries == entries
+    assert node.get() == b"0"
+    node.ledger.write()
+    if durable:
+        node.restart()
+        assert node.bodies() == []
+        node.publish(b"new")
+        node.restart()
+        assert node.bodies() == [b"new"]
+    else:
+        assert node.bodies() == [b"1", b"2", b"3"]
+        node.broker.delete_queue(node.queue(), 0)
+        node.ledger.write()
+        assert not node.ledger.accounts
+
+
+@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize("max_priority", [0, 3])
+def test_a_purge_empties_shelves(max_priority: int, *, written: bool) -> None:
+    node = Node(room=0)
+    node.declare(max_priority=max_priority)
+    for i in range(6):
+        node.publish(b"%d" % i, properties=Properties(delivery_mode=2, priority=i % 3))
+    first = node.get(no_ack=False)
+    assert first is not None
+    if written:
+        node.ledger.write()
+        node.publish(b"6")
+    assert node.queue().purge() == 5 + written
+    node.publish(b"new")
+    node.restart()
+    assert node.bodies() == [first, b"new"]
+
+
+def test_messages_return_as_runs() -> None:
+    node = Node(room=0)
+    node.declare()
+    for i in range(100):
+        node.publish(b"%d" % i)
+    node.ledger.write()
+    runs = node.ledger.fetch(node.queue(), 0)
+    assert [len(run) for run in runs] == [100]
+    assert [body_of(content) for content in runs[0].contents()] == [b"%d" % i for i in range(100)]
+    assert runs[0].kept
+
+
+def test_a_fetch_begins_with_little_and_goes_on_where_it_ended() -> None:
+    node = Node(room=0)
+    node.declare()
+    node.declare("other")
+    for i in range(600):
+        node.publish(b"%d" % i, bytes(1000))
+        node.publish(bytes(3000), key="other")
+    node.ledger.write()
+    counts: list[int] = []
+    while sum(counts) < 1200:
+        counts.append(sum(len(run) for run in node.ledger.fetch(node.queue(), 0)))
+    assert counts[0] < counts[1] < counts[2]
+    assert sum(counts) == 1200
+
+
+def test_only_what_was_delivered_is_redelivered() -> None:
+    node = Node()
+    node.declare()
+    node.publish(b"0", b"1", b"2", b"3")
+    node.get(no_ack=False)
+    node.get(no_ack=False)
+    node.channel.settle(Settlement.ACK, 1, 0, multiple=False)
+    node.restart()
+    runs = node.ledger.fetch(node.queue(), 0)
+    assert [(run.first, len(run), run.redelivered) for run in runs] == [(1, 1, True), (2, 2, False)]
+
+
+def test_a_message_that_cannot_be_read_is_told_of() -> None:
+    node = Node(room=0)
+    node.declare()
+    node.publish(b"wanted")
+    node.ledger.write()
+    reasons: list[str] = []
+    node.ledger.on_failure = reasons.append
+    (name,) = [name for name in node.disk.files if name.endswith(".journal")]
+    at = node.disk.files[name].index(b"wanted")
+    node.disk.files[name][at] ^= 1
+    with pytest.raises(Corrupt):
+        node.get()
+    assert "'q'" in reasons[0]
+
+
+def test_little_memory_makes_little_room(node: Node) -> None:
+    ample = node.ledger.room
+    node.ledger.spare_memory(scarce=True)
+    assert node.ledger.room < ample
+    node.ledger.spare_memory(scarce=False)
+    assert node.ledger.room == ample
+    assert node.ledger.shortage() is None
+
+
+# ── segments ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_segments_are_dropped_when_nothing_in_them_is_live() -> None:
+    node = Node(segment_size=1000)
+    node.declare()
+    for i in range(100):
+        node.publish(b"%d" % i)
+        node.sync()
+        node.bodies()
+        node.sync()
+    assert len(node.ledger.journal.segments) < 4
+    assert len(node.ledger.pages.all()) < 4
+
+
+@pytest.mark.parametrize("room", [0, 1 << 30])
+def test_a_queue_that_nobody_consumes_holds_no_segments(room: int) -> None:
+    node = Node(segment_size=1000, room=room)
+    cleaner = Cleaner(node.ledger, slice_size=500)
+    node.declare()
+    node.declare("idle")
+    idle = []
+    for i in range(100):
+        node.publish(b"%d" % i, bytes(50), bytes(50))
+        if i % 10 == 0:
+            idle.append(b"idle %d" % i)
+            node.publish(idle[-1], key="idle")
+        node.sync()
+        node.bodies()
+        node.sync()
+        while cleaner.clean():
+            pass
+        node.sync()
+    assert len(node.ledger.journal.segments) < 10
+    if room:
+        assert node.get("idle", no_ack=False) == idle[0]
+    node.restart()
+    assert node.bodies("idle") == idle
+
+
+def test_what_is_shelved_can_be_fetched_while_it_is_moved() -> None:
+    node = Node(segment_size=1500, room=0)
+    cleaner = Cleaner(node.ledger, slice_size=1, spare_segments=0)
+    node.declare()
+    node.declare("idle")
+    idle = []
+    for i in range(60):
+        node.publish(b"%d" % i)
+        if i % 6 == 0:
+            idle.append(b"idle %d" % i)
+            node.publish(idle[-1], key="idle")
+        node.ledger.write()
+    node.bodies()
+    node.sync()
+    found = []
+    while (body := node.get("idle")) is not None:
+        found.append(body)
+        node.ledger.write()
+        cleaner.clean()
+        node.sync()
+    assert found == idle

@@ -1,0 +1,241 @@
+"""Group commit: what is told when, a full disk, a failed sync, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from recado.amqp.properties import Properties
+from recado.broker.arguments import QueueSettings
+from recado.journal.journal import Journal
+from recado.server import committer as module
+from recado.server.committer import Committer
+from recado.server.ledger.ledger import Ledger
+from recado.server.ledger.recovery import recover
+from recado.simulator.disk import SimulatedDisk
+
+from ..broker.stage import new_broker, open_channel, published
+from .rim import in_the_loop, skip, soon, turns
+
+PERSISTENT = Properties(delivery_mode=2)
+
+
+class Told:
+    """Somebody who waits, and can be waited for."""
+
+    def __init__(self) -> None:
+        self.at = asyncio.get_running_loop().create_future()
+
+    def kept(self) -> None:
+        self.at.set_result(None)
+
+
+class Rim:
+    """A broker with its ledger on a simulated disk, and a loop that commits."""
+
+    def __init__(self) -> None:
+        self.disk = SimulatedDisk()
+        self.free = 1 << 40
+        self.failures: list[str] = []
+        self.failed = asyncio.get_running_loop().create_future()
+        self.ledger = Ledger(Journal(self.disk, segment_size=2000))
+        self.broker = new_broker(self.ledger)
+        recover(self.ledger, self.broker, 0)
+        self.committer = Committer(
+            self.ledger,
+            asyncio.get_running_loop(),
+            self._fail,
+            lambda: self.free,
+            least_free=1000,
+        )
+        wanted = QueueSettings(durable=True)
+        self.queue = self.broker.create_queue(self.broker.vhosts["/"], "q", wanted, None, 0)
+        self.channel = open_channel(self.broker)
+
+    def _fail(self, reason: str) -> None:
+        self.failures.append(reason)
+        self.failed.set_result(None)
+
+    def publish(self, *bodies: bytes) -> Told:
+        self.channel.publisher.publish(published("q", *bodies, properties=PERSISTENT), 0)
+        told = Told()
+        self.ledger.tell(told)
+        return told
+
+    def count_after_power_loss(self) -> int:
+        ledger = Ledger(Journal(self.disk.crash(mercy=0.0), segment_size=2000))
+        broker = new_broker(ledger)
+        recover(ledger, broker, 0)
+        return broker.vhosts["/"].queues["q"].ready
+
+
+THREAD, AT_ONCE = 0.0, 100.0  # how long a sync may take to be made at once, in seconds
+
+
+@pytest.fixture(params=[THREAD, AT_ONCE], autouse=True)
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
+    monkeypatch.setattr(module, "QUICK", request.param)
+    return float(request.param)
+
+
+@in_the_loop
+async def test_whoever_waits_is_told_when_it_is_durable() -> None:
+    rim = Rim()
+    told = [rim.publish(b"1"), rim.publish(b"2", b"3")]
+    rim.committer.request()
+    for each in told:
+        await soon(each.at)
+    assert rim.count_after_power_loss() == 3
+    await rim.committer.close()
+    assert rim.failures == []
+
+
+@in_the_loop
+async def test_those_who_come_meanwhile_share_the_next_sync() -> None:
+    rim = Rim()
+    first = rim.publish(b"1")
+    rim.committer.request()
+    others = [rim.publish(b"%d" % i) for i in range(2, 5)]
+    rim.committer.request()
+    await soon(asyncio.gather(first.at, *(each.at for each in others)))
+    assert rim.ledger.safe <= 2
+    assert rim.count_after_power_loss() == 4
+    await rim.committer.close()
+
+
+@in_the_loop
+async def test_what_is_not_written_when_a_sync_ends_is_not_told() -> None:
+    """Others may be in the midst of a turn then."""
+    rim = Rim()
+    first = rim.publish(b"1")
+    rim.committer.request()
+    second = rim.publish(b"2")
+    await soon(first.at)
+    rim.committer.request()
+    await soon(second.at)
+    assert rim.count_after_power_loss() == 2
+    await rim.committer.close()
+
+
+@in_the_loop
+async def test_what_came_to_nothing_needs_no_sync() -> None:
+    rim = Rim()
+    await until_durable(rim)
+    operations = len(rim.disk.log)
+    told = rim.publish(b"1")
+    assert rim.channel.get(rim.queue, no_ack=True, now=0)
+    rim.committer.request()
+    await soon(told.at)
+    assert len(rim.disk.log) == operations
+    await rim.committer.close()
+
+
+async def until_durable(rim: Rim) -> None:
+    """Let the ledger write, and sync, what it has."""
+    told = Told()
+    rim.ledger.tell(told)
+    rim.committer.request()
+    await soon(told.at)
+
+
+@in_the_loop
+async def test_acks_become_durable_within_a_second() -> None:
+    rim = Rim()
+    told = rim.publish(b"1")
+    rim.committer.request()
+    await soon(told.at)
+    assert rim.channel.get(rim.queue, no_ack=True, now=0)
+    rim.committer.request()
+    assert not rim.ledger.is_durable
+    rim.committer.watch()
+    await rim.committer.close()
+    assert rim.count_after_power_loss() == 0
+
+
+@in_the_loop
+async def test_a_full_disk_is_waited_for() -> None:
+    rim = Rim()
+    first = rim.publish(b"1")
+    rim.committer.request()
+    await soon(first.at)
+    rim.disk.fill(0)
+    second = rim.publish(bytes(3000))
+    for _ in range(3):
+        rim.committer.request()
+        rim.committer.watch()
+        await turns()
+    assert not second.at.done()
+    assert rim.committer.shortage() == rim.ledger.shortage() == "low on disk"
+    assert rim.count_after_power_loss() == 1
+    rim.disk.fill(None)
+    rim.committer.watch()
+    rim.committer.request()
+    await soon(second.at)
+    assert rim.committer.shortage() is None
+    assert rim.count_after_power_loss() == 2
+    await rim.committer.close()
+    assert rim.failures == []
+
+
+@in_the_loop
+async def test_publishers_wait_before_the_disk_is_full() -> None:
+    rim = Rim()
+    assert rim.committer.shortage() is None
+    rim.free = 999
+    assert rim.committer.shortage() == "low on disk"
+    await rim.committer.close()
+
+
+@in_the_loop
+async def test_after_a_failed_sync_nothing_is_promised() -> None:
+    rim = Rim()
+    first = rim.publish(b"1")
+    rim.committer.request()
+    await soon(first.at)
+    rim.disk.fail_sync()
+    second = rim.publish(b"2")
+    rim.committer.request()
+    await soon(rim.failed)
+    assert "nothing more can be promised" in rim.failures[0]
+    third = rim.publish(b"3")
+    rim.committer.request()
+    rim.committer.watch()
+    await turns()
+    assert not second.at.done()
+    assert not third.at.done()
+    await rim.committer.close()
+    assert len(rim.failures) == 1
+
+
+@in_the_loop
+async def test_closing_makes_everything_durable() -> None:
+    rim = Rim()
+    told = rim.publish(b"1")
+    rim.committer.request()
+    rim.publish(b"2")
+    await rim.committer.close()
+    assert rim.count_after_power_loss() == 2
+    await soon(told.at)
+
+
+@in_the_loop
+async def test_segments_are_freed() -> None:
+    """Those that one message holds, too."""
+    rim = Rim()
+    wanted = QueueSettings(durable=True)
+    rim.broker.create_queue(rim.broker.vhosts["/"], "idle", wanted, None, 0)
+    for i in range(200):
+        rim.publish(bytes(300))
+        if i % 6 == 0:
+            rim.channel.publisher.publish(published("idle", b"1", properties=PERSISTENT), 0)
+        await until_durable(rim)
+        assert rim.channel.get(rim.queue, no_ack=True, now=0)
+        await until_durable(rim)
+    before = len(rim.ledger.journal.segments)
+    for _ in range(30):
+        rim.committer.watch()
+        await skip(1)
+        await until_durable(rim)
+    assert len(rim.ledger.journal.segments) < before / 2
+    await rim.committer.close()
