@@ -291,12 +291,13 @@ class Checker:
     def _again(self, event: h.Delivered, copy: Copy, sent: h.Sent) -> None:
         anew = copy.life != event.life
         reason = self._not_due(event, copy)
-        if (reason or not event.redelivered) and self._died_again(event, copy):
+        unmarked = not event.redelivered and self._is_to_be_marked(event, copy)
+        if (reason or unmarked) and self._died_again(event, copy):
             self._count("again")
             copy.entries += 1
         elif reason:
             self._blame(Kind.DUPLICATE, f"{named(event)}, but {reason}")
-        elif not event.redelivered and self._is_to_be_marked(event, copy):
+        elif unmarked:
             self._blame(Kind.FLAG, f"{named(event)}, not marked as redelivered")
         elif copy.state is State.SETTLED:
             self._count("again")

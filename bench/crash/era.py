@@ -26,7 +26,7 @@ from workshop.peers import Server
 
 PRESENT: Final = 0.6
 """How likely a publisher or a consumer takes part in a life: queues must also grow."""
-LONGEST_SECONDS: Final = 0.3
+LONGEST_SECONDS: Final = 0.25
 YOUNG: Final = 0.1
 """How likely a broker is killed before it serves."""
 YOUNG_SECONDS: Final = (0.05, 0.25)

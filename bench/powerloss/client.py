@@ -81,6 +81,7 @@ class Client:
     def leave(self) -> None:
         """Without a word, but with all that there was to hear."""
         self.read()
+        self.overhear()
         self.on_leave()
         self.session.end(self.node.now)
         del self.node.clients[self]
@@ -101,6 +102,13 @@ class Client:
     def hear(self) -> None:
         for event in self._reader.feed(b"".join(self.session.take())):
             self._heard(event)
+
+    def overhear(self) -> None:
+        """At the end: what was delivered, but waits behind an answer that nobody may hear."""
+        self.session.release()
+        for event in self._reader.feed(b"".join(self.session.take())):
+            if isinstance(event, ContentReceived) and isinstance(event.method, m.BasicDeliver):
+                self.on_delivery(event.method, event)
 
     def _heard(self, event: Event) -> None:
         match event:

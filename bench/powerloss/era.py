@@ -11,6 +11,7 @@ later. Everything is decided by the seed.
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
@@ -24,6 +25,7 @@ from bench.crash.checker import Verdict
 
 from . import history as p
 from .drain import drain
+from .flips import Folder, Result
 from .history import History
 from .judge import judge
 from .landlord import Fleet, Landlord, Surveyor
@@ -45,6 +47,8 @@ class Script(msgspec.Struct, frozen=True):
     turns: int | None = None
     moment: int | None = None
     """The power goes after so many operations of the first life, and at no other time but the end."""
+    flips: int = 0
+    """How many bits are tried before the end."""
 
 
 class Outcome(msgspec.Struct):
@@ -54,8 +58,7 @@ class Outcome(msgspec.Struct):
     operations: int
     trace: str
     """The same for all runs with this seed."""
-    machine: Machine
-    shape: Shape
+    flipped: Counter[Result]
 
 
 class Stopped(Exception):
@@ -76,8 +79,7 @@ def live_through(seed: int, script: Script | None = None) -> Outcome:
     digest.update(encode([era.operations, era.history.faults]))
     verdict = Verdict() if era.history.faults else judge(events)
     return Outcome(
-        *(seed, verdict, era.history.faults, era.operations, digest.hexdigest()),
-        *(era.machine, era.shape),
+        *(seed, verdict, era.history.faults, era.operations, digest.hexdigest(), era.flipped)
     )
 
 
@@ -102,6 +104,7 @@ class Era:
             self.people += [Consumer(temper, history, rng) for temper in district.tempers]
             self.people += [StreamReader(stream, history, rng) for stream in district.streams]
             self.people += [Purger(queue, history, rng) for queue in district.purged]
+        self.flipped: Counter[Result] = Counter()
         self._life = 0
         self._known: dict[int, int] = {}  # places that are taken for sure, by queue
         self._under_way = False  # a sync
@@ -111,6 +114,7 @@ class Era:
         self.machine.limit = script.moment
         for _ in range(script.lives or self.rng.randint(1, 3)):
             self._live()
+        self._flip()
         for _ in range(2):
             node = self._start()
             self._end(node, self._guarded(node, self._drain) or "power")
@@ -171,6 +175,7 @@ class Era:
             how = self._guarded(node, self._stop) or "stop"
         for client in node.clients:
             client.hear()
+            client.overhear()
         self.history.add(h.Died(self._life))
         self.fleet.died()
         self.now = node.now
@@ -203,6 +208,29 @@ class Era:
         drain(node, self._life, self.history, labels)
         node.check()
         self.history.add(p.Synced(len(self.history.events)))
+
+    def folder(self) -> Folder:
+        """What is on the disks now."""
+        sent = {event.message for event in self.history.events if isinstance(event, h.Sent)}
+        try:
+            return Folder(self.machine, self.shape, self.now, sent)
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def _flip(self) -> None:
+        """Some bits; what they do to the node is not done to this machine."""
+        if not self.script.flips:
+            return
+        folder = self.folder()
+        for _ in range(self.script.flips):
+            file, bit = folder.any_bit(self.rng)
+            try:
+                result = folder.flip(file, bit)
+            except Exception as error:
+                raise self._fault(error) from error
+            self.flipped[result] += 1
+            if result is Result.SILENT:
+                self.history.faults.append(f"bit {bit} of {file} was wrong, and nobody noticed")
 
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────
 

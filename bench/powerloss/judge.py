@@ -22,6 +22,7 @@ from bench.crash.history import Message
 
 from . import history as p
 from .history import AnyEvent
+from .topology import RECEIPTS
 
 Place = tuple[str, Message]
 """A message in a queue."""
@@ -53,6 +54,7 @@ class Judge(Checker):
         self._came_again: dict[int, set[Message]] = defaultdict(set)  # after that receipt
         self._shown: dict[str, dict[int, Message]] = defaultdict(dict)
         self._offsets: dict[tuple[str, Message], int] = {}
+        self._first_shown: dict[str, dict[str, int]] = {}  # in the last life, by publisher
         self._last_shown: dict[str, tuple[int, int]] = {}  # by stream: life and offset
         self._notes: dict[str, tuple[int, int]] = {}  # kept, asked for
 
@@ -147,6 +149,9 @@ class Judge(Checker):
             super()._in_order(event, sent)
 
     def _again(self, event: h.Delivered, copy: Copy, sent: h.Sent) -> None:
+        source = self._sources.get(event.queue)
+        if copy.life != event.life and source is not None and source.expires:
+            copy.entries = 1  # all that there are come in this life
         receipt = self._receipt_of.get((event.queue, event.message))
         if receipt is not None:
             self._came_again[receipt].add(event.message)
@@ -207,14 +212,16 @@ class Judge(Checker):
 
     def _together(self, event: p.Receipted, again: set[Message]) -> None:
         """Whether what became of the acks is what became of the receipt."""
-        arrived = any((queue, event.receipt) in self._copies for queue in self._queues(event.receipt))
-        for message in sorted(again if arrived else set(event.messages).difference(again)):
+        arrived = (RECEIPTS, event.receipt) in self._copies
+        taken = [each for each in event.messages if each not in again and self._is_safe(each)]
+        for message in sorted(again) if arrived else taken:
             what = "came again" if arrived else "was taken"
             text = f"{titled(message)} of {event.queue} {what}, and its receipt was"
             self._blame(Kind.TORN, f"{text} {'kept' if arrived else 'lost'}")
 
-    def _queues(self, message: Message) -> tuple[str, ...]:
-        return self._records[message].sent.queues
+    def _is_safe(self, message: Message) -> bool:
+        number = self._records[message].sent.transaction
+        return number is not None and self._commits.get((message[0], number)) is Commit.DONE
 
     def _show(self, event: p.Shown) -> None:
         stream, offset, message = event.stream, event.offset, event.message
@@ -239,16 +246,17 @@ class Judge(Checker):
         follows = offset > before if self._traits[stream].trimmed else offset == before + 1
         if life == event.life and not follows:
             self._blame(Kind.LOST, f"{shown} after {before}")
+        if life != event.life:
+            self._first_shown[stream] = {}
+        self._first_shown[stream].setdefault(*message)
         self._last_shown[stream] = (event.life, offset)
 
     def _excuse_trimmed(self, stream: str) -> None:
-        """What is older than the oldest that was ever shown, by each publisher."""
-        oldest: dict[str, int] = {}
-        for publisher, number in self._shown[stream].values():
-            oldest[publisher] = min(oldest.get(publisher, number), number)
+        """What is older than the first that is shown in the end."""
+        oldest = self._first_shown.get(stream, {})
         for message, record in self._records.items():
             publisher, number = message
-            if stream in record.sent.queues and number < oldest.get(publisher, 1 << 62):
+            if stream in record.sent.queues and number < oldest.get(publisher, 0):
                 self._excused.add((stream, message))
 
     def _note_found(self, name: str, value: int) -> None:

@@ -68,6 +68,10 @@ class Machine:
         yield self.journal
         yield from self._folders.values()
 
+    def named_disks(self) -> Iterator[tuple[str, SimulatedDisk]]:
+        yield "journal", self.journal
+        yield from self._folders.items()
+
     def fill(self, room: int | None) -> None:
         """Room for so many more bytes, on each disk."""
         for disk in self.disks():

@@ -167,7 +167,6 @@ DISTRICTS: Final = (
         (
             Temper("auditor", "ledger-a", transactions=True),
             Temper("clerk", "ledger-b", 20, 10, transactions=True, leaves=0.1),
-            Temper("filing", RECEIPTS, automatic=True),
         ),
         (Exchange("books", "topic"),),
         (("books", "ledger-a", "a.#"), ("books", "ledger-b", "#.b")),
@@ -242,6 +241,7 @@ DISTRICTS: Final = (
         (Habit("doomed", (direct("doomed"),)),),
         (Temper("judge", "doomed", rejects=0.5),),
         streams=("graves",),
+        assured=("doomed",),
     ),
     District(
         "tomorrow",

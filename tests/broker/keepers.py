@@ -81,6 +81,9 @@ class Cupboard(Keeper):
     def unbound(self, vhost: str, binding: Binding[Any]) -> None:
         self._note(f"-{binding.source} → {binding.destination.name}")
 
+    def purged(self, queue: Queue) -> None:
+        self._note(f"purged {queue.name}")
+
     def begin(self) -> None:
         self.notes.append("begin")
 

@@ -127,7 +127,7 @@ class AssuredLetters:
         letter = held.next()
         done, work = self._attempt(queue, letter, now)
         if done:
-            self._take_off(queue, letter.run, now)
+            self._take_off(queue, letter, now)
         else:
             held.tried.append(letter)
             if self._look_at is None:
@@ -146,10 +146,10 @@ class AssuredLetters:
             self._note(held)
         self._look_at = now + PAUSE if self._held else None
 
-    def _take_off(self, queue: Queue, run: Run, now: int) -> None:
-        queue.settle(run)
+    def _take_off(self, queue: Queue, letter: Letter, now: int) -> None:
+        queue.pass_on(letter.run, letter.taken)
         queue.letters -= 1
-        queue.letter_bytes -= sum(run.body_sizes())
+        queue.letter_bytes -= sum(letter.run.body_sizes())
         if (
             queue.stalled
             and queue.letters <= MOST_LETTERS // 2

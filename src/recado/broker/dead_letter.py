@@ -107,12 +107,15 @@ class DeadLetters:
         part = run.take(most * (_ALIKE if run.head else 1))
         if part is not run:
             self._waiting.appendleft((queue, run, reason))
-        work = self._send(queue, part, reason, now)
-        queue.settle(part)
+        receivers: dict[Queue, None] = {}
+        work = self._send(queue, part, reason, now, receivers)
+        queue.pass_on(part, receivers)
         return work
 
-    def _send(self, queue: Queue, run: Run, reason: str, now: int) -> int:
-        """Offer letters once; gives the work it was."""
+    def _send(
+        self, queue: Queue, run: Run, reason: str, now: int, receivers: dict[Queue, None]
+    ) -> int:
+        """Offer letters once, and note to whom; gives the work it was."""
         exchange = self._exchange_of(queue)
         if exchange is None:
             return 1
@@ -121,6 +124,7 @@ class DeadLetters:
             work += written.work
             if written.receivers:
                 distribute(written.letters, written.receivers, now)
+                receivers.update(dict.fromkeys(written.receivers))
         return work
 
     def _attempt(self, queue: Queue, letter: Letter, now: int) -> tuple[bool, int]:

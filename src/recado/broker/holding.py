@@ -92,12 +92,13 @@ class Holding(Queue):
                 self._latest = None
             self.ready -= len(part)
             left -= len(part)
-            self._release(part, now)
-            self.settle(part)
+            self.pass_on(part, self._release(part, now))
         if heap:
             self._set_alarm(max(heap[0][0], now + 1))
 
-    def _release(self, run: Run, now: int) -> None:
+    def _release(self, run: Run, now: int) -> dict[Queue, None]:
+        """Gives the queues that have it now."""
+        receivers: dict[Queue, None] = {}
         for properties, messages in _let_through(run):
             headers = properties.headers or {}
             messages.letter = "x-death" in headers  # it came as one, perhaps before a restart
@@ -105,6 +106,8 @@ class Holding(Queue):
             queues = self.vhost.route(self._exchange, run.origin.routing_key, headers, keys)
             if queues:
                 distribute(messages, queues, now)
+                receivers.update(dict.fromkeys(queues))
+        return receivers
 
     def purge(self) -> int:
         """Let go of all, as the exchange is gone."""

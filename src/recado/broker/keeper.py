@@ -10,6 +10,7 @@ K2  A message is settled after the letters that it became were kept, so a crash 
 K3  A message is named by its queue and its place, which is never given twice.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .run import Run
@@ -80,6 +81,18 @@ class Keeper:
 
     def settle(self, queue: "Queue", first: int, count: int, step: int) -> None:
         """Messages that were kept are gone for good."""
+
+    def passed_on(
+        self, queue: "Queue", first: int, count: int, step: int, to: "Iterable[Queue]"
+    ) -> None:
+        """Messages that were kept have become others: letters, or what was due. These queues have taken them.
+
+        So they are settled, but not on disk before those others are there (K2).
+        """
+        self.settle(queue, first, count, step)
+
+    def purged(self, queue: "Queue") -> None:
+        """All that was ready was settled, and somebody is to be told."""
 
     def delivered(self, queue: "Queue", first: int, count: int, step: int) -> None:
         """Messages that were kept are out with somebody who is to acknowledge them.

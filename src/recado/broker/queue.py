@@ -7,7 +7,7 @@ broker needs for itself. What enters and how it leaves is for each of them to sa
 # ruff: noqa: B027 - what a kind of queue has no use for does nothing
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -187,6 +187,11 @@ class Queue(ABC):
         if run.kept and not self.deleted:
             count = (len(run) if high is None else high) - low
             self._keeper.settle(self, run.first + low * run.step, count, run.step)
+
+    def pass_on(self, run: Run, to: "Iterable[Queue]") -> None:
+        """Messages have become others, which these queues have taken."""
+        if run.kept and not self.deleted:
+            self._keeper.passed_on(self, run.first, len(run), run.step, to)
 
     def note_delivered(self, run: Run) -> None:
         """After a restart, these will have been delivered before."""

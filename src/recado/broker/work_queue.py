@@ -341,6 +341,8 @@ class WorkQueue(Queue):
                 self._keeper.empty_shelf(self, number)
             lane.clear()
         self.ready = self._ready_bytes = 0
+        if count and self._keeps and not self.deleted:
+            self._keeper.purged(self)
         return count
 
     def reject(self, runs: list[Run], now: int) -> None:

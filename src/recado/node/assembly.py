@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from pathlib import Path
 from ssl import SSLContext
 from typing import TYPE_CHECKING
 
@@ -83,7 +82,7 @@ def open_storage(settings: Settings) -> Storage | None:
         return None
     from recado.node.storage import Storage
 
-    return Storage(Path(settings.node.data))
+    return Storage(settings.node.data)
 
 
 def populated(settings: Settings, storage: Storage | None) -> Broker:

@@ -27,8 +27,9 @@ JOURNAL, STREAMS = "journal", "streams"
 class Storage:
     """A data folder that is ours until `release`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, data: str) -> None:
         """Raises `InUse` if another node has it."""
+        folder = Path(data)
         self._folder = FolderDisk(folder)
         self._folder.lock()
         self.ledger = Ledger(Journal(FolderDisk(folder / JOURNAL)), RealFolders(folder / STREAMS))
@@ -36,7 +37,7 @@ class Storage:
     def recover(self, broker: Broker, now: int) -> None:
         """Make a new broker what it was; raises `Corrupt` if what was safe is not there any more."""
         recover(self.ledger, broker, now)
-        cut = self.ledger.journal.cut
+        cut = self.ledger.cut
         if cut:
             log.warning(
                 "the last %d bytes of the journal were not whole: nobody was told of them", cut

@@ -57,6 +57,10 @@ class ModelQueue:
     messages: list[Message] = field(default_factory=list)
     out: dict[int, Message] = field(default_factory=dict)
 
+    def keeps(self, persistent: bool) -> bool:
+        """A quorum queue keeps what is not persistent, too."""
+        return self.durable and (persistent or self.quorum)
+
     def ready(self) -> list[Message]:
         """In the order in which they leave."""
         held = set(map(id, self.out.values()))
@@ -175,9 +179,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for key, queue in self.model.items():
             if key == name or (name is None and queue.bound):
                 lane = min(priority, queue.max_priority or 0)
-                queue.messages += [
-                    Message(body, lane, persistent and queue.durable) for body in bodies
-                ]
+                queue.messages += [Message(body, lane, queue.keeps(persistent)) for body in bodies]
 
     @rule(name=names, no_ack=st.booleans())
     def get(self, name: str, no_ack: bool) -> None:

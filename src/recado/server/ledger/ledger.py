@@ -9,7 +9,8 @@ During a turn of the loop the broker's calls only gather. `flush` at its end ren
 first, then what was settled and delivered, which nobody waits for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -30,7 +31,7 @@ from .gathered import Shelf
 from .pages import Pages
 from .records import encode_account, encode_checkpoint, encode_seen
 from .streams import Folders, Streams
-from .tickets import Tickets
+from .tickets import Later, Tickets
 from .turn import Turn
 
 ROOM = 64 << 20
@@ -89,11 +90,17 @@ class Ledger(Tickets):
         self._of_queue: dict[Queue, Account] = {}
         self.exchanges: dict[Name, Exchange[Any]] = {}
         self._turn = Turn()
+        self._later = Later(self)
 
     @property
     def facts(self) -> dict[tuple[str, str, str], bytes]:
         """What was remembered, by kind, vhost and name."""
         return self.catalogue.facts
+
+    @property
+    def cut(self) -> int:
+        """Bytes at the end of journals that recovery found not to be whole."""
+        return self.journal.cut + (0 if self.streams is None else self.streams.cut)
 
     # ── topology and facts ────────────────────────────────────────────────────────────────────────────
 
@@ -209,6 +216,23 @@ class Ledger(Tickets):
         account.going.append((first, count, step))
         self._turn.touch(account)
 
+    def passed_on(
+        self, queue: Queue, first: int, count: int, step: int, to: Iterable[Queue]
+    ) -> None:
+        apart = self.streams is not None and any(each.declared.queue_type == "stream" for each in to)
+        if apart:  # in another journal, which may come to the disk later than this one
+            self._later.add(partial(self._settle_if_there, queue, first, count, step))
+        else:
+            self.settle(queue, first, count, step)
+            self._turn.indivisible = True  # or both might be there after a crash, and it dies again
+
+    def _settle_if_there(self, queue: Queue, first: int, count: int, step: int) -> None:
+        if queue in self._of_queue:
+            self.settle(queue, first, count, step)
+
+    def purged(self, queue: Queue) -> None:
+        self.entries += 1
+
     def delivered(self, queue: Queue, first: int, count: int, step: int) -> None:
         account = self._of_queue[queue]
         if account.lasting:
@@ -289,6 +313,12 @@ class Ledger(Tickets):
 
     def close(self) -> None:
         """Make everything durable, and let go of the files; nobody is told any more."""
+        if self._later:
+            self.write()
+            sync = self.begin_sync()
+            sync.run()
+            self.safe = sync.ticket
+            self._later.kept()
         self.flush()
         self.journal.close()
         for side in self.side_journals:

@@ -117,6 +117,7 @@ class Found:
                     self._seen.pop(gone, None)
                 if isinstance(gone, int):
                     self._accounts.pop(gone, None)
+                    self._next_queue = max(self._next_queue, gone + 1)
 
     def _apply_checkpoint(self, record: bytes, base: int) -> None:
         self._catalogue = Catalogue()

@@ -8,6 +8,7 @@ What was appended is written and synced with the ledger's own journal, before an
 deleted keeps its folder until its end is safe; a folder without a queue is what a crash left of one.
 """
 
+import contextlib
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -225,6 +226,11 @@ class JournalLog:
             self._forget(spans[0].base)
         return None
 
+    @property
+    def cut(self) -> int:
+        """Bytes at the end that recovery found not to be whole."""
+        return self._journal.cut
+
     # ── with the ledger ───────────────────────────────────────────────────────────────────────────────
 
     def write(self) -> None:
@@ -279,6 +285,10 @@ class Streams:
         self._office.entries += 1
 
     @property
+    def cut(self) -> int:
+        return sum(log.cut for log in self._logs.values())
+
+    @property
     def is_durable(self) -> bool:
         """Whether all that was appended is on disk; to be asked while nothing is being synced."""
         return not self._dirty and not self._unsynced
@@ -307,12 +317,13 @@ class Streams:
             self._remove(self._doomed.popleft()[1])
 
     def _remove(self, number: int) -> None:
-        self._logs.pop(number).close()
+        with contextlib.suppress(OSError):  # a full disk need not take what nobody wants any more
+            self._logs.pop(number).close()
         self._folders.remove(str(number))
 
     def keep_only(self, numbers: Iterable[int]) -> None:
         """After a restart: remove the folders of streams that are no more."""
-        for name in set(self._folders.names()).difference(map(str, numbers)):
+        for name in sorted(set(self._folders.names()).difference(map(str, numbers))):
             self._folders.remove(name)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ while a sync is under way waits for the next one, and shares it with all others 
 """
 
 from collections import deque
+from collections.abc import Callable
 
 from recado.broker.keeper import Keeper, Waiting
 
@@ -23,6 +24,10 @@ class Tickets(Keeper):
 
     def tell(self, waiting: Waiting) -> None:
         self._waiting.append((self.ticket, waiting))
+
+    @property
+    def waiters(self) -> int:
+        return len(self._waiting)
 
     @property
     def is_awaited(self) -> bool:
@@ -43,3 +48,22 @@ class Tickets(Keeper):
         waiting = self._waiting
         while waiting and waiting[0][0] <= ticket:
             waiting.popleft()[1].kept()
+
+
+class Later:
+    """What is to be done once all that was kept before is safe, and not sooner."""
+
+    def __init__(self, tickets: Tickets) -> None:
+        self._tickets = tickets
+        self._actions: deque[tuple[int, Callable[[], None]]] = deque()
+
+    def add(self, action: Callable[[], None]) -> None:
+        self._actions.append((self._tickets.ticket, action))
+        self._tickets.tell(self)
+
+    def __bool__(self) -> bool:
+        return bool(self._actions)
+
+    def kept(self) -> None:
+        while self._actions and self._actions[0][0] <= self._tickets.safe:
+            self._actions.popleft()[1]()

@@ -156,11 +156,12 @@ def _each_time(account: Account) -> list[tuple[int, int]]:
 
 def _render(gathered: Gathered, where: list[Entered]) -> bytes:
     tails, count = gathered.tails, gathered.count
+    destinations = []
+    for one in where:
+        number = one.account.number
+        destinations.append((number | LOAN if one.loan else number, one.first, one.expires))
     return encode_run(
-        [
-            (one.account.number | LOAN if one.loan else one.account.number, one.first, one.expires)
-            for one in where
-        ],
+        destinations,
         gathered.facts,
         gathered.origin.first_time[1:-1],
         gathered.channel,

@@ -1,0 +1,102 @@
+"""One bit of a data folder is wrong. That is found, or it makes no difference: nothing wrong is ever served, and
+nothing is missed in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from random import Random
+from typing import NamedTuple
+
+from bench.crash import history as h
+from bench.crash.history import Message
+from recado.journal.record import Corrupt
+
+from . import history as p
+from .drain import drain
+from .history import AnyEvent, History
+from .machine import Machine
+from .node import Node, Shape, Unreadable
+
+
+class Result(Enum):
+    REFUSED = "refused"
+    """The node does not start, or says that it cannot read, and where."""
+    CUT = "cut"
+    """The node says that so many bytes of its journal were not whole."""
+    HARMLESS = "harmless"
+    SILENT = "silent"
+    """Something is wrong or missing, and nobody said so."""
+
+
+class Served(NamedTuple):
+    """All that a node gives out."""
+
+    topology: list[str]
+    events: list[AnyEvent]
+    cut: int
+
+    @property
+    def messages(self) -> set[Message]:
+        given = (h.Delivered, p.Shown)
+        return {event.message for event in self.events if isinstance(event, given)}
+
+
+class Folder:
+    """The files of a machine, and what a node makes of them when nothing is wrong."""
+
+    def __init__(self, machine: Machine, shape: Shape, now: int, sent: set[Message]) -> None:
+        """`sent` are all messages that there ever were."""
+        self._machine = machine
+        self._shape = shape
+        self._now = now
+        self._sent = sent
+        self._expected = self._serve(machine.copy())
+
+    def sizes(self) -> dict[str, int]:
+        """Of all files, each named by its disk and its name: bytes up to the last that is no zero."""
+        found = {}
+        for folder, disk in self._machine.named_disks():
+            for name in disk.names():
+                file = disk.open(name)
+                found[f"{folder}/{name}"] = len(file.read(0, file.size()).rstrip(b"\0"))
+        return found
+
+    def bits(self) -> Iterator[tuple[str, int]]:
+        """All of them."""
+        for file, size in self.sizes().items():
+            for bit in range(size * 8):
+                yield file, bit
+
+    def any_bit(self, rng: Random) -> tuple[str, int]:
+        sizes = self.sizes()
+        (file,) = rng.choices(list(sizes), sizes.values())
+        return file, rng.randrange(sizes[file] * 8)
+
+    def flip(self, file: str, bit: int) -> Result:
+        machine = self._machine.copy()
+        folder, _, name = file.partition("/")
+        dict(machine.named_disks())[folder].flip(name, bit)
+        try:
+            served = self._serve(machine)
+        except (Corrupt, Unreadable):
+            return Result.REFUSED
+        expected = self._expected
+        if (served.topology, served.events) == (expected.topology, expected.events):
+            return Result.HARMLESS
+        damaged = any(isinstance(event, h.Damaged) for event in served.events)
+        if served.cut > expected.cut and not damaged and served.messages <= self._sent:
+            return Result.CUT
+        return Result.SILENT
+
+    def _serve(self, machine: Machine) -> Served:
+        node = Node(machine, self._shape, self._now)
+        vhost = node.broker.vhosts["/"]
+        topology = [*vhost.exchanges, *vhost.queues, *map(repr, sorted(node.ledger.facts.items()))]
+        for queue in vhost.queues.values():
+            bindings = vhost.bindings_to(queue)
+            topology += [f"{each.source} {queue.name} {each.routing_key}" for each in bindings]
+        history = History()
+        drain(node, 1, history, {})
+        return Served(topology, history.events, node.ledger.cut)
