@@ -20,7 +20,7 @@ from bench.plan import Plan
 from bench.scenario import Scenario
 
 # Each is a module of this package; a new one is named here, and has the two attributes below.
-BENCHES = ("broker", "crash", "durable", "fuzz")
+BENCHES = ("broker", "crash", "durable", "fuzz", "powerloss")
 
 RESULTS = Path(__file__).with_name("results")
 

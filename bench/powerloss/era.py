@@ -10,6 +10,7 @@ later. Everything is decided by the seed.
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -34,7 +35,7 @@ from .node import Failed, Node, Shape
 from .people import Consumer, NoteTaker, Person, Publisher, Purger, StreamReader
 from .topology import DISTRICTS, District
 
-SEGMENTS: Final = (500, 1500, 1500, 6000, 1 << 16)
+SEGMENTS: Final = (500, 500, 1500, 1500, 6000, 1 << 16)
 ROOMS: Final = (0, 300, 300, 3000, 1 << 30)
 
 
@@ -55,10 +56,16 @@ class Outcome(msgspec.Struct):
     seed: int
     verdict: Verdict
     faults: list[str]
-    operations: int
+    """What went wrong with the broker, other than what it did to messages."""
     trace: str
     """The same for all runs with this seed."""
+    moments: int
+    """Operations of the first life."""
     flipped: Counter[Result]
+
+    @property
+    def problems(self) -> list[str]:
+        return [*map(str, self.verdict.violations), *self.faults]
 
 
 class Stopped(Exception):
@@ -67,20 +74,12 @@ class Stopped(Exception):
 
 def live_through(seed: int, script: Script | None = None) -> Outcome:
     era = Era(seed, script or Script())
-    try:
+    with contextlib.suppress(Stopped):
         era.run()
-    except Stopped:
-        pass
-    events = era.history.events
-    digest = blake2b(digest_size=12)
-    encode = msgspec.msgpack.Encoder().encode
-    for event in events:
-        digest.update(encode(event))
-    digest.update(encode([era.operations, era.history.faults]))
-    verdict = Verdict() if era.history.faults else judge(events)
-    return Outcome(
-        *(seed, verdict, era.history.faults, era.operations, digest.hexdigest(), era.flipped)
-    )
+    events, faults = era.history.events, era.history.faults
+    # After a fault nobody has drained the queues: all that was in them would seem to be lost.
+    verdict = Verdict() if faults else judge(events)
+    return Outcome(seed, verdict, faults, era.trace(), era.moments, era.flipped)
 
 
 class Era:
@@ -89,10 +88,11 @@ class Era:
         self.script = script
         self.history = history = History()
         self.machine = Machine(seed)
-        self.operations = 0
+        self.moments = 0
         self.now = 1_000_000
         self.shape = script.shape or Shape(
-            rng.choice(SEGMENTS), rng.choice(ROOMS), rng.choice((200, 1000))
+            *(rng.choice(SEGMENTS), rng.choice(ROOMS)),
+            *(rng.choice((200, 1000)), rng.choice((0, 0, 4))),
         )
         self.districts = script.districts or tuple(rng.sample(DISTRICTS, 3))
         self.surveyor = Surveyor(self.districts, history)
@@ -114,10 +114,24 @@ class Era:
         self.machine.limit = script.moment
         for _ in range(script.lives or self.rng.randint(1, 3)):
             self._live()
-        self._flip()
+        self._flip_some()
         for _ in range(2):
             node = self._start()
             self._end(node, self._guarded(node, self._drain) or "power")
+
+    def populate(self) -> Folder:
+        """One life that ends in peace; then what is on the disks."""
+        node = self._start()
+        self._end(node, self._guarded(node, self._turns) or "stop")
+        return self.folder()
+
+    def trace(self) -> str:
+        digest = blake2b(digest_size=12)
+        encode = msgspec.msgpack.Encoder().encode
+        for event in self.history.events:
+            digest.update(encode(event))
+        digest.update(encode([self.machine.operations, self.history.faults]))
+        return digest.hexdigest()
 
     # ── a life ────────────────────────────────────────────────────────────────────────────────────
 
@@ -179,6 +193,7 @@ class Era:
         self.history.add(h.Died(self._life))
         self.fleet.died()
         self.now = node.now
+        self.moments = self.moments or self.machine.operations
         if how == "power":
             self._lose_power()
         else:
@@ -198,7 +213,6 @@ class Era:
         self.history.add(p.Synced(len(self.history.events)))
 
     def _lose_power(self) -> None:
-        self.operations += self.machine.operations
         self.machine = self.machine.after_power_loss()
 
     def _drain(self, node: Node) -> None:
@@ -217,12 +231,12 @@ class Era:
         except Exception as error:
             raise self._fault(error) from error
 
-    def _flip(self) -> None:
+    def _flip_some(self) -> None:
         """Some bits; what they do to the node is not done to this machine."""
         if not self.script.flips:
             return
         folder = self.folder()
-        for _ in range(self.script.flips):
+        for _ in range(self.script.flips if any(folder.sizes().values()) else 0):
             file, bit = folder.any_bit(self.rng)
             try:
                 result = folder.flip(file, bit)
@@ -230,7 +244,7 @@ class Era:
                 raise self._fault(error) from error
             self.flipped[result] += 1
             if result is Result.SILENT:
-                self.history.faults.append(f"bit {bit} of {file} was wrong, and nobody noticed")
+                self.history.faults.append(f"bit {bit} of {file} is wrong, and nobody noticed")
 
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -240,7 +254,7 @@ class Era:
         self._present = [each for each in self.people if rng.random() < 0.85]
         for person in self._present:
             person.join(node, self._life)
-        for _ in range(self.script.turns or rng.randint(5, 60)):
+        for _ in range(self.script.turns or rng.randint(5, 45)):
             self._turn(node)
         node.check()
 
@@ -270,7 +284,7 @@ class Era:
         if node.is_syncing and rng.random() < 0.6:
             node.end_sync()
             self._hear(node)
-        if rng.random() < 0.25:
+        if rng.random() < 0.4:
             node.clean()
 
     def _hear(self, node: Node) -> None:

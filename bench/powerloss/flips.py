@@ -70,7 +70,7 @@ class Folder:
                 yield file, bit
 
     def any_bit(self, rng: Random) -> tuple[str, int]:
-        sizes = self.sizes()
+        sizes = {file: size for file, size in self.sizes().items() if size}
         (file,) = rng.choices(list(sizes), sizes.values())
         return file, rng.randrange(sizes[file] * 8)
 

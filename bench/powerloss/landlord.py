@@ -61,7 +61,7 @@ class Surveyor:
             self._add(f"queue {queue.name}", _queue(queue.name, queue.arguments), declared)
         for source, name, key in district.bindings:
             look = _binding(source, name, key)
-            self._add(f"binding {source} {name}", look, m.QueueBind(name, source, key))
+            self._add(f"binding {source} {name} {key}", look, m.QueueBind(name, source, key))
         for source, target, alone in district.letters():
             self._history.add(h.Lettered(source, target, alone))
         for name in {*district.trimmed, *district.unordered, *district.assured}:

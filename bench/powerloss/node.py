@@ -31,6 +31,7 @@ class Shape(msgspec.Struct, frozen=True):
     segment_size: int = 1500
     room: int = 300
     slice_size: int = 500
+    spare_segments: int = 0
 
 
 class Failed(Exception):
@@ -55,7 +56,9 @@ class Node:
         self.broker = Broker(lambda: f"name-{next(names)}", keeper=self.ledger)
         self.broker.add_user(User("guest", permissions={"/": Permission(".*", ".*", ".*")}))
         recover(self.ledger, self.broker, now)
-        self._cleaner = Cleaner(self.ledger, slice_size=shape.slice_size)
+        self._cleaner = Cleaner(
+            self.ledger, slice_size=shape.slice_size, spare_segments=shape.spare_segments
+        )
         self._synced: Sync | None = None
 
     def _fail(self, reason: str) -> None:

@@ -236,6 +236,33 @@ DISTRICTS: Final = (
         (Temper("taker", "taken", automatic=True, leaves=0.1),),
     ),
     District(
+        "attic",  # where one message in many stays for long
+        (Queue("lobby"), Queue("attic"), Queue("loft", {"x-max-priority": 2})),
+        (
+            Habit(
+                "attic",
+                (
+                    *(Route("house", "lobby", ("lobby",)),) * 4,
+                    Route("house", "all", ("lobby", "attic", "loft")),
+                ),
+                30,
+                priorities=2,
+                transient=0.05,
+            ),
+        ),
+        (
+            Temper("porter", "lobby", 50, automatic=True),
+            Temper("aunt", "attic", 2, 2, requeues=0.4, leaves=0.3),
+        ),
+        (Exchange("house", "direct"),),
+        (
+            ("house", "lobby", "lobby"),
+            ("house", "lobby", "all"),
+            ("house", "attic", "all"),
+            ("house", "loft", "all"),
+        ),
+    ),
+    District(
         "graves",
         (Queue("doomed", letters("graves")), stream("graves")),
         (Habit("doomed", (direct("doomed"),)),),

@@ -155,6 +155,17 @@ def test_what_a_consumer_takes(
     assert not keeper.live[queue]
 
 
+def test_an_ack_of_several_settles_none_that_was_given_back(
+    broker: Broker, keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+) -> None:
+    consumer = consume(channel, queue)
+    send(channel, b"1", b"2", b"3")
+    broker.cancel(consumer, 0)
+    channel.settle(Settlement.REQUEUE, 2, 0, multiple=False)
+    channel.settle(Settlement.ACK, 3, 0, multiple=True)
+    assert len(keeper.live[queue]) == queue.ready == 1
+
+
 @pytest.mark.parametrize("no_ack", [True, False])
 def test_what_is_fetched(keeper: Cupboard, queue: Queue, channel: Channel, no_ack: bool) -> None:
     send(channel, b"1")

@@ -5,8 +5,8 @@ A2  A stretch is in one segment; within it positions grow with places. Stretches
     not overlap.
 A3  `live` of a stretch counts its places that are not settled; that of a page, those of all stretches in it.
 
-Nothing here is kept for each message. What is stored side by side is one extent: 10 M messages that came one by
-one, in 1.7 GB of journal, are 30 of them.
+Nothing here is kept for each message. What is stored side by side is one extent: 10 M messages of 100 bytes
+that came one by one are 29 of them, and 0.1 MB.
 """
 
 from array import array

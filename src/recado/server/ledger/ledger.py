@@ -219,7 +219,9 @@ class Ledger(Tickets):
     def passed_on(
         self, queue: Queue, first: int, count: int, step: int, to: Iterable[Queue]
     ) -> None:
-        apart = self.streams is not None and any(each.declared.queue_type == "stream" for each in to)
+        apart = self.streams is not None and any(
+            each.declared.queue_type == "stream" for each in to
+        )
         if apart:  # in another journal, which may come to the disk later than this one
             self._later.add(partial(self._settle_if_there, queue, first, count, step))
         else:

@@ -1,0 +1,45 @@
+"""An era again: `python -m bench.powerloss SEED [--about TEXT]`, and what the judge says of it.
+
+`--moment N` is the scripted era instead, with a loss of power after N operations. `--about` shows every event that
+has the text in it, such as `('windowed', 12)`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+
+import msgspec
+
+from bench.powerloss.era import Era, Script, Stopped
+from bench.powerloss.judge import judge
+from bench.powerloss.work import FLIPS, SCRIPTED, SCRIPTED_SEED
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.powerloss", description=__doc__)
+    parser.add_argument("seed", type=int, nargs="?", default=SCRIPTED_SEED)
+    parser.add_argument("--moment", type=int)
+    parser.add_argument("--about", metavar="TEXT")
+    asked = parser.parse_args()
+    script = Script(flips=FLIPS)
+    if asked.moment is not None:
+        script = msgspec.structs.replace(SCRIPTED, moment=asked.moment)
+    era = Era(asked.seed, script)
+    with contextlib.suppress(Stopped):
+        era.run()
+    if asked.about:
+        for number, event in enumerate(era.history.events):
+            if asked.about in repr(event):
+                print(f"{number}: {event}")
+    verdict = judge(era.history.events)
+    problems = era.history.faults or [*map(str, verdict.violations)]
+    print(f"{', '.join(each.name for each in era.districts)}; {era.shape}")
+    print(", ".join(f"{count:,} {what}" for what, count in sorted(verdict.counts.items())))
+    print("\n".join(problems) or "nothing to complain about")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
