@@ -167,10 +167,9 @@ def shares(sizes: tuple[int, int], turn: int, rounds: int, every: int) -> Iterat
     """Moments and bits of one round: of each `every` of them one, in two jobs."""
     moments, bits = sizes
     for half in range(2):
-        start = turn + half * rounds if every > rounds else turn + half * every
-        step = 2 * every
-        yield partial(work.moments, range(start, moments, step))
-        yield partial(work.bits, range(start, bits, step))
+        start = turn + half * rounds
+        yield partial(work.moments, range(start, moments, 2 * every))
+        yield partial(work.bits, range(start, bits, 2 * every))
 
 
 class Progress:

@@ -7,11 +7,11 @@ has the text in it, such as `('windowed', 12)`.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 
 import msgspec
 
+from bench.crash.checker import Verdict
 from bench.powerloss.era import Era, Script, Stopped
 from bench.powerloss.judge import judge
 from bench.powerloss.work import FLIPS, SCRIPTED, SCRIPTED_SEED
@@ -27,14 +27,16 @@ def main() -> int:
     if asked.moment is not None:
         script = msgspec.structs.replace(SCRIPTED, moment=asked.moment)
     era = Era(asked.seed, script)
-    with contextlib.suppress(Stopped):
+    try:
         era.run()
+        verdict = judge(era.history.events)
+    except Stopped:
+        verdict = Verdict()
     if asked.about:
         for number, event in enumerate(era.history.events):
             if asked.about in repr(event):
                 print(f"{number}: {event}")
-    verdict = judge(era.history.events)
-    problems = era.history.faults or [*map(str, verdict.violations)]
+    problems = [*map(str, verdict.violations), *era.history.faults]
     print(f"{', '.join(each.name for each in era.districts)}; {era.shape}")
     print(", ".join(f"{count:,} {what}" for what, count in sorted(verdict.counts.items())))
     print("\n".join(problems) or "nothing to complain about")

@@ -10,7 +10,6 @@ later. Everything is decided by the seed.
 
 from __future__ import annotations
 
-import contextlib
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -74,12 +73,12 @@ class Stopped(Exception):
 
 def live_through(seed: int, script: Script | None = None) -> Outcome:
     era = Era(seed, script or Script())
-    with contextlib.suppress(Stopped):
+    try:
         era.run()
-    events, faults = era.history.events, era.history.faults
-    # After a fault nobody has drained the queues: all that was in them would seem to be lost.
-    verdict = Verdict() if faults else judge(events)
-    return Outcome(seed, verdict, faults, era.trace(), era.moments, era.flipped)
+        verdict = judge(era.history.events)
+    except Stopped:
+        verdict = Verdict()  # nobody has drained the queues: all that was in them would seem to be lost
+    return Outcome(seed, verdict, era.history.faults, era.trace(), era.moments, era.flipped)
 
 
 class Era:
@@ -238,10 +237,7 @@ class Era:
         folder = self.folder()
         for _ in range(self.script.flips if any(folder.sizes().values()) else 0):
             file, bit = folder.any_bit(self.rng)
-            try:
-                result = folder.flip(file, bit)
-            except Exception as error:
-                raise self._fault(error) from error
+            result = folder.flip(file, bit)
             self.flipped[result] += 1
             if result is Result.SILENT:
                 self.history.faults.append(f"bit {bit} of {file} is wrong, and nobody noticed")
@@ -254,7 +250,7 @@ class Era:
         self._present = [each for each in self.people if rng.random() < 0.85]
         for person in self._present:
             person.join(node, self._life)
-        for _ in range(self.script.turns or rng.randint(5, 45)):
+        for _ in range(self.script.turns or rng.randint(4, 36)):
             self._turn(node)
         node.check()
 

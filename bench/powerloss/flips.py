@@ -27,7 +27,7 @@ class Result(Enum):
     """The node says that so many bytes of its journal were not whole."""
     HARMLESS = "harmless"
     SILENT = "silent"
-    """Something is wrong or missing, and nobody said so."""
+    """Something is wrong or missing, and nobody said so, or only by stumbling over it."""
 
 
 class Served(NamedTuple):
@@ -82,6 +82,8 @@ class Folder:
             served = self._serve(machine)
         except (Corrupt, Unreadable):
             return Result.REFUSED
+        except Exception:  # noqa: BLE001 - whatever it stumbled over, it did not say that the disk is wrong
+            return Result.SILENT
         expected = self._expected
         if (served.topology, served.events) == (expected.topology, expected.events):
             return Result.HARMLESS

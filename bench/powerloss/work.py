@@ -23,12 +23,12 @@ FLIPS: Final = 2
 NEVER: Final = 1 << 60
 
 # A bit of everything: topology, transactions with acks, letters, a stream, what is cleaned.
-SCRIPTED_SEED: Final = 5
+SCRIPTED_SEED: Final = 181
 SCRIPTED: Final = Script(
     tuple(each for each in DISTRICTS if each.name in ("books", "picked", "tapes", "attic")),
-    Shape(600, 300, 300),
+    Shape(900, 300, 300),
     lives=1,
-    turns=25,
+    turns=30,
 )
 FOLDER_SEED: Final = 3
 SMALL: Final = Script(

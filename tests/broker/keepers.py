@@ -63,26 +63,26 @@ class Cupboard(Keeper):
         self.out[queue] |= places
 
     def queue_declared(self, queue: Queue) -> None:
-        self._note(f"+queue {queue.name}")
+        self._change(f"+queue {queue.name}")
 
     def queue_deleted(self, queue: Queue) -> None:
-        self._note(f"-queue {queue.name}")
+        self._change(f"-queue {queue.name}")
         self.live.pop(queue, None)
 
     def exchange_declared(self, vhost: str, exchange: Exchange[Any]) -> None:
-        self._note(f"+exchange {exchange.name}")
+        self._change(f"+exchange {exchange.name}")
 
     def exchange_deleted(self, vhost: str, exchange: Exchange[Any]) -> None:
-        self._note(f"-exchange {exchange.name}")
+        self._change(f"-exchange {exchange.name}")
 
     def bound(self, vhost: str, binding: Binding[Any]) -> None:
-        self._note(f"+{binding.source} → {binding.destination.name}")
+        self._change(f"+{binding.source} → {binding.destination.name}")
 
     def unbound(self, vhost: str, binding: Binding[Any]) -> None:
-        self._note(f"-{binding.source} → {binding.destination.name}")
+        self._change(f"-{binding.source} → {binding.destination.name}")
 
     def purged(self, queue: Queue) -> None:
-        self._note(f"purged {queue.name}")
+        self._change(f"purged {queue.name}")
 
     def begin(self) -> None:
         self.notes.append("begin")
@@ -93,6 +93,10 @@ class Cupboard(Keeper):
     def _note(self, what: str) -> None:
         self.entries += 1
         self.notes.append(what)
+
+    def _change(self, what: str) -> None:
+        self._note(what)
+        self.changed = self.ticket
 
     def tell(self, waiting: Waiting) -> None:
         self.waiting.append(waiting)

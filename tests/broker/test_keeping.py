@@ -8,6 +8,7 @@ from recado.amqp.events import Acked, MethodReceived
 from recado.amqp.frames import body_of
 from recado.amqp.methods import BasicAck, BasicNack
 from recado.amqp.properties import Properties
+from recado.broker import work_queue
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
 from recado.broker.keeper import Keeper
@@ -308,3 +309,19 @@ def test_what_lasts_is_told_and_what_does_not_is_not(broker: Broker, keeper: Cup
         "-queue lasting",
         "-queue passing",
     ]
+
+
+def test_while_memory_is_scarce_a_long_queue_is_given_out_as_it_is_acknowledged(
+    broker: Broker, keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+) -> None:
+    keeper.room = 100
+    for number in range(work_queue.FEW + 100):
+        send(channel, b"%04d" % number)
+    keeper.scarce = True
+    consume(channel, queue)
+    assert len(peer.bodies()) == work_queue.FEW
+    channel.settle(Settlement.ACK, 10, 0, multiple=True)
+    assert len(peer.bodies()) == 10
+    keeper.scarce = False
+    channel.resume(0)
+    assert len(peer.bodies()) == 90

@@ -82,7 +82,7 @@ def test_a_check_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (["import", "in.json"], 2, "which folder? --data DIR says it, or node.data"),
+        (["import", "in.json"], 2, "which folder? --data DIR or node.data names it"),
         (["import", "none.json", "--data", "d"], 1, "none.json: No such file or directory"),
         (["check", "wrong.json"], 1, "wrong.json: queues[0]: 'name' is missing"),
         (

@@ -106,8 +106,8 @@ def test_repair_says_what_it_drops_and_then_drops_it(
     before = path.read_bytes()
     assert main([*CHECK, "--data", str(data), "--repair"]) == 1
     told = capsys.readouterr().err
-    assert f"{path} at byte 0: the header is written anew" in told
-    assert f"{path} at byte {HEADER_SIZE}: 12 bytes are dropped" in told
+    assert f"{path} at byte 0: the header would be written anew" in told
+    assert f"{path} at byte {HEADER_SIZE}: 12 bytes would be dropped" in told
     assert "--yes" in told
     assert path.read_bytes() == before
     assert main([*CHECK, "--data", str(data), "--repair", "--yes"]) == 0

@@ -19,7 +19,11 @@ from workshop.peers import Server
 from .traffic import PATIENCE
 
 HEADER = b"AMQP\x00\x00\x09\x01"
-CAPABILITIES: FieldTable = {"authentication_failure_close": True, "consumer_cancel_notify": True}
+CAPABILITIES: FieldTable = {
+    "authentication_failure_close": True,
+    "connection.blocked": True,
+    "consumer_cancel_notify": True,
+}
 
 
 class Wire:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recado.amqp.events import ContentReceived, MethodReceived
+from recado.amqp.events import ContentReceived, HeartbeatReceived, MethodReceived
 from recado.amqp.methods import (
     BasicConsume,
     ConfirmSelect,
@@ -13,6 +13,8 @@ from recado.amqp.methods import (
     Method,
     QueueDeclare,
     QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
     TxCommit,
     TxCommitOk,
     TxSelect,
@@ -69,6 +71,32 @@ def test_what_is_there_already_needs_no_waiting(broker: Broker, keeper: Cupboard
     assert [type(event) for event in client.call(QueueDeclare("q", durable=True))] == [
         MethodReceived
     ]
+
+
+def test_what_somebody_else_has_just_declared_is_waited_for(
+    broker: Broker, keeper: Cupboard
+) -> None:
+    first, second = Client(broker), Client(broker)
+    for client in (first, second):
+        client.send((1, QueueDeclare("q", durable=True)))
+    assert methods(second) == [], "both are told of the same thing, which is not safe"
+    keeper.sync()
+    assert methods(first) == methods(second) == [QueueDeclareOk("q", 0, 0)]
+    first.send((1, QueueDelete("q")))
+    second.send((1, QueueDelete("q")))
+    assert methods(second) == [], "that it is gone is not safe either"
+    keeper.sync()
+    assert methods(first) == methods(second) == [QueueDeleteOk(0)]
+
+
+def test_a_heartbeat_waits_for_nothing(broker: Broker, keeper: Cupboard) -> None:
+    client = Client(broker)
+    client.send((1, QueueDeclare("q", durable=True)))
+    client.session.beat()
+    assert client.received() == [HeartbeatReceived()]
+    assert client.session.is_held
+    keeper.sync()
+    assert methods(client) == [QueueDeclareOk("q", 0, 0)]
 
 
 def test_one_that_wants_no_answer_goes_on_too(broker: Broker, keeper: Cupboard) -> None:

@@ -11,10 +11,19 @@ from recado.amqp.events import MethodReceived
 from recado.amqp.frames import PROTOCOL_HEADER
 from recado.amqp.methods import ConnectionStart
 from recado.amqp.reader import Reader
-from recado.server import memory
+from recado.broker.arguments import QueueSettings
+from recado.journal.disk import MemoryDisk
+from recado.journal.journal import Journal
+from recado.server import committer, memory
+from recado.server.committer import Committer
+from recado.server.connection import clock
+from recado.server.ledger.ledger import Ledger
+from recado.server.ledger.recovery import recover
+from recado.server.listener import Server
 from recado.server.tls import server_context
 
-from .rim import in_the_loop, new_server, soon
+from .client import new_broker
+from .rim import in_the_loop, new_server, soon, turns
 
 
 async def _greeted(port: int, tls: ssl.SSLContext | None = None) -> bool:
@@ -116,3 +125,39 @@ def test_a_container_may_have_less(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_where_the_system_does_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_STATM", tmp_path / "none")
     assert memory.used() == 0
+
+
+class Late:
+    """When it is told, something is due at once."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def kept(self) -> None:
+        broker, now = self._server.broker, clock()
+        wanted = QueueSettings(expires=1)
+        broker.create_queue(broker.vhosts["/"], "late", wanted, None, now - 1000)
+
+
+@in_the_loop
+async def test_what_comes_due_when_something_is_safe_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the loop, which syncs for one who waits alone, and told in its own flush."""
+    monkeypatch.setattr(committer, "QUICK", 100.0)
+    ledger = Ledger(Journal(MemoryDisk()))
+    server = new_server(new_broker(keeper=ledger))
+    recover(ledger, server.broker, 0)
+    server.committer = Committer(ledger, server.loop, server.fail, turn=server.turn)
+    for number in range(2):
+        ledger.remember("a", "", "fact", b"%d" % number)
+        await soon(server.until_safe())
+    queues = server.broker.vhosts["/"].queues
+    ledger.remember("a", "", "fact", None)
+    ledger.tell(Late(server))
+    server.begin_read()
+    server.end_read()
+    assert "late" in queues, "the loop itself synced"
+    await turns()
+    assert "late" not in queues
+    await server.stop()

@@ -33,9 +33,11 @@ class Keeper:
     """Keeps nothing, and is always up to date."""
 
     keeps = False  # whether there is a disk
+    scarce = False  # memory is: what is shelved comes back only as fast as it is acknowledged
     entries = 0  # grows with everything that must be on disk before somebody is told
     ticket = 1
     safe = 0
+    changed = 0  # the ticket of the last declaration, end or purge
     room = 1 << 62  # bytes of ready messages that a queue has in memory before others are shelved
 
     @property

@@ -21,7 +21,7 @@ from .consumer import Consumer
 from .queue import Queue
 from .run import Run
 from .stream_consumer import StreamConsumer
-from .stream_log import StreamLog
+from .stream_log import Blocks, StreamLog
 
 TURN_BYTES = 1 << 20  # rendered for all consumers of a stream, before others get their turn
 
@@ -32,6 +32,7 @@ class Stream(Queue):
     def open(self, log: StreamLog, now: int) -> None:
         """Begin with what is kept already, all of which is safe."""
         self._log = log
+        self._blocks = Blocks()
         self._safe = log.next  # all before this offset may be shown
         self._promises: deque[tuple[int, int]] = deque()  # (ticket, what is safe with it)
         self._up_to_date: dict[Consumer, None] = {}  # those who wait for what is new
@@ -81,15 +82,16 @@ class Stream(Queue):
             room = consumer.room()
             if room <= 0:
                 self._rota.sleep(consumer)
-            elif not consumer.read_ahead(self._log, self._safe):
+            elif consumer.next >= self._safe:
                 self._rota.sleep(consumer)
                 self._up_to_date[consumer] = None
             elif share <= 0:
                 self._set_alarm(now + 1)  # not in the same turn
                 return
             else:
-                run = consumer.take(room)
-                share -= run.weight()
+                read, cost = self._blocks.find(self._log, consumer.next, self._safe)
+                run = consumer.take(read, room)
+                share -= run.weight() + cost
                 consumer.deliver(run)
                 turns.rotate(-1)
 

@@ -1,6 +1,5 @@
-"""A consumer of a stream: where it is, what was read ahead for it, and how its deliveries are written."""
+"""A consumer of a stream: where it is, and how its deliveries are written."""
 
-from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ from .arguments import ConsumerSettings
 from .consumer import DEAL_BYTES, LARGE, Consumer
 from .queue import Queue
 from .run import Run
-from .stream_log import StreamLog
 from .stream_offsets import render_alike, stamp
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ _u64 = Struct(">Q").pack
 
 
 class StreamConsumer(Consumer):
-    __slots__ = ("_ahead", "next")
+    __slots__ = ("next",)
 
     def __init__(
         self,
@@ -36,24 +34,14 @@ class StreamConsumer(Consumer):
         super().__init__(
             channel, queue, tag, settings, no_ack=no_ack, exclusive=exclusive, limit=limit
         )
-        self.next = 0  # the offset that is to be read next
-        self._ahead: deque[Run] = deque()  # read and not delivered yet
+        self.next = 0  # the offset that is to be delivered next
 
-    def read_ahead(self, log: StreamLog, end: int) -> bool:
-        """Whether there is something for it before the offset `end`."""
-        if not self._ahead and self.next < end:
-            self._ahead.extend(log.read(self.next, end))
-            last = self._ahead[-1]
-            self.next = last.first + len(last)
-        return bool(self._ahead)
-
-    def take(self, room: int) -> Run:
-        """As much of it as there is room for, and as makes up a good write."""
-        run = self._ahead[0]
-        size = len(run.tails[run.taken])
-        part = run.take(min(room, DEAL_BYTES // (size + 64) + 1))
-        if part is run:
-            self._ahead.popleft()
+    def take(self, run: Run, room: int) -> Run:
+        """What comes next for it of a run that has it: as much as there is room for, and is a good write."""
+        low = max(self.next - run.first, 0)
+        size = len(run.tails[low])
+        part = run.slice(low, low + min(room, DEAL_BYTES // (size + 64) + 1))
+        self.next = part.first + len(part)
         return part
 
     def deliver(self, run: Run) -> None:

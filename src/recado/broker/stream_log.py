@@ -8,12 +8,14 @@ The log here is in memory. `server/ledger` has one on disk, and both pass the sa
 """
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from typing import Protocol
 
 from .run import Run
 
 SEGMENT_BYTES = 32 << 20  # unless the stream was declared with another size
 READ_BYTES = 256 * 1024  # about as much is read at a time
+BLOCKS = 8  # of them are kept
 _SMALLEST_SEGMENT = 4096
 _LARGEST_SEGMENT = 128 << 20
 
@@ -49,6 +51,29 @@ class StreamLog(Protocol):
         Messages from offset `safe` on may yet be lost, so one before it has to stay. Gives the time of the
         newest message that would be let go next, if there is a next.
         """
+
+
+class Blocks:
+    """What was read last, for all consumers of a stream: many of them are often at the same place."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self) -> None:
+        self._blocks: deque[list[Run]] = deque(maxlen=BLOCKS)
+
+    def find(self, log: StreamLog, offset: int, end: int) -> tuple[Run, int]:
+        """The run that has an offset, or the oldest there is, and the bytes that had to be read for it.
+
+        There must be a message before `end`. The run is not the caller's to change.
+        """
+        offset = max(offset, log.first)
+        for block in self._blocks:
+            last = block[-1]
+            if block[0].first <= offset < last.first + len(last):
+                return block[bisect_right(block, offset, key=_first) - 1], 0
+        block = log.read(offset, end)
+        self._blocks.append(block)
+        return block[0], READ_BYTES
 
 
 class _Segment:

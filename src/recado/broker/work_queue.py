@@ -23,6 +23,9 @@ from .lane import Lane
 from .queue import Home, Owner, Queue
 from .run import Run
 
+FEW = 1000
+"""Messages that a consumer of a long queue may hold while memory is scarce: what is out is in memory."""
+
 
 class WorkQueue(Queue):
     __slots__ = (
@@ -305,6 +308,8 @@ class WorkQueue(Queue):
             hands, least = [], UNLIMITED
             for consumer in list(islice(group, wanted)):
                 room = consumer.room()
+                if self._keeper.scarce and not consumer.no_ack and self._front().shelved:
+                    room = min(room, FEW - consumer.outstanding)
                 if room > 0:
                     hands.append(consumer)
                     least = min(least, room)

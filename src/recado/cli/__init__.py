@@ -10,6 +10,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage or configuration.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 
@@ -67,7 +68,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain(str(error), WRONG_USAGE)
     except KeyboardInterrupt:
         pass
+    except BrokenPipeError:  # whoever reads has seen enough: `recado config show | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or it is flushed, and fails, once more
+        return FAILED
     return DONE
+
+
+def told(error: OSError) -> str:
+    """What the system said, and of which file."""
+    what = error.strerror or str(error)
+    if isinstance(error, FileExistsError):  # all that we make without looking are folders
+        what = "this is a file, where a folder is needed"
+    return f"{error.filename}: {what}" if error.filename else what
 
 
 def complain(text: str, status: int = FAILED) -> int:

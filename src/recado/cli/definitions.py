@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from recado.cli import DONE, FAILED, WRONG_USAGE, complain
-from recado.cli.flags import effective, grammar
+from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
+from recado.cli.flags import damage_hint, effective, grammar
 from recado.journal.record import Corrupt
 from recado.node.definitions.document import DefinitionsError, parse
 from recado.node.definitions.exporting import export_definitions
@@ -32,13 +32,18 @@ def definitions(verb: str, options: Sequence[str]) -> int:
         "import": "Read a file into a data folder, all of it or nothing.",
         "check": "Tell whether a file could be imported, and change nothing.",
     }
-    parser = grammar(f"definitions {verb}", described[verb])
-    parser.add_argument("file", nargs="?" if verb == "export" else None, metavar="FILE")
-    parser.add_argument("--vhost", metavar="NAME", help="only this one; or where all of it goes")
+    parser = grammar(f"definitions {verb}", described[verb], listens=False)
+    if verb == "export":
+        parser.add_argument("file", nargs="?", metavar="FILE", help="default: standard output")
+        parser.add_argument("--vhost", metavar="NAME", help="only what is in this one")
+    else:
+        parser.add_argument("file", metavar="FILE", help="JSON, as RabbitMQ or recado exports it")
+        where = "for a file of one vhost: the one, which must exist, that all of it goes to"
+        parser.add_argument("--vhost", metavar="NAME", help=where)
     chosen = parser.parse_args(options)
     settings = effective(chosen).settings
     if settings.node.data is None and verb != "check":
-        return complain("which folder? --data DIR says it, or node.data", WRONG_USAGE)
+        return complain("which folder? --data DIR or node.data names it", WRONG_USAGE)
     try:
         if verb == "export":
             return export(settings, chosen.file, chosen.vhost)
@@ -46,10 +51,9 @@ def definitions(verb: str, options: Sequence[str]) -> int:
     except DefinitionsError as error:
         return complain(f"{chosen.file or settings.node.data}: {error}", FAILED)
     except Corrupt as error:
-        return complain(f"{error}; `recado journal check` tells what is lost", FAILED)
+        return complain(f"{error}; {damage_hint(settings)}", FAILED)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return complain(f"{where}{error.strerror}", FAILED)
+        return complain(told(error), FAILED)
 
 
 def export(settings: Settings, file: str | None, vhost: str | None) -> int:

@@ -11,9 +11,14 @@ from recado.node.config import FILE, Config, load
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from recado.node.settings import Settings
 
-def grammar(command: str, description: str) -> argparse.ArgumentParser:
-    """A parser with the flags for settings. `dest` is the key: that is how a value finds its place."""
+
+def grammar(command: str, description: str, *, listens: bool = True) -> argparse.ArgumentParser:
+    """A parser with the flags for settings. `dest` is the key: that is how a value finds its place.
+
+    Commands for a folder whose node is stopped do not listen, and have none of the flags for that.
+    """
     parser = argparse.ArgumentParser(
         prog=f"recado {command}",
         description=description,
@@ -22,17 +27,26 @@ def grammar(command: str, description: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--config", metavar="FILE", help="default: ./recado.toml")
     group = parser.add_argument_group("settings (for every other: RECADO_SECTION_KEY, or the file)")
-    group.add_argument("--host", dest="server.host", metavar="H", help="address: 127.0.0.1")
-    group.add_argument(
-        "--port", dest="server.port", type=int, metavar="N", help="5672; 0 takes a free one"
-    )
-    group.add_argument(
-        "--tls-port", dest="server.tls_port", type=int, metavar="N", help="also listen with TLS"
-    )
-    group.add_argument(
-        "--data", dest="node.data", metavar="DIR", help="keep what is durable in this folder"
-    )
+    if listens:
+        group.add_argument("--host", dest="server.host", metavar="H", help="default: 127.0.0.1")
+        group.add_argument(
+            "--port",
+            dest="server.port",
+            type=int,
+            metavar="N",
+            help="default: 5672; 0 takes a free one",
+        )
+        group.add_argument(
+            "--tls-port", dest="server.tls_port", type=int, metavar="N", help="also listen with TLS"
+        )
+    data = "keep what is durable in this folder; default: in memory" if listens else "the folder"
+    group.add_argument("--data", dest="node.data", metavar="DIR", help=data)
     return parser
+
+
+def damage_hint(settings: Settings) -> str:
+    """How to go on with a damaged folder."""
+    return f"`recado journal check --data {settings.node.data}` shows all that is damaged"
 
 
 def effective(chosen: argparse.Namespace) -> Config:

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 
 from recado import __version__
-from recado.cli import FAILED, complain
-from recado.cli.flags import effective, grammar
+from recado.cli import FAILED, complain, told
+from recado.cli.flags import damage_hint, effective, grammar
 from recado.journal.record import Corrupt
 from recado.node.assembly import CannotListen, at
 from recado.node.broker import Broker
@@ -50,7 +50,7 @@ def serve(options: Sequence[str]) -> int:
     except OSError as error:
         return complain(explain(error), FAILED)
     except Corrupt as error:
-        return complain(f"{error}; `recado journal check` tells what is lost", FAILED)
+        return complain(f"{error}; {damage_hint(settings)}", FAILED)
     return 0 if reason is None else complain(reason, FAILED)
 
 
@@ -94,7 +94,7 @@ def announce(text: str) -> None:
 def explain(error: OSError) -> str:
     """What the system said, and what to do about it."""
     if not isinstance(error, CannotListen):
-        return error.strerror or str(error)
+        return told(error)
     where = at(error.host, error.port)
     match error.errno:
         case errno.EADDRINUSE:

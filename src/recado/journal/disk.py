@@ -64,7 +64,7 @@ class InUse(OSError):
 
     def __init__(self, folder: object, owner: str = "") -> None:
         who = f"process {owner}" if owner else "another node"
-        told = f"{folder} is in use by {who}; each node needs a folder of its own"
+        told = f"{folder} is in use by {who}; stop it first, or take another folder"
         super().__init__(errno.EBUSY, told)
 
 

@@ -206,7 +206,7 @@ class Server:
 
     def _flush(self) -> None:
         if self.committer is not None:
-            self.committer.request()
+            self._commit(self.committer)
         connections, self._to_flush = self._to_flush, {}
         for connection in connections:
             try:
@@ -215,10 +215,22 @@ class Server:
                 log.exception("writing to %s", connection.peer)
                 connection.transport.abort()
 
+    def _commit(self, committer: "Committer") -> None:
+        """Who is told at once that something is safe need not wait for another flush."""
+        self._reading = True
+        try:
+            committer.request()
+        finally:
+            self._reading = False
+        self._set_timer()  # a stream may have had more to show than one turn allows
+
     def arm(self) -> None:
         """Be back when the broker has something to do."""
         if self.broker.keeper.has_more and not self._reading:
             self._schedule_flush()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
         deadline = self.broker.deadline()
         if deadline is not None and (self._armed is None or deadline < self._armed):
             if self._timer is not None:
@@ -290,7 +302,7 @@ class Server:
     def _watch(self) -> None:
         self._watch_timer = self.loop.call_later(WATCH_SECONDS, self._watch)
         if self.committer is not None:
-            self.committer.watch()
+            self.turn(self.committer.watch)
         self._watch_resources()
         self._watch_backlogs()
         if self.turned_away:
@@ -300,7 +312,11 @@ class Server:
     def _watch_resources(self) -> None:
         """Publishers wait while there is no room for what they send, in memory or on disk."""
         used, keeper = self._used_memory(), self.broker.keeper
+        was_scarce = keeper.scarce
         keeper.spare_memory(scarce=used > self._memory_limit * SCARCE)
+        if was_scarce and not keeper.scarce:
+            for connection in list(self.connections):
+                connection.session.resume(clock())
         alarm = "low on memory" if used > self._memory_limit else keeper.shortage()
         if alarm is not None and self.alarm is None:
             log.warning("%s (%d bytes used): publishers are blocked", alarm, used)

@@ -63,7 +63,10 @@ class Outbox:
         self.write(method_frame(channel, method))
 
     def beat(self) -> None:
+        """At once, whatever is held: a full disk may take hours, and the peer is to know that we live."""
+        held, self._held = self._held, None
         self.write(HEARTBEAT_FRAME)
+        self._held = held
 
     def detach(self) -> None:
         """Nobody takes anything any more; whoever was told need not be kept alive by this."""

@@ -120,8 +120,12 @@ class Session(Outbox):
         """The socket took the output: go on delivering."""
         if self.congested:
             self.congested = False
-            for channel in list(self.channels.values()):
-                channel.resume(now)
+            self.resume(now)
+
+    def resume(self, now: int) -> None:
+        """Consumers may have room again."""
+        for channel in list(self.channels.values()):
+            channel.resume(now)
 
     # ── input ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -262,7 +266,9 @@ class Session(Outbox):
             keeper = self.broker.keeper
             entries, mark = keeper.entries, len(self.output)
             command(self, channel, method, now)
-            if keeper.entries != entries and method.class_id in _LASTING:
+            # What is as asked for already may be so by somebody whose own answer is still held.
+            new = keeper.entries != entries or keeper.changed > keeper.safe
+            if new and method.class_id in _LASTING:
                 self.hold(mark)
                 keeper.tell(self)
 

@@ -413,6 +413,28 @@ def test_a_fetch_begins_with_little_and_goes_on_where_it_ended() -> None:
     assert sum(counts) == 1200
 
 
+@pytest.mark.parametrize("max_priority", [0, 2])
+@pytest.mark.parametrize("together", [1, 50])
+def test_what_is_settled_is_read_over_however_much_it_is(
+    together: int, max_priority: int
+) -> None:
+    """Far more than the first fetches read lies between the first message and the next live one."""
+    node = Node()
+    node.declare(max_priority=max_priority)
+    bodies = [b"%d" % i + bytes(4000) for i in range(400)]
+    for at in range(0, 400, together):
+        node.publish(*bodies[at : at + together])
+    node.ledger.write()
+    for _ in bodies:
+        node.get(no_ack=False)
+    for tag in (*range(2, 201), *range(202, 400, 2)):
+        node.channel.settle(Settlement.ACK, tag, 0, multiple=False)
+    node.restart()
+    assert node.bodies() == [bodies[0], *bodies[200:400:2], bodies[399]]
+    node.restart()
+    assert node.bodies() == []
+
+
 def test_only_what_was_delivered_is_redelivered() -> None:
     node = Node()
     node.declare()

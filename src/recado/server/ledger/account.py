@@ -23,6 +23,7 @@ from .ranges import RangeSet
 # takes time, an extent 12 bytes.
 _SLACK = 1024
 _SLACK_FACTOR = 4
+_MOST_SLACK = 64 << 10
 
 _MANY_RANGES = 1000  # before those of settled messages are sorted out
 _MOST_DELIVERIES = 256  # that are told apart
@@ -48,7 +49,8 @@ class Stretch:
 
     def extend(self, first: int, end: int, at: int, size: int) -> None:
         ends = self.ends
-        if ends and at - ends[-1] <= _SLACK + _SLACK_FACTOR * size:
+        slack = min(_SLACK + _SLACK_FACTOR * size, _MOST_SLACK)
+        if ends and at - ends[-1] <= slack:
             ends[-1] = at + size
         else:
             self.starts.append(at)

@@ -105,8 +105,9 @@ class Ledger(Tickets):
     # ── topology and facts ────────────────────────────────────────────────────────────────────────────
 
     def note(self, record: bytes) -> None:
-        """Something that is not a message; somebody will wait for it."""
+        """A change to what is declared or remembered; somebody will wait for it."""
         self.entries += 1
+        self.changed = self.ticket
         self._turn.note(record)
 
     def exchange_declared(self, vhost: str, exchange: Exchange[Any]) -> None:
@@ -153,7 +154,8 @@ class Ledger(Tickets):
             table: Table = {"vhost": vhost, "name": owner.name}
         else:
             table = {"number": self._of_queue[owner].number}
-        self.note(encode_seen(table, [(message_id, when)]))
+        self.entries += 1
+        self._turn.note(encode_seen(table, [(message_id, when)]))
         self._turn.indivisible = (
             True  # or the message might be there without its id, and come again
         )
@@ -234,6 +236,7 @@ class Ledger(Tickets):
 
     def purged(self, queue: Queue) -> None:
         self.entries += 1
+        self.changed = self.ticket
 
     def delivered(self, queue: Queue, first: int, count: int, step: int) -> None:
         account = self._of_queue[queue]
@@ -242,6 +245,7 @@ class Ledger(Tickets):
             self._turn.touch(account)
 
     def spare_memory(self, *, scarce: bool) -> None:
+        self.scarce = scarce
         self.room = min(SCARCE_ROOM, self._ample_room) if scarce else self._ample_room
 
     def shortage(self) -> str | None:

@@ -1,7 +1,7 @@
 """The journal as the ledger sees it: segments that hold messages, checkpoints, and what may be dropped.
 
-A checkpoint is made as soon as a segment begins. Once it is durable, of all the segments before it only the
-messages are still of interest.
+A checkpoint is made as soon as a segment begins, unless the last one was so large that it would be too early.
+Once it is durable, of all the segments before it only the messages are still of interest.
 """
 
 from collections import deque
@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from recado.journal.journal import Journal
 from recado.journal.segment import Segment
+
+CHECKPOINT_SHARE = 4  # so many times as much is written between two checkpoints, at least
 
 
 class Page:
@@ -25,6 +27,8 @@ class Page:
 class Pages:
     __slots__ = (
         "_by_base",
+        "_checkpoint_end",
+        "_checkpoint_size",
         "_checkpointed",
         "_checkpoints",
         "_current",
@@ -39,6 +43,8 @@ class Pages:
         self._current = Page(-1)  # of the segment that is appended to
         self._checkpoints: deque[tuple[int, int]] = deque()  # (where it ends, base of its segment)
         self._checkpointed = 0  # the segment of the last durable one
+        self._checkpoint_end = 0
+        self._checkpoint_size = 0
 
     def append(self, record: bytes) -> tuple[Page, int]:
         """Gives the segment and the offset where the record is."""
@@ -58,11 +64,15 @@ class Pages:
     def append_checkpoint(self, record: bytes) -> None:
         self.append(record)
         self.checkpoint_due = False
+        self._checkpoint_end = self._journal.position
+        self._checkpoint_size = len(record)
         self._checkpoints.append((self._journal.position, self._current.base))
 
     def _turn_to(self, position: int) -> None:
         self._current = self.page(self._journal.segment_of(position))
-        self.checkpoint_due = True
+        # One that fills a segment by itself must not be the reason for the next.
+        since = position - self._checkpoint_end
+        self.checkpoint_due = since >= CHECKPOINT_SHARE * self._checkpoint_size
 
     def page(self, base: int) -> Page:
         found = self._by_base.get(base)

@@ -19,6 +19,7 @@ class Tickets(Keeper):
         self.entries = 0
         self.ticket = 1
         self.safe = 0
+        self.changed = 0
         self._covered = 0  # entries that a sync has covered, or will when it returns
         self._waiting: deque[tuple[int, Waiting]] = deque()
 
