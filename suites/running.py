@@ -18,9 +18,10 @@ from suites.places import DOWNLOADS
 from suites.results import Case, Outcome, Summary, merged, read_junit, read_lines, summary
 from workshop import peers
 
-BROKERS: dict[str, Callable[[peers.Certificates], AbstractContextManager[peers.Server]]] = {
-    "recado": lambda certificates: peers.recado(certificates=certificates),
-    "rabbitmq": lambda certificates: peers.rabbitmq(certificates=certificates),
+Start = Callable[[peers.Certificates, Path], AbstractContextManager[peers.Server]]
+BROKERS: dict[str, Start] = {
+    "recado": lambda certificates, data: peers.recado(certificates=certificates, data=data),
+    "rabbitmq": lambda certificates, data: peers.rabbitmq(certificates=certificates, data=data),
 }
 # A whole process: Celery's longest takes 5 minutes, amqplib's longest file 3 seconds.
 PYTEST_SECONDS = 1200.0
@@ -42,16 +43,16 @@ def run(suite: Suite, broker: str, checkout: Path | None = None) -> tuple[Summar
         if suite.certificates:
             surroundings.client_certificates(authority, folder / suite.certificates)
         redis = stack.enter_context(surroundings.redis()) if suite.redis else 0
-        server = stack.enter_context(BROKERS[broker](certificates))
+        server = stack.enter_context(BROKERS[broker](certificates, place / "data"))
         environment = {**clean_environment(), **suite.environment(server, redis)}
         cases = merged(start(environment, broker))
     return summary(version, cases), cases
 
 
-Start = Callable[[Mapping[str, str], str], list[Case]]
+Run = Callable[[Mapping[str, str], str], list[Case]]
 
 
-def pytest_run(suite: Suite, runner: Pytest, folder: Path, place: Path) -> Start:
+def pytest_run(suite: Suite, runner: Pytest, folder: Path, place: Path) -> Run:
     python = environments.python(suite.name, runner.requirements)
     options = ["-p", "no:cacheprovider", f"--timeout={TEST_SECONDS}", "-o", "junit_family=xunit1"]
     for test in suite.left_out or ():
@@ -74,7 +75,7 @@ def pytest_run(suite: Suite, runner: Pytest, folder: Path, place: Path) -> Start
     return start
 
 
-def node_run(suite: Suite, runner: Node, folder: Path, place: Path) -> Start:
+def node_run(suite: Suite, runner: Node, folder: Path, place: Path) -> Run:
     node, modules = environments.node(suite.name, runner.requirements)
     options = ["--require", str(PLUGINS / "amqplib_port.cjs")]
     options += ["--test-reporter", str(PLUGINS / "lines_reporter.cjs")]

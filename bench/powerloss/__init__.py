@@ -13,9 +13,9 @@
     flips.py      one bit of a data folder is wrong
     work.py       what the processes of this benchmark do
 
-Everything is decided by a seed: `python -m bench.powerloss SEED` repeats an era, and the quick form runs each one
-twice, in two processes, to see that they are the same. An aim here is a limit that must never be passed, so the
-figure of every round is that of all rounds together. There is no peer.
+Everything is decided by a seed: `python -m bench.powerloss SEED` repeats an era, and the quick form runs each
+one twice, in two processes, to see that they are the same. An aim here is a limit that must never be passed, so
+the figure of every round is that of all rounds together. There is no peer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An era again: `python -m bench.powerloss SEED [--about TEXT]`, and what the judge says of it.
 
-`--moment N` is the scripted era instead, with a loss of power after N operations. `--about` shows every event that
-has the text in it, such as `('windowed', 12)`.
+`--moment N` is the scripted era instead, with a loss of power after N operations. `--about` shows every event
+that has the text in it, such as `('windowed', 12)`.
 """
 
 from __future__ import annotations

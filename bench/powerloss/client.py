@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from recado.amqp import methods as m
 from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
-from recado.amqp.frames import PROTOCOL_HEADER, ack_frame, body_of, content_frames, method_frame
 from recado.amqp.frames import FRAME_DEFAULT as FRAME_MAX
+from recado.amqp.frames import PROTOCOL_HEADER, ack_frame, body_of, content_frames, method_frame
 from recado.amqp.handshake import Credentials, Limits
 from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.reader import Reader

@@ -1,4 +1,4 @@
-"""The end of an era: whatever is left is taken out, by basic.get, because only that tells when a queue is empty."""
+"""The end of an era: whatever is left is taken out, by basic.get: only that tells when a queue is empty."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def drain(node: Node, life: int, history: History, labels: dict[str, str]) -> No
 
 
 class Drainer:
-    def __init__(
-        self, client: Client, life: int, history: History, labels: dict[str, str]
-    ) -> None:
+    def __init__(self, client: Client, life: int, history: History, labels: dict[str, str]) -> None:
         self._client = client
         self._life = life
         self._history = history

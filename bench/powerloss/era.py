@@ -4,8 +4,8 @@ life    recover, perhaps losing power at that too · survey · turns of the loop
 end     recover · drain · loss of power · recover · drain again, which must find nothing
 
 A turn is what one turn of a server's loop is: some people act, then what the broker told its keeper is written,
-then what it says is heard. A sync begins now and then, others act while it is under way, and its end may come turns
-later. Everything is decided by the seed.
+then what it says is heard. A sync begins now and then, others act while it is under way, and its end may come
+turns later. Everything is decided by the seed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def live_through(seed: int, script: Script | None = None) -> Outcome:
         era.run()
         verdict = judge(era.history.events)
     except Stopped:
-        verdict = Verdict()  # nobody has drained the queues: all that was in them would seem to be lost
+        verdict = (
+            Verdict()
+        )  # nobody has drained the queues: all that was in them would seem to be lost
     return Outcome(seed, verdict, era.history.faults, era.trace(), era.moments, era.flipped)
 
 
@@ -289,7 +291,9 @@ class Era:
 
     def _sync(self, node: Node) -> None:
         covered = len(self.history.events)
-        places = {each.number: each.stored for each in node.ledger.accounts.values() if each.lasting}
+        places = {
+            each.number: each.stored for each in node.ledger.accounts.values() if each.lasting
+        }
         node.sync(partial(self._meanwhile, node) if self.rng.random() < 0.4 else None)
         self.history.add(p.Synced(covered))
         self._known.update(places)

@@ -1,5 +1,6 @@
-"""One bit of a data folder is wrong. That is found, or it makes no difference: nothing wrong is ever served, and
-nothing is missed in silence.
+"""One bit of a data folder is wrong. That is found, or it makes no difference.
+
+Nothing wrong is ever served, and nothing is missed in silence.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Folder:
 
     def any_bit(self, rng: Random) -> tuple[str, int]:
         sizes = {file: size for file, size in self.sizes().items() if size}
-        (file,) = rng.choices(list(sizes), sizes.values())
+        (file,) = rng.choices(list(sizes), list(sizes.values()))
         return file, rng.randrange(sizes[file] * 8)
 
     def flip(self, file: str, bit: int) -> Result:

@@ -17,7 +17,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from bench.crash import history as h
-from bench.crash.checker import Checker, Commit, Copy, Fate, Kind, Record, State, Verdict, named, titled
+from bench.crash.checker import (
+    Checker,
+    Commit,
+    Copy,
+    Fate,
+    Kind,
+    Record,
+    State,
+    Verdict,
+    named,
+    titled,
+)
 from bench.crash.history import Message
 
 from . import history as p

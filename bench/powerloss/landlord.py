@@ -1,7 +1,7 @@
 """Those who declare and delete: the surveyor for everybody, a landlord whose things come and go, and a fleet.
 
-The history calls things by names that never return: the third queue `let` is `let#3`. So what comes back from an
-earlier one of the same name is noticed.
+The history calls things by names that never return: the third queue `let` is `let#3`. So what comes back from
+an earlier one of the same name is noticed.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Surveyor:
 
     def survey(self, node: Node) -> None:
         client = Client(node)
-        for thing, declare in self._things:
+        for thing, _ in self._things:
             thing.survey(node.broker, self._history)
         for thing, declare in self._things:
             if not thing.there:
@@ -87,9 +87,7 @@ class Surveyor:
         client.leave()
 
 
-def _ask(
-    client: Client, history: History, thing: Thing, method: m.Method, *, there: bool
-) -> None:
+def _ask(client: Client, history: History, thing: Thing, method: m.Method, *, there: bool) -> None:
     def answered(_method: m.Method, _body: bytes) -> None:
         thing.there = there
         history.add(h.Declared(thing.label) if there else h.Deleted(thing.label))

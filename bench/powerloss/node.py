@@ -1,6 +1,6 @@
 """A whole broker on a machine, without sockets and without threads.
 
-The committer's work is done by who runs the scenario, step by step, so that anything may happen between two steps.
+The committer's work is done by who runs the scenario, step by step, so that anything may happen in between.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a process is asked to do, and what it hands back.
 
-Three kinds of work: eras by their seeds; one era with a loss of power at each of its moments; one small folder with
-each of its bits flipped.
+Three kinds of work: eras by their seeds; one era with a loss of power at each of its moments; one small folder
+with each of its bits flipped.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ def start(
 
     def starting(broker: str) -> AbstractContextManager[Server]:
         if broker == "recado":
-            return peers.recado(certificates=certificates, config=people.as_toml())
+            data = tmp_path_factory.mktemp("data")
+            return peers.recado(data=data, certificates=certificates, config=people.as_toml())
         settings = {"load_definitions": str(definitions)}
         return peers.rabbitmq(certificates=certificates, settings=settings)
 

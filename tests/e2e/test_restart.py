@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
-import pika
 import pytest
-from pika import BasicProperties, BlockingConnection
+from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
 from workshop import peers
+
+from . import lives
 
 Life = Callable[[], AbstractContextManager[BlockingChannel]]
 
@@ -22,17 +24,8 @@ PERSISTENT = BasicProperties(delivery_mode=2)
 
 @pytest.fixture(params=[signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 def life(request: pytest.FixtureRequest, tmp_path: Path) -> Life:
-    """A broker for as long as the block lasts, and a channel with confirms on it."""
-
-    @contextmanager
-    def live() -> Iterator[BlockingChannel]:
-        with peers.recado(data=tmp_path / "data", stop=request.param) as server:
-            connection = BlockingConnection(pika.URLParameters(server.url))
-            channel = connection.channel()
-            channel.confirm_delivery()
-            yield channel
-
-    return live
+    """See `lives`."""
+    return partial(lives.life, tmp_path / "data", request.param)
 
 
 def send(channel: BlockingChannel, key: str, *bodies: str, **properties: object) -> None:

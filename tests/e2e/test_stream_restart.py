@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pika
 import pytest
-from pika import BlockingConnection
 from pika.adapters.blocking_connection import BlockingChannel
 
-from workshop import peers
-
+from .lives import life
 from .streams import STREAM
 from .traffic import Inbox, put
 
 
 @contextmanager
 def killed_afterwards(folder: Path) -> Iterator[BlockingChannel]:
-    with peers.recado(data=folder, stop=signal.SIGKILL) as server:
-        connection = BlockingConnection(pika.URLParameters(server.url))
-        channel = connection.channel()
-        channel.confirm_delivery()
+    with life(folder) as channel:
         channel.basic_qos(prefetch_count=1000)
         yield channel
 
@@ -39,11 +33,11 @@ def read(channel: BlockingChannel, stream: str, count: int) -> list[tuple[int, b
 
 def test_what_was_confirmed_is_at_its_offset(tmp_path: Path) -> None:
     sent: list[bytes] = []
-    for life in range(3):
+    for turn in range(3):
         with killed_afterwards(tmp_path / "data") as channel:
             channel.queue_declare("s", durable=True, arguments=STREAM)
             assert read(channel, "s", len(sent)) == list(enumerate(sent))
-            more = [b"%d-%d" % (life, i) for i in range(50)]
+            more = [b"%d-%d" % (turn, i) for i in range(50)]
             put(channel, "s", *more)
             sent += more
             assert read(channel, "s", len(sent)) == list(enumerate(sent))

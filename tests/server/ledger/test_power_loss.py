@@ -1,7 +1,7 @@
-"""Loss of power: whole brokers on simulated disks, by seed and at every moment; and controls that must be caught.
+"""Loss of power: whole brokers on simulated disks, by seed and at every moment; and controls to be caught.
 
-`./dev bench powerloss` takes other seeds each time, and twenty times as many. Each failure names its seed, which
-`python -m bench.powerloss SEED` repeats.
+`./dev bench powerloss` takes other seeds each time, and twenty times as many. Each failure names its seed;
+`python -m bench.powerloss SEED` repeats it.
 """
 
 from __future__ import annotations
