@@ -6,7 +6,7 @@ Right beside what it must find is the nearest thing that it must allow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import pytest
 
@@ -16,7 +16,7 @@ from bench.powerloss import history as p
 from bench.powerloss.judge import judge
 from bench.powerloss.topology import RECEIPTS
 
-Part: TypeAlias = p.AnyEvent | Sequence[p.AnyEvent]
+Part: TypeAlias = h.Event | Sequence[h.Event]
 
 M1, M2, M3 = ("p", 1), ("p", 2), ("p", 3)
 RECEIPT = ("c-receipts", 1)
@@ -26,8 +26,8 @@ def sent(message: h.Message = M1, queue: str = "q", **facts: object) -> h.Sent:
     return h.Sent(1, message, (queue,), **facts)  # type: ignore[arg-type]
 
 
-def published(*messages: h.Message, queue: str = "q") -> list[p.AnyEvent]:
-    events: list[p.AnyEvent] = []
+def published(*messages: h.Message, queue: str = "q") -> list[h.Event]:
+    events: list[h.Event] = []
     for message in messages:
         events += [sent(message, queue), h.Confirmed(message)]
     return events
@@ -39,11 +39,11 @@ def got(
     return h.Delivered(life, f"c-{life}", queue, message, flag)
 
 
-def taken(message: h.Message = M1, queue: str = "q", **facts: object) -> list[p.AnyEvent]:
+def taken(message: h.Message = M1, queue: str = "q", **facts: object) -> list[h.Event]:
     return [got(message, queue, **facts), h.Acked(queue, message)]  # type: ignore[arg-type]
 
 
-def crash(life: int = 2) -> list[p.AnyEvent]:
+def crash(life: int = 2) -> list[h.Event]:
     return [h.Died(life - 1), h.Began(life)]
 
 
@@ -56,13 +56,13 @@ SYNC = "sync"
 
 
 def judged(*parts: Part | str) -> Verdict:
-    events: list[p.AnyEvent] = [h.Began(1)]
+    events: list[h.Event] = [h.Began(1)]
     for part in parts:
         if isinstance(part, str):
             events.append(p.Synced(len(events)))
         else:
             events += [part] if isinstance(part, h.Event) else part
-    return judge(events)
+    return judge(cast(list[p.AnyEvent], events))
 
 
 def kinds(*parts: Part | str) -> list[Kind]:
@@ -162,7 +162,7 @@ def test_what_somebody_has_is_not_purged() -> None:
 
 
 def test_what_went_with_its_queue_is_excused() -> None:
-    declared: list[p.AnyEvent] = [h.Asked("queue q#1"), h.Declared("queue q#1")]
+    declared: list[h.Event] = [h.Asked("queue q#1"), h.Declared("queue q#1")]
     deletion = h.Asked("queue q#1")
     messages = published(M1, queue="q#1")
     assert kinds(declared, messages, deletion, h.Deleted("queue q#1")) == []
@@ -182,8 +182,8 @@ def test_what_was_found_once_stays() -> None:
 # ── P3: transactions ──────────────────────────────────────────────────────────────────────────────
 
 
-def transaction(*messages: h.Message, answered: bool) -> list[p.AnyEvent]:
-    events: list[p.AnyEvent] = [sent(each, transaction=1) for each in messages]
+def transaction(*messages: h.Message, answered: bool) -> list[h.Event]:
+    events: list[h.Event] = [sent(each, transaction=1) for each in messages]
     events.append(h.CommitAsked("p", 1))
     return [*events, h.Committed("p", 1)] if answered else events
 
@@ -199,7 +199,7 @@ def test_a_transaction_that_nobody_answered_is_lost_as_a_whole() -> None:
 
 def test_acks_and_receipt_stay_together() -> None:
     before = [*transaction(M1, answered=True), *taken()]
-    commit: list[p.AnyEvent] = [
+    commit: list[h.Event] = [
         h.Sent(1, RECEIPT, (RECEIPTS,), transaction=1),
         p.Receipted("q", (M1,), RECEIPT),
         h.CommitAsked("c-receipts", 1),

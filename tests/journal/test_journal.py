@@ -183,13 +183,13 @@ def test_a_segment_stays_until_the_next_one_is_durable() -> None:
 def test_no_room_for_a_segment(tmp_path: Path) -> None:
     disk = SimulatedDisk()
     journal = opened(disk)
-    disk.fill(100)
+    disk.fill(20)
     (position,) = journal.append(b"patience")
     for _ in range(3):
         with pytest.raises(OSError, match="space") as raised:
             journal.write()
         assert raised.value.errno == errno.ENOSPC
-        assert disk.free() == 100
+        assert disk.free() == 20
         assert disk.names() == ["MARK"]
     assert journal.read(position) == b"patience"
     assert journal.sync() == 0
@@ -218,13 +218,23 @@ def test_no_room_for_the_rest_of_a_batch() -> None:
     assert [payload[:1] for payload in contents(disk)] == [b"\0", b"\1", b"\2", b"m"]
 
 
+def test_the_last_room_is_written_to_though_a_segment_would_not_fit() -> None:
+    disk = SimulatedDisk()
+    journal = opened(disk)
+    disk.fill(100)
+    journal.append(b"the last")
+    journal.write()
+    journal.sync()
+    assert contents(disk) == [b"the last"]
+
+
 def test_no_room_to_go_on_after_a_restart() -> None:
     disk = SimulatedDisk()
     journal = opened(disk)
     journal.append(b"one")
     journal.close()
     journal = opened(disk)
-    disk.fill(20)
+    disk.fill(5)
     journal.append(b"two")
     with pytest.raises(OSError, match="space"):
         journal.write()

@@ -9,6 +9,7 @@ import pytest
 from recado.amqp.properties import Properties
 from recado.broker.arguments import QueueSettings
 from recado.journal.journal import Journal
+from recado.journal.room import Room
 from recado.server import committer as module
 from recado.server.committer import Committer
 from recado.server.ledger.ledger import Ledger
@@ -36,7 +37,8 @@ class Rim:
 
     def __init__(self) -> None:
         self.disk = SimulatedDisk()
-        self.free = 1 << 40
+        self.folder = SimulatedDisk()
+        self.found_full = 0
         self.failures: list[str] = []
         self.failed = asyncio.get_running_loop().create_future()
         self.ledger = Ledger(Journal(self.disk, segment_size=2000))
@@ -46,12 +48,15 @@ class Rim:
             self.ledger,
             asyncio.get_running_loop(),
             self._fail,
-            lambda: self.free,
-            least_free=1000,
+            Room(self.folder, least_free=1000, size=500),
+            self._note_full,
         )
         wanted = QueueSettings(durable=True)
         self.queue = self.broker.create_queue(self.broker.vhosts["/"], "q", wanted, None, 0)
         self.channel = open_channel(self.broker)
+
+    def _note_full(self) -> None:
+        self.found_full += 1
 
     def _fail(self, reason: str) -> None:
         self.failures.append(reason)
@@ -166,12 +171,16 @@ async def test_a_full_disk_is_waited_for() -> None:
         rim.committer.watch()
         await turns()
     assert not second.at.done()
+    assert rim.found_full == 1
+    assert rim.folder.names() == [], "the ballast was given up"
     assert rim.committer.shortage() == rim.ledger.shortage() == "low on disk"
     assert rim.count_after_power_loss() == 1
     rim.disk.fill(None)
     rim.committer.watch()
     rim.committer.request()
     await soon(second.at)
+    assert rim.committer.shortage() == "low on disk", "until there is ballast again"
+    rim.committer.watch()
     assert rim.committer.shortage() is None
     assert rim.count_after_power_loss() == 2
     await rim.committer.close()
@@ -182,7 +191,7 @@ async def test_a_full_disk_is_waited_for() -> None:
 async def test_publishers_wait_before_the_disk_is_full() -> None:
     rim = Rim()
     assert rim.committer.shortage() is None
-    rim.free = 999
+    rim.folder.fill(999)
     assert rim.committer.shortage() == "low on disk"
     await rim.committer.close()
 

@@ -135,16 +135,20 @@ class FolderDisk:
         return facts.f_bavail * facts.f_frsize
 
     def lock(self) -> None:
-        descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # On the folder itself, which nobody deletes to be rid of a lock; the file says who has it.
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        owner = self.folder / LOCK
         try:
             # It goes with the process, however that ends; a file that merely exists would not.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            owner.write_text(f"{os.getpid()}\n")
         except BlockingIOError:
-            owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
-            raise InUse(self.folder, owner) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            known = owner.read_bytes()[:20] if owner.is_file() else b""
+            raise InUse(self.folder, known.decode("ascii", "replace").strip()) from None
+        except OSError:
+            os.close(descriptor)
+            raise
         self._lock = descriptor
 
     def close(self) -> None:

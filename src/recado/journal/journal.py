@@ -11,6 +11,7 @@ is guarded by `_lock`: how far all is written, and what changed since the last s
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ from .recovery import recover
 from .segment import Segment, file_of, open_segments
 
 SEGMENT_SIZE = 64 << 20
+FULL = (errno.ENOSPC, errno.EDQUOT)
 _pack = HEAD.pack
 
 
@@ -179,7 +181,7 @@ class Journal:
             self._names_changed += 1
             self._begun = self._names_changed
             try:
-                file.reserve(segment.room)
+                _reserve(file, segment.room)
                 file.write(0, header(segment.base, self.durable))
             except OSError:
                 file.close()  # the next attempt begins anew; until then others may use the room
@@ -187,7 +189,7 @@ class Journal:
                 raise
             segment.file = file
         elif segment.room:
-            segment.file.reserve(segment.room)
+            _reserve(segment.file, segment.room)
         segment.room = 0
         return segment.file
 
@@ -207,6 +209,13 @@ class Journal:
             self._mark.write(position)
             self.durable = position
         return position
+
+    def sync_mark(self) -> None:
+        """Make it durable, too, how far all is. For whoever then drops segments and counts on what is behind
+        them: if that has rotted, nobody shall take it for unfinished, and cut it off."""
+        assert self._mark is not None
+        with self._keeping_failure():
+            self._mark.sync()
 
     def _sync_names(self, changes: int) -> None:
         """Make so many changes to the folder durable, unless they are."""
@@ -301,3 +310,12 @@ class Journal:
                     segment.file.close()
             if self._mark is not None:
                 self._mark.close()
+
+
+def _reserve(file: File, room: int) -> None:
+    """What is reserved is synced sooner; where there is less room, the last of it can still be written to."""
+    try:
+        file.reserve(room)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise

@@ -5,9 +5,10 @@
 Damage before the mark is rot. Behind it, it may be a write that the end of the process or of the power left
 unfinished, and that nobody was told of.
 
-It is written after each sync and never synced itself: the system does that in its own time, and the end of the
-process does it no harm. So it lies in a file of its own, where it costs a sync nothing: in the header of the
-segment each sync would have a second place to write to, and take 7 % longer for 150 bytes, 50 % for 20 kB.
+It is written after each sync, and synced itself only before segments are dropped: else the system does that in
+its own time, and the end of the process does it no harm. So it lies in a file of its own, where it costs a sync
+nothing: in the header of the segment each sync would have a second place to write to, and take 7 % longer for
+150 bytes, 50 % for 20 kB.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The data folder of a node: what is in it, and the ledger on it.
 
 DIR/LOCK        held while a node runs
+DIR/BALLAST     of no use but for the room it takes up: see recado.journal.room
 DIR/journal/    the journal of all queues
 DIR/streams/N/  the journal of a stream, by the number of its queue
 """
@@ -13,6 +14,7 @@ from pathlib import Path
 from recado.broker.broker import Broker
 from recado.journal.disk import FolderDisk
 from recado.journal.journal import Journal
+from recado.journal.room import Room
 from recado.server.committer import Committer
 from recado.server.ledger.ledger import Ledger
 from recado.server.ledger.recovery import recover
@@ -49,8 +51,8 @@ class Storage:
             self.ledger,
             server.loop,
             server.fail,
-            free=self._folder.free,
-            least_free=least_free,
+            room=Room(self._folder, least_free),
+            on_full=server.watch_resources,
             turn=server.turn,
         )
 

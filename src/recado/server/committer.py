@@ -11,21 +11,21 @@ M3  After a failed sync nobody knows any more what is on disk: nothing is promis
 
 import asyncio
 import contextlib
-import errno
 import logging
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from time import perf_counter
 
+from recado.journal.journal import FULL
 from recado.journal.record import Corrupt
+from recado.journal.room import Room
 
 from .ledger.cleaning import Cleaner
 from .ledger.ledger import Ledger, Sync
 
 log = logging.getLogger("recado.server")
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 _PAUSE = 0.005  # seconds between two slices of cleaning, for others
 
 # Seconds. To have the thread sync and tell costs two wake-ups, 50 to 100 µs each. So while one client alone
@@ -42,20 +42,20 @@ class Committer:
         ledger: Ledger,
         loop: asyncio.AbstractEventLoop,
         on_failure: Callable[[str], None],
-        free: Callable[[], int] | None = None,
-        least_free: int = 0,
+        room: Room | None = None,
+        on_full: Callable[[], None] | None = None,
         turn: Callable[..., None] | None = None,
     ) -> None:
-        """`free` gives the bytes that the disk still has; with fewer than `least_free` publishers are to wait.
+        """`on_full` is told when a full disk is found, so that publishers wait at once.
 
         `turn` is how something is done in a turn of the loop, at the end of which `request` is called.
         """
         self._ledger = ledger
         self._loop = loop
         self._on_failure = on_failure
-        self._free = free
+        self._room = room
+        self._on_full = on_full
         self._turn = turn or _at_once
-        self._least_free = least_free
         self._cleaner = Cleaner(ledger)
         self._cleaning: asyncio.TimerHandle | None = None
         self._syncing: Sync | None = None
@@ -76,7 +76,9 @@ class Committer:
     def request(self) -> None:
         """At the end of a turn: write what there is, and make it durable if somebody waits for that."""
         ledger = self._ledger
-        while ledger.has_more and not (self._failed or self._closed) and self._write():
+        if self._full or self._failed or self._closed:  # a full disk is tried again by `watch`
+            return
+        while ledger.has_more and self._write():
             if self._syncing is not None or not ledger.is_awaited:
                 return
             if not ledger.is_durable:
@@ -89,11 +91,13 @@ class Committer:
         try:
             self._ledger.write()
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in FULL:
                 self.fail(f"the journal cannot be written: {error}")
             elif not self._full:
                 self._full = True
                 log.warning("the disk is full: publishers wait until there is room")
+                if self._on_full is not None:
+                    self._on_full()
             return False
         if self._full:
             self._full = False
@@ -131,7 +135,14 @@ class Committer:
 
     def watch(self) -> None:
         """Once a second: make durable what nobody waits for, try a full disk again, free segments."""
-        if self._failed or self._closed or not self._write() or self._syncing is not None:
+        if self._failed or self._closed:
+            return
+        if self._room is not None:
+            if self._full:  # publishers wait by now, so it is for what they had sent, and for acks
+                self._room.give_up()
+            else:
+                self._room.restore()
+        if not self._write() or self._syncing is not None:
             return
         if not self._ledger.is_durable or self._ledger.pages.empty():
             self._begin()
@@ -152,9 +163,8 @@ class Committer:
             self._cleaning = self._loop.call_later(_PAUSE, self._clean)
 
     def shortage(self) -> str | None:
-        if self._full or (self._free is not None and self._free() < self._least_free):
-            return "low on disk"
-        return None
+        short = self._full or (self._room is not None and self._room.is_short())
+        return "low on disk" if short else None
 
     def fail(self, reason: str) -> None:
         """Once is enough: nobody is told anything any more (M3)."""

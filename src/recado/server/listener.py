@@ -303,13 +303,13 @@ class Server:
         self._watch_timer = self.loop.call_later(WATCH_SECONDS, self._watch)
         if self.committer is not None:
             self.turn(self.committer.watch)
-        self._watch_resources()
+        self.watch_resources()
         self._watch_backlogs()
         if self.turned_away:
             log.warning("%d connections were turned away: there are too many", self.turned_away)
             self.turned_away = 0
 
-    def _watch_resources(self) -> None:
+    def watch_resources(self) -> None:
         """Publishers wait while there is no room for what they send, in memory or on disk."""
         used, keeper = self._used_memory(), self.broker.keeper
         was_scarce = keeper.scarce

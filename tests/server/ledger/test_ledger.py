@@ -415,9 +415,7 @@ def test_a_fetch_begins_with_little_and_goes_on_where_it_ended() -> None:
 
 @pytest.mark.parametrize("max_priority", [0, 2])
 @pytest.mark.parametrize("together", [1, 50])
-def test_what_is_settled_is_read_over_however_much_it_is(
-    together: int, max_priority: int
-) -> None:
+def test_what_is_settled_is_read_over_however_much_it_is(together: int, max_priority: int) -> None:
     """Far more than the first fetches read lies between the first message and the next live one."""
     node = Node()
     node.declare(max_priority=max_priority)

@@ -13,12 +13,15 @@ import pytest
 
 from bench.crash.checker import Kind
 from bench.powerloss import work
-from bench.powerloss.era import Script, live_through
+from bench.powerloss.era import Era, Script, live_through
 from bench.powerloss.flips import Result
 from bench.powerloss.machine import Machine
+from bench.powerloss.node import Node
 from bench.powerloss.topology import DISTRICTS
 from recado.broker.queue import Queue
 from recado.journal import journal, record
+from recado.journal.mark import NAME as MARK
+from recado.journal.record import Corrupt
 from recado.server.ledger.gathered import Gathered
 from recado.server.ledger.ledger import Ledger, Sync
 from recado.server.ledger.pages import Pages
@@ -72,6 +75,25 @@ def test_a_bit_that_is_wrong_is_found() -> None:
     assert tally.problems == []
     assert tally.flipped[Result.REFUSED] > 500
     assert set(tally.flipped) <= {Result.REFUSED, Result.HARMLESS}
+
+
+def test_what_is_left_of_a_journal_makes_sense_or_is_refused() -> None:
+    """Files at the end are missing, and so is the mark that would tell: what was dropped before was dropped in
+    view of what is missing now."""
+    era = Era(work.FOLDER_SEED, work.SMALL)
+    era.populate()
+    names = [name for name in era.machine.journal.names() if name != MARK]
+    refusals = []
+    for count in range(len(names)):
+        machine = era.machine.copy()
+        for name in (*names[count:], MARK):
+            machine.journal.remove(name)
+        try:
+            Node(machine, era.shape, era.now).check()
+        except Corrupt as error:
+            refusals.append(error.what)
+    assert 0 < len(refusals) < len(names)
+    assert all("was dropped" in each for each in refusals)
 
 
 # ── controls: what is broken on purpose is noticed ────────────────────────────────────────────────────────

@@ -153,11 +153,16 @@ class Account:
         stretch.extend(first, end, at, size)
 
     @property
+    def _is_found(self) -> bool:
+        """Whether it is just being found in the journal, after a restart."""
+        return self.queue is None
+
+    @property
     def _is_short(self) -> bool:
         return self._newest is not None and len(self._newest.starts) < 2
 
     def _begin_stretch(self, first: int, page: Page) -> Stretch:
-        if self.stretches and not self.stretches[-1].live:
+        if self.stretches and not self.stretches[-1].live and not self._is_found:
             self.stretches.pop()
         self._newest = Stretch(first, page)
         self.stretches.append(self._newest)
@@ -189,13 +194,15 @@ class Account:
 
         They leave in order of place, so what is before them in the stretch has left too, or is settled. Only
         after a restart it may not: then a stretch may reach over what was in segments that are no more.
+        While the journal is read, such messages leave a stretch though they were never counted in it: what
+        is live there is not known before all is read.
         """
         stretches = self.stretches
         old = stretches[index]
         old.live -= end - first
         old.page.live -= end - first
         from_front = old.first == first or self.settled.covers(old.first, first)
-        if end < old.end and old.live:
+        if end < old.end and (old.live or self._is_found):
             if from_front:
                 old.trim(end)
                 return index

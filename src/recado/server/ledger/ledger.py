@@ -63,6 +63,8 @@ class Sync(msgspec.Struct, frozen=True):
     def run(self) -> None:
         """For a thread; an OSError is the end."""
         self.journal.sync()
+        if self.empty:
+            self.journal.sync_mark()
         for side in self.sides:
             side.sync()
 

@@ -15,6 +15,7 @@ from collections import defaultdict
 
 from recado.amqp.values import Table
 from recado.broker.broker import Broker
+from recado.journal.record import Corrupt
 
 from . import records, shelf
 from .account import Account
@@ -73,6 +74,15 @@ class Found:
             else:
                 self._apply(record, base)
                 number = 0
+        self._check_for_gaps()
+
+    def _check_for_gaps(self) -> None:
+        """Segments are dropped once a later checkpoint is durable. Without it, what is left makes no sense."""
+        end = 0
+        for segment in self._ledger.journal.segments:
+            if end < segment.base > self._checkpointed:
+                raise Corrupt(segment.name, end, "what was before it was dropped, and is not told of")
+            end = segment.end
 
     def _account(self, number: int) -> Account:
         account = self._accounts.get(number)
