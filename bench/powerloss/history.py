@@ -29,8 +29,9 @@ class Trait(Event, frozen=True):
 
 
 class Resent(Event, frozen=True):
-    """The same message again, to a queue that finds duplicates."""
+    """The same message again, to where duplicates are found."""
 
+    life: int
     message: Message
 
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+import msgspec
+
 from bench.crash import history as h
 from bench.crash.checker import (
     Checker,
@@ -75,8 +77,9 @@ class Judge(Checker):
                 self._sync(count)
             case p.Trait(queue):
                 self._traits[queue] = event
-            case p.Resent():
-                pass
+            case p.Resent(life, message):
+                record = self._records[message]
+                record.sent = msgspec.structs.replace(record.sent, life=life)
             case p.PurgeAsked(queue):
                 self._purging[queue] = set(self._to_be_purged(queue))
                 self._excused |= {(queue, each) for each in self._purging[queue]}
@@ -193,9 +196,12 @@ class Judge(Checker):
                 yield message
 
     def _is_back(self, queue: str, copy: Copy) -> bool:
-        """Whether it may be in its queue, though it was delivered."""
+        """Whether it is in its queue, though it was delivered.
+
+        What was acked is not; and that may still be forgotten after a purge that found nothing.
+        """
         gone = copy.life != self._life or copy.consumer in self._left[queue]
-        return gone or copy.state is State.RETURNED
+        return copy.state is State.RETURNED or (gone and copy.state is State.OUT)
 
     def _phantom(self, event: h.Delivered, record: Record) -> str | None:
         if (event.queue, event.message) in self._purged:

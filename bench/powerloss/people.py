@@ -130,7 +130,7 @@ class Publisher:
             frames = self._frames[which]
         else:
             return
-        self._history.add(p.Resent(which))
+        self._history.add(p.Resent(self._life, which))
         self._expect(which, frames)
         self._client.feed(frames)
 

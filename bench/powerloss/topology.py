@@ -230,6 +230,24 @@ DISTRICTS: Final = (
         unordered=("once",),
     ),
     District(
+        "twins",
+        (Queue("twin-1"), Queue("twin-2", {"x-queue-type": "quorum"})),
+        (Habit("twins", (Route("sieve", "", ("twin-1", "twin-2")),), has_ids=True),),
+        (Temper("elder", "twin-1", requeues=0.1), Temper("younger", "twin-2", leaves=0.1)),
+        (Exchange("sieve", "fanout", {"x-message-deduplication": True}),),
+        (("sieve", "twin-1", ""), ("sieve", "twin-2", "")),
+        unordered=("twin-1", "twin-2"),
+    ),
+    District(
+        "film",  # the ids of messages in a stream are known later than these, so a crash may double them
+        (stream("film"),),
+        (Habit("film", (Route("sieve-2", "", ("held film",)),), has_ids=True),),
+        exchanges=(Exchange("sieve-2", "fanout", {"x-message-deduplication": True}),),
+        bindings=(("sieve-2", "film", ""),),
+        streams=("film",),
+        held=(("held film", "film"),),
+    ),
+    District(
         "taken",
         (Queue("taken"),),
         (Habit("taken", (direct("taken"),)),),

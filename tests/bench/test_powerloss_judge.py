@@ -161,6 +161,16 @@ def test_what_somebody_has_is_not_purged() -> None:
     assert kinds(published(M1), returned, purge, crash(), taken(life=2)) == [Kind.PHANTOM]
 
 
+def test_what_was_acked_is_not_purged() -> None:
+    """A purge that finds nothing waits for nothing."""
+    gone = h.Gone(1, "c-1", "q")
+    purge = [p.PurgeAsked("q"), p.Purged("q")]
+    assert kinds(published(M1), taken(), gone, purge, crash(), taken(life=2, flag=True)) == []
+    assert kinds(published(M1), got(), gone, purge, crash(), taken(life=2, flag=True)) == [
+        Kind.PHANTOM
+    ]
+
+
 def test_what_went_with_its_queue_is_excused() -> None:
     declared: list[h.Event] = [h.Asked("queue q#1"), h.Declared("queue q#1")]
     deletion = h.Asked("queue q#1")
@@ -267,7 +277,13 @@ def test_what_was_found_of_a_note_stays() -> None:
 
 
 def test_what_is_sent_again_is_taken_once() -> None:
-    again = [p.Resent(M1), h.Confirmed(M1)]
+    again = [p.Resent(1, M1), h.Confirmed(M1)]
     assert kinds(published(M1), again, taken()) == []
     assert kinds(published(M1), taken(), again, got()) == [Kind.DUPLICATE]
     assert kinds(published(M1), again) == [Kind.LOST]
+
+
+def test_what_is_sent_again_after_a_crash_may_be_transient() -> None:
+    fleeting = [sent(persistent=False), *crash()]
+    assert kinds(fleeting, taken(life=2)) == [Kind.PHANTOM]
+    assert kinds(fleeting, p.Resent(2, M1), taken(life=2)) == []

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recado.amqp.errors import ClosesChannel
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
-from recado.broker.consumer_timeout import EVERY, Patience
+from recado.broker.consumer_timeout import CLOSES, EVERY, Patience
 from recado.broker.queue import Queue
 
 from .stage import Peer, consume, new_broker, new_queue, open_channel, run_of
@@ -142,6 +143,52 @@ def test_a_channel_that_is_gone_is_not_looked_at() -> None:
     assert here.broker.deadline() is None
     here.broker.tick(HALF_HOUR * 2)
     assert not here.peer.closed
+
+
+class Leaver(Peer):
+    """Whose channels are closed by the rim, as they should be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.channels: dict[int, Channel] = {}
+
+    def close_channel(self, number: int, error: ClosesChannel, now: int) -> None:
+        super().close_channel(number, error, now)
+        self.channels.pop(number).close(now)
+
+
+def test_many_are_closed_in_several_turns() -> None:
+    here = Minutes(consumer_timeout=1)
+    peer = Leaver()
+    for number in range(1, 2 * CLOSES + 2):
+        channel = peer.channels[number] = open_channel(here.broker, peer, number)
+        consume(channel, here.queue, prefetch=1)
+        here.publish(b"message")
+    for now in (EVERY, 2 * EVERY):
+        here.broker.tick(now)
+    assert len(peer.closed) == CLOSES
+    here.now = 2 * EVERY
+    peer.channels.pop(CLOSES + 5).close(here.now)  # before anyone looked at it
+    here.wait(5)
+    assert [number for number, _ in peer.closed] == [
+        number for number in range(1, 2 * CLOSES + 2) if number != CLOSES + 5
+    ]
+    assert here.broker.timeouts.next is None
+
+
+def test_when_all_leave_the_look_is_over() -> None:
+    here = Minutes(consumer_timeout=1)
+    peer = Leaver()
+    for number in range(1, CLOSES + 3):
+        channel = peer.channels[number] = open_channel(here.broker, peer, number)
+        consume(channel, here.queue, prefetch=1)
+        here.publish(b"message")
+    for now in (EVERY, 2 * EVERY):
+        here.broker.tick(now)
+    assert here.broker.deadline() == 2 * EVERY + 1
+    for channel in list(peer.channels.values()):
+        channel.close(2 * EVERY)
+    assert here.broker.deadline() is None
 
 
 def test_between_two_looks_nothing_is_looked_at() -> None:

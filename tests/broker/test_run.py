@@ -1,5 +1,7 @@
 """Runs: taking, dealing and joining keep every message and its place; what is shared is not touched."""
 
+from random import Random
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from recado.amqp.frames import FRAME_DEFAULT, body_of, content_frames
 from recado.amqp.properties import Properties
-from recado.broker.run import Origin, Run
+from recado.broker.run import Origin, Run, joined
 
 from .stage import run_of
 
@@ -125,3 +127,40 @@ def test_a_run_is_fitted_to_its_receiver(alike: bool, channel: int, frame_max: i
     head, tails = some(3, alike=alike).fitted(channel, frame_max)
     expected = [content_frames(channel, b"\x00\x00", body, frame_max) for body in BODIES[:3]]
     assert [head + tail for tail in tails] == expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 20), st.integers(0, 1), *[st.booleans()] * 3), max_size=12),
+    st.randoms(),
+)
+def test_runs_that_return_are_joined(
+    parts: list[tuple[int, int, bool, bool, bool]], random: Random
+) -> None:
+    """In order of place, every message once, and what others share is untouched."""
+    place, runs, shared = 0, [], []
+    for count, gap, alike, owned, step in parts:
+        run = some(count, alike=alike, first=place)
+        if not owned:
+            shared.append((run, count))
+            run = run.for_another_queue()
+            run.first = place
+        if step and count == 1:
+            run.step = 2
+        runs.append(run)
+        place += count + gap
+    whole = [message for run in runs for message in placed(run)]
+    random.shuffle(runs)
+    found = joined(runs)
+    assert [message for run in found for message in placed(run)] == whole
+    assert len(found) <= len(runs)
+    assert all(len(run.tails) == count for run, count in shared)
+
+
+def test_singles_that_return_are_few_runs() -> None:
+    whole = some(3000, alike=True)
+    whole.step = 2
+    singles = [whole.slice(i, i + 1) for i in range(3000)]
+    for place, run in enumerate(singles):
+        run.first = place
+    (run,) = joined(reversed(singles))
+    assert placed(run) == list(enumerate(BODIES))

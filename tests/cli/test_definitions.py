@@ -9,6 +9,7 @@ import pytest
 
 from recado.cli import main
 from recado.journal.disk import FolderDisk
+from recado.journal.journal import Journal
 
 DOCUMENT = {
     "users": [{"name": "ana", "password_hash": "", "tags": "monitoring"}],
@@ -49,7 +50,7 @@ def test_a_file_into_a_folder_and_back(capsys: pytest.CaptureFixture[str]) -> No
     )
     assert main(["definitions", "export", "--data", "data"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert {user["name"] for user in printed["users"]} == {"ana", "guest"}
+    assert {user["name"] for user in printed["users"]} == {"ana"}
     assert [queue["name"] for queue in printed["queues"]] == ["new"]
     assert [binding["routing_key"] for binding in printed["bindings"]] == ["order.*"]
     assert [policy["name"] for policy in printed["policies"]] == ["p"]
@@ -71,7 +72,8 @@ def test_one_vhost(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == json.loads(Path("one.json").read_text())
 
 
-def test_a_check_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    FolderDisk(folder / "data")
     assert main(["definitions", "check", "in.json"]) == 0
     assert main(["definitions", "check", "in.json", "--data", "data"]) == 0
     assert capsys.readouterr().out == "in.json can be imported\n" * 2
@@ -90,7 +92,10 @@ def test_a_check_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
             1,
             "text: this is not JSON: JSON is malformed: invalid character (byte 0)",
         ),
-        (["export", "--data", "d", "--vhost", "x"], 1, "d: there is no vhost 'x'"),
+        (["export", "--data", ".", "--vhost", "x"], 1, ".: there is no vhost 'x'"),
+        (["export", "--data", "none"], 1, "there is no folder none"),
+        (["check", "in.json", "--data", "none"], 1, "there is no folder none"),
+        (["export", "--data", ""], 2, "node.data (--data) is empty: name a folder"),
     ],
 )
 def test_mistakes(
@@ -102,6 +107,22 @@ def test_mistakes(
     Path("text").write_text("queues")
     assert main(["definitions", *words]) == status
     assert capsys.readouterr().err == f"recado: {text}\n"
+    assert not Path("none").exists()
+
+
+def test_a_folder_of_a_later_release(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["definitions", "import", "in.json", "--data", "data"])
+    capsys.readouterr()
+    journal = Journal(FolderDisk(folder / "data" / "journal"))
+    for _ in journal.recover():
+        pass
+    journal.append(b"\xf0")
+    journal.close()
+    assert main(["definitions", "export", "--data", "data"]) == 1
+    assert capsys.readouterr().err == (
+        "recado: data: the journal has a record of kind 240, which is not known here: it was written by "
+        "a later release of recado; start that one\n"
+    )
 
 
 def test_a_folder_that_is_in_use(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
@@ -13,14 +14,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from zlib import crc32
 
 import pika
 import pytest
 import trustme
 
 from recado import Broker
+from recado.cli import main
+from recado.cli import serve as serving
 from recado.cli.serve import explain
+from recado.journal.record import header
 from recado.node.assembly import CannotListen
+from recado.node.config import from_mapping
+from recado.server.ledger.ledger import Ledger
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -76,6 +83,9 @@ def test_a_signal_stops_it_in_order(start: Start, number: signal.Signals) -> Non
 def test_a_refused_login_is_in_the_log_and_not_on_standard_output(start: Start) -> None:
     process = start("--port", "0")
     url = f"amqp://guest:wrong@127.0.0.1:{announced(process)}"
+    assert process.stdout is not None
+    kept = process.stdout.readline()
+    assert kept == "keeping nothing on disk (--data DIR keeps what is durable)\n"
     with pytest.raises(pika.exceptions.ProbableAuthenticationError):
         pika.BlockingConnection(pika.URLParameters(url))
     process.terminate()
@@ -102,8 +112,8 @@ def test_who_named_users_is_not_told_to_come_as_guest(start: Start) -> None:
     process = start("--port", "0", "--welcome", RECADO_ACCESS_USERS='{"ana": {"password": "x"}}')
     announced(process)
     process.terminate()
-    output, _ = process.communicate()
-    assert output == ""
+    assert process.stdout is not None
+    assert process.stdout.read().count("\n") == 1
 
 
 def test_a_port_in_use_is_told_with_a_way_out(start: Start) -> None:
@@ -187,6 +197,8 @@ def test_a_data_folder_is_made_and_is_one_nodes_only(start: Start, tmp_path: Pat
     folder = tmp_path / "some" / "data"
     process = start("--port", "0", "--data", str(folder))
     announced(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"keeping what is durable in {folder}\n"
     assert (folder / "journal").is_dir()
     second = start("--port", "0", "--data", str(folder))
     _, told = second.communicate()
@@ -210,6 +222,42 @@ def test_a_damaged_journal_is_told_and_nothing_is_served(start: Start, tmp_path:
     segment.write_bytes(damaged)
     process = start("--port", "0", "--data", str(tmp_path))
     _, told = process.communicate()
-    assert segment.name in told
+    assert str(segment) in told
     assert "recado journal check" in told
     assert process.returncode == 1
+
+
+def test_a_journal_of_a_later_release_is_told(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    written = header(0, 0).replace(b"recado/1", b"recado/2")
+    checksum = crc32(written[:-4] + bytes(4)).to_bytes(4, "little")
+    (tmp_path / "journal" / f"{0:020}.journal").write_bytes(written[:-4] + checksum)
+    process = start("--port", "0", "--data", str(tmp_path))
+    _, told = process.communicate()
+    assert told == (
+        f"recado: {tmp_path}: a file of format '2' is not known here: it was written by a later release of "
+        "recado; start that one\n"
+    )
+    assert process.returncode == 1
+    assert main(["journal", "check", "--data", str(tmp_path)]) == 1
+
+
+def test_a_data_folder_without_a_name_is_none(start: Start, tmp_path: Path) -> None:
+    for process in (start("--data", ""), start(RECADO_NODE_DATA="")):
+        _, told = process.communicate()
+        assert re.fullmatch(r"recado: node.data \(.*\) is empty: name a folder\n", told)
+        assert process.returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_journal_that_cannot_be_closed_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def close(_ledger: Ledger) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Ledger, "close", close)
+    monkeypatch.setattr(serving, "announce", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    settings = from_mapping({"server": {"port": 0}, "node": {"data": str(tmp_path)}})
+    reason = asyncio.run(serving.until_signal(settings, False))
+    assert reason == "the journal cannot be closed: [Errno 28] No space left on device"

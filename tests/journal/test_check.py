@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from recado.journal import check as check_module
 from recado.journal.check import check, repair
 from recado.journal.disk import Disk, MemoryDisk
 from recado.journal.journal import Journal
@@ -102,6 +103,20 @@ def test_a_group_whose_end_is_lost_with_the_files_end_is_dropped(disk: MemoryDis
     assert damages(disk) == [(second, HEADER_SIZE + 3 * SIZE, SIZE + 15)]
     repair(disk, check(disk))
     assert contents(disk) == PAYLOADS[:8] + PAYLOADS[10:]
+
+
+@pytest.mark.parametrize("largest", [1 << 20, 0])
+def test_a_file_whose_end_is_lost_reaches_to_the_next_unless_that_is_far_away(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch, largest: int
+) -> None:
+    monkeypatch.setattr(check_module, "_LARGEST_VOID", largest)
+    first, second, *_ = disk.names()
+    del disk.files[first][HEADER_SIZE + SIZE :]
+    repair(disk, check(disk))
+    assert damages(disk) == []
+    journal = opened(disk)
+    assert (journal.segments[0].end == int(second.split(".")[0])) == bool(largest)
+    journal.close()
 
 
 def test_two_damages_in_one_file_are_two(disk: MemoryDisk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from recado.journal.record import (
     SEAL,
     VOID,
     Stop,
+    Unknown,
     header,
     mark_in,
     record,
@@ -114,3 +116,11 @@ def test_records_cross_the_chunks_that_are_read(size: int) -> None:
 def test_a_size_that_goes_beyond_the_file_is_not_believed() -> None:
     content = joined((LAST, b"a")) + b"\xff\xff\xff\xff\x01" + bytes(10)
     assert walked(content) == ([b"a"], Stop(OVERHEAD + 1, damage="the file ends within a record"))
+
+
+def test_a_whole_header_of_another_format_is_no_damage() -> None:
+    start = header(7, 3).replace(b"recado/1", b"recado/2")
+    assert mark_in(start, 7) is None
+    whole = start[:-4] + crc32(start[:-4] + bytes(4)).to_bytes(4, "little")
+    with pytest.raises(Unknown, match="later release"):
+        mark_in(whole, 7)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 
 import aio_pika
 import pika
 import pytest
 
 import recado
+from recado.journal.record import Corrupt
 from recado.node.broker import Broker
 from recado.node.config import ConfigError
 
@@ -103,7 +107,9 @@ def test_the_configuration_is_what_the_program_says(monkeypatch: pytest.MonkeyPa
 def test_the_url_is_one_that_guest_may_use(
     monkeypatch: pytest.MonkeyPatch, host: str, reached: str
 ) -> None:
-    monkeypatch.setattr(Broker, "port", 5672)
+    core = SimpleNamespace(users={"guest"})
+    running = SimpleNamespace(port=5672, server=SimpleNamespace(broker=core))
+    monkeypatch.setattr(Broker, "_now", lambda _: running)
     assert recado.Broker(host=host).url == f"amqp://guest:guest@{reached}:5672/%2F"
 
 
@@ -117,3 +123,18 @@ def test_it_runs_once_at_a_time() -> None:
         with pytest.raises(RuntimeError, match="running already"), broker:
             pass
         assert round_trip(broker.url) == b"recado!"
+
+
+def test_a_stream_whose_folder_is_gone_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    with recado.Broker(data=tmp_path) as broker:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        arguments = {"x-queue-type": "stream"}
+        connection.channel().queue_declare("s", durable=True, arguments=arguments)
+        connection.close()
+    with recado.Broker(data=tmp_path):
+        pass
+    (folder,) = (tmp_path / "streams").iterdir()
+    shutil.rmtree(folder)
+    with pytest.raises(Corrupt, match="the folder is missing"), recado.Broker(data=tmp_path):
+        pass
+    assert not folder.exists()

@@ -170,6 +170,21 @@ async def test_who_takes_nothing_at_all_has_stalled(caplog: pytest.LogCaptureFix
 
 
 @in_the_loop
+async def test_how_much_memory_is_used_is_told_only_where_that_is_the_reason(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = [1 << 60]
+    server = new_server(used_memory=lambda: used[0])
+    server.watch_resources()
+    assert f"low on memory ({1 << 60} bytes used): publishers are blocked" in caplog.text
+    used[0] = 0
+    server.watch_resources()
+    monkeypatch.setattr(server.broker.keeper, "shortage", lambda: "low on disk")
+    server.watch_resources()
+    assert "low on disk: publishers are blocked" in caplog.text
+
+
+@in_the_loop
 async def test_publishers_wait_while_memory_is_low(caplog: pytest.LogCaptureFixture) -> None:
     used = [0]
     server = new_server(used_memory=lambda: used[0])

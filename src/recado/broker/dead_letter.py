@@ -33,7 +33,7 @@ from .vhost import Vhost
 _HEADER_REST = PROPERTIES_AT + OVERHEAD  # what a header frame has beside its properties, and some
 _MOST_DEATHS = 1 << 62  # a client may claim any count
 ENTRIES_HERE = 1 << 16  # what came in was within the limit; deaths are added to that
-_AT_A_TIME = 128  # letters that are each unlike the one before; some 20 ms of work
+AT_A_TIME = 128  # letters that are each unlike the one before; some 20 ms of work
 _ALIKE = 50  # letters with the same properties that are the work of one
 
 
@@ -62,7 +62,7 @@ class DeadLetters:
         self._vhost = vhost
         self._caused: list[tuple[Queue, Run, str]] = []
         self._working = False
-        self._allowance = (0, _AT_A_TIME)  # how many more at this time
+        self._allowance = (0, AT_A_TIME)  # how many more at this time
         self._waiting: deque[tuple[Queue, Run, str]] = deque()
         self._assured = AssuredLetters(self._attempt)
 
@@ -78,7 +78,7 @@ class DeadLetters:
         if self._working:
             return
         if self._allowance[0] != now:
-            self._allowance = (now, _AT_A_TIME)
+            self._allowance = (now, AT_A_TIME)
         self._work(now)
 
     def deadline(self) -> int | None:
@@ -88,7 +88,7 @@ class DeadLetters:
     def go_on(self, now: int) -> None:
         """Some more of what is left over."""
         self._assured.look(now)
-        self._allowance = (now, _AT_A_TIME)
+        self._allowance = (now, AT_A_TIME)
         self._work(now)
 
     def _work(self, now: int) -> None:

@@ -5,8 +5,9 @@ exchange that was declared with `x-message-deduplication` remembers the ids of w
 (`x-cache-size`) and so long (`x-cache-ttl`), and takes the same message only once.
 
 W1  A message that was not taken in (it was refused, or found no queue) is not a duplicate when it comes again.
-W2  An id is kept together with the message that has it, so after a crash both are known or neither; and only
-    of a persistent message, for the others are lost in any case.
+W2  An id is kept together with the message that has it, so after a crash both are known or neither; where a
+    stream took it, after the message: a crash may then double it, and never lose it. Only the id of a
+    persistent message is kept, for the others are lost in any case.
 W3  A duplicate is confirmed when the message that it repeats is safe, not before.
 W4  Dead letters are not sifted: the broker moves them, nobody sent them twice.
 """
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .exchange import Exchange
     from .queue import Queue
 
-Keep = Callable[[bytes, int], None]
+Keep = Callable[[bytes, int, "Iterable[Queue]"], None]
 
 
 class Window:
@@ -52,22 +53,21 @@ class Window:
         if when is None:
             return False
         if message_id not in self._fleeting and self._awaited > self._keeper.safe:
-            self._tell(message_id, when)
+            self._keeper.seen_again()
+            self._awaited = self._keeper.ticket
         return True
 
-    def add(self, message_id: bytes, now: int, *, persistent: bool) -> None:
-        """A message was taken in that nobody knew."""
+    def add(
+        self, message_id: bytes, now: int, *, persistent: bool, to: "Iterable[Queue]" = ()
+    ) -> None:
+        """A message was taken in that nobody knew; `to` are the queues behind an exchange."""
         self._seen[message_id] = now
         if not persistent:
             self._fleeting.add(message_id)
-        else:
-            self._tell(message_id, now)
-        self._forget(now)
-
-    def _tell(self, message_id: bytes, when: int) -> None:
-        if self._keep is not None:
-            self._keep(message_id, when)
+        elif self._keep is not None:
+            self._keep(message_id, now, to)
             self._awaited = self._keeper.ticket
+        self._forget(now)
 
     def _forget(self, now: int) -> None:
         seen = self._seen
@@ -142,7 +142,7 @@ class Passage:
         self._entered.append(window)
         return True
 
-    def arrive(self) -> None:
-        """All queues took it (W1)."""
+    def arrive(self, queues: "Iterable[Queue]") -> None:
+        """All these queues took it (W1)."""
         for window in self._entered:
-            window.add(self._message_id, self._now, persistent=self._persistent)
+            window.add(self._message_id, self._now, persistent=self._persistent, to=queues)

@@ -104,13 +104,22 @@ class Keeper:
         """
 
     def seen(
-        self, vhost: str, owner: "Queue | Exchange[Any]", message_id: bytes, when: int
+        self,
+        vhost: str,
+        owner: "Queue | Exchange[Any]",
+        message_id: bytes,
+        when: int,
+        to: "Iterable[Queue]",
     ) -> None:
         """What has this id is a duplicate from now on, for a durable queue or exchange that asks for it.
 
-        The message itself was entered just before, and after a restart both are known or neither. With a queue
-        or an exchange its ids are forgotten. An id that was told of but is not safe may be told of again.
+        The message itself was entered just before, in these queues, and after a restart both are known or
+        neither; where a stream took it, perhaps the message alone. With a queue or an exchange its ids are
+        forgotten.
         """
+
+    def seen_again(self) -> None:
+        """A duplicate of what may not be safe yet: somebody will wait for that."""
 
     def begin(self) -> None:
         """What is kept until `end` is kept all together or not at all."""

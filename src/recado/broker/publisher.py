@@ -142,7 +142,7 @@ class Publisher:
                 if distribute(one, queues, now):
                     refused.append(i)
                 else:
-                    passage.arrive()
+                    passage.arrive(queues)
             if route.mandatory and is_nowhere(queues) and not passage.stopped:
                 self._return(route, one)
         return refused

@@ -9,6 +9,8 @@ its place. A run of n messages holds the places first, first + step, …: dealin
 every k-th message.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from recado.amqp.facts import Facts
@@ -167,3 +169,27 @@ class Run(msgspec.Struct, eq=False):
         if self.head:  # alike to the byte: only the common head names the channel
             return on_channel(self.head, channel), self.tails
         return b"", [on_channel(tail, channel) for tail in self.tails]
+
+
+def joined(runs: Iterable[Run]) -> list[Run]:
+    """The same messages in order of place, in as few runs as may be; for runs without gaps, just returned."""
+    found: list[Run] = []
+    end = -1
+    for run in sorted(runs, key=_first):
+        if run.first == end:
+            last = found[-1]
+            if not last.owned and len(last.tails) < 16:
+                last.tails = last.tails[:]
+                last.owned = True
+            if run.follows(last):
+                last.tails += run.tails
+                last.step = 1  # a single message may have been one of every second
+                end += len(run.tails)
+                continue
+        found.append(run)
+        end = run.first + len(run.tails)
+    return found
+
+
+def _first(run: Run) -> int:
+    return run.first

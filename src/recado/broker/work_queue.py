@@ -21,7 +21,7 @@ from .arguments import QueueSettings
 from .consumer import DEAL_BYTES, UNLIMITED
 from .lane import Lane
 from .queue import Home, Owner, Queue
-from .run import Run
+from .run import Run, joined
 
 DEALS = 512  # runs that are given out in one turn, where they may come from the shelf one by one: some 15 ms
 FEW = 1000
@@ -186,6 +186,7 @@ class WorkQueue(Queue):
             runs = self._count_return(runs, now)
         for run in runs:
             run.redelivered = True
+        for run in joined(runs):  # or what came back one by one would also go out so
             self._add(run)
             self._lanes[self._lane_of(run)].put_back(run)
         self._drop_excess(now)

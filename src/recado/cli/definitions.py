@@ -17,7 +17,7 @@ import msgspec
 
 from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
 from recado.cli.flags import damage_hint, effective, grammar
-from recado.journal.record import Corrupt
+from recado.journal.record import Corrupt, Unknown
 from recado.node.definitions.document import DefinitionsError, parse
 from recado.node.definitions.exporting import export_definitions
 from recado.node.definitions.importing import copy_of, import_definitions
@@ -44,6 +44,8 @@ def definitions(verb: str, options: Sequence[str]) -> int:
     settings = effective(chosen).settings
     if settings.node.data is None and verb != "check":
         return complain("which folder? --data DIR or node.data names it", WRONG_USAGE)
+    if settings.node.data is not None and verb != "import" and not is_folder(settings.node.data):
+        return complain(f"there is no folder {settings.node.data}", FAILED)
     try:
         if verb == "export":
             return export(settings, chosen.file, chosen.vhost)
@@ -52,8 +54,15 @@ def definitions(verb: str, options: Sequence[str]) -> int:
         return complain(f"{chosen.file or settings.node.data}: {error}", FAILED)
     except Corrupt as error:
         return complain(f"{error}; {damage_hint(settings)}", FAILED)
+    except Unknown as error:
+        return complain(f"{settings.node.data}: {error}", FAILED)
     except OSError as error:
         return complain(told(error), FAILED)
+
+
+def is_folder(data: str) -> bool:
+    """Who only looks into a folder does not make one: the name may be mistyped."""
+    return Path(data).is_dir()
 
 
 def export(settings: Settings, file: str | None, vhost: str | None) -> int:

@@ -13,6 +13,7 @@ from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
 from recado.cli.flags import effective, grammar
 from recado.journal.check import Checked, check, repair
 from recado.journal.disk import FolderDisk
+from recado.journal.record import Unknown
 
 LONG = 256 << 20  # bytes: a second or more
 HINT = "add --repair to see what would have to be dropped"
@@ -42,6 +43,8 @@ def journal_check(options: Sequence[str]) -> int:
         raise
     except OSError as error:
         return complain(told(error), FAILED)
+    except Unknown as error:
+        return complain(f"{data}: {error}", FAILED)
 
 
 def verify(folders: list[Path], whole: FolderDisk, chosen: argparse.Namespace) -> int:

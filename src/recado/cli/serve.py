@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from recado import __version__
 from recado.cli import FAILED, complain, told
 from recado.cli.flags import damage_hint, effective, grammar
-from recado.journal.record import Corrupt
+from recado.journal.record import Corrupt, Unknown
 from recado.node.assembly import CannotListen, at
 from recado.node.broker import Broker
 from recado.node.loop import new_runner
@@ -51,6 +51,8 @@ def serve(options: Sequence[str]) -> int:
         return complain(explain(error), FAILED)
     except Corrupt as error:
         return complain(f"{error}; {damage_hint(settings)}", FAILED)
+    except Unknown as error:
+        return complain(f"{settings.node.data}: {error}", FAILED)
     return 0 if reason is None else complain(reason, FAILED)
 
 
@@ -66,13 +68,21 @@ async def until_signal(settings: Settings, welcome: bool) -> str | None:
         announce(f"recado {__version__} listening on amqp://{broker.address}")
         if broker.tls_port is not None:
             announce(f"and with TLS on amqps://{at(broker.host, broker.tls_port)}")
+        announce(kept_where(settings))
         if welcome and not settings.access.users:  # who names users knows how to go on
             announce(WELCOME.format(python=sys.executable, url=broker.url))
         ending = asyncio.create_task(stopped.wait())
         await asyncio.wait((ending, broker.failure), return_when=asyncio.FIRST_COMPLETED)
-        reason = broker.failure.result() if broker.failure.done() else None
+        failure = broker.failure
+    reason = failure.result() if failure.done() else None  # it may also fail as it closes
     print("recado stopped", file=sys.stderr)
     return reason
+
+
+def kept_where(settings: Settings) -> str:
+    if settings.node.data is None:
+        return "keeping nothing on disk (--data DIR keeps what is durable)"
+    return f"keeping what is durable in {settings.node.data}"
 
 
 def raise_open_files() -> None:

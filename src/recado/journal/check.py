@@ -15,6 +15,7 @@ from .segment import Segment, bases_in, file_name, file_of, open_segments
 
 _KINDS = re.compile(rb"[\x01-\x04]")
 _KIND_AT = 4  # in a record
+_LARGEST_VOID = 256 << 20  # bytes: where the next file is farther away, others were dropped between
 
 
 class Damage(NamedTuple):
@@ -128,7 +129,9 @@ def _next_whole(file: File, base: int, at: int) -> int | None:
 
 def repair(disk: Disk, found: Iterable[Checked]) -> None:
     """Drop what is damaged: a record is made void, an end is cut off or sealed, a header written anew."""
-    files = [file_name(base) for base in bases_in(disk)]
+    bases = bases_in(disk)
+    files = [file_name(base) for base in bases]
+    behind = dict(zip(bases, [*bases[1:], None], strict=True))
     mark = Mark(disk)
     for checked in found:
         for damage in checked.damages:
@@ -137,20 +140,26 @@ def repair(disk: Disk, found: Iterable[Checked]) -> None:
                 mark.sync()
             if checked.file in files:
                 file = disk.open(checked.file)
-                _mend(file, checked.base, damage, last=checked.file == files[-1])
+                _mend(file, checked.base, damage, behind[checked.base])
                 file.sync()
                 file.close()
     mark.close()
 
 
-def _mend(file: File, base: int, damage: Damage, *, last: bool) -> None:
+def _mend(file: File, base: int, damage: Damage, following: int | None) -> None:
+    """`following` is where the next file begins."""
     at = damage.position - base
     if at == 0:
         file.write(0, header(base, 0))
     elif not damage.last:
         payload = file.read(at + OVERHEAD, damage.size - OVERHEAD)
         file.write(at, record(damage.position, VOID, payload))
-    elif last:
+    elif following is None:
         file.truncate(at)
-    else:
-        file.write(at, record(damage.position, SEAL, b""))
+    else:  # up to the next file: a hole between them would mean that whole files were dropped there
+        seal = following - OVERHEAD
+        room = seal - damage.position - OVERHEAD
+        if 0 <= room <= _LARGEST_VOID:
+            file.write(at, record(damage.position, VOID, bytes(room)))
+            at = seal - base
+        file.write(at, record(base + at, SEAL, b""))

@@ -39,6 +39,11 @@ class File(Protocol):
 
 
 class Disk(Protocol):
+    @property
+    def folder(self) -> Path:
+        """Where it is, to be told when something is wrong."""
+        ...
+
     def names(self) -> list[str]: ...
 
     def open(self, name: str, *, create: bool = False) -> File: ...
@@ -107,7 +112,7 @@ class FolderDisk:
     """Real files in a folder, which is made if there is none."""
 
     def __init__(self, folder: Path | str) -> None:
-        self.folder = Path(folder)
+        self.folder: Path = Path(folder)
         missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in missing:  # its name has to last, or all that is synced in it is lost
@@ -196,6 +201,8 @@ class MemoryFile:
 
 class MemoryDisk:
     """A folder in memory: never full, never slow, never failing, and gone with the process."""
+
+    folder = Path()
 
     def __init__(self) -> None:
         self.files: dict[str, bytearray] = {}

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from threading import Lock
 from zlib import crc32
 
@@ -260,7 +261,7 @@ class Journal:
                 size = segment.end - base
                 stop = yield from walk(read, base, first, until, size, groups=False)
                 if stop.damage is not None:
-                    raise Corrupt(segment.name, base + stop.at, stop.damage)
+                    raise Corrupt(self.path_of(segment), base + stop.at, stop.damage)
 
     def _read(self, segment: Segment, at: int, size: int) -> bytes:
         for batch in self._batches:
@@ -278,6 +279,10 @@ class Journal:
         if self._segments:
             self._segments[-1].end = self.position
         return self._segments
+
+    def path_of(self, segment: Segment) -> Path:
+        """To be told when something is wrong with it."""
+        return self._disk.folder / segment.name
 
     def segment_of(self, position: int) -> int:
         """The base of the segment that has this position."""

@@ -15,8 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LAST, MORE, SEAL, VOID = 1, 2, 3, 4  # never 0: reserved zeros are no record
 HEAD = Struct("<IBI")
@@ -35,11 +38,18 @@ _MASK = 0xFFFF_FFFF
 class Corrupt(Exception):
     """What was safely on disk is there no more, or no longer as it was."""
 
-    def __init__(self, file: str, position: int, what: str) -> None:
+    def __init__(self, file: Path | str, position: int, what: str) -> None:
         super().__init__(f"{file} is damaged at position {position}: {what}")
-        self.file = file
+        self.file = str(file)
         self.position = position
         self.what = what
+
+
+class Unknown(Exception):
+    """What is on disk was written by a later release, and is whole as far as we can tell."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: it was written by a later release of recado; start that one")
 
 
 def record(position: int, kind: int, payload: bytes) -> bytes:
@@ -55,10 +65,16 @@ def header(base: int, mark: int) -> bytes:
 
 
 def mark_in(start: bytes, base: int) -> int | None:
-    """The mark in the beginning of a file, or None if that is no whole header for this base."""
+    """The mark in the beginning of a file, or None if that is no whole header for this base.
+
+    Raises Unknown if it is one of another format.
+    """
     if len(start) < HEADER_SIZE:
         return None
-    mark: int = _HEADER.unpack_from(start)[2]
+    magic, _, mark, crc = _HEADER.unpack_from(start)
+    known, number = MAGIC[:-1], magic[len(MAGIC) - 1 :]
+    if magic != MAGIC and magic.startswith(known) and crc32(start[:-4] + bytes(4)) == crc:
+        raise Unknown(f"a file of format {number.decode(errors='replace')!r} is not known here")
     return mark if start == header(base, mark) else None
 
 

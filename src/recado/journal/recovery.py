@@ -34,17 +34,19 @@ def recover(
     position = cut = 0
     for number, segment in enumerate(segments):
         if segment.base < position:
-            raise Corrupt(segment.name, segment.base, f"the segment before it ends at {position}")
+            what = f"the segment before it ends at {position}"
+            raise Corrupt(disk.folder / segment.name, segment.base, what)
         stop = yield from records(segment)
         position = segment.end = segment.base + stop.at
         segment.sealed = stop.sealed
         if not stop.sealed:
             if position < known:
-                raise Corrupt(segment.name, position, stop.damage or "the rest of it is missing")
+                what = stop.damage or "the rest of it is missing"
+                raise Corrupt(disk.folder / segment.name, position, what)
             cut = _cut(disk, segments, number + 1 if stop.at else number)
             break
     if position < known:
-        raise Corrupt(file_name(position), position, "the file is missing")
+        raise Corrupt(disk.folder / file_name(position), position, "the file is missing")
     for segment in segments:
         if segment.end > known:
             _secure(segment, known)

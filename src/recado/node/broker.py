@@ -78,7 +78,8 @@ class Broker:
     @property
     def url(self) -> str:
         """For any client: with name and password while there is the default user, else without."""
-        user = "" if self.settings.access.users else "guest:guest@"
+        default = not self.settings.access.users and "guest" in self._now().server.broker.users
+        user = "guest:guest@" if default else ""
         host = EVERYWHERE.get(self.host, self.host)
         return f"amqp://{user}{at(host, self.port)}/%2F"
 

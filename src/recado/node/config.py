@@ -111,7 +111,7 @@ def from_file(file: Path) -> Iterable[tuple[str, object]]:
             raise ConfigError(f"{section} in {file} must be a table: [{section}]")
         for name, value in keys.items():
             key = f"{section}.{name}"
-            if key in PATHS and isinstance(value, str):
+            if key in PATHS and isinstance(value, str) and value:
                 value = str(file.parent / value)
             yield key, value
 

@@ -1,14 +1,14 @@
 """Who and what is in a broker before anybody connects.
 
 Three things may speak of the same user: what was imported earlier and is in the data folder, the file of
-`node.definitions`, and the configuration. The later of these counts over the earlier. Where neither the
-configuration nor the file has any user, there is guest.
+`node.definitions`, and the configuration. The later of these counts over the earlier. Where none of them has
+any user, there is guest; so whoever imports users without it is rid of it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from msgspec.structs import replace
 
@@ -25,9 +25,10 @@ def populate(broker: Broker, settings: Settings, now: int) -> None:
     """To be called when what is in the data folder is back."""
     access, file = settings.access, settings.node.definitions
     _keep_at_home(broker, access.loopback_users)
-    brought = file is not None and _load(broker, file, access.loopback_users, now)
-    for user in users(access):
-        if access.users or not (brought or user.name in broker.users):
+    if file is not None:
+        _load(broker, file, access.loopback_users, now)
+    if access.users or not broker.users:
+        for user in users(access):
             broker.add_user(user)
 
 
@@ -56,8 +57,7 @@ def _keep_at_home(broker: Broker, loopback_users: Collection[str]) -> None:
         broker.add_user(replace(user, loopback_only=user.name in loopback_users))
 
 
-def _load(broker: Broker, file: str, loopback_users: Collection[str], now: int) -> bool:
-    """Import a file; gives whether it has users."""
+def _load(broker: Broker, file: str, loopback_users: Collection[str], now: int) -> None:
     from pathlib import Path
 
     from recado.node.definitions.document import DefinitionsError, parse
@@ -72,4 +72,3 @@ def _load(broker: Broker, file: str, loopback_users: Collection[str], now: int) 
         raise ConfigError(f"node.definitions {file!r}: {error}") from error
     for note in notes:
         log.warning("%s: %s", file, note)
-    return isinstance(document, Mapping) and bool(document.get("users"))

@@ -126,6 +126,8 @@ class Settings(Section, frozen=True):
 def complaints(settings: Settings) -> list[tuple[str, str]]:
     """What a type cannot tell: the key, and what is wrong with it, for instance beside the others."""
     found = complaints_about_tls(settings.server)
+    if settings.node.data == "":
+        found.append(("node.data", "is empty: name a folder"))
     for name, user in settings.access.users.items():
         found += complaints_about(user, f"access.users.{name}", settings.access.vhosts)
     return found

@@ -319,7 +319,8 @@ class Server:
                 connection.session.resume(clock())
         alarm = "low on memory" if used > self._memory_limit else keeper.shortage()
         if alarm is not None and self.alarm is None:
-            log.warning("%s (%d bytes used): publishers are blocked", alarm, used)
+            how = f" ({used} bytes used)" if used > self._memory_limit else ""
+            log.warning("%s%s: publishers are blocked", alarm, how)
         elif alarm is None and self.alarm is not None:
             log.warning("no longer %s: publishers go on", self.alarm)
             for connection in self.blocked:

@@ -15,6 +15,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from random import Random
 from threading import RLock
 from types import MappingProxyType
@@ -62,6 +63,8 @@ class SimulatedFile:
 
 
 class SimulatedDisk:
+    folder = Path()
+
     def __init__(self, seed: int = 0, files: Mapping[str, bytes] = MappingProxyType({})) -> None:
         self.seed = seed
         self.log: list[Operation] = []

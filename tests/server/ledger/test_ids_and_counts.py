@@ -5,13 +5,15 @@ from itertools import count
 import pytest
 
 from recado.amqp.properties import Properties
-from recado.broker.arguments import WindowSettings
+from recado.amqp.values import Table
+from recado.broker.arguments import WindowSettings, parse_queue_arguments
 from recado.broker.broker import Broker
 from recado.broker.queue import Queue
 from recado.journal.disk import Disk, MemoryDisk
 from recado.journal.journal import Journal
 from recado.server.ledger.ledger import Ledger
 from recado.server.ledger.recovery import recover
+from recado.server.ledger.streams import Folders
 from recado.simulator.disk import SimulatedDisk
 from tests.broker.stage import GUEST, Peer, consume, new_queue, open_channel, run_of
 from tests.broker.test_deduplication import WANTED, bodies_in, publish
@@ -24,8 +26,8 @@ ARGUMENTS = {"x-queue-type": "quorum", "x-delivery-limit": 3}
 class Node:
     """A broker on a disk, as it is there."""
 
-    def __init__(self, disk: Disk) -> None:
-        self.ledger = Ledger(Journal(disk, segment_size=SEGMENT))
+    def __init__(self, disk: Disk, folders: Folders | None = None) -> None:
+        self.ledger = Ledger(Journal(disk, segment_size=SEGMENT), folders)
         self.broker = Broker(map(str, count(1)).__next__, keeper=self.ledger)
         self.broker.add_user(GUEST)
         recover(self.ledger, self.broker, 0)
@@ -160,3 +162,87 @@ def test_whenever_the_power_fails_each_message_is_there_once_when_all_are_sent_a
         publish(open_channel(node.broker), *every, exchange="x")
         there += bodies_in(node.broker, node.queue)
         assert sorted(there) == [each.encode() for each in every]
+
+
+# ── ids of what went to a stream, which has another journal ───────────────────────────────────────────────
+
+
+class SimulatedFolders:
+    def __init__(self) -> None:
+        self.disks: dict[str, SimulatedDisk] = {}
+
+    def names(self) -> list[str]:
+        return sorted(self.disks)
+
+    def open(self, name: str) -> Disk:
+        return self.disks.setdefault(name, SimulatedDisk())
+
+    def remove(self, name: str) -> None:
+        del self.disks[name]
+
+    def crash(self) -> "SimulatedFolders":
+        after = SimulatedFolders()
+        after.disks = {name: disk.crash(mercy=0.0) for name, disk in self.disks.items()}
+        return after
+
+
+def streaming(disk: Disk, folders: SimulatedFolders) -> Node:
+    """With a stream behind an exchange that sifts."""
+    node = Node(disk, folders)
+    arguments: Table = {"x-queue-type": "stream"}
+    settings = parse_queue_arguments(
+        "q", "/", durable=True, exclusive=False, auto_delete=False, arguments=arguments
+    )
+    vhost = node.broker.vhosts["/"]
+    node.broker.create_queue(vhost, "q", settings, None, 0)
+    vhost.declare_exchange("x", "fanout", durable=True, arguments=WANTED)
+    vhost.bind_queue("q", "x", "")
+    node.sync()
+    return node
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("ids", ["a", "aa"])
+def test_an_id_is_not_on_disk_before_its_message_in_a_stream(ids: str, checkpoint: bool) -> None:
+    disk, folders = SimulatedDisk(), SimulatedFolders()
+    node = streaming(disk, folders)
+    publish(open_channel(node.broker), *ids, exchange="x")
+    if checkpoint:
+        node.ledger.pages.append_checkpoint(node.ledger._checkpoint())
+    node.ledger.write()
+    node.ledger.begin_sync().journal.sync()  # the power fails before the stream's own is
+    node = Node(disk.crash(mercy=0.0), folders.crash())
+    assert node.queue.ready == 0
+    publish(open_channel(node.broker), "a", exchange="x")
+    assert node.queue.ready == 1
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_id_of_what_is_in_a_stream_is_known_after_a_restart(closed: bool) -> None:
+    disk, folders = SimulatedDisk(), SimulatedFolders()
+    node = streaming(disk, folders)
+    publish(open_channel(node.broker), "a", exchange="x")
+    if closed:
+        node.ledger.close()
+    else:
+        node.sync()
+        assert node.ledger.has_more
+        node.sync()
+    node = Node(disk.crash(mercy=0.0), folders.crash())
+    publish(open_channel(node.broker), "a", "b", exchange="x")
+    assert node.queue.ready == 2
+
+
+def test_an_id_is_forgotten_with_its_exchange_before_it_is_kept() -> None:
+    disk, folders = SimulatedDisk(), SimulatedFolders()
+    node = streaming(disk, folders)
+    publish(open_channel(node.broker), "a", exchange="x")
+    vhost = node.broker.vhosts["/"]
+    vhost.delete_exchange("x")
+    vhost.declare_exchange("x", "fanout", durable=True, arguments=WANTED)
+    vhost.bind_queue("q", "x", "")
+    node.sync()
+    node.sync()
+    node = Node(disk.crash(mercy=0.0), folders.crash())
+    publish(open_channel(node.broker), "a", exchange="x")
+    assert node.queue.ready == 2

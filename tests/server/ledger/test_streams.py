@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis.stateful import rule
 
 from recado.broker.keeper import Keeper, Waiting
-from recado.broker.stream_log import StreamLog
+from recado.broker.stream_log import Blocks, StreamLog
+from recado.journal.check import check, repair
 from recado.journal.disk import Disk, MemoryDisk
 from recado.journal.record import Corrupt
 from recado.server.ledger.streams import JournalLog, RealFolders, Streams
@@ -201,6 +202,78 @@ def test_what_has_rotted_is_not_served(clerk: Clerk) -> None:
         again.read(0, 1)
     assert len(clerk.failures) == 1
     assert "cannot be read" in clerk.failures[0]
+
+
+# ── after a repair ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def repaired(clerk: Clerk, damaged: set[int]) -> JournalLog:
+    """A stream of 40 messages of 500 bytes, in segments of 4 KiB, of which some rotted and were dropped."""
+    log = clerk.streams.open(1, SIZE)
+    for number in range(40):
+        append(log, b"<%03d>" % number * 100, now=number)
+    clerk.commit()
+    disk = clerk.folders.disks["1"]
+    assert isinstance(disk, MemoryDisk)
+    for content in disk.files.values():
+        for number in damaged:
+            at = content.find(b"<%03d>" % number)
+            if at >= 0:
+                content[at] ^= 0x80
+    clerk.restart()
+    with pytest.raises(Corrupt):
+        clerk.streams.open(1, SIZE)
+    repair(disk, list(check(disk)))
+    clerk.restart()
+    return clerk.streams.open(1, SIZE)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [{0}, {3}, {20}, {3, 4, 20}, set(range(5, 30)), {38}, set(range(15)), {6}, {7}, {8}],
+    ids=str,
+)
+def test_what_is_whole_stays_at_its_offset_when_the_rest_is_dropped(
+    clerk: Clerk, damaged: set[int]
+) -> None:
+    log = repaired(clerk, damaged)
+    left = [number for number in range(40) if number not in damaged]
+    for start in (0, 4, 7, 20, 39):
+        expected = [(number, b"<%03d>" % number * 100) for number in left if number >= start]
+        assert read_all(log, start) == expected
+    assert (log.first, log.next) == (left[0], 40)
+    assert log.offset_at(20) == min(number for number in left if number >= 20)
+    blocks, found, offset = Blocks(), [], 0
+    while offset < log.next:
+        run, _ = blocks.find(log, offset, log.next)
+        offset = max(offset, run.first) + 1
+        found.append(offset - 1)
+    assert found == left
+    append(log, b"new", now=50)
+    clerk.commit()
+    clerk.restart()
+    again = clerk.streams.open(1, SIZE)
+    assert [offset for offset, _ in read_all(again)] == [*left, 40]
+
+
+def test_what_was_repaired_is_let_go_as_ever(clerk: Clerk) -> None:
+    log = repaired(clerk, {*range(5, 20), 30})
+    log.trim(3 * SIZE, None, log.next)
+    kept = [number for number in range(log.first, 40) if number != 30]
+    assert 20 <= log.first < 30
+    assert [offset for offset, _ in read_all(log)] == kept
+    clerk.commit()
+    clerk.restart()
+    again = clerk.streams.open(1, SIZE)
+    assert [offset for offset, _ in read_all(again)] == kept
+    again.trim(0, None, again.next)
+    assert len([name for name in clerk.folders.disks["1"].names() if "journal" in name]) == 1
+
+
+def test_a_folder_that_is_missing_is_damage(clerk: Clerk) -> None:
+    with pytest.raises(Corrupt, match=r"streams/1 is damaged .* the folder is missing"):
+        clerk.streams.open(1, SIZE, known=True)
+    assert clerk.folders.names() == []
 
 
 # ── together with the ledger ──────────────────────────────────────────────────────────────────────────────

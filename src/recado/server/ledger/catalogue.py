@@ -13,6 +13,7 @@ from recado.broker.broker import Broker
 from recado.broker.exchange import Exchange
 from recado.broker.holding import PREFIX
 from recado.broker.queue import Queue
+from recado.journal.record import Unknown
 
 from . import records
 
@@ -117,9 +118,7 @@ class Catalogue:
             case records.FACT_GONE:
                 self.facts.pop(records.decode_fact(record)[0], None)
             case kind:
-                raise ValueError(
-                    f"the journal has a record of kind {kind}: was it written by a later release?"
-                )
+                raise Unknown(f"the journal has a record of kind {kind}, which is not known here")
         return None
 
     def numbers(self) -> dict[Name, int]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from .account import Account
 from .ledger import Ledger
 from .pages import Page
-from .records import LOAN, MOVED, Destination, RunRecord, decode_run, encode_run
+from .records import LOAN, MOVED, Destination, RunRecord, decode_run, destinations_of, encode_run
 
 _SHARE = 0.3  # of the messages in a segment: with more live ones it is left alone
 _SPARE_SEGMENTS = 4  # of garbage, before it is worth the work
@@ -81,7 +81,7 @@ class Cleaner:
         count = len(run.tails)
         # Queues in which the same messages are live share a record again.
         shared: dict[tuple[tuple[int, int], ...], list[tuple[Account, Destination]]] = {}
-        for destination in run.destinations:
+        for destination in destinations_of(record):
             account = self._ledger.accounts.get(destination[0] & ~LOAN)
             if account is not None:
                 parts = _live(account, destination[1], count, source)

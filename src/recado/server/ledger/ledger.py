@@ -93,6 +93,8 @@ class Ledger(Tickets):
         self.exchanges: dict[Name, Exchange[Any]] = {}
         self._turn = Turn()
         self._later = Later(self)
+        # Ids of what is not safe in a stream yet, and the tickets that it waits for.
+        self._early: dict[tuple[Exchange[Any], bytes], int] = {}
 
     @property
     def facts(self) -> dict[tuple[str, str, str], bytes]:
@@ -151,22 +153,43 @@ class Ledger(Tickets):
         if self.facts.get((kind, vhost, name)) != value:
             self.note(self.catalogue.remember(kind, vhost, name, value))
 
-    def seen(self, vhost: str, owner: Queue | Exchange[Any], message_id: bytes, when: int) -> None:
+    def seen(
+        self,
+        vhost: str,
+        owner: Queue | Exchange[Any],
+        message_id: bytes,
+        when: int,
+        to: Iterable[Queue],
+    ) -> None:
         if isinstance(owner, Exchange):
             table: Table = {"vhost": vhost, "name": owner.name}
         else:
             table = {"number": self._of_queue[owner].number}
+        note = encode_seen(table, [(message_id, when)])
         self.entries += 1
-        self._turn.note(encode_seen(table, [(message_id, when)]))
-        self._turn.indivisible = (
-            True  # or the message might be there without its id, and come again
-        )
+        if isinstance(owner, Exchange) and self._is_apart(to):
+            self._early[owner, message_id] = self.ticket
+            self._later.add(partial(self._note_id, vhost, owner, message_id, note))
+        else:
+            self._turn.note(note)
+            self._turn.indivisible = True  # or the message might be there without its id
+
+    def _note_id(self, vhost: str, owner: Exchange[Any], message_id: bytes, note: bytes) -> None:
+        if self._early.get((owner, message_id), 0) <= self.safe:
+            self._early.pop((owner, message_id), None)
+        if self.exchanges.get((vhost, owner.name)) is owner:
+            self.entries += 1
+            self._turn.note(note)
+
+    def seen_again(self) -> None:
+        self.entries += 1
 
     def open_stream(self, queue: Queue) -> StreamLog:
         if self.streams is None:
             return super().open_stream(queue)
         number = self._of_queue[queue].number
-        return self.streams.open(number, segment_size(queue.settings.segment_size))
+        size = segment_size(queue.settings.segment_size)
+        return self.streams.open(number, size, known=self.restored is not None)
 
     def _open_account(self, queue: Queue) -> Account:
         account = Account(self.next_queue, queue, lasting=queue.lasting)
@@ -223,14 +246,17 @@ class Ledger(Tickets):
     def passed_on(
         self, queue: Queue, first: int, count: int, step: int, to: Iterable[Queue]
     ) -> None:
-        apart = self.streams is not None and any(
-            each.declared.queue_type == "stream" for each in to
-        )
-        if apart:  # in another journal, which may come to the disk later than this one
+        if self._is_apart(to):
             self._later.add(partial(self._settle_if_there, queue, first, count, step))
         else:
             self.settle(queue, first, count, step)
             self._turn.indivisible = True  # or both might be there after a crash, and it dies again
+
+    def _is_apart(self, queues: Iterable[Queue]) -> bool:
+        """Whether what they took is in another journal too, which may come to the disk later than this one."""
+        return self.streams is not None and any(
+            each.declared.queue_type == "stream" for each in queues
+        )
 
     def _settle_if_there(self, queue: Queue, first: int, count: int, step: int) -> None:
         if queue in self._of_queue:
@@ -284,8 +310,9 @@ class Ledger(Tickets):
                 records.append(encode_seen({"number": account.number}, ids))
         for (vhost, name), exchange in self.exchanges.items():
             if exchange.window is not None:
-                ids = exchange.window.lasting()
-                records.append(encode_seen({"vhost": vhost, "name": name}, ids))
+                known = exchange.window.lasting()
+                safe = [each for each in known if (exchange, each[0]) not in self._early]
+                records.append(encode_seen({"vhost": vhost, "name": name}, safe))
         return encode_checkpoint(self.next_queue, records)
 
     # ── to the disk ───────────────────────────────────────────────────────────────────────────────────

@@ -110,10 +110,9 @@ def start_of_tail(record: bytes) -> int:
 
 
 class RunRecord(msgspec.Struct):
-    """A decoded run."""
+    """A decoded run, but for its destinations: 20,000 of them take 13 ms, and who reads wants one."""
 
     facts: Facts
-    destinations: list[Destination]
     names: bytes
     channel: int
     frame_max: int
@@ -133,10 +132,17 @@ def destinations_of(record: bytes) -> list[Destination]:
 
 def destination_in(record: bytes, queue: int) -> Destination:
     """The one for a queue; if there is none, that for another."""
-    for found in destinations_of(record):
-        if found[0] & ~LOAN == queue:
-            break
-    return found
+    _, _, more, _, *first = unpack_start(record)
+    if more and first[0] & ~LOAN != queue:
+        # The last byte of each number, side by side: few others have the same, so few are decoded.
+        stride = _DESTINATION.size
+        column = record[FIXED + 3 : FIXED + more * stride : stride]
+        last, at = queue & 0xFF, -1
+        while (at := column.find(last, at + 1)) >= 0:
+            found: Destination = _DESTINATION.unpack_from(record, FIXED + at * stride)
+            if found[0] & ~LOAN == queue:
+                return found
+    return first[0], first[1], first[2]
 
 
 def decode_run(record: bytes) -> RunRecord:
@@ -163,13 +169,7 @@ def decode_run(record: bytes) -> RunRecord:
     else:
         tails = [b""] * count
     return RunRecord(
-        facts_like(bool(flags & PERSISTENT), priority),
-        destinations_of(record),
-        names,
-        channel,
-        frame_max,
-        head,
-        tails,
+        facts_like(bool(flags & PERSISTENT), priority), names, channel, frame_max, head, tails
     )
 
 

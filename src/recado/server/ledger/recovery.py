@@ -81,7 +81,8 @@ class Found:
         end = 0
         for segment in self._ledger.journal.segments:
             if end < segment.base > self._checkpointed:
-                raise Corrupt(segment.name, end, "what was before it was dropped, and is not told of")
+                what = "what was before it was dropped, and is not told of"
+                raise Corrupt(self._ledger.journal.path_of(segment), end, what)
             end = segment.end
 
     def _account(self, number: int) -> Account:
@@ -180,8 +181,12 @@ class Found:
 
     def _complete(self, account: Account) -> None:
         """Find out what is live, and put it on shelves."""
+        assert account.queue is not None
         for start, end in self._loans.get(account.number, ()):
-            account.settled.add(start, end)
+            for low, high in account.settled.missing(start, end):
+                account.settled.add(low, high)
+                # To be told again, or nobody would know once the segment with the loan is dropped.
+                self._ledger.settle(account.queue, low, high - low, 1)
             account.stored = max(account.stored, end)
         account.complete()
         if account.highest_lane:

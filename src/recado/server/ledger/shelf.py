@@ -114,7 +114,7 @@ def _stored(journal: Journal, account: Account, shelf: Shelf) -> Iterator[tuple[
     for stretch, _, record in _records(journal, account, shelf, _LARGEST_PORTION):
         found = _found(account, shelf.next, stretch, record)
         if found is not None:
-            lane, low, high, _ = found
+            lane, low, high, _, _ = found
             for start, end in account.settled.missing(low, high):
                 yield lane, start, end
 
@@ -139,26 +139,34 @@ def _records(
 
 def _found(
     account: Account, first: int, stretch: Stretch, record: bytes
-) -> tuple[int, int, int, int] | None:
-    """If a record has messages from a place on, in this stretch: lane, places, and the record's first place."""
+) -> tuple[int, int, int, int, int] | None:
+    """If a record has messages from a place on, in this stretch: lane, places, the record's first place, and
+    when they expire."""
     if record[0] > MOVED:
         return None  # and maybe shorter than what a run begins with
-    _, priority, more, count, queue, place, _ = unpack_start(record)
+    _, priority, more, count, queue, place, expires = unpack_start(record)
     if more:
-        queue, place, _ = destination_in(record, account.number)
+        queue, place, expires = destination_in(record, account.number)
     if queue & ~LOAN != account.number:
         return None
     low, high = max(place, first, stretch.first), min(place + count, stretch.end)
     if low >= high:
         return None
-    return min(priority, account.highest_lane), low, high, place
+    return min(priority, account.highest_lane), low, high, place, expires
 
 
-def _add(account: Account, record: bytes, low: int, high: int, place: int, runs: list[Run]) -> int:
+def _add(
+    account: Account,
+    record: bytes,
+    low: int,
+    high: int,
+    place: int,
+    expires: int,
+    runs: list[Run],
+) -> int:
     """Add what is live; gives how many messages that are."""
     found = 0
     run = decode_run(record)
-    expires = destination_in(record, account.number)[2]
     counts = account.counts
     for part in account.settled.missing(low, high):
         for start, end, times in account.deliveries(*part):

@@ -4,12 +4,16 @@ A record is a run with one destination, as in `records`: the place is the offset
 a queue's run has the time that it expires, a stream's has the time that it came. Indexes find the record of an
 offset or of a time; they are in memory, with an entry for every 64 KiB, and made anew at a restart.
 
+Offsets that are missing were let go if the journal misses whole segments there too. Else their records were
+dropped by a repair: that leaves a gap, and all before and behind it stays as it was.
+
 What was appended is written and synced with the ledger's own journal, before anybody is told. A stream that is
 deleted keeps its folder until its end is safe; a folder without a queue is what a crash left of one.
 """
 
 import contextlib
 import shutil
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -98,6 +102,7 @@ class JournalLog:
         self._streams = streams
         self._time = 0
         self._spans: list[_Span] = []
+        self._gaps: list[tuple[int, int]] = []  # offsets [start, end) that a repair has dropped
         self._offsets = SparseIndex(STRIDE)
         self._times = SparseIndex(STRIDE)
         self._stride_end = 0  # what is before it need not be in the indexes
@@ -108,12 +113,35 @@ class JournalLog:
         self._journal = journal = Journal(disk, segment_size=size)
         for position, record in journal.recover():
             _, _, _, count, _, offset, time = unpack_start(record)
-            if offset != self.next:  # others were let go before it
-                self._forget(position)
-                self.first = offset
+            if offset != self.next:
+                if self._follows_a_record(position):
+                    self._gaps.append((self.next, offset))
+                else:
+                    self._begin_at(position, offset)
             self._note(position, offset, count, time)
-        while self._spans and self._spans[0].first < self.first:
-            journal.drop(self._spans.pop(0).base)  # let go before, and back after a crash
+        if self._spans:
+            self._drop_before(self._spans[0].base)  # let go before, and back after a crash
+
+    def _follows_a_record(self, position: int) -> bool:
+        """Whether no whole segments are missing between a record, just found, and the one before it."""
+        if not self._spans:
+            return False
+        base = self._journal.segment_of(position)
+        if base == self._spans[-1].base:
+            return True
+        return base == max(each.end for each in self._journal.segments if each.base < base)
+
+    def _begin_at(self, position: int, offset: int) -> None:
+        """Others were let go before it."""
+        self._forget(position)
+        self._spans.clear()
+        self._gaps.clear()
+        self.first = offset
+
+    def _drop_before(self, base: int) -> None:
+        journal = self._journal
+        for old in [each.base for each in journal.segments if each.base < base]:
+            journal.drop(old)
 
     def _note(self, position: int, offset: int, count: int, time: int) -> None:
         base = self._journal.segment_of(position)
@@ -155,6 +183,12 @@ class JournalLog:
         offset = max(offset, self.first)
         found: list[Run] = []
         size = 0
+        if self._gaps:  # what is read together has no gap
+            at = bisect_right(self._gaps, offset, key=_start)
+            if at and offset < self._gaps[at - 1][1]:
+                offset = self._gaps[at - 1][1]
+            if at < len(self._gaps):
+                end = min(end, self._gaps[at][0])
         if offset >= end:
             return found
         end = min(end, offset + READ_MESSAGES)
@@ -221,8 +255,10 @@ class JournalLog:
             too_old = oldest is not None and newest < oldest
             if not too_old and (most is None or journal.position - spans[0].base <= most):
                 return newest
-            journal.drop(spans.pop(0).base)
+            del spans[0]
+            self._drop_before(spans[0].base)
             self.first = spans[0].first
+            self._gaps = [gap for gap in self._gaps if gap[1] > self.first]
             self._forget(spans[0].base)
         return None
 
@@ -246,6 +282,10 @@ class JournalLog:
         with self._closing:
             self._closed = True
             self._journal.close()
+
+
+def _start(gap: tuple[int, int]) -> int:
+    return gap[0]
 
 
 def _decoded(record: bytes, first: int) -> Run:
@@ -273,8 +313,12 @@ class Streams:
         self._unsynced: deque[JournalLog] = deque()  # written; the syncing thread takes them
         self._doomed: deque[tuple[int, int]] = deque()  # (ticket, number)
 
-    def open(self, number: int, size: int) -> JournalLog:
-        log = self._logs[number] = JournalLog(self._folders.open(str(number)), size, self)
+    def open(self, number: int, size: int, *, known: bool = False) -> JournalLog:
+        """`known`: it was declared before a restart, and had its folder before that was durable."""
+        name = str(number)
+        if known and name not in self._folders.names():
+            raise Corrupt(f"streams/{name}", 0, "the folder is missing")
+        log = self._logs[number] = JournalLog(self._folders.open(name), size, self)
         return log
 
     def failed(self, reason: str) -> None:
