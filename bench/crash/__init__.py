@@ -32,9 +32,9 @@ from typing import Final
 
 from bench.book import Book, NotMeasured
 from bench.crash import history
-from bench.crash.checker import Kind
 from bench.crash.era import Outcome, live_through
 from bench.crash.subject import durable
+from bench.crash.verdict import Kind
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
 from workshop import peers

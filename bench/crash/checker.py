@@ -19,43 +19,14 @@ counted, as `again`, and is no violation. Pure: no clock, no chance, no files.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
 
 from bench.crash import history as h
 from bench.crash.history import Message
-
-
-class Kind(Enum):
-    LOST = "lost"
-    PHANTOM = "phantom"
-    DAMAGED = "damaged"
-    DISORDER = "disorder"
-    DUPLICATE = "duplicate"
-    FLAG = "flag"
-    TORN = "torn"
-    TOPOLOGY = "topology"
-
-
-class Violation(NamedTuple):
-    kind: Kind
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.kind.value}: {self.text}"
-
-
-@dataclass
-class Verdict:
-    violations: list[Violation] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-    """sent, confirmed, committed, refused, returned, delivered, redelivered, acked, again, lives"""
-
-    def of(self, kind: Kind) -> list[Violation]:
-        return [each for each in self.violations if each.kind is kind]
+from bench.crash.verdict import Kind, Verdict, Violation
 
 
 def check(events: Iterable[h.AnyEvent]) -> Verdict:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final
 
 from bench.crash import history as h
-from bench.crash.checker import Verdict, check
+from bench.crash.checker import check
 from bench.crash.client import Life, Lost, Objected
 from bench.crash.consumers import TEMPERS, Consumer
 from bench.crash.drain import drain
@@ -22,6 +22,7 @@ from bench.crash.history import AnyEvent, History
 from bench.crash.publishers import HABITS, Publisher
 from bench.crash.subject import Subject, kill
 from bench.crash.surveyor import Surveyor
+from bench.crash.verdict import Verdict
 from workshop.peers import Server
 
 PRESENT: Final = 0.6

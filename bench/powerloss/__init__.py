@@ -33,7 +33,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from bench.book import Book
-from bench.crash.checker import Kind
+from bench.crash.verdict import Kind
 from bench.plan import Plan
 from bench.powerloss import work
 from bench.powerloss.flips import Result

@@ -11,7 +11,7 @@ import sys
 
 import msgspec
 
-from bench.crash.checker import Verdict
+from bench.crash.verdict import Verdict
 from bench.powerloss.era import Era, Script, Stopped
 from bench.powerloss.judge import judge
 from bench.powerloss.work import FLIPS, SCRIPTED, SCRIPTED_SEED

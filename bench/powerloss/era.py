@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from bench.crash import history as h
-from bench.crash.checker import Verdict
+from bench.crash.verdict import Verdict
 
 from . import history as p
 from .drain import drain

@@ -19,19 +19,9 @@ from collections.abc import Iterable
 import msgspec
 
 from bench.crash import history as h
-from bench.crash.checker import (
-    Checker,
-    Commit,
-    Copy,
-    Fate,
-    Kind,
-    Record,
-    State,
-    Verdict,
-    named,
-    titled,
-)
+from bench.crash.checker import Checker, Commit, Copy, Fate, Record, State, named, titled
 from bench.crash.history import Message
+from bench.crash.verdict import Kind, Verdict
 
 from . import history as p
 from .history import AnyEvent

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from bench.crash.checker import Kind
+from bench.crash.verdict import Kind
 
 from .era import Era, Outcome, Script, live_through
 from .flips import Folder, Result

@@ -18,11 +18,11 @@ from bench.book import Book
 from bench.crash import __main__ as again
 from bench.crash import history as h
 from bench.crash import message
-from bench.crash.checker import Kind, Verdict, Violation
 from bench.crash.client import Life, Lost, Objected
 from bench.crash.era import Era, Outcome, at, live_through
 from bench.crash.subject import durable, forgetful
 from bench.crash.topology import QUEUES
+from bench.crash.verdict import Kind, Verdict, Violation
 from bench.plan import Plan
 from bench.scenario import Side
 

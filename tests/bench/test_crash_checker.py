@@ -12,7 +12,8 @@ from typing import TypeAlias
 import pytest
 
 from bench.crash import history as h
-from bench.crash.checker import Kind, Verdict, check
+from bench.crash.checker import check
+from bench.crash.verdict import Kind, Verdict
 
 Part: TypeAlias = h.AnyEvent | Sequence[h.AnyEvent]
 

@@ -14,7 +14,7 @@ import pytest
 from bench import powerloss
 from bench.aims import load_aims
 from bench.book import Book
-from bench.crash.checker import Kind
+from bench.crash.verdict import Kind
 from bench.plan import Plan
 from bench.powerloss import Job, Pair, work
 from bench.powerloss import __main__ as again

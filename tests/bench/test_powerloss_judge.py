@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 import pytest
 
 from bench.crash import history as h
-from bench.crash.checker import Kind, Verdict
+from bench.crash.verdict import Kind, Verdict
 from bench.powerloss import history as p
 from bench.powerloss.judge import judge
 from bench.powerloss.topology import RECEIPTS

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.crash.checker import Kind
+from bench.crash.verdict import Kind
 from bench.powerloss import work
 from bench.powerloss.era import Era, Script, live_through
 from bench.powerloss.flips import Result
