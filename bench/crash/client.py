@@ -7,6 +7,7 @@ It hands out what comes the moment it is read, and says whether a wait ended bec
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -208,10 +209,18 @@ class Client(asyncio.Protocol):
 async def connect(life: Life) -> Client:
     """Logged in, with an open channel."""
     loop = asyncio.get_running_loop()
+    # Our own socket, because the loop forgets to close one whose peer dies while it connects.
+    ours = socket.socket(proto=socket.IPPROTO_TCP)  # else the loop would leave Nagle's delays on
+    ours.setblocking(False)
     try:
-        _, client = await loop.create_connection(lambda: Client(life), HOST, life.port)
+        await loop.sock_connect(ours, (HOST, life.port))
+        _, client = await loop.create_connection(lambda: Client(life), sock=ours)
     except OSError as error:
+        ours.close()
         raise Lost from error
+    except BaseException:
+        ours.close()
+        raise
     client.write(PROTOCOL_HEADER)
     await client.expect()
     await client.ask(m.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest"), 0)

@@ -189,3 +189,9 @@ def test_an_alarm_rings_once_at_the_last_time_it_was_set_for(broker: Broker) -> 
     assert alarms.pop(100) is two
     assert alarms.pop(100) is None
     alarms.drop(one)
+
+
+def test_an_address_for_replies_has_nothing_and_takes_everything(broker: Broker) -> None:
+    address = broker.create_reply_queue(broker.vhosts["/"], 0)
+    assert address.get(0) is None
+    assert not address.refuses(run_of([b"reply"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recado.journal import disk as disk_module
-from recado.journal.disk import Disk, FolderDisk, InUse, MemoryDisk
+from recado.journal.disk import LOCK, Disk, FolderDisk, InUse, MemoryDisk
 from recado.simulator.disk import SimulatedDisk
 
 
@@ -138,3 +138,13 @@ def test_the_name_of_a_new_folder_is_synced_too(
     assert synced == [tmp_path / "a", tmp_path]
     FolderDisk(tmp_path / "a" / "b")
     assert len(synced) == 2
+
+
+def test_a_lock_that_cannot_be_signed_is_let_go(tmp_path: Path) -> None:
+    disk = FolderDisk(tmp_path)
+    (tmp_path / LOCK).mkdir()
+    with pytest.raises(IsADirectoryError):
+        disk.lock()
+    (tmp_path / LOCK).rmdir()
+    disk.lock()
+    disk.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recado.journal import journal as journal_module
-from recado.journal.disk import Disk, FolderDisk, MemoryDisk
+from recado.journal.disk import Disk, FolderDisk, MemoryDisk, MemoryFile
 from recado.journal.journal import Journal
 from recado.journal.record import HEADER_SIZE, OVERHEAD, Corrupt
 from recado.simulator.disk import SimulatedDisk
@@ -226,6 +226,17 @@ def test_the_last_room_is_written_to_though_a_segment_would_not_fit() -> None:
     journal.write()
     journal.sync()
     assert contents(disk) == [b"the last"]
+
+
+def test_another_trouble_with_room_is_no_want_of_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_file: object, _size: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(MemoryFile, "reserve", broken)
+    journal = opened(MemoryDisk())
+    journal.append(b"one")
+    with pytest.raises(OSError, match="input"):
+        journal.write()
 
 
 def test_no_room_to_go_on_after_a_restart() -> None:

@@ -226,7 +226,7 @@ class Server:
 
     def arm(self) -> None:
         """Be back when the broker has something to do."""
-        if self.broker.keeper.has_more and not self._reading:
+        if not self._reading and self.broker.keeper.has_more:
             self._schedule_flush()
         self._set_timer()
 

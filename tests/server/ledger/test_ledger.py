@@ -179,14 +179,19 @@ def test_many_queues_share_one_record(node: Node) -> None:
     assert node.bodies("a") == node.bodies("b") == [b"1", b"2"]
 
 
-def test_a_lane_may_extend_what_was_gathered(node: Node) -> None:
+def test_what_comes_one_by_one_in_a_turn_is_one_record(node: Node) -> None:
+    """Though a lane extends the same lists meanwhile."""
     node.declare()
-    node.publish(b"1")
-    node.publish(b"2")
+    node.declare("other")
+    for body in (b"1", b"2", b"3"):
+        node.publish(body)
+    node.publish(b"4", key="other")
+    node.publish(b"5")
     node.ledger.write()
-    assert [len(records.decode_run(run).tails) for run in node.runs()] == [1, 1]
+    assert [len(records.decode_run(run).tails) for run in node.runs()] == [3, 1, 1]
     node.restart()
-    assert node.bodies() == [b"1", b"2"]
+    assert node.bodies() == [b"1", b"2", b"3", b"5"]
+    assert node.bodies("other") == [b"4"]
 
 
 def test_a_transaction_is_one_group(node: Node) -> None:

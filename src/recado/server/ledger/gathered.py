@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from .account import Account, Stretch
 
 
+_MOST = 1024  # messages that came one by one are told together
+
+
 class Entered(msgspec.Struct):
     """The messages in one of their queues."""
 
@@ -36,6 +39,36 @@ class Gathered(msgspec.Struct):
     tails: list[bytes]
     count: int
     entered: list[Entered]
+    owned: bool = False
+    """The list of tails is nobody else's."""
+    shelved: bool = False
+    """A shelf has them by themselves, so no others may join them."""
+
+    def precedes(self, account: "Account", run: Run) -> bool:
+        """Whether other messages can be told together with these: alike, and behind them in the same queue."""
+        if self.origin is not run.origin or len(self.entered) != 1 or self.shelved:
+            return False
+        (here,) = self.entered
+        expires = NEVER if run.expires is None else run.expires
+        return (
+            here.account is account
+            and not here.loan
+            and here.first + self.count == run.first
+            and here.expires == expires
+            and self.facts is run.facts
+            and self.channel == run.channel
+            and self.frame_max == run.frame_max
+            and self.head == run.head
+            and self.count < _MOST
+        )
+
+    def take(self, tails: list[bytes]) -> None:
+        """Add those that follow; the list is ours from now on."""
+        if not self.owned:
+            self.tails = self.tails[: self.count]
+            self.owned = True
+        self.tails += tails
+        self.count += len(tails)
 
     def run(self, entered: Entered) -> Run:
         """As it entered one of the queues."""

@@ -205,7 +205,7 @@ class Ledger(Tickets):
 
     def enter(self, queue: Queue, run: Run) -> None:
         self.entries += 1
-        self._turn.enter(self._of_queue[queue], run, False)
+        self._turn.enter(self._of_queue[queue], run)
 
     def shelve(self, queue: Queue, run: Run, lane: int, *, durable: bool) -> None:
         account = self._of_queue.get(queue) or self._open_account(queue)
@@ -321,6 +321,11 @@ class Ledger(Tickets):
     def has_more(self) -> bool:
         """Whether there is something to write or to sync."""
         return bool(self._turn) or self.is_awaited
+
+    @property
+    def unsynced(self) -> int:
+        """Bytes of the journal that are not on disk yet."""
+        return self.journal.position - self.journal.durable
 
     @property
     def is_durable(self) -> bool:

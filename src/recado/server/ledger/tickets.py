@@ -27,10 +27,6 @@ class Tickets(Keeper):
         self._waiting.append((self.ticket, waiting))
 
     @property
-    def waiters(self) -> int:
-        return len(self._waiting)
-
-    @property
     def is_awaited(self) -> bool:
         """Whether somebody waits, or may, for what no sync has covered yet."""
         if self.entries != self._covered:

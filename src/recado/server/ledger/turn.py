@@ -36,7 +36,17 @@ class Turn:
         self._gathered.append(record)
         self._last = None
 
-    def enter(self, account: Account, run: Run, loan: bool) -> tuple[Gathered, Entered]:
+    def enter(self, account: Account, run: Run) -> None:
+        """Durable messages; fifty clients that send one each at the same time are one record, as a run is."""
+        last = self._last
+        if last is not None and last.precedes(account, run):
+            run.kept = True
+            account.entered = run.first + len(run.tails)
+            last.take(run.tails)
+        else:
+            self._gather(account, run, loan=False)
+
+    def _gather(self, account: Account, run: Run, *, loan: bool) -> tuple[Gathered, Entered]:
         run.kept = True
         tails, expires = run.tails, run.expires
         entered = Entered(account, run.first, NEVER if expires is None else expires, loan)
@@ -54,7 +64,9 @@ class Turn:
         return last, entered
 
     def shelve(self, account: Account, shelf: Shelf, run: Run, loan: bool) -> None:
-        shelf.waiting.append(self.enter(account, run, loan))
+        gathered, entered = self._gather(account, run, loan=loan)
+        gathered.shelved = True
+        shelf.waiting.append((gathered, entered))
         self._shelving[shelf] = None
 
     def touch(self, account: Account) -> None:
