@@ -7,10 +7,9 @@ It hands out what comes the moment it is read, and says whether a wait ended bec
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, cast
 
 from recado.amqp import methods as m
@@ -58,6 +57,13 @@ class Life:
     """Whether large messages are published in it."""
     over: bool = False
     """It was killed: nobody says anything more, and what is read yet was said before."""
+    clients: list[Client] = field(default_factory=list)
+
+    async def end(self) -> None:
+        """Nobody keeps a socket."""
+        for client in self.clients:
+            client.leave()
+        await asyncio.gather(*(client.closed for client in self.clients))
 
 
 class Client(asyncio.Protocol):
@@ -68,6 +74,7 @@ class Client(asyncio.Protocol):
         """The tag, whether it stands for all before it, and whether they are kept or refused."""
         self.on_return: Callable[[bytes], None] = lambda body: None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked: deque[asyncio.Future[Answer]] = deque()
         self._stirred: asyncio.Future[None] | None = None
         self._buffer = b""
@@ -125,6 +132,7 @@ class Client(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set_result(None)
         if not self.ended.done():
             self.ended.set_exception(Lost())
             self.ended.exception()  # seen: not everybody waits for the end
@@ -209,18 +217,11 @@ class Client(asyncio.Protocol):
 async def connect(life: Life) -> Client:
     """Logged in, with an open channel."""
     loop = asyncio.get_running_loop()
-    # Our own socket, because the loop forgets to close one whose peer dies while it connects.
-    ours = socket.socket(proto=socket.IPPROTO_TCP)  # else the loop would leave Nagle's delays on
-    ours.setblocking(False)
     try:
-        await loop.sock_connect(ours, (HOST, life.port))
-        _, client = await loop.create_connection(lambda: Client(life), sock=ours)
+        _, client = await loop.create_connection(lambda: Client(life), HOST, life.port)
     except OSError as error:
-        ours.close()
         raise Lost from error
-    except BaseException:
-        ours.close()
-        raise
+    life.clients.append(client)
     client.write(PROTOCOL_HEADER)
     await client.expect()
     await client.ask(m.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest"), 0)

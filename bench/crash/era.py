@@ -131,10 +131,12 @@ class Era:
         self.history.watch = None
         timer.cancel()
         end()
+        await life.end()
 
     async def _drained(self, life: Life) -> None:
         await asyncio.wait_for(self._surveyor.survey(life), DRAIN_SECONDS)
         await asyncio.wait_for(drain(life, self.history), DRAIN_SECONDS)
+        await life.end()
 
     async def noting(self, life: Life, work: Coroutine[Any, Any, None]) -> None:
         """That a broker goes which was killed is no fault; all else that ends work is."""
