@@ -53,9 +53,10 @@ class Publisher:
         self._keeper = admission.vhost.keeper
         self._published = 0
         self._confirmed = 0
-        self._refused: deque[int] = deque()  # numbers of those that will be nacked
+        # None until they are needed: an empty deque takes 600 bytes, and there are many channels.
+        self._refused: deque[int] | None = None  # numbers of those that will be nacked
         self._awaited = 0  # the ticket of what was kept last
-        self._promises: deque[tuple[int, int]] = deque()  # (ticket, all up to this number)
+        self._promises: deque[tuple[int, int]] | None = None  # (ticket, all up to this number)
         self.confirming = False
         self.pending: list[tuple[Route, Published]] | None = None  # of a transaction
         self.reply_queue: str | None = None  # where direct replies to this channel go
@@ -124,6 +125,8 @@ class Publisher:
             if keeper.entries != entries:
                 self._awaited = keeper.ticket
             if refused:
+                if self._refused is None:
+                    self._refused = deque()
                 self._refused.extend(self._published + 1 + i for i in refused)
             self._published += len(event.tails)
 
@@ -194,6 +197,8 @@ class Publisher:
         elif promises and promises[-1][0] == self._awaited:
             promises[-1] = (self._awaited, self._published)
         else:
+            if promises is None:
+                promises = self._promises = deque()
             promises.append((self._awaited, self._published))
             self._keeper.tell(self)
 
@@ -206,7 +211,7 @@ class Publisher:
 
     def close(self) -> None:
         """Nobody is there to be told."""
-        self._promises.clear()
+        self._promises = None
 
     def _answer_up_to(self, last: int) -> None:
         while self._refused and self._refused[0] <= last:
