@@ -29,7 +29,7 @@ def make(broker: str, prefix: str, marks: Path) -> Celery:
 
     @app.task(name="mark", shared=False)
     def mark(number: int) -> None:
-        time.sleep(WORK_SECONDS)
+        time.sleep(WORK_SECONDS)  # the work: tasks must be under way when the broker is killed
         # One write at the end of the file: other processes' marks do not get between.
         with marks.open("ab", buffering=0) as file:
             file.write(b"%d\n" % number)
