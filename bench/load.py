@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from bench.book import Book
 from bench.generator import Figures, generate
 from bench.plan import Plan
+from bench.quiet import settle
 from bench.scenario import Sample, Scenario, Side
 from workshop.peers import Server
 
 # Shorter trials are mostly the first messages, which are slower than the rest.
 TRIAL_SECONDS = 0.05
+
+SETTLE_SECONDS = 3.0
+QUICK_SETTLE_SECONDS = 0.3
 
 # What is kept of the figures of a run, beside the one that the scenario is about.
 DETAILS = ("messages", "seconds", "rate", "cpu_us", "generator_us", "generator_share")
@@ -42,6 +46,7 @@ def measure(
     counts = {side: count_for(load, server, seconds) for side, server in servers.items()}
     for _ in range(plan.rounds):
         for side, server in servers.items():
+            settle(QUICK_SETTLE_SECONDS if plan.quick else SETTLE_SECONDS)
             figures = sample(load, server, counts[side])
             details = {key: figures[key] for key in DETAILS if key in figures}
             for figure, scenario in load.scenarios.items():

@@ -17,6 +17,7 @@ from pathlib import Path
 from bench.book import Book, NotMeasured
 from bench.plan import Plan
 from bench.processes import resident_megabytes
+from bench.quiet import settle
 from bench.scenario import Comparison, Sample, Scenario, Side
 from workshop import peers
 from workshop.peers import Server
@@ -26,6 +27,7 @@ IDLE_MEMORY = Scenario("idle-memory", "memory when idle", "MB", Comparison.SHARE
 SCENARIOS = (IDLE_MEMORY, START_UP)
 
 PROBE_PAUSE = 0.001
+SETTLE_SECONDS = 1.0
 
 
 class Probe:
@@ -80,6 +82,8 @@ def sides(plan: Plan) -> tuple[Side, ...]:
 def fresh(side: Side, book: Book, data: Path | None = None) -> Iterator[Server]:
     """A broker that has just started; its start and its idle memory are entered."""
     (port,) = peers.free_ports(1)
+    if data is None:  # with it several may start side by side, and nothing is said of how soon
+        settle(SETTLE_SECONDS)
     try:
         with Probe(port) as probe, starting(side, port, data) as server:
             probe.wait()

@@ -19,16 +19,21 @@ double seconds_now(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
+/* What each watched process had used when it was last looked at: a helper of the broker may end. */
+static double last_known[MAX_WATCHED];
+
 /* The same utime + stime that /proc/PID/stat shows, all threads, ended ones too, but in
  * nanoseconds: the ticks of 10 ms there are too coarse for runs of a third of a second. */
-static double cpu_of(pid_t pid)
+static double cpu_of(const Options *options, size_t index)
 {
     clockid_t clock;
-    int error = clock_getcpuclockid(pid, &clock);
+    int error = clock_getcpuclockid(options->watched[index], &clock);
     double seconds = error == 0 ? read_clock(clock) : -1;
-    if (seconds < 0)
-        fail("cannot read the processor time of process %d", (int)pid);
-    return seconds;
+    if (seconds >= 0)
+        last_known[index] = seconds;
+    else if (index == 0) /* the broker itself */
+        fail("cannot read the processor time of process %d", (int)options->watched[index]);
+    return last_known[index];
 }
 
 Reading read_meters(const Options *options)
@@ -38,7 +43,7 @@ Reading read_meters(const Options *options)
         .own_cpu = read_clock(CLOCK_PROCESS_CPUTIME_ID),
     };
     for (size_t i = 0; i < options->watched_count; i++)
-        reading.watched_cpu += cpu_of(options->watched[i]);
+        reading.watched_cpu += cpu_of(options, i);
     return reading;
 }
 

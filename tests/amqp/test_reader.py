@@ -17,6 +17,7 @@ from recado.amqp.events import (
     Acked,
     HeaderReceived,
     HeartbeatReceived,
+    Interleaved,
     MethodReceived,
     Published,
     TooLarge,
@@ -85,6 +86,27 @@ def test_messages_with_the_same_facts_come_as_one_run() -> None:
     (run,) = Reader().feed(b"".join(each for message in messages for each in message.frames(1)))
     assert isinstance(run, Published)
     assert (run.head, len(run.tails)) == (b"", 9)
+
+
+def test_messages_alike_but_for_the_route_come_interleaved() -> None:
+    pair = [Message(PUBLISHES[i], body=b"12345678") for i in (0, 2)]
+    data = b"".join(each for message in pair for each in message.frames(1)) * 500
+    (run,) = Reader().feed(data + b"".join(Message(PUBLISHES[2], body=b"1").frames(1))[:-1])
+    assert isinstance(run, Interleaved)
+    assert run.tails == [b"12345678\xce"] * 1000
+    assert run.methods == [pair[i].frames(1)[0] for i in (0, 1)] * 500
+
+
+def test_what_is_not_alike_ends_what_is_interleaved() -> None:
+    one, other = (Message(PUBLISHES[i], body=b"12345678") for i in (0, 2))
+    alike = [*one.frames(1), *other.frames(1)]
+    longer = Message(PUBLISHES[2], PROPERTIES[1], b"1234567")  # of the same length in all
+    for strange in (other.frames(2), longer.frames(1)):
+        first, second, *_ = Reader().feed(b"".join([*alike, *strange, *alike]))
+        assert isinstance(first, Interleaved)
+        assert len(first.tails) == 2
+        assert isinstance(second, Published)
+        assert second.channel == strange[0][2]
 
 
 def test_acks_of_tags_that_count_up_come_as_one_run() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from recado.amqp.codec import decode_method
 from recado.amqp.errors import ProtocolError
-from recado.amqp.events import Acked, ContentReceived, Event, Published
+from recado.amqp.events import Acked, ContentReceived, Event, Interleaved, Published
 from recado.amqp.facts import facts_of
 from recado.amqp.frames import OVERHEAD, body_of, content_frames, method_frame, properties_of
 from recado.amqp.methods import BasicDeliver, BasicGetOk, BasicPublish, BasicReturn, Method
@@ -29,7 +29,11 @@ PROPERTIES = tuple(
         Properties(content_type="text/plain", headers={"n": 1}, timestamp=1),
     )
 )
-PUBLISHES: tuple[Method, ...] = (BasicPublish("", "q"), BasicPublish("x", "key", mandatory=True))
+PUBLISHES: tuple[Method, ...] = (
+    BasicPublish("", "q"),
+    BasicPublish("x", "key", mandatory=True),
+    BasicPublish("", "r"),
+)
 TO_CLIENTS: tuple[Method, ...] = (
     BasicDeliver("c", 1, False, "", "q"),
     BasicReturn(312, "NO_ROUTE", "x", "key"),
@@ -87,6 +91,9 @@ def apart(events: Iterable[Event]) -> list[object]:
                     properties, body = _taken_apart(head + tail, channel)
                     assert facts is facts_of(properties)
                     parts.append((channel, publish, properties, body))
+            case Interleaved(channel, facts, head, frames, tails):
+                for frame, tail in zip(frames, tails, strict=True):
+                    parts += apart([Published(channel, frame, facts, head, [tail])])
             case ContentReceived(channel, method, content):
                 parts.append((channel, method, *_taken_apart(content, channel)))
             case Acked(channel, first, count):

@@ -68,10 +68,10 @@ PERMISSIONS = (
 
 
 class Publish(NamedTuple):
-    """`amount` messages; their properties and body sizes follow a pattern."""
+    """`amount` messages; their routing keys, properties and body sizes follow a pattern."""
 
     exchange: str
-    key: str
+    keys: tuple[str, ...]
     amount: int
     kinds: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -262,9 +262,12 @@ def _publish(dice: Dice, focus: Focus) -> Command:
         if dice.once_in(80):
             exchange = "missing"
     amount, mandatory = dice.pick(_AMOUNTS), dice.once_in(3)
+    keys: tuple[str, ...] = (key,)
+    if dice.once_in(3):
+        keys = (key, *(dice.pick(focus.queues) for _ in range(dice.pick((1, 2, 3)))))
     if focus.plain_messages:
-        return Publish(exchange, key, amount, (0,), (8,), False, mandatory)
-    return Publish(exchange, key, amount, dice.pick(_KINDS), *dice.pick(_SHAPES), mandatory)
+        return Publish(exchange, keys, amount, (0,), (8,), False, mandatory)
+    return Publish(exchange, keys, amount, dice.pick(_KINDS), *dice.pick(_SHAPES), mandatory)
 
 
 def _consume(dice: Dice, focus: Focus) -> Command:

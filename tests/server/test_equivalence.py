@@ -120,8 +120,8 @@ class Performance:
     def _publish(
         self, connection: int, channel: int, talk: Talk, command: s.Publish
     ) -> Iterator[bytes]:
-        kinds, sizes = cycle(command.kinds), cycle(command.sizes)
-        for kind, size in islice(zip(kinds, sizes, strict=True), command.amount):
+        patterns = cycle(command.keys), cycle(command.kinds), cycle(command.sizes)
+        for key, kind, size in islice(zip(*patterns, strict=True), command.amount):
             body = f"{self.twins.number():08}".encode().ljust(size, b".")[:size]
             if talk.confirming:
                 talk.published += 1
@@ -129,7 +129,7 @@ class Performance:
                     self.twins.tags[connection][channel, body] = talk.published
             data = publishing(
                 channel,
-                command.key,
+                key,
                 body,
                 s.PROPERTIES[kind],
                 exchange=command.exchange,

@@ -44,7 +44,11 @@ async def test_guest_does_not_come_from_elsewhere(
     assert await Guest(server, peer).greet("ada") is None
 
 
-@pytest.mark.parametrize("stored", [GUEST.password_hash, SLOW, "no hash at all", "$argon2nonsense"])
+@pytest.mark.parametrize(
+    "stored",
+    [GUEST.password_hash, SLOW, "no hash at all", "$argon2nonsense"],
+    ids=["salted", "slow", "none", "nonsense"],  # a salt is new each time
+)
 @in_the_loop
 async def test_a_wrong_password_and_a_wrong_name_look_alike(stored: str) -> None:
     server = new_server(new_broker(User("guest", stored, (), {"/": EVERYTHING})))

@@ -29,6 +29,17 @@ class Published(msgspec.Struct, frozen=True):
     tails: list[bytes]
 
 
+class Interleaved(msgspec.Struct, frozen=True):
+    """Publishes of several routes in turn, alike but for that and the body: message i is `methods[i]`, and
+    `head + tails[i]`."""
+
+    channel: int
+    facts: Facts
+    head: bytes
+    methods: list[bytes]
+    tails: list[bytes]
+
+
 class ContentReceived(msgspec.Struct, frozen=True):
     """A client's message from the broker: deliver, return or get-ok, with its content."""
 
@@ -58,6 +69,7 @@ Event: TypeAlias = (
     HeaderReceived
     | MethodReceived
     | Published
+    | Interleaved
     | ContentReceived
     | Acked
     | TooLarge

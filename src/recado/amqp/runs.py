@@ -2,11 +2,12 @@
 
 A Python broker keeps up only if it does not touch each message in Python. So messages are handled in *runs*:
 consecutive publishes that are alike. A run is kept as one `head` and a list of `tails`; message i is
-`head + tails[i]`. Three tricks carry the load (CPU per 16-byte message on two noisy cores):
+`head + tails[i]`. Four tricks carry the load (CPU per 16-byte message on two noisy cores):
 
 - Messages alike to the byte but for the body (same method, same properties, same size) repeat with a fixed
   stride, so one `struct` walks them all: 0.12 µs, where a loop in Python takes 0.66. Their head is the header
   frame and the start of the body frame, and their tails are the bare bodies with the end byte.
+- So do messages alike but for a routing key of the same length, whatever the order of the keys: 0.3 µs.
 - Deliveries are rendered by chained C iterators: 0.19 µs.
 - Acknowledgements of consecutive tags are recognised by rendering what they should look like and comparing.
 """
@@ -17,7 +18,7 @@ from itertools import chain, repeat
 from struct import Struct
 
 from .errors import SyntaxFault
-from .events import Published
+from .events import Interleaved, Published
 from .facts import Facts, facts_of, varies
 from .frames import BASIC_CLASS, BODY, END, ENVELOPE, HEADER, HEADER_START, OVERHEAD, PROPERTIES_AT
 
@@ -33,11 +34,12 @@ _flatten = chain.from_iterable
 # | 1 | channel u16 | 13 u32 | 60 u16 | 80 u16 | tag u64 | multiple u8 | 0xCE |
 _ACK_SIZE = 21
 _ACK_TAG = 11
+_PUBLISH_ARGUMENTS = 11  # they begin behind the envelope and the method's number
 
 
 @lru_cache(256)
-def _strides(stem: int, rest: int) -> Struct:
-    return Struct(f"{stem}s{rest}s")
+def _strides(*sizes: int) -> Struct:
+    return Struct("".join(f"{size}s" for size in sizes))
 
 
 # What header frames say, by their bytes: (facts, channel, body size, how the body frame must begin). Many
@@ -93,7 +95,7 @@ def _message(data: bytes, at: int, channel: int, most: int) -> tuple[Facts, int,
 
 def scan_publishes(
     data: bytes, at: int, header_at: int, channel: int, most: int, limit: int
-) -> tuple[Published, int] | None:
+) -> tuple[Published | Interleaved, int] | None:
     """The run that begins with the publish frame `data[at:header_at]`, and the offset behind it.
 
     None when its first message is not here whole, or not in one body frame without other frames between: the
@@ -105,7 +107,13 @@ def scan_publishes(
         return None
     facts, body_at, after = message
     method = data[at:header_at]
-    if limit == 1 or facts.alone or not data.startswith(method, after):
+    if limit == 1 or facts.alone or after == len(data):
+        return Published(channel, method, facts, b"", [data[header_at:after]]), after
+    if not data.startswith(method, after):
+        head = data[header_at : min(body_at + 7, after)]
+        methods, tails, end = _scan_interleaved(data, at, after, method, head, limit)
+        if len(tails) > 1:
+            return Interleaved(channel, facts, head, methods, tails), end
         return Published(channel, method, facts, b"", [data[header_at:after]]), after
     stem = data[at : min(body_at + 7, after)]
     if data.startswith(stem, after):
@@ -138,6 +146,34 @@ def _scan_alike(
         at += count * stride
         window *= 4
     return tails, at
+
+
+def _scan_interleaved(
+    data: bytes, at: int, after: int, method: bytes, head: bytes, limit: int
+) -> tuple[list[bytes], list[bytes], int]:
+    """Messages whose publish frames are of the same size, and what is behind them as in `_scan_alike`."""
+    stride, size, window = after - at, len(method), 4
+    start = method[:_PUBLISH_ARGUMENTS]
+    unpack = _strides(size, len(head), stride - size - len(head)).iter_unpack
+    methods: list[bytes] = []
+    tails: list[bytes] = []
+    while count := min((len(data) - at) // stride, limit - len(tails), window):
+        piece = data[at : at + count * stride]
+        frames, heads, rests = zip(*unpack(piece), strict=True)
+        ends = piece[stride - 1 :: stride]
+        strange = {each for each in set(frames) if each[-1] != END or not each.startswith(start)}
+        if strange or heads.count(head) != count or ends.count(END) != count:
+            alike = (
+                f not in strange and h == head and e == END
+                for f, h, e in zip(frames, heads, ends, strict=True)
+            )
+            count = next(i for i, yes in enumerate(alike) if not yes)
+            window = 0
+        methods += frames[:count]
+        tails += rests[:count]
+        at += count * stride
+        window *= 4
+    return methods, tails, at
 
 
 def _scan_various(

@@ -5,7 +5,7 @@ vhost's epoch. A route says all that does not depend on the single message: that
 user may write to it, and which queues are bound.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from recado.amqp.codec import decode_method
 from recado.amqp.errors import NotImplementedHere, SyntaxFault
@@ -64,6 +64,22 @@ class Admission:
                 self._routes.clear()
             route = self._routes[method] = self._find(method)
         return route
+
+    def are_apart(self, methods: Iterable[bytes]) -> bool:
+        """Whether nobody could tell in which order messages of these known routes came: no queue gets those of
+        two, and none passes anything on or shares a consumer's channel with another."""
+        if self._epoch != self.vhost.epoch:
+            return False
+        reached: set[Queue] = set()
+        for method in methods:
+            route = self._routes.get(method)
+            if route is None or not route.queues:
+                return False
+            for queue in route.queues:
+                if queue in reached or queue.is_laborious or queue.is_address:
+                    return False
+                reached.add(queue)
+        return True
 
     def _find(self, frame: bytes) -> Route:
         method = decode_method(frame[7:-1])

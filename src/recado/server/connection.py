@@ -8,6 +8,7 @@ socket takes it. Whatever stops here has its restart: reading waits for the outb
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from recado.amqp.errors import InternalError
@@ -59,8 +60,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, server: "Server") -> None:
         self._server = server
+        wake = partial(server.flush_soon, self)
         self.session = Session(
-            server.broker, server.offer, self._verify, self._wake, server.full_reason()
+            server.broker, server.offer, self._verify, wake, server.full_reason()
         )
         self.writing_paused = False
         self.reading_paused = False
@@ -107,7 +109,10 @@ class Connection(asyncio.BufferedProtocol):
             self._fault(error, now)
         if server.alarm is not None and session.is_publishing:
             self.pause_publisher(server.alarm)
-        self._look_after()
+        # All that it would find out, for the many times that there is nothing: 1 µs of 40.
+        changing = self._opening or self._blocked or self.reading_paused
+        if changing or session.has_more or session.state is not State.OPEN:
+            self._look_after()
         server.end_read()
 
     def _fault(self, error: Exception, now: int) -> None:
@@ -127,19 +132,17 @@ class Connection(asyncio.BufferedProtocol):
             self._end_timer = loop.call_later(CLOSE_SECONDS, self.transport.abort)
         if session.state is State.CLOSED and not session.output:
             self._finish()
-        if session.has_more and not session.is_held:
+        more = session.has_more
+        if more and not session.is_held:
             self._server.flush_soon(self)
-        blocked = self._blocked and session.state is State.OPEN
-        self._hold_reading(session.has_more or blocked)
+        hold = more or (self._blocked and session.state is State.OPEN)
+        if hold is not self.reading_paused:
+            self.reading_paused = hold
+            if hold:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
         self._server.arm()
-
-    def _hold_reading(self, hold: bool) -> None:
-        if hold and not self.reading_paused:
-            self.reading_paused = True
-            self.transport.pause_reading()
-        elif not hold and self.reading_paused:
-            self.reading_paused = False
-            self.transport.resume_reading()
 
     def eof_received(self) -> bool:
         return False
@@ -192,37 +195,28 @@ class Connection(asyncio.BufferedProtocol):
 
     # ── output ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _wake(self) -> None:
-        self._server.flush_soon(self)
-
     def flush(self) -> None:
         """Write what there is, unless the socket is full; then go on with what had to wait for that."""
-        if self._is_full():
-            return
         session = self.session
-        while output := session.take(WRITE_SIZE):
+        while session.output and not self.writing_paused:
+            output = session.take(WRITE_SIZE)
             self._writes += 1
             self.transport.write(output[0] if len(output) == 1 else b"".join(output))
-            if self._is_full():
-                return
-        self._written()
-
-    def _is_full(self) -> bool:
-        """Asked anew after each write, because the write itself may call `pause_writing`."""
-        return self.writing_paused
-
-    def _written(self) -> None:
-        session = self.session
+        if self.writing_paused:
+            return
         if session.congested or session.has_more:
-            now = clock()
-            try:
-                session.keeps_up(now)
-                session.go_on(now)
-            except Exception as error:  # noqa: BLE001 - see _fault
-                self._fault(error, now)
-            self._look_after()
+            self._go_on()
         elif session.state is State.CLOSED:
             self._finish()
+
+    def _go_on(self) -> None:
+        session, now = self.session, clock()
+        try:
+            session.keeps_up(now)
+            session.go_on(now)
+        except Exception as error:  # noqa: BLE001 - see _fault
+            self._fault(error, now)
+        self._look_after()
 
     def _finish(self) -> None:
         """End our half and read on until the peer ends its own: it may be writing still.

@@ -12,15 +12,14 @@ CHOKED_FROM = 4 << 20
 
 
 class Outbox:
-    __slots__ = ("_held", "_held_size", "_wake", "_woken", "backlog", "congested", "output")
+    __slots__ = ("_held", "_held_size", "_wake", "backlog", "congested", "output")
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        """`wake` is told when there is something to take, once until it is taken."""
+        """`wake` is told when there is something to take, once until all is taken."""
         self.output: list[bytes] = []
         self.congested = False  # the peer does not keep up: no more deliveries
         self.backlog = 0
         self._wake = wake
-        self._woken = False
         self._held: list[bytes] | None = None
         self._held_size = 0
 
@@ -30,13 +29,12 @@ class Outbox:
             self._held_size += len(data)
             self.congested |= self._held_size > CONGESTED_FROM
             return
+        if not self.output:
+            self._wake()
         self.output.append(data)
         self.backlog += len(data)
         if self.backlog > CONGESTED_FROM:
             self.congested = True
-        if not self._woken:
-            self._woken = True
-            self._wake()
 
     @property
     def is_held(self) -> bool:
@@ -55,8 +53,7 @@ class Outbox:
         held, self._held = self._held or (), None
         for piece in held:
             self.write(piece)
-        if not self._woken:
-            self._woken = True
+        if not held:
             self._wake()
 
     def send(self, channel: int, method: Method) -> None:
@@ -78,7 +75,6 @@ class Outbox:
         if self.backlog <= most:
             self.output = []
             self.backlog = 0
-            self._woken = False
             return output
         size = count = 0
         while size < most:

@@ -11,8 +11,8 @@ import base64
 import binascii
 import hashlib
 import hmac
+import os
 import re
-import secrets
 
 _DIGESTS_REMEMBERED = 4096
 _SALT = 4
@@ -23,7 +23,7 @@ _ARGON2 = r"\$argon2(id|i|d)(\$v=\d+)?\$m=\d+,t=\d+,p=\d+\$[A-Za-z0-9+/]{11,}\$[
 
 def hash_password(password: str) -> str:
     """A quick hash, for passwords that the configuration has in plain text anyway."""
-    salt = secrets.token_bytes(_SALT)
+    salt = os.urandom(_SALT)
     return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
 
 
@@ -48,7 +48,7 @@ def _salted(text: str) -> bytes:
 
 class Passwords:
     def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
+        self._key = os.urandom(32)
         self._right: set[bytes] = set()
 
     def check_now(self, password_hash: str, password: bytes) -> bool | None:

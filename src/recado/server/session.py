@@ -12,9 +12,10 @@ time.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 
+from recado.amqp import events as e
 from recado.amqp import methods as m
 from recado.amqp.errors import (
     ChannelFault,
@@ -25,14 +26,6 @@ from recado.amqp.errors import (
     NotAllowed,
     PreconditionFailed,
     ProtocolError,
-)
-from recado.amqp.events import (
-    Acked,
-    Event,
-    HeartbeatReceived,
-    MethodReceived,
-    Published,
-    TooLarge,
 )
 from recado.amqp.handshake import Credentials, Limits
 from recado.amqp.reader import Reader
@@ -104,7 +97,7 @@ class Session(Outbox):
         self.state = State.HANDSHAKE
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[Queue, None] = {}
-        self._inbox: deque[Iterator[Event]] = deque()  # received, not yet handled
+        self._inbox: deque[Iterator[e.Event]] = deque()  # received, not yet handled
         self._owing: dict[Channel, None] = {}  # channels with confirms to send
         self._admission: Admission | None = None
         self._opening: Opening | None = Opening(self, offer, verify, full)
@@ -136,20 +129,23 @@ class Session(Outbox):
     def go_on(self, now: int) -> None:
         """Handle what was received, as long as the peer takes the answers (S4), and it is its turn (S5)."""
         try:
-            while self._inbox and self._held is None and self._handle_some(self._inbox[0], now):
-                self._inbox.popleft()
+            self._handle_some(now)
         except ProtocolError as error:
             self.fail(error, now)
             self.state = State.CLOSED  # no sense can be made of what follows, an answer included
             self._inbox.clear()
-        self._confirm_all()
+        if self._owing:
+            self._confirm_all()
 
-    def _handle_some(self, events: Iterator[Event], now: int) -> bool:
-        """Handle events until there are none for us any more, which is true, or the turn ends."""
-        turn = TURN
-        for event in events:
-            if self.state is State.OPEN:
-                if type(event) is Published:
+    def _handle_some(self, now: int) -> None:
+        """Handle events until there are none for us any more, or the turn ends."""
+        inbox, turn = self._inbox, TURN
+        while inbox and turn > 0 and self.backlog <= CHOKED_FROM and self._held is None:
+            event = next(inbox[0], None)
+            if event is None:
+                inbox.popleft()
+            elif self.state is State.OPEN:
+                if type(event) is e.Published:
                     turn -= self._publish(event, now)
                 else:
                     self._handle(event, now)
@@ -161,10 +157,7 @@ class Session(Outbox):
                 self._await_close_ok(event)
                 turn -= METHOD_COST
             else:
-                return True
-            if turn <= 0 or self.backlog > CHOKED_FROM or self._held is not None:
-                return False
-        return True
+                inbox.clear()
 
     @property
     def has_more(self) -> bool:
@@ -177,12 +170,11 @@ class Session(Outbox):
         return self.publishes or self._reader.has_unfinished
 
     def _confirm_all(self) -> None:
-        if self._owing:
-            for channel in self._owing:
-                channel.publisher.confirm()
-            self._owing.clear()
+        for channel in self._owing:
+            channel.publisher.confirm()
+        self._owing.clear()
 
-    def _publish(self, event: Published, now: int) -> int:
+    def _publish(self, event: e.Published, now: int) -> int:
         """Gives what it cost; a part of a large run may be left for the next turn."""
         number = event.channel
         try:
@@ -199,32 +191,36 @@ class Session(Outbox):
             self.fail(error, now, _PUBLISH)
             return METHOD_COST
         if rest is not None:
-            self._inbox.appendleft(self._remaining(rest))
+            self._inbox.appendleft(self._remaining(number, (rest,)))
             return TURN
         return cost
 
-    def _remaining(self, rest: Published) -> Iterator[Event]:
-        """Unless the channel is closed when its next turn comes."""
-        if rest.channel in self.channels:
-            yield rest
+    def _remaining(self, number: int, events: Iterable[e.Event]) -> Iterator[e.Event]:
+        """Unless the channel is closed when their turn comes."""
+        for event in events:
+            if number in self.channels:
+                yield event
 
-    def _handle(self, event: Event, now: int) -> None:
+    def _handle(self, event: e.Event, now: int) -> None:
         """Any other event of an open connection; errors of a channel end here."""
         culprit = _PUBLISH
         try:
             match event:
-                case Acked(number, first, count):
+                case e.Acked(number, first, count):
                     culprit = _ACK
                     channel = self.channels.get(number) or self._no_channel(number)
                     channel.ack_each(first, count, now)
-                case MethodReceived(number, method):
+                case e.Interleaved(number):
+                    channel = self.channels.get(number) or self._no_channel(number)
+                    self._inbox.appendleft(self._remaining(number, channel.publisher.sorted(event)))
+                case e.MethodReceived(number, method):
                     culprit = (method.class_id, method.method_id)
                     self._command(number, method, now)
-                case TooLarge(_, size):
+                case e.TooLarge(_, size):
                     raise PreconditionFailed(
                         f"message size {size} is larger than the maximum of {self._reader.body_max} bytes"
                     )
-                case HeartbeatReceived():
+                case e.HeartbeatReceived():
                     pass
                 case _:
                     raise CommandInvalid("a server's message from a client")
@@ -364,12 +360,12 @@ class Session(Outbox):
         """The broker stops."""
         self.fail(ConnectionForced("broker forced connection closure with reason 'shutdown'"), now)
 
-    def _await_close_ok(self, event: Event) -> None:
+    def _await_close_ok(self, event: e.Event) -> None:
         match event:
-            case MethodReceived(0, m.ConnectionClose()):
+            case e.MethodReceived(0, m.ConnectionClose()):
                 self.send(0, m.ConnectionCloseOk())
                 self.state = State.CLOSED
-            case MethodReceived(0, m.ConnectionCloseOk()):
+            case e.MethodReceived(0, m.ConnectionCloseOk()):
                 self.state = State.CLOSED
             case _:  # what the peer sent before it read our close is of no interest
                 pass

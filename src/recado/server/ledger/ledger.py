@@ -320,7 +320,7 @@ class Ledger(Tickets):
     @property
     def has_more(self) -> bool:
         """Whether there is something to write or to sync."""
-        return bool(self._turn) or self.is_awaited
+        return self.is_awaited or bool(self._turn)
 
     @property
     def unsynced(self) -> int:

@@ -1,0 +1,56 @@
+"""What is gathered for a peer, and who is told that there is something."""
+
+from recado.server.outbox import Outbox
+
+
+class Bell:
+    """An outbox, and how often it woke whoever takes from it."""
+
+    def __init__(self) -> None:
+        self.rings = 0
+        self.box = Outbox(self._ring)
+
+    def _ring(self) -> None:
+        self.rings += 1
+
+
+def test_it_wakes_once_until_all_is_taken() -> None:
+    bell = Bell()
+    bell.box.write(b"one")
+    bell.box.write(b"two")
+    assert bell.rings == 1
+    assert bell.box.take() == [b"one", b"two"]
+    bell.box.write(b"three")
+    assert bell.rings == 2
+
+
+def test_it_wakes_again_when_all_was_taken_in_pieces() -> None:
+    """The last piece may fill what was asked for to the byte, or be the one that goes beyond it."""
+    bell = Bell()
+    for most in (3, 2):
+        bell.box.write(b"one")
+        bell.box.write(b"two")
+        rings = bell.rings
+        assert [bell.box.take(most), bell.box.take(most)] == [[b"one"], [b"two"]]
+        assert not bell.box.output
+        bell.box.write(b"three")
+        assert bell.rings == rings + 1
+        bell.box.take()
+
+
+def test_what_is_held_wakes_nobody_until_it_is_released() -> None:
+    bell = Bell()
+    bell.box.write(b"held")
+    bell.box.hold(0)
+    assert (bell.box.take(), bell.rings) == ([], 1)
+    bell.box.write(b"behind it")
+    assert bell.rings == 1
+    bell.box.release()
+    assert (bell.box.take(), bell.rings) == ([b"held", b"behind it"], 2)
+
+
+def test_it_wakes_though_nothing_was_held_for_more_may_wait_behind_it() -> None:
+    bell = Bell()
+    bell.box.hold(0)
+    bell.box.release()
+    assert bell.rings == 1
