@@ -28,7 +28,7 @@ class UnackedMachine(RuleBasedStateMachine):
         """Tags in between went to consumers that need no ack."""
         self.next_tag += skipped
         run = run_of([str(self.next_tag + i).encode() for i in range(count)])
-        run.first, run.step = 10 * self.next_tag, step
+        run.first, run.step = self.next_tag * (1 if step == 1 else 10), step
         self.unacked.add(self.next_tag, run, holder)
         for i in range(count):
             self.held[self.next_tag + i] = (holder, run.first + i * step)
@@ -63,6 +63,8 @@ class UnackedMachine(RuleBasedStateMachine):
         for tag in range(self.next_tag + 2):
             assert self.unacked.has(tag) is (tag in self.held)
         assert list(self.unacked.tags(0, self.next_tag)) == list(self.held)
+        oldest = self.unacked.oldest()
+        assert (None if oldest is None else oldest.oldest_tag) == min(self.held, default=None)
 
     @invariant()
     def a_yes_is_right(self) -> None:
@@ -88,6 +90,15 @@ def test_what_came_as_a_run_is_surely_held() -> None:
     assert unacked.surely_holds(2, 3)
     assert not unacked.surely_holds(0, 2)
     assert not unacked.surely_holds(3, 5)
+
+
+def test_what_comes_one_by_one_is_one_entry() -> None:
+    unacked: Unacked[str] = Unacked()
+    for tag in range(1, 101):
+        run = run_of([b"x"])
+        run.first = tag
+        unacked.add(tag, run, "a")
+    assert [(low, high) for _, low, high in unacked.spans(3, 70)] == [(2, 64), (0, 6)]
 
 
 def test_one_message_kept_for_ever_does_not_keep_the_rest() -> None:

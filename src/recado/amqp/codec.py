@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple, get_args
 
+import msgspec
+
 from .errors import CommandInvalid, SyntaxFault
 from .methods import (
     METHODS,
@@ -121,7 +123,7 @@ def _write_bits(*bits: bool) -> bytes:
 # ── layouts ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Layout(NamedTuple):
+class _Layout(msgspec.Struct, frozen=True):
     """A reader for each field, with whether its value is kept, which a reserved field's is not; a
     writer for each piece of bytes, with the fields that go into it."""
 

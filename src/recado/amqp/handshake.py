@@ -16,7 +16,7 @@ and knows virtual hosts. `connection.close` may come at any step and is the rim'
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -258,7 +258,7 @@ def _smaller(one: int, other: int) -> int:
 # ── mechanisms ────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Mechanism(NamedTuple):
+class _Mechanism(msgspec.Struct, frozen=True):
     """How username and password become a response, and a response becomes them."""
 
     write: Callable[[str, bytes], bytes]

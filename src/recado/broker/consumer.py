@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Protocol
 
 from recado.amqp.errors import ClosesChannel
-from recado.amqp.runs import DELIVER_ID, render
+from recado.amqp.frames import DELIVER_ID
+from recado.amqp.runs import render
 
 from .arguments import ConsumerSettings
 from .delivery_count import counted

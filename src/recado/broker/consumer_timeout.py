@@ -78,7 +78,7 @@ class ConsumerTimeouts:
         """The timeout that a channel has outstayed; 0 is none."""
         entry = channel.unacked.oldest()
         next_tag = channel.next_tag
-        oldest = next_tag if entry is None else entry.first_tag
+        oldest = next_tag if entry is None else entry.oldest_tag
         held = self._channels[channel].held(oldest, next_tag, now)
         timeout = 0 if entry is None else self._timeout(entry.holder.queue)
         return timeout if timeout <= held else 0

