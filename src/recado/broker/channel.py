@@ -239,7 +239,7 @@ class Channel:
                 holder = entry.holder
             if entry.run.kept:
                 for start, end in entry.unsettled(low, high):
-                    holder.queue.settle(entry.run, start, end)
+                    holder.queue.acknowledge(entry.run, start, end)
             holder.release(self.unacked.settle(entry, low, high))
         if holder is not None:
             self._refill(holder, now)

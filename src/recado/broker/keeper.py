@@ -42,7 +42,12 @@ class Keeper:
 
     @property
     def has_more(self) -> bool:
-        """Whether something is to be written."""
+        """Whether something is to be written now."""
+        return False
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether something is to be written before long, alone or with the next that is."""
         return False
 
     # Only what is durable is told: of bindings those with two durable ends, of queues not the exclusive ones.
@@ -83,6 +88,10 @@ class Keeper:
 
     def settle(self, queue: "Queue", first: int, count: int, step: int) -> None:
         """Messages that were kept are gone for good."""
+
+    def acknowledge(self, queue: "Queue", first: int, count: int, step: int) -> None:
+        """Their consumers settled them. They know that an ack may be lost, so it need not be written at once."""
+        self.settle(queue, first, count, step)
 
     def passed_on(
         self, queue: "Queue", first: int, count: int, step: int, to: "Iterable[Queue]"

@@ -188,6 +188,11 @@ class Queue(ABC):
             count = (len(run) if high is None else high) - low
             self._keeper.settle(self, run.first + low * run.step, count, run.step)
 
+    def acknowledge(self, run: Run, low: int, high: int) -> None:
+        """Likewise, because a consumer said so."""
+        if not self.deleted:
+            self._keeper.acknowledge(self, run.first + low * run.step, high - low, run.step)
+
     def pass_on(self, run: Run, to: "Iterable[Queue]") -> None:
         """Messages have become others, which these queues have taken."""
         if run.kept and not self.deleted:

@@ -74,7 +74,7 @@ class Committer:
     # ── in the loop ───────────────────────────────────────────────────────────────────────────────────
 
     def request(self) -> None:
-        """At the end of a turn: write what there is, and make it durable if somebody waits for that."""
+        """At the end of a turn: write what is urgent with all else, and make it durable if somebody waits."""
         ledger = self._ledger
         if self._full or self._failed or self._closed:  # a full disk is tried again by `watch`
             return
@@ -86,6 +86,11 @@ class Committer:
                 return
             # All of it came to nothing: entered and settled in the same turn.
             ledger.end_sync(ledger.begin_sync())
+
+    def write_rest(self) -> None:
+        """What nobody waits for, if nothing came that it could have gone with."""
+        if not (self._full or self._failed or self._closed):
+            self._write()
 
     def _write(self) -> bool:
         try:

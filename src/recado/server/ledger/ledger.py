@@ -237,8 +237,13 @@ class Ledger(Tickets):
             account.going.append((held.next, account.entered - held.next, 1))
         held.waiting.clear()
         self._turn.touch(account)
+        self._turn.urgent = True
 
     def settle(self, queue: Queue, first: int, count: int, step: int) -> None:
+        self.acknowledge(queue, first, count, step)
+        self._turn.urgent = True
+
+    def acknowledge(self, queue: Queue, first: int, count: int, step: int) -> None:
         account = self._of_queue[queue]
         account.going.append((first, count, step))
         self._turn.touch(account)
@@ -271,6 +276,7 @@ class Ledger(Tickets):
         if account.lasting:
             account.out.append((first, count, step))
             self._turn.touch(account)
+            self._turn.urgent = True  # or a message might come again unmarked after a crash
 
     def spare_memory(self, *, scarce: bool) -> None:
         self.scarce = scarce
@@ -320,7 +326,11 @@ class Ledger(Tickets):
     @property
     def has_more(self) -> bool:
         """Whether there is something to write or to sync."""
-        return self.is_awaited or bool(self._turn)
+        return self._turn.urgent or self.is_awaited
+
+    @property
+    def has_rest(self) -> bool:
+        return bool(self._turn)
 
     @property
     def unsynced(self) -> int:

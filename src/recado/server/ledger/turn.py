@@ -17,7 +17,7 @@ from .records import DELIVERED, LOAN, NEVER, SETTLED, encode_ranges, encode_run
 
 
 class Turn:
-    __slots__ = ("_deleted", "_gathered", "_last", "_shelving", "_touched", "indivisible")
+    __slots__ = ("_deleted", "_gathered", "_last", "_shelving", "_touched", "indivisible", "urgent")
 
     def __init__(self) -> None:
         self._gathered: list[Gathered | bytes] = []
@@ -27,6 +27,8 @@ class Turn:
         self._deleted = False  # a queue, for which something may be gathered
         self.indivisible = False
         """All of it is to be one group of the journal."""
+        self.urgent = False
+        """Somebody is, or will be, told of something in it."""
 
     def __bool__(self) -> bool:
         return bool(self._gathered or self._touched)
@@ -35,6 +37,7 @@ class Turn:
         """Something that is not a message."""
         self._gathered.append(record)
         self._last = None
+        self.urgent = True
 
     def enter(self, account: Account, run: Run) -> None:
         """Durable messages; fifty clients that send one each at the same time are one record, as a run is."""
@@ -61,6 +64,7 @@ class Turn:
         )
         self._last = last
         self._gathered.append(last)
+        self.urgent = True
         return last, entered
 
     def shelve(self, account: Account, shelf: Shelf, run: Run, loan: bool) -> None:
@@ -80,6 +84,7 @@ class Turn:
 
     def append(self, pages: Pages) -> None:
         """Whatever was gathered, and begin anew."""
+        self.urgent = False
         if self._touched or self._deleted or self.indivisible:
             self._append_all(pages)
         else:
