@@ -5,7 +5,7 @@ A benchmark is a module of this package that is named in `bench.__main__` and ha
     SCENARIOS   what is measured: name, unit, and how it is compared with the peer
     run         takes the samples and enters them into a book
 
-One without a peer, for crashes or fuzzing, compares by AT_MOST only, which asks for no samples of
+One without a peer, for crashes or fuzzing, compares by limits only, which ask for no samples of
 a peer; everything that was not measured has failed.
 
 Everything else is shared, and a reader may take it in this order:

@@ -19,8 +19,19 @@ from bench.book import Book
 from bench.plan import Plan
 from bench.scenario import Scenario
 
-# Each is a module of this package; a new one is named here, and has the two attributes below.
-BENCHES = ("broker", "crash", "durable", "fuzz", "powerloss")
+# Each is a module of this package, with _ for -; a new one is named here, and has the two attributes below.
+BENCHES = (
+    "broker",
+    "client",
+    "crash",
+    "durable",
+    "feeds",
+    "feeds-crash",
+    "feeds-sim",
+    "fuzz",
+    "powerloss",
+    "selector",
+)
 
 RESULTS = Path(__file__).with_name("results")
 
@@ -39,7 +50,7 @@ class Bench(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = parse(arguments)
-    bench: Bench = import_module(f"bench.{asked.bench}")
+    bench: Bench = import_module(f"bench.{asked.bench.replace('-', '_')}")
     names = [scenario.name for scenario in bench.SCENARIOS]
     unknown = set(asked.only).difference(names)
     if unknown:
@@ -50,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with_peer=asked.peer != "none",
         only=frozenset(asked.only),
         seed=asked.seed,
+        seeds=asked.seeds,
     )
     book, results = measure(asked.bench, bench, plan)
     file = asked.json or RESULTS / f"{asked.bench}.json"
@@ -73,7 +85,21 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="without a peer no aim that compares can hold",
     )
     parser.add_argument("--seed", type=int, help="repeats a run, where chance plays a part in it")
+    parser.add_argument(
+        "--seeds", type=seeds, metavar="A-B", help="which worlds, where each is decided by a seed"
+    )
     return parser.parse_args(arguments)
+
+
+def seeds(text: str) -> range:
+    first, _, last = text.partition("-")
+    try:
+        found = range(int(first), int(last) + 1)
+    except ValueError:
+        found = range(0)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not A-B, such as 1-1000")
+    return found
 
 
 def measure(name: str, bench: Bench, plan: Plan) -> tuple[Book, list[Result]]:
@@ -95,9 +121,8 @@ def write(name: str, peer: str, results: Sequence[Result], plan: Plan, file: Pat
     file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     drawing = file.with_suffix(".png")
     picture.draw(name, peer, results, plan, drawing)
-    note = report.generator_note(results)
-    if note:
-        print(note)
+    for text in report.notes(results):
+        print(text)
     print(f"written: {file} and {drawing}")
 
 

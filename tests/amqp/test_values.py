@@ -396,3 +396,8 @@ def test_where_pamqp_is_wrong_and_recado_is_not() -> None:
         2**33 / 1000, tz=UTC
     )
     assert decode_table(late, 0)[0] == {"k": 2**33}
+
+
+def test_a_decimal_is_a_number() -> None:
+    assert float(Scaled(2, 314)) == 3.14
+    assert float(Scaled(255, 1)) == 1e-255

@@ -1,6 +1,6 @@
 """Traffic to read: messages as frames, and what a reader made of them with its runs taken apart."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -82,7 +82,10 @@ def messages(methods: Sequence[Method]) -> st.SearchStrategy[Message]:
 
 def apart(events: Iterable[Event]) -> list[object]:
     """The events with runs taken apart, so that it does not show how the bytes were cut."""
-    parts: list[object] = []
+    return list(_apart(events))
+
+
+def _apart(events: Iterable[Event]) -> Iterator[object]:
     for event in events:
         match event:
             case Published(channel, method, facts, head, tails):
@@ -90,17 +93,16 @@ def apart(events: Iterable[Event]) -> list[object]:
                 for tail in tails:
                     properties, body = _taken_apart(head + tail, channel)
                     assert facts is facts_of(properties)
-                    parts.append((channel, publish, properties, body))
+                    yield channel, publish, properties, body
             case Interleaved(channel, facts, head, frames, tails):
                 for frame, tail in zip(frames, tails, strict=True):
-                    parts += apart([Published(channel, frame, facts, head, [tail])])
+                    yield from _apart([Published(channel, frame, facts, head, [tail])])
             case ContentReceived(channel, method, content):
-                parts.append((channel, method, *_taken_apart(content, channel)))
+                yield channel, method, *_taken_apart(content, channel)
             case Acked(channel, first, count):
-                parts += (("ack", channel, tag) for tag in range(first, first + count))
+                yield from (("ack", channel, tag) for tag in range(first, first + count))
             case _:
-                parts.append(event)
-    return parts
+                yield event
 
 
 def _taken_apart(content: bytes, channel: int) -> tuple[bytes, bytes]:
@@ -117,8 +119,8 @@ def read(reader: Reader, chunks: Iterable[bytes]) -> tuple[list[object], bool]:
     parts: list[object] = []
     try:
         for chunk in chunks:
-            for event in reader.feed(chunk):
-                parts += apart([event])
+            for part in _apart(reader.feed(chunk)):
+                parts.append(part)  # one by one: what came before an error counts
     except ProtocolError:
         return parts, True
     return parts, False

@@ -4,6 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from .deliveries import Delivered
 from .facts import Facts
 from .methods import Method
 
@@ -41,7 +42,7 @@ class Interleaved(msgspec.Struct, frozen=True):
 
 
 class ContentReceived(msgspec.Struct, frozen=True):
-    """A client's message from the broker: deliver, return or get-ok, with its content."""
+    """A client's message from the broker: deliver (where runs are not asked for), return or get-ok."""
 
     channel: int
     method: Method
@@ -71,6 +72,7 @@ Event: TypeAlias = (
     | Published
     | Interleaved
     | ContentReceived
+    | Delivered
     | Acked
     | TooLarge
     | HeartbeatReceived

@@ -21,6 +21,7 @@ END_BYTE = b"\xce"
 OVERHEAD = 8  # kind, channel and size before a payload, the end byte behind it
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 BASIC_CLASS = 60
+DELIVER_ID = b"\x00\x3c\x00\x3c"
 FRAME_MIN = 4096  # every peer must accept frames of this size
 FRAME_DEFAULT = 131_072
 

@@ -13,6 +13,7 @@ R3  A body larger than `body_max` is announced once (`TooLarge`) and never kept.
 from collections.abc import Container, Iterator
 
 from .codec import decode_method
+from .deliveries import Delivered, route_of, scan_deliveries
 from .errors import ChannelFault, FrameError, SyntaxFault, UnexpectedFrame
 from .events import (
     Acked,
@@ -28,6 +29,7 @@ from .facts import PLAIN, facts_of
 from .frames import (
     BASIC_CLASS,
     BODY,
+    DELIVER_ID,
     END,
     ENVELOPE,
     FRAME_DEFAULT,
@@ -39,7 +41,7 @@ from .frames import (
     content_frames,
     frame,
 )
-from .methods import BasicPublish, ChannelClose, ChannelCloseOk, Method
+from .methods import BasicDeliver, BasicPublish, ChannelClose, ChannelCloseOk, Method
 from .runs import ACK_ID, PUBLISH_ID, scan_acks, scan_publishes
 
 _envelope = ENVELOPE.unpack_from
@@ -69,13 +71,18 @@ class Reader:
         run_limit: int = 1 << 30,
         expects_header: bool = False,
         channels: Container[int] | None = None,
+        runs_of_deliveries: bool = False,
     ) -> None:
-        """Content is taken only on the `channels` that are open, where they are given."""
+        """Content is taken only on the `channels` that are open, where they are given.
+
+        With `runs_of_deliveries` a client gets `Delivered` instead of a `ContentReceived` for each.
+        """
         self.body_max = body_max
         self.frame_max = frame_max
         self.run_limit = run_limit
         self.discarding: set[int] = set()  # channels that await close-ok: all else is dropped
         self._channels = channels
+        self._gathers = runs_of_deliveries
         self._hears_no_channel = False
         self._expects_header = expects_header
         self._chunks: list[bytes] = []
@@ -161,6 +168,12 @@ class Reader:
                     at += count * (size + OVERHEAD)
                     yield Acked(channel, first, count)
                     continue
+                elif name == DELIVER_ID and self._gathers and channel not in self._unfinished:
+                    found = scan_deliveries(data, at, after, channel, self._most, self.run_limit)
+                    if found is not None:
+                        deliveries, at = found
+                        yield deliveries
+                        continue
             at = after
             single = self._single(kind, channel, data[after - size - 1 : after - 1])
             if single is not None:
@@ -224,7 +237,8 @@ class Reader:
             raise UnexpectedFrame(f"content header on channel {channel} has a weight")
         size = int.from_bytes(payload[4:12], "big")
         unfinished.properties = payload[12:]
-        unfinished.facts = facts_of(unfinished.properties)
+        if not self._gathers:  # a client's are read by whoever wants them
+            unfinished.facts = facts_of(unfinished.properties)
         unfinished.missing = size
         if size > self.body_max:
             unfinished.body = None
@@ -251,4 +265,7 @@ class Reader:
         if isinstance(message.method, BasicPublish):
             method = frame(METHOD, channel, message.payload)
             return Published(channel, method, message.facts, b"", [content])
+        if self._gathers and isinstance(message.method, BasicDeliver):
+            tag, route = message.method.delivery_tag, route_of(message.method)
+            return Delivered(channel, route, tag, [message.properties], [body])
         return ContentReceived(channel, message.method, content)

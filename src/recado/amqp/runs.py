@@ -24,7 +24,6 @@ from .frames import BASIC_CLASS, BODY, END, ENVELOPE, HEADER, HEADER_START, OVER
 
 PUBLISH_ID = b"\x00\x3c\x00\x28"
 ACK_ID = b"\x00\x3c\x00\x50"
-DELIVER_ID = b"\x00\x3c\x00\x3c"
 
 _size_at = Struct(">I").unpack_from
 _tag = Struct(">Q").pack

@@ -78,6 +78,9 @@ class Scaled(msgspec.Struct, frozen=True):
     scale: int
     digits: int
 
+    def __float__(self) -> float:
+        return float(self.digits / 10**self.scale)
+
 
 Scalar = None | bool | int | float | str | bytes | Scaled | datetime
 Value = Scalar | list["Value"] | dict[str, "Value"]

@@ -1,0 +1,90 @@
+"""What a channel asks the broker and gets one answer to; the same for bare and robust channels."""
+
+from abc import ABC, abstractmethod
+from typing import TypeVar
+
+from recado.amqp import methods as m
+from recado.amqp.values import Table
+
+from .messages import Queue
+
+M = TypeVar("M", bound=m.Method)
+
+
+class Commands(ABC):
+    @abstractmethod
+    async def call(self, method: m.Method, answer: type[M]) -> M:
+        """Send a method and await its answer."""
+
+    # ── exchanges, queues, bindings ───────────────────────────────────────────────────────────────────────
+
+    async def declare_exchange(
+        self,
+        name: str,
+        type: str = "direct",  # noqa: A002 - as AMQP calls it
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        passive: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        flags = (passive, durable, auto_delete, internal, False)
+        await self.call(m.ExchangeDeclare(name, type, *flags, arguments or {}), m.ExchangeDeclareOk)
+
+    async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        await self.call(m.ExchangeDelete(name, if_unused), m.ExchangeDeleteOk)
+
+    async def bind_exchange(
+        self, destination: str, source: str, key: str = "", arguments: Table | None = None
+    ) -> None:
+        bind = m.ExchangeBind(destination, source, key, False, arguments or {})
+        await self.call(bind, m.ExchangeBindOk)
+
+    async def unbind_exchange(
+        self, destination: str, source: str, key: str = "", arguments: Table | None = None
+    ) -> None:
+        unbind = m.ExchangeUnbind(destination, source, key, False, arguments or {})
+        await self.call(unbind, m.ExchangeUnbindOk)
+
+    async def declare_queue(
+        self,
+        name: str = "",
+        *,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        passive: bool = False,
+        arguments: Table | None = None,
+    ) -> Queue:
+        """Without a name the broker gives it one."""
+        flags = (passive, durable, exclusive, auto_delete, False)
+        found = await self.call(m.QueueDeclare(name, *flags, arguments or {}), m.QueueDeclareOk)
+        return Queue(found.queue, found.message_count, found.consumer_count)
+
+    async def bind_queue(
+        self, queue: str, exchange: str, key: str = "", arguments: Table | None = None
+    ) -> None:
+        await self.call(m.QueueBind(queue, exchange, key, False, arguments or {}), m.QueueBindOk)
+
+    async def unbind_queue(
+        self, queue: str, exchange: str, key: str = "", arguments: Table | None = None
+    ) -> None:
+        await self.call(m.QueueUnbind(queue, exchange, key, arguments or {}), m.QueueUnbindOk)
+
+    async def purge_queue(self, queue: str) -> int:
+        """How many messages were dropped."""
+        return (await self.call(m.QueuePurge(queue), m.QueuePurgeOk)).message_count
+
+    async def delete_queue(
+        self, queue: str, *, if_unused: bool = False, if_empty: bool = False
+    ) -> int:
+        """How many messages went with it."""
+        delete = m.QueueDelete(queue, if_unused, if_empty)
+        return (await self.call(delete, m.QueueDeleteOk)).message_count
+
+    async def qos(
+        self, prefetch_count: int, *, prefetch_size: int = 0, global_: bool = False
+    ) -> None:
+        """How many deliveries a consumer may hold unacknowledged; 0 is no limit."""
+        await self.call(m.BasicQos(prefetch_size, prefetch_count, global_), m.BasicQosOk)

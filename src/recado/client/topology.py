@@ -1,0 +1,129 @@
+"""What a program declared, so that it can be declared again: exchanges, queues, bindings, in this order.
+
+Methods are remembered as they were sent, and forgotten when what they made is deleted, also where the broker
+does that by itself: an auto-delete queue goes with its last consumer, an auto-delete exchange with the last
+binding that leaves it.
+
+A queue that was named by the broker gets a new name when it is declared again. Whoever still uses an old name
+means the queue that it was given for.
+
+T1  What is restored is what was declared and not deleted, in an order in which nothing is missing.
+T2  A name that the broker gave means the same queue for ever.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from recado.amqp import methods as m
+from recado.amqp.values import encode_table
+
+M = TypeVar("M", bound=m.Method)
+
+_QUEUE_METHODS = (
+    m.QueueDeclare,
+    m.QueueBind,
+    m.QueueUnbind,
+    m.QueuePurge,
+    m.QueueDelete,
+    m.BasicConsume,
+    m.BasicGet,
+)
+
+
+class DeclaredQueue(msgspec.Struct, frozen=True):
+    declare: m.QueueDeclare
+    named_by_broker: bool
+
+
+class Topology:
+    def __init__(self) -> None:
+        self.exchanges: dict[str, m.ExchangeDeclare] = {}
+        self.queues: dict[str, DeclaredQueue] = {}
+        self._bindings: dict[tuple[str, ...], m.QueueBind | m.ExchangeBind] = {}
+        self._now_called: dict[str, str] = {}
+
+    @property
+    def bindings(self) -> list[m.QueueBind | m.ExchangeBind]:
+        return list(self._bindings.values())
+
+    def name_of(self, queue: str) -> str:
+        return self._now_called.get(queue, queue)
+
+    def present(self, method: M) -> M:
+        """The same method with the name that its queue has now."""
+        if isinstance(method, _QUEUE_METHODS) and method.queue in self._now_called:
+            return msgspec.structs.replace(method, queue=self._now_called[method.queue])
+        return method
+
+    def record(self, method: m.Method, answer: m.Method) -> None:
+        """The broker did this."""
+        match method:
+            case m.ExchangeDeclare(name, passive=False):
+                self.exchanges[name] = method
+            case m.ExchangeDelete(name):
+                self._forget_exchange(name)
+            case m.QueueDeclare(given, passive=False):
+                assert isinstance(answer, m.QueueDeclareOk)
+                if answer.queue not in self.queues:
+                    self.queues[answer.queue] = DeclaredQueue(method, not given)
+            case m.QueueDelete(name):
+                self.forget_queue(name)
+            case m.QueueBind() | m.ExchangeBind():
+                self._bindings[_key(method)] = method
+            case m.QueueUnbind() | m.ExchangeUnbind():
+                self._unbind(_key(method))
+            case _:
+                pass
+
+    def renamed(self, old: str, new: str) -> None:
+        """A queue that was declared again got another name."""
+        self.queues = {new if name == old else name: each for name, each in self.queues.items()}
+        for name, present in self._now_called.items():
+            if present == old:
+                self._now_called[name] = new
+        self._now_called[old] = new
+        bindings = self.bindings
+        self._bindings.clear()
+        for binding in bindings:
+            if isinstance(binding, m.QueueBind) and binding.queue == old:
+                binding = msgspec.structs.replace(binding, queue=new)
+            self._bindings[_key(binding)] = binding
+
+    def forget_queue(self, name: str) -> None:
+        self.queues.pop(name, None)
+        for key in [key for key in self._bindings if key[0] == "queue" and key[1] == name]:
+            self._unbind(key)
+
+    def consumer_left(self, name: str) -> None:
+        """The last consumer of ours has left the queue."""
+        queue = self.queues.get(name)
+        if queue is not None and queue.declare.auto_delete:
+            self.forget_queue(name)
+
+    def _forget_exchange(self, name: str) -> None:
+        self.exchanges.pop(name, None)
+        for key in [key for key in self._bindings if key[2] == name]:
+            self._bindings.pop(key, None)
+        for key in [key for key in self._bindings if key[:2] == ("exchange", name)]:
+            self._unbind(key)
+
+    def _unbind(self, key: tuple[str, ...]) -> None:
+        if self._bindings.pop(key, None) is None:
+            return
+        exchange = self.exchanges.get(key[2])
+        left = any(each[2] == key[2] for each in self._bindings)
+        if exchange is not None and exchange.auto_delete and not left:
+            self._forget_exchange(key[2])
+
+
+def _key(
+    method: m.QueueBind | m.QueueUnbind | m.ExchangeBind | m.ExchangeUnbind,
+) -> tuple[str, ...]:
+    """| what is bound | its name | where to | routing key | arguments |"""
+    arguments = encode_table(method.arguments).hex()
+    match method:
+        case m.QueueBind(queue, exchange, key) | m.QueueUnbind(queue, exchange, key):
+            return ("queue", queue, exchange, key, arguments)
+        case m.ExchangeBind(destination, source, key) | m.ExchangeUnbind(destination, source, key):
+            return ("exchange", destination, source, key, arguments)

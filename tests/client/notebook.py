@@ -1,0 +1,35 @@
+"""What a robust connection told, and a way to wait for it."""
+
+import asyncio
+from typing import TypeVar
+
+from recado.client import Notice
+
+from .running import soon
+
+N = TypeVar("N")
+
+
+class Notebook:
+    """`connect(url, on_event=notebook)`."""
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, notice: Notice) -> None:
+        self.notices.append(notice)
+        self._news.set()
+
+    async def wait_for(self, kind: type[N], count: int = 1) -> N:
+        """The `count`-th of its kind."""
+
+        async def look() -> N:
+            while True:
+                found = [each for each in self.notices if isinstance(each, kind)]
+                if len(found) >= count:
+                    return found[count - 1]
+                self._news.clear()
+                await self._news.wait()
+
+        return await soon(look())

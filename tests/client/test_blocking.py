@@ -1,0 +1,182 @@
+"""The blocking facade, against both brokers: the same names, called by ordinary threads."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from recado.client import (
+    CannotConnect,
+    ChannelRefused,
+    ConnectionClosed,
+    LoginFailed,
+    NotConfirmed,
+    Notice,
+    Restored,
+    Returned,
+    blocking,
+)
+from recado.client.backoff import Backoff
+from tests.e2e.proxy import proxy_to
+from workshop.peers import HOST, Server, free_ports
+
+Name = Callable[[str], str]
+
+
+def test_there_and_back(server: Server, name: Name) -> None:
+    with blocking.connect(server.url, name="a test") as connection:
+        assert connection.is_connected
+        assert connection.blocked is None
+        with connection.channel() as channel:
+            queue = channel.declare_queue(exclusive=True)
+            assert connection.name_of(queue.name) == queue.name
+            channel.declare_exchange(x := name("x"), "topic", auto_delete=True)
+            channel.bind_queue(queue.name, x, "#")
+            assert channel.publish(x, "a", b"1") == 1
+            assert channel.publish_many(x, "a", [b"2", b"3"]) == range(2, 4)
+            channel.confirmed(1)
+            channel.flush()
+            assert channel.unconfirmed == 0
+            first = channel.get(queue.name)
+            assert first is not None
+            assert first.body == b"1"
+            assert channel.ack(first)
+            with channel.consume(queue.name) as consumer:
+                assert next(consumer).body == b"2"
+            # The one that was handed over is still ours, the other went back.
+            assert [each.body for each in channel.consume(queue.name).next_batch()] == [b"3"]
+        assert not first.ack()
+    connection.close()
+    with pytest.raises(ConnectionClosed):
+        connection.channel()
+
+
+def test_many_in_a_loop(server: Server) -> None:
+    with blocking.connect(server.url) as connection:
+        channel = connection.channel()
+        channel.qos(500)
+        queue = channel.declare_queue(exclusive=True)
+        for number in range(1, 3001):
+            assert channel.publish("", queue.name, bytes(4000)) == number
+        channel.flush()
+        got = 0
+        consumer = channel.consume(queue.name)
+        for batch in consumer.batches():
+            got += len(batch)
+            batch[-1].ack(multiple=True)
+            if got == 3000:
+                break
+        with pytest.raises(TimeoutError):
+            consumer.next_batch(timeout=0.01)
+        consumer.cancel()
+        assert list(consumer) == []
+        assert channel.declare_queue(queue.name, passive=True).messages == 0
+
+
+def test_threads_share_a_channel(server: Server) -> None:
+    with blocking.connect(server.url) as connection:
+        channel = connection.channel()
+        queue = channel.declare_queue(exclusive=True)
+        numbers: list[int] = []
+
+        def publish() -> None:
+            numbers.extend([channel.publish("", queue.name, b"x") for _ in range(300)])
+
+        threads = [threading.Thread(target=publish) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        channel.flush()
+        assert sorted(numbers) == list(range(1, 1201))
+        assert channel.declare_queue(queue.name, passive=True).messages == 1200
+
+
+def test_settled_by_another_thread(server: Server) -> None:
+    with blocking.connect(server.url) as connection:
+        channel = connection.channel()
+        queue = channel.declare_queue(exclusive=True)
+        channel.publish_many("", queue.name, [b"a", b"b"])
+        channel.flush()
+        one = channel.get(queue.name)
+        other = channel.get(queue.name, no_ack=True)
+        assert one is not None
+        assert other is not None
+        with pytest.raises(ValueError, match="settled already"):
+            other.ack()
+        assert channel.nack(one)
+        again = channel.get(queue.name)
+        assert again is not None
+        assert again.redelivered
+        assert again.ack()
+
+
+def test_errors_are_those_of_the_client(server: Server, name: Name) -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(CannotConnect, match="nobody listens"):
+        blocking.connect(f"amqp://{HOST}:{port}")
+    with pytest.raises(LoginFailed):
+        blocking.connect(server.url.replace("guest:guest", "guest:wrong"))
+    with blocking.connect(server.url) as connection:
+        channel = connection.channel()
+        with pytest.raises(ChannelRefused, match="404"):
+            channel.declare_queue(name("missing"), passive=True)
+        with pytest.raises(ChannelRefused):
+            channel.publish("", "", b"")
+        other = connection.channel()
+        full = other.declare_queue(
+            exclusive=True, arguments={"x-max-length": 0, "x-overflow": "reject-publish"}
+        )
+        other.publish("", full.name, b"")
+        with pytest.raises(NotConfirmed):
+            other.flush()
+        with pytest.raises(ValueError, match="255"):
+            other.publish("", "k" * 300, b"")
+        with pytest.raises(TypeError, match="a message's body is bytes, not str"):
+            other.publish("", "k", "text")  # type: ignore[arg-type]
+        other.flush()
+
+
+def test_hooks_are_called_and_must_not_wait(server: Server, name: Name) -> None:
+    with blocking.connect(server.url) as connection:
+        channel = connection.channel()
+        found: list[object] = []
+        done = threading.Event()
+
+        def on_confirm(numbers: range, ok: bool) -> None:
+            found.append((numbers, ok))
+            with pytest.raises(RuntimeError, match="must not wait"):
+                channel.flush()
+            done.set()
+
+        back: list[Returned] = []
+        channel.on_return = back.append
+        channel.on_confirm = on_confirm
+        assert channel.on_confirm is on_confirm
+        assert channel.on_return is not None
+        channel.publish("", name("nowhere"), b"", mandatory=True)
+        assert done.wait(30)
+        assert found == [(range(1, 2), True)]
+        assert len(back) == 1
+
+
+def test_it_comes_back(server: Server) -> None:
+    restored = threading.Event()
+
+    def on_event(notice: Notice) -> None:
+        if isinstance(notice, Restored):
+            restored.set()
+
+    with (
+        proxy_to(server) as proxy,
+        blocking.connect(proxy.url, on_event=on_event, backoff=Backoff(0.01, 0.1)) as connection,
+    ):
+        channel = connection.channel()
+        queue = channel.declare_queue(exclusive=True)
+        consumer = channel.consume(queue.name)
+        proxy.cut()
+        assert restored.wait(30)
+        channel.publish("", connection.name_of(queue.name), b"again")
+        assert next(consumer).body == b"again"
+        unconfirmed = connection.channel(confirms=False)
+        assert unconfirmed.publish("", "q", b"") == 0

@@ -1,0 +1,42 @@
+"""What errors say: what happened, and what can be done about it."""
+
+import pytest
+
+from recado.client import errors
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "hint"),
+    [
+        (404, "NOT_FOUND - no queue 'q'", "Declare it before it is used"),
+        (403, "ACCESS_REFUSED", "may configure, write and read"),
+        (405, "RESOURCE_LOCKED", "exclusively to another connection"),
+        (406, "PRECONDITION_FAILED - inequivalent arg 'durable'", "with other properties"),
+        (406, "PRECONDITION_FAILED - unknown delivery tag 1", "settled twice"),
+        (406, "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out", "timeout"),
+    ],
+)
+def test_a_refusal_has_a_hint(code: int, text: str, hint: str) -> None:
+    error = errors.ChannelRefused(code, text)
+    assert str(error).startswith(f"the broker closed the channel: {code} {text}. ")
+    assert hint in error.hint
+    assert errors.ClosedByBroker(code, text).hint == error.hint
+
+
+@pytest.mark.parametrize(("code", "text"), [(406, "PRECONDITION_FAILED"), (541, "INTERNAL_ERROR")])
+def test_where_nothing_is_known_nothing_is_said(code: int, text: str) -> None:
+    assert str(errors.ClosedByBroker(code, text)).endswith(text)
+
+
+def test_numbers_are_told_as_ranges_and_not_all() -> None:
+    few = errors.NotConfirmed([range(1, 4), range(7, 8)])
+    assert "4 messages: 1–3, 7. " in str(few)
+    assert few.numbers == [range(1, 4), range(7, 8)]
+    many = errors.NotConfirmed([range(n, n + 1) for n in range(1, 100, 2)])
+    assert "50 messages: 1, 3, 5, 7, 9, …" in str(many)
+
+
+def test_giving_up_tells_of_the_last_attempt() -> None:
+    error = errors.GaveUp(300.0, 12, errors.CannotConnect("nobody listens", "Start it."))
+    assert "within 300 s (12 attempts)" in str(error)
+    assert "nobody listens" in str(error)
