@@ -7,7 +7,7 @@ argument that nobody knows is accepted and ignored. Texts are RabbitMQ's: people
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -15,6 +15,9 @@ from recado.amqp.errors import PreconditionFailed
 from recado.amqp.values import Table, Value
 
 from . import checks
+
+if TYPE_CHECKING:
+    from .selection import Selection
 
 QueueType = Literal["classic", "quorum", "stream"]
 Strategy = Literal["at-most-once", "at-least-once"]
@@ -82,6 +85,8 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     wire_tap: bool = False
     stream_offset: checks.StreamOffset = checks.StreamOffset()
+    selection: "Selection | None" = None
+    """Which messages of a stream it wants; None is all."""
 
 
 def describe(kind: str, name: str, vhost: str) -> str:
@@ -280,7 +285,7 @@ def _window(where: str, arguments: Table) -> WindowSettings | None:
 _CONSUMER_ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "classic": ("x-priority", "x-cancel-on-ha-failover", "x-credit", "x-wire-tap"),
     "quorum": ("x-priority", "x-credit", "x-wire-tap"),
-    "stream": ("x-stream-offset", "x-credit"),
+    "stream": ("x-stream-offset", "x-selector", "x-credit"),
 }
 
 
@@ -298,7 +303,22 @@ def parse_consumer_arguments(
     )
     _checked(queue, arguments, "x-cancel-on-ha-failover", checks.boolean, False)
     _refuse_foreign(queue, arguments, queue_type, _CONSUMER_ARGUMENTS)
-    return settings
+    if "x-selector" not in arguments:
+        return settings
+    return msgspec.structs.replace(settings, selection=_selection(queue, arguments))
+
+
+def _selection(queue: str, arguments: Table) -> "Selection":
+    text = _checked(queue, arguments, "x-selector", checks.text)
+    from recado.selector import SelectorError
+
+    from .selection import Selection  # few consumers have one, and all want to start quickly
+
+    try:
+        return Selection(text)
+    except SelectorError as error:
+        # The place before the name, which may be so long that an answer has no room for both.
+        raise PreconditionFailed(f"invalid arg 'x-selector', {error.brief}; for {queue}") from None
 
 
 # ── how a refusal is worded ─────────────────────────────────────────────────────────────────────

@@ -90,7 +90,7 @@ class Keeper:
         """Messages that were kept are gone for good."""
 
     def acknowledge(self, queue: "Queue", first: int, count: int, step: int) -> None:
-        """Their consumers settled them. They know that an ack may be lost, so it need not be written at once."""
+        """Their consumers settled them. They know that an ack may be lost: it need not be written at once."""
         self.settle(queue, first, count, step)
 
     def passed_on(

@@ -128,6 +128,11 @@ class Run(msgspec.Struct, eq=False):
         """Some of the messages, which stay here too."""
         return self._like(self.tails[low:high], self.first + low * self.step, self.step)
 
+    def pick(self, places: Iterable[int]) -> "Run":
+        """Some of the messages, which stay here too; the run does not know where they were."""
+        tails = self.tails
+        return self._like([tails[place] for place in places], self.first, self.step)
+
     def follows(self, other: "Run") -> bool:
         """Whether this run can be appended to another that waits in the same queue."""
         return (

@@ -1,7 +1,7 @@
 """A stream: a queue that keeps what was read, for everybody who wants to read it.
 
-T1  Each consumer gets every message from where it began, once, in order, at its own speed: nothing that others
-    read or that it acknowledges is taken away. An ack makes room for more, and so does a nack.
+T1  Each consumer gets every message that it wants from where it began, once, in order, at its own speed:
+    nothing that others read or that it acknowledges is taken away. An ack makes room for more, as does a nack.
 T2  A message is shown to nobody before it is safe, so that no offset ever stands for two messages.
 T3  A consumer never holds more than its prefetch; all together are given a limited share of a turn.
 T4  A consumer with room gets what is safe, if not in this turn then in one of the next.
@@ -90,9 +90,7 @@ class Stream(Queue):
                 return
             else:
                 read, cost = self._blocks.find(self._log, consumer.next, self._safe)
-                run = consumer.take(read, room)
-                share -= run.weight() + cost
-                consumer.deliver(run)
+                share -= consumer.give(read, room) + cost
                 turns.rotate(-1)
 
     def expire(self, now: int) -> None:

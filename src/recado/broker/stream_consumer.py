@@ -1,5 +1,6 @@
 """A consumer of a stream: where it is, and how its deliveries are written."""
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -36,17 +37,32 @@ class StreamConsumer(Consumer):
         )
         self.next = 0  # the offset that is to be delivered next
 
-    def take(self, run: Run, room: int) -> Run:
-        """What comes next for it of a run that has it: as much as there is room for, and is a good write."""
-        low = max(self.next - run.first, 0)
-        size = len(run.tails[low])
-        part = run.slice(low, low + min(room, DEAL_BYTES // (size + 64) + 1))
-        self.next = part.first + len(part)
-        return part
+    def give(self, run: Run, room: int) -> int:
+        """Deliver what comes next for it of a run that has it: as much as has room, and is a good write.
 
-    def deliver(self, run: Run) -> None:
+        Gives the bytes that this took, or could have taken in the time.
+        """
+        low = max(self.next - run.first, 0)
+        high = min(len(run), low + DEAL_BYTES // (len(run.tails[low]) + 64) + 1)
+        selection = self.settings.selection
+        if selection is None:
+            part = run.slice(low, min(high, low + room))
+            self.next = part.first + len(part)
+            cost = part.weight()
+            self.deliver(part)
+            return cost
+        places, end, cost = selection.choose(run, low, high, room)
+        self.next = run.first + end
+        if places:
+            part = run.pick(places)
+            cost += part.weight()
+            self.deliver(part, [run.first + place for place in places])
+        return cost
+
+    def deliver(self, run: Run, offsets: Sequence[int] | None = None) -> None:
+        """Write the messages, which have these offsets, or count up from that of the first."""
         channel, count = self.channel, len(run.tails)
-        first = self._write(run)
+        first = self._write(run, offsets or range(run.first, run.first + count))
         run.tails = [
             b""
         ] * count  # nothing returns to a stream: only the tags have to be remembered
@@ -57,7 +73,7 @@ class StreamConsumer(Consumer):
         self.outstanding += count
         self.queue.unacked += count
 
-    def _write(self, run: Run) -> int:
+    def _write(self, run: Run, offsets: Sequence[int]) -> int:
         """Gives the tag of the first."""
         channel, outlet = self.channel, self.channel.outlet
         head, tails = run.head, run.tails
@@ -65,11 +81,11 @@ class StreamConsumer(Consumer):
             head, tails = run.fitted(channel.number, outlet.frame_max)
         end = run.origin.first_time
         prefix = self._prefixes.get(len(end)) or self._prefix(len(end))
-        first, offset = channel.next_tag, run.first
+        first = channel.next_tag
         channel.next_tag = first + len(tails)
         if head and len(tails[0]) < LARGE:
             before, after = _parted(head)
-            outlet.write(render_alike(prefix, end + before, after, first, offset, tails))
+            outlet.write(render_alike(prefix, end + before, after, first, offsets, tails))
             return first
         header, before, after = b"", b"", b""
         for i, tail in enumerate(tails):
@@ -78,7 +94,7 @@ class StreamConsumer(Consumer):
                 header = start
                 before, after = _parted(start)
                 before = end + before
-            written = prefix + _u64(first + i) + before + _u64(offset + i) + after
+            written = prefix + _u64(first + i) + before + _u64(offsets[i]) + after
             if len(body) < LARGE:
                 outlet.write(written + body)
             else:

@@ -67,13 +67,17 @@ def _without_offset(properties: bytes) -> bytes:
 
 
 def render_alike(
-    prefix: bytes, before: bytes, after: bytes, tag: int, offset: int, tails: Sequence[bytes]
+    prefix: bytes,
+    before: bytes,
+    after: bytes,
+    tag: int,
+    offsets: Sequence[int],
+    tails: Sequence[bytes],
 ) -> bytes:
-    """Deliveries of messages with one header, tags and offsets counting up:
+    """Deliveries of messages with one header, tags counting up:
 
     `prefix | tag | before | offset | after | tail` for each tail.
     """
-    count = len(tails)
-    tags, offsets = map(_u64, range(tag, tag + count)), map(_u64, range(offset, offset + count))
-    columns = zip(repeat(prefix), tags, repeat(before), offsets, repeat(after), tails)
+    tags = map(_u64, range(tag, tag + len(tails)))
+    columns = zip(repeat(prefix), tags, repeat(before), map(_u64, offsets), repeat(after), tails)
     return b"".join(_flatten(columns))

@@ -1,0 +1,126 @@
+"""Which messages of a stream a consumer wants: what its argument `x-selector` says, asked of runs.
+
+Messages that share a header frame differ in body and offset only. So a selector that looks at neither is
+asked once for all of them, and 16-byte messages that nobody wants cost 0.01 µs each instead of 2.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from recado.amqp.frames import body_of, properties_of
+from recado.amqp.properties import Properties, decode_properties
+from recado.selector import parse, predicate
+
+from .consumer import DEAL_BYTES
+from .run import Origin, Run
+
+LOOK_BYTES: Final = 1024  # of small messages are rendered in the time that it takes to look at one
+_ENTRIES: Final = 1 << 16  # what came in was within the limit; dead-lettering may have added to it
+_SHORT: Final = 512  # bytes; what is longer is not remembered, or strangers would fill the memory
+
+_TEXTS: Final = frozenset(
+    (
+        "content_type",
+        "content_encoding",
+        "correlation_id",
+        "reply_to",
+        "expiration",
+        "message_id",
+        "type",
+        "user_id",
+        "app_id",
+        "cluster_id",
+    )
+)
+_PROPERTIES: Final = _TEXTS | {"headers", "delivery_mode", "priority", "timestamp"}
+_OWN: Final = frozenset(("offset", "body", "json"))  # what messages with one header do not share
+FIELDS: Final = _PROPERTIES | _OWN | {"exchange", "routing_key"}
+_PATHS: Final = {name: f"properties.{name}" for name in _PROPERTIES}
+
+
+class Choice(NamedTuple):
+    places: Sequence[int]
+    """Those of a run that are wanted."""
+    end: int
+    """What is behind those that were looked at."""
+    cost: int
+    """The bytes that could have been rendered meanwhile."""
+
+
+class Selection:
+    __slots__ = ("_by_header", "_wants")
+
+    def __init__(self, text: str) -> None:
+        """Or a `SelectorError`."""
+        selector = parse(text, FIELDS)
+        self._wants = predicate(selector, _PATHS)
+        self._by_header = selector.fields().isdisjoint(_OWN)
+
+    def choose(self, run: Run, low: int, high: int, most: int) -> Choice:
+        """Of the messages low..high-1 of a run, or the first of them, those that are wanted, up to so many."""
+        head, tails = run.head, run.tails
+        if head and self._by_header:
+            if not self._wants(_Seen(run.origin, head, b"", run.first)):
+                return Choice((), high, LOOK_BYTES)
+            end = min(high, low + most)
+            return Choice(range(low, end), end, LOOK_BYTES)
+        places: list[int] = []
+        at, cost = low, 0
+        while at < high and len(places) < most and cost < DEAL_BYTES:
+            cost += LOOK_BYTES + len(tails[at])
+            if self._wants(_Seen(run.origin, head, tails[at], run.first + at)):
+                places.append(at)
+            at += 1
+        return Choice(places, at, cost)
+
+
+class _Seen:
+    """A message as a selector sees it."""
+
+    __slots__ = ("_head", "_origin", "_tail", "offset")
+
+    def __init__(self, origin: Origin, head: bytes, tail: bytes, offset: int) -> None:
+        self._origin = origin
+        self._head = head
+        self._tail = tail
+        self.offset = offset
+
+    @property
+    def exchange(self) -> str:
+        return self._origin.exchange
+
+    @property
+    def routing_key(self) -> str:
+        return self._origin.routing_key
+
+    @property
+    def properties(self) -> Properties:
+        octets = properties_of(self._head or self._tail)
+        return _remembered(octets) if len(octets) <= _SHORT else _read(octets)
+
+    @property
+    def body(self) -> bytes:
+        # Behind a head that messages share, the body is one frame, of which the tail has the end byte too.
+        return self._tail[:-1] if self._head else body_of(self._tail)
+
+
+def _read(octets: bytes) -> Properties:
+    """The properties; a text that is not UTF-8 is none."""
+    properties = decode_properties(octets, max_entries=_ENTRIES)
+    for name in _TEXTS:
+        value = getattr(properties, name)
+        if value is not None and not value.isascii() and not _is_unicode(value):
+            setattr(properties, name, None)
+    return properties
+
+
+_remembered = lru_cache(1024)(_read)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

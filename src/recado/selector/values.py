@@ -1,0 +1,85 @@
+"""What a header, a body, or a field of a JSON body counts as: a number, a text, true, false, or NULL.
+
+V1  A body is text if it is UTF-8 and not longer than 1 MiB, and JSON if it is text and JSON; else it is NULL,
+    and so are all its fields. The limit bounds the time that one message takes.
+V2  A number of any type is a double, and infinite if it is too large for one; NaN is NULL. True and false are
+    no numbers.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+MAX_BODY: Final = 1 << 20
+
+_decode = msgspec.json.decode
+
+
+def number(value: Any) -> float | None:
+    kind = type(value)
+    if kind is float:
+        return value if value == value else None
+    if kind is str or kind is bool or value is None or not hasattr(kind, "__float__"):
+        return None
+    try:
+        double = float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+    return double if double == double else None
+
+
+def text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def boolean(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def anything(value: Any) -> Any:
+    """Whatever is there; only NaN is not."""
+    return None if isinstance(value, float) and value != value else value
+
+
+def field(table: Any, name: str) -> Any:
+    return table.get(name) if isinstance(table, dict) else None
+
+
+def field_within(table: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        table = field(table, name)
+    return table
+
+
+def body_text(body: bytes | None) -> str | None:
+    if body is None or len(body) > MAX_BODY:
+        return None
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def body_json(body: bytes | None) -> Any:
+    words = body_text(body)
+    if words is None:
+        return None
+    try:
+        return _decode(words)
+    except msgspec.ValidationError:  # its one reason here is a number that is too large
+        return _with_large_numbers(words)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _with_large_numbers(words: str) -> Any:
+    try:
+        return json.loads(words, parse_int=float, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(word)

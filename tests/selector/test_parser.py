@@ -1,0 +1,251 @@
+"""What a text means, by the tree that comes of it, and what is said of a text that means nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.selector import SelectorError, parse
+from recado.selector.parser import MAX_CHOICES, MAX_DEPTH, MAX_NODES
+from recado.selector.tokens import MAX_BYTES
+from recado.selector.tree import Compare, Every, In, Is, IsNull, Kind, Like, Member, Some
+
+from .cases import Case, all_conditions, no
+
+
+def without_places(node: object) -> object:
+    """Two texts may have one tree; where its leaves stand in the text is all that may differ."""
+    if isinstance(node, tuple):
+        return tuple(map(without_places, node))
+    if hasattr(node, "__struct_fields__"):
+        names = [name for name in node.__struct_fields__ if name != "at"]
+        return (type(node).__name__, *(without_places(getattr(node, name)) for name in names))
+    return node
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("type = 'a' OR type = 'b' AND type = 'c'", "type = 'a' OR (type = 'b' AND type = 'c')"),
+        ("NOT type = 'a' AND type = 'b'", "(NOT (type = 'a')) AND type = 'b'"),
+        ("priority + 1 * 2 > 3", "priority + (1 * 2) > 3"),
+        ("priority - 1 - 2 > 3", "(priority - 1) - 2 > 3"),
+        ("- priority * 2 > 3", "(- priority) * 2 > 3"),
+        ("priority BETWEEN 1 AND 2 AND TRUE", "(priority >= 1 AND priority <= 2) AND TRUE"),
+        ("priority NOT BETWEEN 1 AND 2", "priority < 1 OR priority > 2"),
+        ("NOT (priority > 1 OR type IS NULL)", "priority <= 1 AND type IS NOT NULL"),
+        ("NOT (type LIKE 'a' AND type IN ('b'))", "type NOT LIKE 'a' OR type NOT IN ('b')"),
+        ("NOT NOT headers.a", "headers.a"),
+        ("NOT headers.a", "NOT (headers.a)"),
+        ("priority != 1", "priority <> 1"),
+        ("key = 'a'", "routing_key = 'a'"),
+        ('headers."a" = 1', "headers.a = 1"),
+        ("type = 'it''s'", "type='it''s'"),
+        ("priority > 1.", "priority > 1.0e0"),
+        ("priority > .5", "priority > 5E-1"),
+        ("type like 'A' oR tYPe_is", "type LIKE 'A'"),
+        ("((priority)) > ((1))", "priority > 1"),
+    ],
+)
+def test_meaning(text: str, meaning: str) -> None:
+    if "tYPe_is" in text:  # names are not words: they count as they are written
+        with pytest.raises(SelectorError, match="no field tYPe_is"):
+            parse(text)
+    else:
+        assert without_places(parse(text).condition) == without_places(parse(meaning).condition)
+
+
+def test_kinds_follow_from_use() -> None:
+    def kinds(text: str) -> set[Kind]:
+        found: set[Kind] = set()
+
+        def walk(node: object) -> None:
+            if isinstance(node, Member):
+                found.add(node.kind)
+            elif isinstance(node, tuple):
+                for each in node:
+                    walk(each)
+            elif hasattr(node, "__struct_fields__"):
+                for name in node.__struct_fields__:
+                    walk(getattr(node, name))
+
+        walk(parse(text).condition)
+        return found
+
+    assert kinds("headers.a = 1") == kinds("-headers.a > json.b * 2") == {Kind.NUMBER}
+    assert kinds("headers.a = 'x'") == kinds("headers.a LIKE 'x'") == {Kind.TEXT}
+    assert kinds("headers.a = type") == kinds("headers.a IN ('x')") == {Kind.TEXT}
+    assert kinds("headers.a") == kinds("headers.a = TRUE") == {Kind.BOOLEAN}
+    assert kinds("headers.a IS NULL") == {Kind.ANY}
+    assert kinds("headers.a < json.b") == {Kind.NUMBER, Kind.TEXT}
+    assert kinds("headers.a <> json.b") == {Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN}
+    assert kinds("headers.a BETWEEN json.b AND 5") == {Kind.NUMBER}
+    assert kinds("NOT (headers.a = headers.b AND TRUE)") == {Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN}
+
+
+def test_names() -> None:
+    condition = parse('json.AND."or".Not."x y" = 1').condition
+    assert isinstance(condition, Compare)
+    assert isinstance(condition.left, Member)
+    assert condition.left.path == ("AND", "or", "Not", "x y")
+    assert parse("json.a = 1 OR headers.b OR offset > 1").fields() == {"json", "headers", "offset"}
+
+
+def test_leaves() -> None:
+    conditions = {
+        "type IN ('a', 'b')": In,
+        "offset NOT IN (1, -2)": In,
+        "type LIKE 'a%'": Like,
+        "type IS NULL": IsNull,
+        "TRUE": Is,
+        "TRUE AND FALSE": Every,
+        "TRUE OR FALSE": Some,
+    }
+    for text, kind in conditions.items():
+        assert isinstance(parse(text).condition, kind)
+
+
+WRONG = [
+    ("", 1, "expected a value, found the end"),
+    ("   ", 4, "expected a value, found the end"),
+    ("priority >", 11, "expected a value, found the end"),
+    ("priority > > 1", 12, "expected a value, found >"),
+    ("priority > 1 priority", 14, "expected AND, OR or the end, found priority"),
+    ("priority > 1)", 13, "expected AND, OR or the end, found )"),
+    ("(priority > 1", 14, "expected an operator or ), found the end"),
+    ("priority", 1, "expected a condition, found a number alone"),
+    ("type AND TRUE", 1, "expected a condition, found a text alone"),
+    ("TRUE AND 'x'", 10, "expected a condition, found a text alone"),
+    ("NOT 5", 5, "expected a condition, found a number alone"),
+    ("(TRUE AND TRUE) > 1", 1, "expected a value, found a condition"),
+    ("1 + (TRUE OR TRUE) > 1", 5, "expected a value, found a condition"),
+    ("(1 > 2) + 1 > 1", 1, "expected a value, found a condition"),
+    ("-(1 > 2) > 1", 2, "expected a value, found a condition"),
+    ("(1 > 2) IS NULL", 1, "expected a value, found a condition"),
+    ("priority = 'x'", 12, "expected a number, found a text"),
+    ("'x' = priority", 7, "expected a text, found a number"),
+    ("type + 1 > 2", 1, "expected a number, found a text"),
+    ("-type > 2", 2, "expected a number, found a text"),
+    ("priority LIKE 'x'", 1, "expected a text, found a number"),
+    ("priority IN (1, 'x')", 17, "expected a number, found a text"),
+    ("type BETWEEN 'a' AND 1", 22, "expected a text, found a number"),
+    ("headers.a > TRUE", 13, "true and false are not in order: expected = or <>, not >"),
+    (
+        "headers.a BETWEEN TRUE AND FALSE",
+        19,
+        "true and false are not in order: expected = or <>, not >=",
+    ),
+    ("type = NULL", 8, "nothing equals NULL: write IS NULL or IS NOT NULL"),
+    ("type IS 5", 9, "expected NULL or NOT NULL, found 5"),
+    ("type NOT 5", 10, "expected IN, BETWEEN or LIKE, found 5"),
+    ("type IN 5", 9, "expected ( and a list of constants, found 5"),
+    ("type IN ()", 10, "expected a number or a text, found )"),
+    ("type IN ('a' 'b')", 14, "expected , or ), found a text"),
+    ("priority IN (-'a')", 15, "expected a number, found a text"),
+    ("priority IN (TRUE)", 14, "expected a number or a text, found TRUE"),
+    ("priority BETWEEN 1 OR 2", 20, "expected AND and the upper limit, found OR"),
+    ("type LIKE 5", 11, "expected a pattern, as in '%carro%', found 5"),
+    ("type LIKE 'a' ESCAPE 'ab'", 22, "expected one character as the escape, and neither % nor _"),
+    ("type LIKE 'a' ESCAPE '%'", 22, "expected one character as the escape, and neither % nor _"),
+    ("type LIKE 'a' ESCAPE 5", 22, "expected one character as the escape, and neither % nor _"),
+    ("type LIKE '!a' ESCAPE '!'", 11, "expected %, _ or ! behind the escape ! in this pattern"),
+    ("type LIKE 'a!' ESCAPE '!'", 11, "expected %, _ or ! behind the escape ! in this pattern"),
+    (
+        "headers = 1",
+        9,
+        'expected a name behind headers, as in headers.colour or headers."x-colour", found =',
+    ),
+    ("json.5 = 1", 5, "expected a name behind json, as in json.colour"),
+    ("json. > 1", 7, 'expected a name behind json, as in json.colour or json."x-colour", found >'),
+    ('headers."" = 1', 9, "expected a name between the quotes"),
+    (
+        '"a" = 1',
+        1,
+        'expected a value (a text is in single quotes, a header headers."a"), found "a"',
+    ),
+    (
+        "price > 10",
+        1,
+        "there is no field price: a header is headers.price, a field of a JSON body is json.price",
+    ),
+    ("prioriti > 10", 1, "there is no field prioriti; did you mean priority?"),
+    ("type = 'a", 8, "this text has no end: expected another '"),
+    ('headers."a', 9, 'this name has no end: expected another "'),
+    ("priority / 2 > 1", 10, "there is no division; multiply instead"),
+    ("priority ; 2", 10, "no selector has a ; outside of quotes"),
+    ("priority \x07", 10, "no selector has a U+0007 outside of quotes"),
+    ("priority > 1e999", 12, "this number is too large for a double"),
+    ("priority > 12ab", 14, "a number ends before this: expected a space or a sign"),
+    ("priority > 1.2.3", 15, "a number ends before this: expected a space or a sign"),
+    ("type = '\udc80'", 9, "this is no character of Unicode"),
+]
+
+
+@pytest.mark.parametrize(("text", "column", "reason"), WRONG)
+def test_what_is_wrong_and_where(text: str, column: int, reason: str) -> None:
+    with pytest.raises(SelectorError) as refusal:
+        parse(text)
+    error = refusal.value
+    assert (error.line, error.column) == (1, column)
+    assert error.reason.startswith(reason)
+    place, line, caret = str(error).splitlines()
+    assert place == error.brief == f"line 1, column {column}: {error.reason}"
+    assert caret.index("^") == column + 1
+    assert len(line) <= 62
+
+
+def test_the_place_in_a_long_text() -> None:
+    with pytest.raises(SelectorError) as refusal:
+        parse("priority > 1 AND\n" + "TRUE AND " * 10 + "\tpriority >> 1\nAND TRUE")
+    error = refusal.value
+    assert (error.line, error.column) == (2, 102)
+    assert str(error).splitlines()[1:] == [
+        "   TRUE AND TRUE AND  priority >> 1",
+        "                                ^",
+    ]
+
+
+def limit(text: str) -> str:
+    with pytest.raises(SelectorError) as refusal:
+        parse(text)
+    return refusal.value.reason
+
+
+def test_limits() -> None:
+    parse("type = '" + "é" * ((MAX_BYTES - 9) // 2) + "'")
+    assert limit("type = '" + "é" * ((MAX_BYTES - 8) // 2) + "'") == (
+        "a selector has at most 2,048 bytes, this one 2,049"
+    )
+    parse(" OR ".join(["TRUE"] * (MAX_NODES // 2)))
+    assert limit(" OR ".join(["TRUE"] * (MAX_NODES // 2 + 1))) == (
+        "a selector has at most 64 values and operators"
+    )
+    assert limit("+".join(["1"] * 40) + " > 1") == "a selector has at most 64 values and operators"
+    for before, behind in (("(", ")"), ("NOT ", "")):
+        parse(before * MAX_DEPTH + "TRUE" + behind * MAX_DEPTH)
+        assert limit(before * (MAX_DEPTH + 1) + "TRUE") == "nested deeper than 16 levels"
+    assert limit("- " * (MAX_DEPTH + 1) + "1 = 1") == "nested deeper than 16 levels"
+    parse("json" + ".a" * MAX_DEPTH)
+    assert limit("json" + ".a" * (MAX_DEPTH + 1)) == "a path has at most 16 names"
+    parse(f"offset IN ({', '.join(['1'] * MAX_CHOICES)})")
+    assert (
+        limit(f"offset IN ({', '.join(['1'] * (MAX_CHOICES + 1))})")
+        == "a list has at most 256 choices"
+    )
+
+
+def test_fields_that_there_are_not() -> None:
+    known = frozenset(("priority", "body", "json"))
+    parse("json.a = 1", known)
+    with pytest.raises(SelectorError, match="sequence is not known here"):
+        parse("sequence > 1", known)
+    with pytest.raises(SelectorError, match="headers is not known here"):
+        parse("headers.a = 1", known)
+
+
+@given(all_conditions, st.sampled_from([" ", "\n", "\t", "\r\n"]))
+def test_spaces_and_case_change_nothing(case: Case, space: str) -> None:
+    text = no(case).text
+    spaced = f"{space}{text}{space}"
+    assert without_places(parse(spaced).condition) == without_places(parse(text).condition)

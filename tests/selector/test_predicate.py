@@ -1,0 +1,47 @@
+"""A selector as a Python function, against a plain reading of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recado.selector import parse, predicate
+
+from .cases import Case, all_conditions, no
+from .rows import Row, rows
+
+
+@settings(max_examples=200)
+@given(all_conditions, st.lists(rows, min_size=1, max_size=5))
+def test_it_means_what_it_says(case: Case, messages: list[Row]) -> None:
+    """True, false and NULL: the last two are told apart by asking for the contrary."""
+    says, denies = predicate(parse(case.text)), predicate(parse(no(case).text))
+    for message in messages:
+        truth = case.reading(message)
+        assert (says(message), denies(message)) == (truth is True, truth is False), message
+
+
+@pytest.mark.parametrize(
+    ("pattern", "like", "unlike"),
+    [
+        ("", [""], ["a"]),
+        ("carro", ["carro"], ["Carro", "carros", ""]),
+        ("carro%", ["carro", "carros"], ["o carro"]),
+        ("%carro", ["carro", "o carro"], ["carros"]),
+        ("%carro%", ["carro", "os carros"], ["caro"]),
+        ("%ca_ro%", ["carro", "o calros"], ["caro"]),
+        ("c%o", ["carro", "co"], ["c", "o", "carros"]),
+        ("_", ["c", "é", "😀"], ["", "cc", "e\u0301"]),
+    ],
+)
+def test_patterns(pattern: str, like: list[str], unlike: list[str]) -> None:
+    is_like = predicate(parse(f"type LIKE '{pattern}'"))
+    is_not = predicate(parse(f"type NOT LIKE '{pattern}'"))
+    for text in (*like, *unlike):
+        message = SimpleNamespace(type=text)
+        assert (is_like(message), is_not(message)) == (text in like, text in unlike)
+    assert not is_like(SimpleNamespace(type=None))
+    assert not is_not(SimpleNamespace(type=None))
