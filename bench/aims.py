@@ -86,7 +86,7 @@ def what_is_missing(
 ) -> str | None:
     """The reason why these samples are no measurement, if they are none."""
     needed = [Side.RECADO]
-    if comparison is not Comparison.AT_MOST:
+    if not comparison.is_limit:
         needed.append(Side.PEER)
     for side in needed:
         taken = len(samples[side])
@@ -99,9 +99,9 @@ def reaches(
     comparison: Comparison, aim: float, recado: float | None, ratio: float | None, tolerance: float
 ) -> bool:
     """Whether the aim is reached, give or take the tolerance in the direction that it points."""
-    value = recado if comparison is Comparison.AT_MOST else ratio
+    value = recado if comparison.is_limit else ratio
     if value is None:
         return False
-    if comparison in (Comparison.TIMES_LESS, Comparison.TIMES_MORE):
+    if comparison.is_of_rate or comparison is Comparison.TIMES_LESS:
         return value >= aim * (1 - tolerance)
     return value <= aim * (1 + tolerance)

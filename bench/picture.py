@@ -34,7 +34,7 @@ def advantage(result: Result) -> float | None:
     """How many times less recado takes, or does more; what all scenarios have in common."""
     if not result.recado or not result.peer_value:
         return None
-    if result.scenario.comparison is Comparison.TIMES_MORE:
+    if result.scenario.comparison.is_of_rate:
         return result.recado / result.peer_value
     return result.peer_value / result.recado
 
@@ -50,6 +50,8 @@ def aimed_advantage(result: Result) -> float | None:
             return 1 / result.aim
         case Comparison.AT_MOST:
             return result.peer_value / result.aim
+        case Comparison.AT_LEAST:
+            return result.aim / result.peer_value
 
 
 def colour(result: Result) -> str:

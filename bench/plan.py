@@ -23,6 +23,7 @@ class Plan:
     only: frozenset[str] = frozenset()
     rounds: int = ROUNDS
     seed: int | None = None
+    seeds: range | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property

@@ -7,6 +7,7 @@ load generator itself, at the very start and end of what it measures: see loadge
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 
@@ -65,3 +66,17 @@ def allow_many_open_files() -> None:
     ceiling = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < ceiling:
         resource.setrlimit(resource.RLIMIT_NOFILE, (ceiling, hard))
+
+
+def processor_seconds(pid: int) -> float:
+    """What the family has used so far, of the user's and the system's time."""
+    return sum(ticks(member) for member in family(pid)) / os.sysconf("SC_CLK_TCK")
+
+
+def ticks(pid: int) -> int:
+    """| pid | (name) | state | … | utime, the 14th | stime | …: a name may contain spaces."""
+    try:
+        words = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0  # it ended while we looked
+    return int(words[11]) + int(words[12])

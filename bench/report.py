@@ -61,7 +61,7 @@ def decisive(result: Result) -> str:
     """The figure that the aim is about."""
     if result.not_measured:
         return "not measured"
-    if result.scenario.comparison is Comparison.AT_MOST:
+    if result.scenario.comparison.is_limit:
         return f"{number(result.recado)} {result.scenario.unit}"
     return ratio_text(result)
 
@@ -80,6 +80,8 @@ def aim_text(result: Result) -> str:
             return f"≤ {result.aim:g}×"
         case Comparison.AT_MOST:
             return f"≤ {result.aim:g} {result.scenario.unit}"
+        case Comparison.AT_LEAST:
+            return f"≥ {result.aim:,.0f}"
 
 
 def number(value: float | None) -> str:
@@ -97,7 +99,7 @@ def significant(value: float) -> str:
 
 def beside(result: Result, side: Side) -> str:
     """The rate, or where the figure is the rate itself, the processor time per message."""
-    of_rate = result.scenario.comparison is Comparison.TIMES_MORE
+    of_rate = result.scenario.comparison.is_of_rate
     values = detail(result.samples[side], "cpu_us" if of_rate else "rate")
     if not values:
         return ""
@@ -123,6 +125,12 @@ def generator_note(results: Sequence[Result]) -> str:
     return f"the load generator was busy at most {share:.0%} of the time ({title})"
 
 
+def notes(results: Sequence[Result]) -> list[str]:
+    """What has to be known beside the figures, each thing once."""
+    texts = [result.scenario.note for result in results]
+    return [text for text in dict.fromkeys([*texts, generator_note(results)]) if text]
+
+
 def as_json(bench: str, peer: str, results: Sequence[Result], plan: Plan) -> Json:
     return {
         "bench": bench,
@@ -138,13 +146,14 @@ def scenario_json(result: Result, peer: str) -> Json:
         "name": result.scenario.name,
         "unit": result.scenario.unit,
         "recado": result.recado,
-        "peer": peer,
+        "peer": result.scenario.peer or peer,
         "peer_value": result.peer_value,
         "ratio": result.ratio,
         "aim": result.aim,
         "holds": result.holds,
         "rule": result.scenario.comparison.rule,
         "not_measured": result.not_measured,
+        **({"note": result.scenario.note} if result.scenario.note else {}),
         "samples": {side.value: samples_json(result.samples, side) for side in Side},
     }
 

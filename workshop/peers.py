@@ -1,7 +1,7 @@
-"""Brokers as processes of their own: recado, and RabbitMQ to compare it with.
+"""Brokers as processes of their own: recado, and RabbitMQ and NATS to compare it with.
 
-Both are context managers that start a broker on a free loopback port, in a temporary folder of
-its own, wait until it speaks AMQP, and stop it by its process id:
+All are context managers that start a broker on a free loopback port, in a temporary folder of
+its own, wait until it speaks its protocol, and stop it by its process id:
 
     with rabbitmq() as server, recado() as other:
         pika.BlockingConnection(pika.URLParameters(server.url))
@@ -9,7 +9,7 @@ its own, wait until it speaks AMQP, and stop it by its process id:
 With `data` a broker keeps what is durable in that folder, which stays when the broker is gone; the
 next one that is given it goes on from there.
 
-`python -m workshop.peers rabbitmq` (or `recado`) starts one to try by hand.
+`python -m workshop.peers rabbitmq` (or `recado`, or `nats`) starts one to try by hand.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from workshop import system
 HOST = "127.0.0.1"
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 METHOD_FRAME = b"\x01"
+NATS_GREETING = b"INFO"
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0
 
@@ -60,6 +61,10 @@ class Server:
     host: str = HOST
 
     @property
+    def nats_url(self) -> str:
+        return f"nats://{self.host}:{self.port}"
+
+    @property
     def url(self) -> str:
         return f"amqp://guest:guest@{self.host}:{self.port}/%2F"
 
@@ -71,7 +76,7 @@ class Server:
 
 
 class DidNotStart(RuntimeError):
-    """A broker ended, or stayed silent, before it spoke AMQP; the text ends with its log."""
+    """A broker ended, or stayed silent, before it spoke its protocol; the text ends with its log."""
 
 
 @contextmanager
@@ -132,7 +137,7 @@ def rabbitmq(
         # Killed in the end: what must outlast it is safe already, and a graceful stop takes it
         # 6 seconds.
         started = stack.enter_context(process([program], log, environment, stop=signal.SIGKILL))
-        until_ready("RabbitMQ", started, log, lambda: port)
+        until_ready("RabbitMQ", started, log, lambda: port, speaks_amqp)
         yield Server(
             name="RabbitMQ",
             port=port,
@@ -179,8 +184,24 @@ def recado(
         log = folder / "recado.log"
         names |= environment or {}
         started = stack.enter_context(process(command, log, names, stop))
-        found = until_ready("recado", started, log, lambda: announced_port(log))
+        found = until_ready("recado", started, log, lambda: announced_port(log), speaks_amqp)
         yield Server(name="recado", port=found, pid=started.pid, log=log, tls_port=tls)
+
+
+@contextmanager
+def nats(*, port: int = 0, data: Path | None = None) -> Iterator[Server]:
+    """Debian's NATS server with JetStream, which keeps its streams in files."""
+    (program,) = system.need(system.NATS)
+    with ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder("nats"))
+        port = port or free_ports(1)[0]
+        command = [program, "--jetstream", "--store_dir", str(data or folder / "streams")]
+        command += ["--addr", HOST, "--port", str(port)]
+        log = folder / "nats.log"
+        # Killed in the end, as RabbitMQ is.
+        started = stack.enter_context(process(command, log, os.environ, stop=signal.SIGKILL))
+        until_ready("NATS", started, log, lambda: port, speaks_nats)
+        yield Server(name="NATS", port=port, pid=started.pid, log=log)
 
 
 def announced_port(log: Path) -> int | None:
@@ -246,20 +267,22 @@ def until_ready(
     started: subprocess.Popen[bytes],
     log: Path,
     find_port: Callable[[], int | None],
+    speaks: Callable[[int], bool],
 ) -> int:
-    """Wait until the broker answers a protocol header with connection.start; return its port."""
+    """Wait until the broker speaks its protocol; return its port."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if started.poll() is not None:
             raise DidNotStart(f"{name} ended with status {started.returncode}:\n{tail(log)}")
         port = find_port()
-        if port is not None and speaks_amqp(port):
+        if port is not None and speaks(port):
             return port
         time.sleep(0.01)
-    raise DidNotStart(f"{name} did not speak AMQP within {START_SECONDS:.0f} s:\n{tail(log)}")
+    raise DidNotStart(f"{name} did not speak within {START_SECONDS:.0f} s:\n{tail(log)}")
 
 
 def speaks_amqp(port: int) -> bool:
+    """Whether a protocol header is answered with connection.start."""
     try:
         with socket.create_connection((HOST, port), timeout=5) as connection:
             connection.sendall(PROTOCOL_HEADER)
@@ -268,22 +291,38 @@ def speaks_amqp(port: int) -> bool:
         return False
 
 
+def speaks_nats(port: int) -> bool:
+    """Whether it greets; JetStream is up before it listens."""
+    try:
+        with socket.create_connection((HOST, port), timeout=5) as connection:
+            return connection.recv(len(NATS_GREETING)) == NATS_GREETING
+    except OSError:
+        return False
+
+
 def tail(log: Path) -> str:
     return log.read_text(errors="replace")[-4000:]
+
+
+PEERS: dict[str, Callable[..., AbstractContextManager[Server]]] = {
+    "rabbitmq": rabbitmq,
+    "recado": recado,
+    "nats": nats,
+}
 
 
 def main() -> None:
     """Start one broker, print its URL, and keep it until Ctrl-C or SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m workshop.peers", description=main.__doc__)
-    parser.add_argument("peer", choices=["rabbitmq", "recado"])
+    parser.add_argument("peer", choices=list(PEERS))
     parser.add_argument("--port", type=int, default=0, help="default: a free one")
     chosen = parser.parse_args()
     # Blocked, not handled: sigwait then takes the signal, and the broker is stopped in order.
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    peer = rabbitmq if chosen.peer == "rabbitmq" else recado
-    with peer(port=chosen.port) as server:
-        print(f"{server.name} {server.url}\n  pid {server.pid}, log {server.log}", flush=True)
+    with PEERS[chosen.peer](port=chosen.port) as server:
+        url = server.nats_url if chosen.peer == "nats" else server.url
+        print(f"{server.name} {url}\n  pid {server.pid}, log {server.log}", flush=True)
         signal.sigwait(signals)
 
 

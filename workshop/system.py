@@ -40,10 +40,17 @@ REDIS = Program("redis-server", "redis-server")
 NODE = Program("node", "nodejs")
 NPM = Program("npm", "npm")
 GCC = Program("gcc", "build-essential")
+# Where Debian keeps this release, whichever of those installed is first on PATH. See `workshop.java`.
+JAVA = Program(
+    "java",
+    "openjdk-17-jre-headless",
+    ("/usr/lib/jvm/java-17-openjdk-amd64/bin", "/usr/lib/jvm/java-17-openjdk-arm64/bin"),
+)
+NATS = Program("nats-server", "nats-server")
 
-FOR_BENCH = (RABBITMQ, EPMD, GCC)
+FOR_BENCH = (RABBITMQ, EPMD, GCC, NATS)
 FOR_SUITES = (RABBITMQ, EPMD, REDIS, NODE, NPM)
-FOR_TESTS = (RABBITMQ, EPMD, AMQP_TOOLS, REDIS, NODE, NPM, GCC)
+FOR_TESTS = (RABBITMQ, EPMD, AMQP_TOOLS, REDIS, NODE, NPM, GCC, NATS, JAVA)
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 

@@ -23,15 +23,12 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Iterator
 from functools import partial
-from itertools import chain, cycle
-from multiprocessing import get_context
-from types import TracebackType
-from typing import Final, Self
+from itertools import chain
+from typing import Final, TypeAlias
 
+from bench import pair as processes
 from bench.book import Book
 from bench.crash.verdict import Kind
 from bench.plan import Plan
@@ -70,7 +67,7 @@ STRAY = limit("stray", "eras that differ when they are repeated", "eras")
 AGAIN = limit("again", "acked, and redelivered after a crash", "per 1,000 acks")
 SCENARIOS = (*VIOLATIONS.values(), FAULTS, SILENT, STRAY, AGAIN)
 
-Job = Callable[[], Tally]
+Job: TypeAlias = processes.Job[Tally]
 
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
@@ -81,41 +78,14 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
     yield from names
 
 
-class Pair:
-    """Two processes. Each has its own hashes, so what depends on the order of a set differs between them."""
-
-    def __init__(self) -> None:
-        self._pools = [ProcessPoolExecutor(1, get_context("spawn")) for _ in range(2)]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for pool in self._pools:
-            pool.shutdown(cancel_futures=True)
-
+class Pair(processes.Pair[Tally]):
     def twice(self, job: Job) -> Tally:
         """The same by both; eras that differ are strays."""
-        first, second = [done.result() for done in [pool.submit(job) for pool in self._pools]]
+        first, second = self.both(job)
         strays = [name for name, trace in first.traces.items() if second.traces[name] != trace]
         first.strays = len(strays)
         first.problems += [f"{name}: differs when it is repeated" for name in strays]
         return first
-
-    def once(self, jobs: Iterator[Job]) -> Iterator[Tally]:
-        """Each by one of them."""
-        waiting: deque[Future[Tally]] = deque()
-        for job, pool in zip(jobs, cycle(self._pools), strict=False):
-            waiting.append(pool.submit(job))
-            if len(waiting) > 2 * len(self._pools):
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def rounds(plan: Plan, seed: int) -> list[Tally]:

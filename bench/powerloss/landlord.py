@@ -64,7 +64,7 @@ class Surveyor:
             self._add(f"binding {source} {name} {key}", look, m.QueueBind(name, source, key))
         for source, target, alone in district.letters():
             self._history.add(h.Lettered(source, target, alone))
-        for name in {*district.trimmed, *district.unordered, *district.assured}:
+        for name in dict.fromkeys((*district.trimmed, *district.unordered, *district.assured)):
             trait = p.Trait(
                 name,
                 name in district.unordered,

@@ -1,4 +1,4 @@
-"""recado: a message broker that every AMQP 0-9-1 client uses unchanged.
+"""recado: a message broker that every AMQP 0-9-1 client uses unchanged, and feeds that remember.
 
 The public names are resolved when first used, so that `import recado` and the command line stay
 fast: `recado.Broker` brings asyncio and the server with it, `recado.__version__` nothing.
@@ -9,10 +9,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from recado.feeds.blocking import BlockingLink
+    from recado.feeds.boundary import Options
+    from recado.feeds.link import Link
+    from recado.feeds.vector import Vector as Vector
     from recado.node.broker import Broker as Broker
 
 __version__ = "0.1.0"
-__all__ = ["Broker", "__version__"]
+__all__ = ["Broker", "Vector", "__version__", "connect", "connect_blocking"]
+
+
+def connect(
+    url: str,
+    *,
+    options: Options | None = None,
+    give_up: float | None = 300.0,
+    patient: bool = False,
+) -> Link:
+    """Feeds, to be used by `async with`: `amqp://…` for those on a broker, `udp://…` for those without.
+
+    `give_up` is after how many seconds without a broker everything fails; None is never. Without a broker at
+    the start it fails at once, unless it is `patient`.
+    """
+    from recado.feeds.link import Link
+
+    return Link(url, options=options, give_up=give_up, patient=patient)
+
+
+def connect_blocking(
+    url: str,
+    *,
+    options: Options | None = None,
+    give_up: float | None = 300.0,
+    patient: bool = False,
+) -> BlockingLink:
+    """The same for programs without an event loop, to be used by `with`."""
+    from recado.feeds.blocking import BlockingLink
+
+    return BlockingLink(url, options=options, give_up=give_up, patient=patient)
 
 
 def __getattr__(name: str) -> object:
@@ -20,4 +54,8 @@ def __getattr__(name: str) -> object:
         from recado.node.broker import Broker
 
         return Broker
+    if name == "Vector":
+        from recado.feeds.vector import Vector
+
+        return Vector
     raise AttributeError(f"module 'recado' has no attribute {name!r}")

@@ -26,6 +26,10 @@ usage: recado COMMAND [options]
   recado definitions export|import|check
                         users, policies, queues … of a data folder, in RabbitMQ's format
   recado journal check  verify every record of a data folder
+  recado quotes publish|watch|record|catchup
+                        a feed of financial quotes, to see what feeds do
+  recado feed publish|subscribe|archive|replay|members|gc
+                        messages for all who listen, kept for those who were away
   recado --version
 
 `recado COMMAND --help` tells the options of a command."""
@@ -56,6 +60,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 from recado.cli.journal import journal_check
 
                 return journal_check(options)
+            case ["quotes", ("publish" | "watch" | "record" | "catchup") as verb, *options]:
+                from recado.cli.quotes import quotes
+
+                return quotes(verb, options)
+            case [
+                "feed",
+                ("publish" | "subscribe" | "archive" | "replay" | "members" | "gc") as verb,
+                *options,
+            ]:
+                from recado.cli.feed import feed
+
+                return feed(verb, options)
             case ["--version"]:
                 print(f"recado {__version__}")
             case ["--help" | "-h" | "help"] | [_, "--help" | "-h"]:

@@ -22,6 +22,7 @@ from recado.server.listener import Server, ServerLimits
 from recado.server.offer import Offer
 
 if TYPE_CHECKING:
+    from recado.node.archives import Archives
     from recado.node.storage import Storage
 
 
@@ -32,8 +33,11 @@ class Running(msgspec.Struct, frozen=True):
     port: int
     tls_port: int | None
     storage: Storage | None
+    archives: Archives | None = None
 
     async def stop(self) -> None:
+        if self.archives is not None:
+            await self.archives.stop()
         await self.server.stop()
         if self.storage is not None:
             self.storage.release()
@@ -65,6 +69,7 @@ async def start(settings: Settings) -> Running:
         try:
             port = await listen(server, settings.server, "port")
             tls_port = await listen(server, settings.server, "tls_port", tls) if tls else None
+            archives = await start_archives(settings, port)
         except BaseException:
             await server.stop()
             raise
@@ -72,7 +77,24 @@ async def start(settings: Settings) -> Running:
         if storage is not None:
             storage.release()
         raise
-    return Running(server, port, tls_port, storage)
+    return Running(server, port, tls_port, storage, archives)
+
+
+async def start_archives(settings: Settings, port: int) -> Archives | None:
+    """Those of the configuration. A node without any need not load feeds."""
+    if not settings.feeds.archives:
+        return None
+    from recado.node.archives import Archives
+
+    return await Archives.start(settings, at(reachable(settings.server.host), port))
+
+
+# Addresses to listen on that are none to connect to, and the one of theirs that lets guest in.
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def reachable(host: str) -> str:
+    return EVERYWHERE.get(host, host)
 
 
 def open_storage(settings: Settings) -> Storage | None:

@@ -20,15 +20,12 @@ from threading import Thread, current_thread
 from typing import Any, Self, TypeVar
 
 from recado.broker.broker import Broker as Core
-from recado.node.assembly import Running, at, start
+from recado.node.assembly import Running, at, reachable, start
 from recado.node.config import from_mapping
 from recado.node.loop import new_runner
 from recado.node.settings import Settings
 
 T = TypeVar("T")
-
-# Addresses to listen on that are none to connect to, and the one of theirs that lets guest in.
-EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Broker:
@@ -80,8 +77,7 @@ class Broker:
         """For any client: with name and password while there is the default user, else without."""
         default = not self.settings.access.users and "guest" in self._now().server.broker.users
         user = "guest:guest@" if default else ""
-        host = EVERYWHERE.get(self.host, self.host)
-        return f"amqp://{user}{at(host, self.port)}/%2F"
+        return f"amqp://{user}{at(reachable(self.host), self.port)}/%2F"
 
     @property
     def address(self) -> str:

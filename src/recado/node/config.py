@@ -25,6 +25,7 @@ FILE = "recado.toml"
 PREFIX = "RECADO_"
 DEFAULT = "default"
 SECRET = "access."  # values below it are not repeated in messages
+ARCHIVES = "feeds.archives"
 PATHS = ("node.data", "node.definitions", "server.certificate", "server.key", "server.ca")
 
 Tree = dict[str, Any]
@@ -113,7 +114,16 @@ def from_file(file: Path) -> Iterable[tuple[str, object]]:
             key = f"{section}.{name}"
             if key in PATHS and isinstance(value, str) and value:
                 value = str(file.parent / value)
+            elif key == ARCHIVES and isinstance(value, dict):
+                value = {each: beside(file, archive) for each, archive in value.items()}
             yield key, value
+
+
+def beside(file: Path, archive: object) -> object:
+    """An archive's settings, with its folder relative to the file."""
+    if isinstance(archive, dict) and isinstance(archive.get("folder"), str):
+        return {**archive, "folder": str(file.parent / archive["folder"])}
+    return archive
 
 
 def from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, object, str]]:

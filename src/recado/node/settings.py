@@ -114,6 +114,28 @@ class AccessSettings(Section, frozen=True):
         return {"guest": guest}
 
 
+class ArchiveSettings(Section, frozen=True):
+    """An archive of a feed on this broker, run by the node; without a folder, within the data folder."""
+
+    feed: Annotated[str, Meta(min_length=1)]
+    vhost: str = "/"
+    folder: str | None = None
+    stack: str | None = None
+    seal_rows: Count = 1_000_000
+    seal_seconds: Seconds = 600.0
+    max_age: Seconds | None = None
+    max_messages: Count | None = None
+    max_share: Fraction | None = None
+    grace: Annotated[float, Meta(ge=0)] = 3600.0
+
+
+class FeedsSettings(Section, frozen=True):
+    """Archives by their names. They log in as `user`, who has a plain password."""
+
+    user: str = "guest"
+    archives: dict[str, ArchiveSettings] = {}
+
+
 class Settings(Section, frozen=True):
     """The whole configuration."""
 
@@ -121,6 +143,7 @@ class Settings(Section, frozen=True):
     server: ServerSettings = ServerSettings()
     broker: BrokerSettings = BrokerSettings()
     access: AccessSettings = AccessSettings()
+    feeds: FeedsSettings = FeedsSettings()
 
 
 def complaints(settings: Settings) -> list[tuple[str, str]]:
@@ -130,7 +153,7 @@ def complaints(settings: Settings) -> list[tuple[str, str]]:
         found.append(("node.data", "is empty: name a folder"))
     for name, user in settings.access.users.items():
         found += complaints_about(user, f"access.users.{name}", settings.access.vhosts)
-    return found
+    return found + complaints_about_feeds(settings)
 
 
 def complaints_about_tls(server: ServerSettings) -> list[tuple[str, str]]:
@@ -144,6 +167,22 @@ def complaints_about_tls(server: ServerSettings) -> list[tuple[str, str]]:
         return [("server.tls_port", "is the same as server.port")]
     why = "is needed for server.tls_port"
     return [(key, why) for key, file in files.items() if file is None and key != "server.ca"]
+
+
+def complaints_about_feeds(settings: Settings) -> list[tuple[str, str]]:
+    if not settings.feeds.archives:
+        return []
+    found = []
+    user = settings.access.known_users().get(settings.feeds.user)
+    if user is None or user.password is None:
+        found.append(("feeds.user", "is to be one of access.users that has a plain password"))
+    for name, archive in settings.feeds.archives.items():
+        where = f"feeds.archives.{name}"
+        if archive.folder is None and settings.node.data is None:
+            found.append((where, "needs a folder, or the node a data folder (node.data)"))
+        if archive.vhost not in settings.access.vhosts:
+            found.append((f"{where}.vhost", f"names {archive.vhost!r}, not in access.vhosts"))
+    return found
 
 
 def complaints_about(

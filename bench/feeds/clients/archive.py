@@ -1,0 +1,44 @@
+"""An archive of a feed: `python -m bench.feeds.clients.archive URL FEED FOLDER [MESSAGES]`.
+
+Without a number it says "ready" and stays until it is told to end. With one it ends when so many are safely
+stored, and says how long that took, from the moment at which it was a member of the feed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+
+import recado
+from recado.feeds.archivist import Archivist
+
+LOOK_SECONDS = 0.005
+
+
+async def keep(url: str, feed: str, folder: str, messages: str = "0") -> None:
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    async with recado.connect(url) as link, link.archive(feed, folder) as archive:
+        if int(messages):
+            print(json.dumps(await taken_in(archive, int(messages))), flush=True)
+            return
+        print("ready", flush=True)
+        await stopped.wait()
+
+
+async def taken_in(archive: Archivist, messages: int) -> dict[str, float]:
+    """By looking: what is safe is told to other archives, and to nobody here."""
+    before = sum(archive.vector.values())
+    begun, used = time.perf_counter(), time.process_time()
+    while sum(archive.vector.values()) < messages:  # noqa: ASYNC110 (see above)
+        await asyncio.sleep(LOOK_SECONDS)
+    seconds = time.perf_counter() - begun
+    used = time.process_time() - used
+    return {"rate": (messages - before) / seconds, "cpu_us": used / (messages - before) * 1e6}
+
+
+if __name__ == "__main__":
+    asyncio.run(keep(*sys.argv[1:]))

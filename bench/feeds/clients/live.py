@@ -1,0 +1,89 @@
+"""Live publishers and subscribers of a feed, for rate and latency.
+
+    python -m bench.feeds.clients.live publish URL FEED MESSAGES SIZE RATE      RATE 0: as fast as it goes
+    python -m bench.feeds.clients.live subscribe URL FEED NAME
+
+A subscriber says "ready" when it is a member, and figures whenever a last message has come. A body begins with
+the moment at which it was published, by the clock that all processes of the machine share; no two are alike:
+
+    | monotonic ns, i64 | how many follow, i64 | filler |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import sys
+import time
+from statistics import median
+
+import recado
+
+HEAD = struct.Struct("<qq")
+
+# A publisher with a pace looks at its clock this often, and publishes what is due.
+STEP_SECONDS = 0.001
+AT_ONCE = 500
+
+
+async def publish(url: str, name: str, messages: int, size: int, rate: float) -> None:
+    filler = b"." * (size - HEAD.size)
+    async with recado.connect(url) as link:
+        feed = await link.feed(name)
+        begun, left = time.monotonic(), messages
+        while left:
+            due = left
+            if rate:
+                due = int((time.monotonic() - begun) * rate) - (messages - left)
+            count = min(AT_ONCE, left, due)
+            if count > 0:
+                now = time.monotonic_ns()
+                follow = range(left - 1, left - 1 - count, -1)
+                await feed.publish_many([HEAD.pack(now, each) + filler for each in follow])
+                left -= count
+            else:
+                await asyncio.sleep(STEP_SECONDS)
+        await feed.flush()
+    print(json.dumps({"seconds": time.monotonic() - begun}))
+
+
+async def subscribe(url: str, name: str, who: str) -> None:
+    late: list[int] = []
+    begun = 0.0
+    before = 0
+    async with recado.connect(url) as link:
+        feed = await link.feed(name)
+        async with feed.subscribe(who) as coming:
+            print("ready", flush=True)
+            async for batch in coming.batches():
+                now = time.monotonic_ns()
+                heads = [HEAD.unpack_from(message.body) for message in batch]
+                late += [now - moment for moment, _ in heads]
+                if not begun:
+                    begun, before = time.monotonic(), len(late)
+                if heads[-1][1] == 0:
+                    print(json.dumps(figures(late, before, begun)), flush=True)
+                    late, begun = [], 0.0
+
+
+def figures(late: list[int], before: int, begun: float) -> dict[str, float]:
+    """The rate is from the end of the first batch: before that there was nothing to deliver."""
+    rate = (len(late) - before) / (time.monotonic() - begun)
+    late.sort()
+    p50, p99 = median(late) / 1e3, late[len(late) * 99 // 100] / 1e3
+    return {"messages": len(late), "rate": rate, "p50_us": p50, "p99_us": p99}
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["publish", url, name, messages, size, rate]:
+            asyncio.run(publish(url, name, int(messages), int(size), float(rate)))
+        case ["subscribe", url, name, who]:
+            asyncio.run(subscribe(url, name, who))
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

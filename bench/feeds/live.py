@@ -1,0 +1,104 @@
+"""What persistence costs those who are there: a persistent feed beside a volatile one.
+
+The persistent feed has an archive, a live subscriber and a publisher; the volatile one has another plain
+subscriber in the place of the archive. Both are on one broker with a data folder, and in turns. First the
+publisher goes as fast as it may; then at half of what the volatile feed reached, and latency is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+from bench.book import Book, NotMeasured
+from bench.feeds.running import Meter, Program, pause, run_client, started
+from bench.generator import Figures
+from bench.plan import Plan
+from bench.scenario import Comparison, Sample, Scenario, Side
+from workshop import peers
+from workshop.peers import Server
+
+SIZE = 200
+RATE_MESSAGES, QUICK_RATE_MESSAGES = 400_000, 100_000
+LATENCY_SECONDS, QUICK_LATENCY_SECONDS = 3.0, 0.7
+WARM_UP = 20_000
+
+PEER = "a volatile feed"
+RATE = Scenario(
+    "live-rate",
+    "delivered live, persistent beside volatile",
+    "messages/s",
+    Comparison.TIMES_MORE,
+    peer=PEER,
+)
+LATENCY = Scenario(
+    "live-p50",
+    "latency at half the rate, p50",
+    "µs",
+    Comparison.SHARE_OF_PEER,
+    peer=PEER,
+)
+SCENARIOS = (RATE, LATENCY)
+FEEDS = {Side.RECADO: "persistent", Side.PEER: "volatile"}
+
+
+class Stage:
+    """A broker with both feeds, and those who are on them, for all samples."""
+
+    def __init__(self, server: Server, folder: Path, stack: ExitStack) -> None:
+        self._url = server.url
+
+        def enter(name: str, *arguments: object) -> Program:
+            return stack.enter_context(started(name, *arguments))
+
+        def subscriber(side: Side, name: str) -> Program:
+            return enter("live", "subscribe", self._url, FEEDS[side], name)
+
+        self._live = {side: subscriber(side, "live") for side in Side}
+        more = subscriber(Side.PEER, "more")
+        archive = enter("archive", self._url, FEEDS[Side.RECADO], folder)
+        for program in (*self._live.values(), more, archive):
+            program.until_ready()
+        self._pids = {Side.RECADO: [server.pid, archive.pid], Side.PEER: [server.pid]}
+
+    def sample(self, side: Side, messages: int, rate: float) -> Figures:
+        """What the live subscriber saw; processor time is that of the broker and of the archive."""
+        meter = Meter(self._pids[side])
+        run_client("live", "publish", self._url, FEEDS[side], messages, SIZE, rate)
+        figures = self._live[side].figures()
+        if figures["messages"] != messages:
+            raise NotMeasured(f"{figures['messages']:.0f} of {messages} messages were delivered")
+        return {**figures, "cpu_us": meter.microseconds_per(messages)}
+
+
+def run(plan: Plan, book: Book, folder: Path) -> Iterator[str]:
+    names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
+    if not names:
+        return
+    with book.measuring(*names), ExitStack() as stack:
+        try:
+            server = stack.enter_context(peers.recado(data=folder / "live-broker"))
+        except peers.DidNotStart as error:
+            raise NotMeasured(str(error).splitlines()[0]) from error
+        take(Stage(server, folder / "live-archive", stack), plan, book)
+    yield from names
+
+
+def take(stage: Stage, plan: Plan, book: Book) -> None:
+    for side in Side:
+        stage.sample(side, WARM_UP, 0)
+    messages = QUICK_RATE_MESSAGES if plan.quick else RATE_MESSAGES
+    for _ in range(plan.rounds):
+        for side in Side:
+            pause(plan)
+            figures = stage.sample(side, messages, 0)
+            book.enter(RATE.name, side, Sample(figures["rate"], figures))
+    half = median(each.value for each in book.samples(RATE.name, Side.PEER)) / 2
+    seconds = QUICK_LATENCY_SECONDS if plan.quick else LATENCY_SECONDS
+    for _ in range(plan.rounds):
+        for side in Side:
+            pause(plan)
+            figures = stage.sample(side, int(half * seconds), half)
+            book.enter(LATENCY.name, side, Sample(figures["p50_us"], figures))

@@ -1,0 +1,67 @@
+"""An archive: how fast it takes messages in, and how fast they can be read again.
+
+What it takes in is measured on the whole of it: a backlog waits in its queue at the broker, and it is started
+and timed until all of it is safely stored. Beside that the store alone, with no feed around it, synced batch by
+batch and sealed to Parquet. Reading is by other processes, which open the folder and ask nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench.book import Book, NotMeasured
+from bench.feeds.running import pause, run_client, started
+from bench.plan import Plan
+from bench.scenario import Comparison, Sample, Scenario, Side
+from workshop import peers
+
+SIZE = 200
+MESSAGES, QUICK_MESSAGES = 1_000_000, 300_000
+
+INGEST = Scenario("archive-ingest", "an archive takes in, 200 B", "messages/s", Comparison.AT_LEAST)
+ALONE = Scenario("archive-store", "its store alone, and sealed", "messages/s", Comparison.AT_LEAST)
+ARROW = Scenario("replay-arrow", "read as Arrow batches", "messages/s", Comparison.AT_LEAST)
+OBJECTS = Scenario("replay-objects", "read as messages", "messages/s", Comparison.AT_LEAST)
+SCENARIOS = (INGEST, ALONE, ARROW, OBJECTS)
+OF_THE_STORE = {"fill": ALONE, "arrow": ARROW, "objects": OBJECTS}
+
+
+def run(plan: Plan, book: Book, folder: Path) -> Iterator[str]:
+    messages = QUICK_MESSAGES if plan.quick else MESSAGES
+    if plan.wants(INGEST.name):
+        with book.measuring(INGEST.name):
+            take_in(folder, messages, plan, book)
+        yield INGEST.name
+    names = [scenario.name for scenario in OF_THE_STORE.values()]
+    if not plan.wants(*names):
+        return
+    with book.measuring(*names):
+        for turn in range(plan.rounds):
+            for task, scenario in OF_THE_STORE.items():
+                pause(plan)
+                figures = run_client("store", task, folder / f"store-{turn}", messages)
+                book.enter(scenario.name, Side.RECADO, Sample(figures["rate"], figures))
+    yield from (name for name in names if plan.wants(name))
+
+
+def take_in(folder: Path, messages: int, plan: Plan, book: Book) -> None:
+    """Each archive has been there once, so that its queue exists; then all is published without it."""
+    archives = {f"feed-{turn}": folder / f"archive-{turn}" for turn in range(plan.rounds)}
+    try:
+        with peers.recado(data=folder / "ingest-broker") as server:
+            with ExitStack() as stack:
+                been = [
+                    stack.enter_context(started("archive", server.url, feed, place))
+                    for feed, place in archives.items()
+                ]
+                for archive in been:
+                    archive.until_ready()
+            for feed, place in archives.items():
+                run_client("feed", "publish", server.url, feed, messages, SIZE)
+                pause(plan)
+                figures = run_client("archive", server.url, feed, place, messages)
+                book.enter(INGEST.name, Side.RECADO, Sample(figures["rate"], figures))
+    except peers.DidNotStart as error:
+        raise NotMeasured(str(error).splitlines()[0]) from error

@@ -1,0 +1,39 @@
+"""A world again: `python -m bench.feeds_sim SEED [--about TEXT]`, and what the judge says of it.
+
+`--about` shows every event that has the text in it, such as `s1` or `Installed`; `--about ""` shows all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from .judge import judge
+from .script import draw
+from .world import World
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.feeds_sim", description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--about", metavar="TEXT")
+    asked = parser.parse_args()
+    script = draw(asked.seed)
+    world = World(script)
+    world.run()
+    verdict = judge(world.history)
+    if asked.about is not None:
+        for event in world.history:
+            if asked.about in str(event):
+                print(event)
+    print(script)
+    print(", ".join(f"{count:,} {what}" for what, count in sorted(verdict.counts.items())))
+    # What a world leaves that stopped halfway is no verdict on it.
+    problems = world.faults or [str(violation) for violation in verdict.violations]
+    print("\n".join(problems) or "nothing to complain about")
+    print(f"trace {world.trace()}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

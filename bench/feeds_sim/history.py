@@ -1,0 +1,180 @@
+"""What happened in a feed, as one sees it who is everywhere at once: the record that the judge reads.
+
+A *life* of a member or publisher lasts from a start to the crash or departure that ends it. Subscribers and
+archives keep their name over their lives; a publisher is a new one in each. Times are seconds of the
+simulated world. A message is known by its publisher and its sequence, its content by a checksum.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeAlias
+
+import msgspec
+
+Life: TypeAlias = tuple[str, int]
+"""A name, and which of its lives."""
+Message: TypeAlias = tuple[str, int]
+"""A publisher, and a sequence."""
+
+
+def named(life: Life) -> str:
+    return f"{life[0]}#{life[1]}"
+
+
+def titled(message: Message) -> str:
+    return f"{message[0]}:{message[1]}"
+
+
+class Policy(Enum):
+    """How a subscriber wants to catch up."""
+
+    NONE = "none"
+    VECTOR = "vector"
+    PESSIMISTIC = "pessimistic"
+    ARCHIVE = "archive"
+
+
+class Mark(Enum):
+    """What a message is called: on a delivery, or by an archive that was asked about a subscriber."""
+
+    LIVE = "live"
+    DELIVERED = "delivered"
+    UNCERTAIN = "uncertain"
+    MISSED = "missed"
+
+
+class Event(msgspec.Struct, frozen=True, tag=True):
+    at: float
+
+
+class Published(Event, frozen=True):
+    """Messages first, first + 1, … of a publisher, with their checksums."""
+
+    publisher: str
+    first: int
+    checks: tuple[int, ...]
+
+
+class Confirmed(Event, frozen=True):
+    """The publisher was told that all of its messages up to this one are safe."""
+
+    publisher: str
+    upto: int
+
+
+class PublisherEnded(Event, frozen=True):
+    publisher: str
+
+
+class Began(Event, frozen=True):
+    """A subscriber. `vector` is the one it gave, of publisher to sequence; empty for other policies."""
+
+    life: Life
+    policy: Policy
+    vector: dict[str, int]
+    total: bool = False
+    uniform: bool = False
+    copies: int = 0
+    """Uniform delivery: how many archives must have a message; 0: a majority of those in the view."""
+
+
+class Ended(Event, frozen=True):
+    life: Life
+
+
+class Delivered(Event, frozen=True):
+    """To the application of a subscriber. `view` is that of the messages, not that of the subscriber."""
+
+    life: Life
+    publisher: str
+    first: int
+    checks: tuple[int, ...]
+    view: str
+    mark: Mark
+
+
+class ToldLost(Event, frozen=True):
+    """A subscriber was told that these do not come, because nobody has them."""
+
+    life: Life
+    publisher: str
+    first: int
+    last: int
+
+
+class Agreed(Event, frozen=True):
+    """A subscriber or an archive has agreed to a view; it installs it when it has got all before it."""
+
+    life: Life
+    view: str
+    archives: int
+
+
+class Installed(Event, frozen=True):
+    """By a subscriber or an archive. `cut` is the last sequence of each publisher before the view."""
+
+    life: Life
+    view: str
+    members: tuple[Life, ...]
+    archives: int
+    cut: dict[str, int]
+
+
+class Kept(Event, frozen=True):
+    """An archive has these on its disk, and no crash takes them away."""
+
+    archive: str
+    publisher: str
+    first: int
+    count: int
+
+
+class Classified(Event, frozen=True):
+    """What an archive says of messages with respect to a subscriber that is down."""
+
+    archive: str
+    subscriber: str
+    publisher: str
+    first: int
+    count: int
+    mark: Mark
+
+
+class GaveUp(Event, frozen=True):
+    """A member said that it failed."""
+
+    life: Life
+    reason: str
+
+
+class Settled(Event, frozen=True):
+    """Nothing fails any more, whoever is to be alive is."""
+
+
+class Shelved(Event, frozen=True):
+    """At the end: all that an archive has, in its order, with the view of each."""
+
+    archive: str
+    messages: tuple[tuple[str, int, int, str], ...]
+    """Publisher, sequence, checksum, view."""
+    lost: tuple[tuple[str, int, int], ...] = ()
+    """Of a publisher, the first and the last of some messages that are nowhere."""
+
+
+AnyEvent: TypeAlias = (
+    Published
+    | Confirmed
+    | PublisherEnded
+    | Began
+    | Ended
+    | Delivered
+    | ToldLost
+    | Agreed
+    | Installed
+    | Kept
+    | Classified
+    | GaveUp
+    | Settled
+    | Shelved
+)

@@ -1,0 +1,287 @@
+"""Whether a history may be: each delivery is compared with all that was published, delivered and kept before.
+
+The judge is simple on purpose: sets of messages, and no knowledge of how the protocol works. What it knows of
+a subscriber's name is what it was ever given, and its *position*: how far its last life is known to have come,
+for each publisher. A name is *complete* if that holds for publishers it never heard of too, whose position
+is 0: not after a life that began in the middle, with the policy none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from . import history as h
+from .history import Life, Mark, Message, Policy, named, titled
+from .orders import TotalOrder, Views
+from .shelves import Shelves, Uniform
+from .verdict import Rule, Verdict, Violation
+
+AS_KNOWN = (Policy.PESSIMISTIC, Policy.ARCHIVE)
+
+
+def judge(events: Iterable[h.AnyEvent]) -> Verdict:
+    found = Judge()
+    for event in events:
+        found.feed(event)
+    return found.finish()
+
+
+class Name:
+    """Of a subscriber, over its lives."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, set[int]] = defaultdict(set)  # in any life
+        self.lost: dict[str, set[int]] = defaultdict(set)  # it was told so
+        self.position: dict[str, int] = {}
+        self.complete = True
+
+
+class Course:
+    """One life of a subscriber."""
+
+    def __init__(self, began: h.Began, name: Name) -> None:
+        self.life = began.life
+        self.policy = began.policy
+        self.uniform = began.uniform
+        self.copies = began.copies
+        self.total = began.total
+        self.name = name
+        self.before = {publisher: frozenset(given) for publisher, given in name.given.items()}
+        self.started: set[str] = set()
+        """Publishers of whom this life was given something."""
+        self.failed = False
+
+    def is_accounted_for(self, message: Message) -> bool:
+        """It was given to an earlier life, or some life was told that it is lost."""
+        publisher, sequence = message
+        return self.was_given(message) or sequence in self.name.lost[publisher]
+
+    def was_given(self, message: Message) -> bool:
+        """In an earlier life."""
+        publisher, sequence = message
+        return sequence in self.before.get(publisher, ())
+
+
+class Judge:
+    def __init__(self) -> None:
+        self.verdict = Verdict()
+        self._published: dict[str, list[int]] = {}
+        self._confirmed: dict[str, int] = {}
+        self._ended: set[str] = set()
+        self._names: dict[str, Name] = defaultdict(Name)
+        self._courses: dict[Life, Course] = {}
+        self._alive: dict[Life, None] = {}
+        self._settled = 0.0
+        self._late: dict[str, int] = {}
+        """The first message of each publisher after all had settled."""
+        self._now = 0.0
+        self._views = Views(self._violated)
+        self._total = TotalOrder(self._violated)
+        self._shelves = Shelves(self._violated)
+        self._uniform = Uniform(self._violated, self._shelves.holders)
+
+    def _violated(self, rule: Rule, what: str) -> None:
+        self.verdict.violations.append(Violation(rule, self._now, what))
+
+    def feed(self, event: h.AnyEvent) -> None:
+        self._now = event.at
+        match event:
+            case h.Published(_, publisher, first, checks):
+                self._publish(publisher, first, checks)
+            case h.Confirmed(_, publisher, upto):
+                self._confirmed[publisher] = max(upto, self._confirmed.get(publisher, 0))
+            case h.PublisherEnded(_, publisher):
+                self._ended.add(publisher)
+            case h.Began():
+                self._begin(event)
+            case h.Ended(_, life):
+                self._alive.pop(life, None)
+                self._total.died(life)
+            case h.Delivered():
+                self._deliver(event)
+            case h.ToldLost():
+                self._tell_lost(event)
+            case h.Agreed():
+                self._uniform.agree(event)
+            case h.Installed():
+                course = self._courses.get(event.life)
+                self._views.install(event, course.name.position if course else None)
+                self._total.install(event)
+                self._uniform.install(event)
+            case h.Kept(_, archive, publisher, first, count):
+                self._shelves.keep(archive, publisher, first, count)
+            case h.Classified():
+                self._classify(event)
+            case h.GaveUp(_, life):
+                self.verdict.counts["gave up"] += 1
+                if life in self._courses:
+                    self._courses[life].failed = True
+            case h.Settled(at):
+                self._settled = at
+            case h.Shelved():
+                self._shelves.shelve(event, self._published)
+
+    def finish(self) -> Verdict:
+        self._total.compare()
+        self._shelves.compare()
+        for publisher, checks in self._published.items():
+            owed = self._confirmed.get(publisher, 0)
+            if publisher not in self._ended:
+                owed = len(checks)
+            self._shelves.owe(publisher, owed)
+        for name, known in self._names.items():
+            self._check_lost(name, known)
+        for life in self._alive:
+            self._compare_with_shelves(self._courses[life])
+        return self.verdict
+
+    # ── publishers and lives ──────────────────────────────────────────────────────────────────────
+
+    def _publish(self, publisher: str, first: int, checks: tuple[int, ...]) -> None:
+        known = self._published.setdefault(publisher, [])
+        if first != len(known) + 1:
+            raise ValueError(f"{publisher} published {first} after {len(known)}")
+        known += checks
+        self.verdict.counts["published"] += len(checks)
+        if self._settled:
+            self._late.setdefault(publisher, first)
+
+    def _begin(self, event: h.Began) -> None:
+        name = self._names[event.life[0]]
+        if event.policy is Policy.VECTOR:
+            name.position = dict(event.vector)
+            name.complete = True
+        elif event.policy is Policy.NONE:
+            name.position = {}
+            name.complete = False
+        self._courses[event.life] = Course(event, name)
+        self._alive[event.life] = None
+
+    # ── deliveries ────────────────────────────────────────────────────────────────────────────────
+
+    def _deliver(self, event: h.Delivered) -> None:
+        course = self._courses[event.life]
+        self.verdict.counts["delivered"] += len(event.checks)
+        self.verdict.counts[event.mark.value] += len(event.checks)
+        for sequence, check in enumerate(event.checks, event.first):
+            message = (event.publisher, sequence)
+            if self._is_intact(course, message, check) and self._is_in_place(course, message):
+                self._check_mark(course, message, event.mark)
+            course.started.add(event.publisher)
+            course.name.position[event.publisher] = sequence
+            course.name.given[event.publisher].add(sequence)
+            if course.uniform:
+                self._uniform.delivered(course.life, course.copies, message)
+            if course.total and event.mark is Mark.LIVE:
+                self._total.delivered(course.life, message)
+        self._views.delivered(event)
+
+    def _is_intact(self, course: Course, message: Message, check: int) -> bool:
+        publisher, sequence = message
+        published = self._published.get(publisher, [])
+        if 1 <= sequence <= len(published) and published[sequence - 1] == check:
+            return True
+        was = "never published" if sequence > len(published) else "published otherwise"
+        self._violated(Rule.INTACT, f"{named(course.life)} got {titled(message)}, which was {was}")
+        return False
+
+    def _is_in_place(self, course: Course, message: Message) -> bool:
+        """Whether it is the one that follows; behind an unknown position any does."""
+        publisher, sequence = message
+        position = course.name.position.get(publisher)
+        started = publisher in course.started
+        if position is None:
+            if not course.name.complete:
+                return True
+            position = 0
+        if sequence == position + 1:
+            return True
+        who, what = named(course.life), titled(message)
+        if sequence > position:
+            return self._is_covered(course, publisher, position + 1, sequence, f"got {what}")
+        if started:
+            rule = Rule.REPEAT if sequence == position else Rule.FIFO
+            self._violated(rule, f"{who} got {what} behind {position}")
+            return False
+        if course.policy is Policy.VECTOR:
+            self._violated(Rule.REPEAT, f"{who} got {what}, its vector has {position}")
+            return False
+        return True
+
+    def _is_covered(self, course: Course, publisher: str, start: int, stop: int, how: str) -> bool:
+        """Whether what it was not given now was given to an earlier life, where that counts."""
+        skipped = [(publisher, each) for each in range(start, stop)]
+        missing = [each for _, each in skipped if not course.is_accounted_for((publisher, each))]
+        if publisher in course.started or course.policy is Policy.VECTOR:
+            missing = list(range(start, stop))
+        if missing:
+            lacks = f"never {missing[0]}…{missing[-1]} of {publisher} ({course.policy.value})"
+            self._violated(Rule.GAP, f"{named(course.life)} {how}, but {lacks}")
+        return not missing
+
+    def _tell_lost(self, event: h.ToldLost) -> None:
+        course = self._courses[event.life]
+        self.verdict.counts["told lost"] += event.last - event.first + 1
+        first = (event.publisher, event.first)
+        if self._is_in_place(course, first):
+            course.started.add(event.publisher)
+        course.name.position[event.publisher] = event.last
+        course.name.lost[event.publisher].update(range(event.first, event.last + 1))
+
+    def _check_mark(self, course: Course, message: Message, mark: Mark) -> None:
+        if mark is Mark.UNCERTAIN or not course.was_given(message):
+            return
+        who, what = named(course.life), titled(message)
+        if course.policy in AS_KNOWN:
+            self._violated(Rule.MARK, f"{who} got {what} again, marked as {mark.value}")
+        elif mark is Mark.MISSED:
+            told = f"{who} got {what} as missed, and an earlier life was given it"
+            self._violated(Rule.CERTAINTY, told)
+        elif course.policy is Policy.NONE:
+            self._violated(Rule.REPEAT, f"{who} got {what} live, and so did an earlier life")
+
+    def _classify(self, event: h.Classified) -> None:
+        given = self._names[event.subscriber].given[event.publisher]
+        said = range(event.first, event.first + event.count)
+        self.verdict.counts[f"classified {event.mark.value}"] += len(said)
+        match event.mark:
+            case Mark.DELIVERED:
+                wrong = [sequence for sequence in said if sequence not in given]
+            case Mark.MISSED:
+                wrong = [sequence for sequence in said if sequence in given]
+            case _:
+                wrong = []
+        if wrong:
+            what = titled((event.publisher, wrong[0]))
+            told = f"{event.archive} says {event.mark.value} of {what} for {event.subscriber}"
+            self._violated(Rule.CERTAINTY, f"{told}, which is not so")
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────
+
+    def _check_lost(self, name: str, known: Name) -> None:
+        for publisher, sequences in known.lost.items():
+            for sequence in sorted(sequences):
+                message = (publisher, sequence)
+                if self._shelves.has(message) or sequence <= self._confirmed.get(publisher, 0):
+                    told = f"{name} was told that {titled(message)} is lost, and it is not"
+                    self._violated(Rule.LOST, told)
+                    break
+
+    def _compare_with_shelves(self, course: Course) -> None:
+        if course.failed:
+            return
+        for publisher, last in self._shelves.last.items():
+            position = course.name.position.get(publisher)
+            if position is None:
+                position = 0 if course.name.complete else self._late.get(publisher, last + 1) - 1
+            owed = range(position + 1, last + 1)
+            if publisher not in course.started and course.policy in AS_KNOWN:
+                owed_still = [
+                    each for each in owed if not course.is_accounted_for((publisher, each))
+                ]
+            else:
+                owed_still = list(owed)
+            if owed_still:
+                told = f"never got {titled((publisher, owed_still[0]))} ({course.policy.value})"
+                self._violated(Rule.BEHIND, f"{named(course.life)} {told}")

@@ -1,0 +1,114 @@
+"""What carries packets between the nodes of a simulated feed: a local network by itself, or a broker on it.
+
+A node is known by its address, which is new in each of its lives. On channel P a packet goes to all, on A to
+an address, to "members" or to "archives".
+
+Ether   datagrams: each is delayed, lost, doubled and reordered for each receiver by itself.
+Post    a broker, in `post.py`.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Protocol
+
+import msgspec
+
+from recado.simulator.network import Network, Weather
+from recado.simulator.schedule import Schedule
+
+UNTAGGED = 0
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Of one life of a node. An archive's queue on a broker is that of its name."""
+
+    text: str
+    name: str
+    is_member: bool
+    is_archive: bool
+
+    def hears(self, to: str) -> bool:
+        match to:
+            case "members":
+                return self.is_member
+            case "archives":
+                return self.is_archive
+            case _:
+                return self.text == to
+
+
+class Listener(Protocol):
+    def arrived(
+        self, node: Address, on_a: bool, sender: Address, packet: bytes, tag: int
+    ) -> None: ...
+
+    def confirmed(self, node: Address, upto: int) -> None: ...
+
+
+class Medium(Protocol):
+    def join(self, node: Address) -> None: ...
+
+    def drop(self, node: Address) -> None:
+        """It died, or has left."""
+
+    def cast(self, node: Address, packet: bytes, number: int) -> None:
+        """What has a number above 0 is confirmed."""
+
+    def send(self, node: Address, to: str, packet: bytes) -> None: ...
+
+    def settle(self, node: Address, upto: int) -> None: ...
+
+    def calm(self) -> None:
+        """From now on nothing goes wrong."""
+
+
+class Datagram(msgspec.Struct, frozen=True):
+    sender: Address
+    to: str | None
+    """None: it was cast, on P."""
+    packet: bytes
+
+
+class Ether:
+    """Its network knows nodes by their names: what is wrong with a way outlasts a restart."""
+
+    def __init__(self, schedule: Schedule, random: Random, listener: Listener) -> None:
+        self._listener = listener
+        self._nodes: dict[str, Address] = {}
+        self.network = Network[Datagram](schedule, random, self._arrive)
+
+    def join(self, node: Address) -> None:
+        self._nodes[node.name] = node
+
+    def drop(self, node: Address) -> None:
+        del self._nodes[node.name]
+
+    def cast(self, node: Address, packet: bytes, number: int) -> None:
+        datagram = Datagram(node, None, packet)
+        for name in self._nodes:
+            self.network.send(node.name, name, datagram)
+        if number:
+            self._listener.confirmed(node, number)
+
+    def send(self, node: Address, to: str, packet: bytes) -> None:
+        datagram = Datagram(node, to, packet)
+        for other in self._nodes.values():
+            if other.hears(to):
+                self.network.send(node.name, other.name, datagram)
+
+    def settle(self, node: Address, upto: int) -> None:
+        pass
+
+    def calm(self) -> None:
+        self.network.mend()
+        self.network.weather = Weather()
+        for name in self._nodes:
+            self.network.slow(name, 1.0)
+
+    def _arrive(self, _: str, name: str, datagram: Datagram) -> None:
+        node = self._nodes.get(name)
+        to = datagram.to
+        if node is not None and (to is None or node.hears(to)):
+            on_a = to is not None
+            self._listener.arrived(node, on_a, datagram.sender, datagram.packet, UNTAGGED)

@@ -1,0 +1,405 @@
+"""The programs of a simulated feed: each runs one `Member`, as the rim does, in one life from start to end.
+
+Publisher    publishes, and counts what was confirmed
+Subscriber   its application takes what is delivered a little later; an acknowledgement waits for that, and what
+             was not taken is lost in a crash
+Archive      has a store that takes time to sync; settles what came on P when it is safe
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from random import Random
+from typing import Protocol, TypeAlias
+from zlib import crc32
+
+from recado.feeds.block import BODY, KEY, Block
+from recado.feeds.boundary import (
+    ARCHIVES,
+    Acknowledge,
+    Arrived,
+    Batch,
+    Cast,
+    Channel,
+    Confirmed,
+    Deliver,
+    Effect,
+    Event,
+    Failed,
+    Gap,
+    Installed,
+    Left,
+    Publish,
+    Recall,
+    Recovered,
+    Send,
+    Store,
+    Stored,
+    Ticked,
+)
+from recado.feeds.layers.reception import ORDERS
+from recado.feeds.member import Member
+from recado.feeds.vector import Vector
+from recado.feeds.views import Certainty, MemberId, View, ViewId
+from recado.feeds.wire import extent
+from recado.simulator.schedule import Schedule
+
+from . import history as h
+from .history import Life, Mark
+from .media import UNTAGGED, Address, Medium
+from .store import Store as Shelf
+
+MOST_EVENTS = 30_000
+"""Of one life. A member that needs more has got into a loop."""
+
+MARKS = {
+    Certainty.LIVE: Mark.LIVE,
+    Certainty.MISSED: Mark.MISSED,
+    Certainty.UNCERTAIN: Mark.UNCERTAIN,
+    Certainty.DELIVERED: Mark.DELIVERED,
+}
+
+
+class Runaway(RuntimeError):
+    """A member handles events without end."""
+
+
+class Surroundings(Protocol):
+    """What a node needs of its world."""
+
+    schedule: Schedule
+    random: Random
+    medium: Medium
+
+    def record(self, event: h.AnyEvent) -> None: ...
+
+    def overheard(self, packet: bytes) -> None:
+        """For the trace."""
+
+    def label(self, publisher: bytes) -> str: ...
+
+    def life(self, member: MemberId) -> Life: ...
+
+    def text(self, member: MemberId) -> str: ...
+
+
+def checks(block: Block) -> tuple[int, ...]:
+    pairs = zip(block.values(KEY), block.values(BODY), strict=True)
+    return tuple(crc32(body, crc32(key)) for key, body in pairs)
+
+
+def written(view: ViewId) -> str:
+    return f"{view.number}.{view.coordinator.hex()[:6]}"
+
+
+class Node:
+    """A publisher as it is; the other two add to it."""
+
+    def __init__(self, world: Surroundings, address: Address, life: Life, member: Member) -> None:
+        self.world = world
+        self.address = address
+        self.life = life
+        self.member = member
+        self.is_over = False
+        self.stalled_until = 0.0
+        self._events: deque[Event] = deque()
+        self._busy = False
+        self._handled = 0
+        self._tick_at = inf
+        self._view: View | None = None
+
+    def start(self) -> None:
+        self.world.medium.join(self.address)
+        self.handle(Ticked())
+
+    def leave(self) -> None:
+        self.handle(Left())
+        self.end()
+
+    def end(self) -> None:
+        """By a crash, or because it has left."""
+        self.is_over = True
+        self.world.medium.drop(self.address)
+
+    # ── events ────────────────────────────────────────────────────────────────────────────────────
+
+    def handle(self, event: Event) -> None:
+        """At once, or when it is no longer stalled."""
+        self._events.append(event)
+        if not self._busy:
+            self._work()
+
+    def _work(self) -> None:
+        now = self.world.schedule.now
+        if self.is_over or not self._events:
+            return
+        if now < self.stalled_until:
+            self.world.schedule.at(self.stalled_until, self._work)
+            return
+        self._busy = True
+        while self._events:
+            self._handled += 1
+            if self._handled > MOST_EVENTS:
+                raise Runaway(f"{h.named(self.life)} handles events without end")
+            effects = self.member.handle(self._events.popleft(), now)
+            if self.member.view is not self._view:
+                self._view = self.member.view
+                self._agreed()
+            for effect in effects:
+                self.perform(effect)
+        self._busy = False
+        self._arm()
+
+    def _agreed(self) -> None:
+        if self._view is not None:
+            view = written(self._view.id)
+            archives = len(self._view.archives())
+            self.world.record(h.Agreed(self.world.schedule.now, self.life, view, archives))
+
+    def _arm(self) -> None:
+        deadline = self.member.deadline()
+        if deadline is not None and deadline < self._tick_at and not self.is_over:
+            self._tick_at = max(deadline, self.world.schedule.now, self.stalled_until)
+            self.world.schedule.at(self._tick_at, self._ring, self._tick_at)
+
+    def _ring(self, moment: float) -> None:
+        if moment != self._tick_at or self.is_over:
+            return  # an earlier one was asked for since
+        self._tick_at = inf
+        deadline = self.member.deadline()
+        if deadline is not None and deadline <= self.world.schedule.now:
+            self.handle(Ticked())
+        self._arm()
+
+    def arrived(self, on_a: bool, sender: MemberId, packet: bytes, tag: int) -> None:
+        self.handle(Arrived(Channel.A if on_a else Channel.P, sender, packet))
+
+    def confirmed(self, upto: int) -> None:
+        self.handle(Confirmed(upto))
+
+    # ── effects ───────────────────────────────────────────────────────────────────────────────────
+
+    def perform(self, effect: Effect) -> None:
+        match effect:
+            case Cast(packet, _, number):
+                self.world.overheard(packet)
+                self.world.medium.cast(self.address, packet, number)
+            case Send(to, packet):
+                self.world.overheard(packet)
+                whom = to if isinstance(to, str) else self.world.text(to)
+                self.world.medium.send(self.address, whom, packet)
+            case Failed(reason):
+                self.world.record(h.GaveUp(self.world.schedule.now, self.life, reason))
+            case Installed():
+                self.installed(effect)
+            case Acknowledge(packet):
+                self.world.overheard(packet)
+                self.acknowledge(effect)
+            case Deliver() | Gap() | Recovered() | Store() | Recall():
+                self.own(effect)
+
+    def acknowledge(self, effect: Acknowledge) -> None:
+        self.world.medium.send(self.address, ARCHIVES, effect.packet)
+
+    def installed(self, effect: Installed) -> None:
+        seats = effect.view.seats
+        event = h.Installed(
+            self.world.schedule.now,
+            self.life,
+            written(effect.view.id),
+            tuple(self.world.life(seat.member) for seat in seats),
+            len(effect.view.archives()),
+            {
+                self.world.label(publisher): last
+                for publisher, last in effect.cut.items()
+                if not publisher.startswith(ORDERS)
+            },
+        )
+        self.world.record(event)
+
+    def own(self, effect: Deliver | Gap | Recovered | Store | Recall) -> None:
+        """What only a subscriber or an archive does."""
+
+
+class Publisher(Node):
+    def __init__(self, world: Surroundings, address: Address, life: Life, member: Member) -> None:
+        super().__init__(world, address, life, member)
+        self.published = 0
+        self.promised = False
+        """Whether the medium's confirmations are promises: those of a broker are."""
+
+    def publish(self, bodies: list[bytes], keys: list[bytes]) -> None:
+        if self.is_over:
+            return
+        block = Block.of(bodies, keys=keys, timestamps=int(self.world.schedule.now * 1e6))
+        first, self.published = self.published + 1, self.published + len(bodies)
+        now = self.world.schedule.now
+        self.world.record(h.Published(now, h.named(self.life), first, checks(block)))
+        self.handle(Publish(block))
+
+    def confirmed(self, upto: int) -> None:
+        if self.promised:
+            self.world.record(h.Confirmed(self.world.schedule.now, h.named(self.life), upto))
+        super().confirmed(upto)
+
+
+Item: TypeAlias = Batch | Gap | Installed | Acknowledge
+"""What waits for the application, and the acknowledgements that wait for it."""
+
+
+class Subscriber(Node):
+    def __init__(
+        self,
+        world: Surroundings,
+        address: Address,
+        life: Life,
+        member: Member,
+        pace: Callable[[], float],
+    ) -> None:
+        """`pace` tells how long the application takes for the next one."""
+        super().__init__(world, address, life, member)
+        self.taken: dict[bytes, int] = {}
+        """The vector that the application would save."""
+        self._pace = pace
+        self._waiting: deque[Item] = deque()
+
+    def acknowledge(self, effect: Acknowledge) -> None:
+        self._put(effect)
+
+    def installed(self, effect: Installed) -> None:
+        self._put(effect)
+
+    def own(self, effect: Deliver | Gap | Recovered | Store | Recall) -> None:
+        match effect:
+            case Deliver(batch):
+                self._put(batch)
+            case Gap():
+                self._put(effect)
+            case _:
+                pass
+
+    def leave(self) -> None:
+        self.handle(Left(Vector(self.taken)))
+        self.end()
+
+    def _put(self, item: Item) -> None:
+        self._waiting.append(item)
+        if len(self._waiting) == 1:
+            self._wait()
+
+    def _wait(self) -> None:
+        seconds = self._pace()
+        if seconds:
+            self.world.schedule.after(seconds, self._take)
+        else:
+            self._take()
+
+    def _take(self) -> None:
+        if self.is_over or not self._waiting:
+            return
+        now = self.world.schedule.now
+        if now < self.stalled_until:
+            self.world.schedule.at(self.stalled_until, self._take)
+            return
+        self._take_next()
+        if self._waiting:
+            self._wait()
+
+    def _take_next(self) -> None:
+        now = self.world.schedule.now
+        match self._waiting.popleft():
+            case Batch() as batch:
+                self.taken[batch.publisher] = batch.last
+                self.world.record(
+                    h.Delivered(
+                        now,
+                        self.life,
+                        self.world.label(batch.publisher),
+                        batch.first,
+                        checks(batch.block),
+                        written(batch.view),
+                        MARKS[batch.certainty],
+                    )
+                )
+            case Gap(lost):
+                self.taken[lost.publisher] = lost.last
+                label = self.world.label(lost.publisher)
+                self.world.record(h.ToldLost(now, self.life, label, lost.first, lost.last))
+            case Installed() as effect:
+                super().installed(effect)
+            case Acknowledge() as effect:
+                super().acknowledge(effect)
+
+
+class Archive(Node):
+    def __init__(
+        self,
+        world: Surroundings,
+        address: Address,
+        life: Life,
+        member: Member,
+        store: Shelf,
+        piece: int,
+        disk: float,
+    ) -> None:
+        """`piece` is how many bytes a reading gives at most, `disk` how many seconds a sync usually takes."""
+        super().__init__(world, address, life, member)
+        self.store = store
+        self._piece = piece
+        self._disk = disk
+        self._syncing = False
+        self._unsettled: deque[tuple[int, tuple[bytes, int] | None]] = deque()
+
+    def arrived(self, on_a: bool, sender: MemberId, packet: bytes, tag: int) -> None:
+        super().arrived(on_a, sender, packet, tag)
+        if tag != UNTAGGED and not self.is_over:
+            self._unsettled.append((tag, extent(packet)))
+            self._settle()
+
+    def _settle(self) -> None:
+        settled = UNTAGGED
+        while self._unsettled:
+            tag, covered = self._unsettled[0]
+            if covered is not None and self.store.stable.get(covered[0], 0) < covered[1]:
+                break
+            settled = tag
+            self._unsettled.popleft()
+        if settled != UNTAGGED:
+            self.world.medium.settle(self.address, settled)
+
+    def own(self, effect: Deliver | Gap | Recovered | Store | Recall) -> None:
+        match effect:
+            case Store(entries):
+                self.store.append(entries)
+                if not self._syncing:
+                    self._sync()
+            case Recall(number, query):
+                answer = self.store.recall(number, query, self._piece)
+                self.world.schedule.after(self._slowness(0.005), self.handle, answer)
+            case _:
+                pass
+
+    def _slowness(self, usual: float) -> float:
+        """Of the disk, which now and then is busy."""
+        random = self.world.random
+        return usual * random.random() * (20.0 if random.random() < 0.02 else 1.0)
+
+    def _sync(self) -> None:
+        self._syncing = True
+        count = len(self.store.entries)
+        self.world.schedule.after(self._slowness(self._disk), self._synced, count)
+
+    def _synced(self, count: int) -> None:
+        if self.is_over:
+            return
+        for batch in self.store.synced(count):
+            label = self.world.label(batch.publisher)
+            now = self.world.schedule.now
+            self.world.record(h.Kept(now, self.life[0], label, batch.first, batch.count))
+        self._syncing = False
+        self._settle()
+        self.handle(Stored(Vector(self.store.stable), self.store.stable_offset))
+        if len(self.store.entries) > self.store.durable and not self._syncing:
+            self._sync()

@@ -1,0 +1,215 @@
+"""A broker in the simulated world, with the connections to it, and what a client does that is cut off.
+
+A node's queue is there while its connection is; an archive's queue on P is durable and has its name. The order
+within a queue is kept, and so is that of what one node sends to it. With `one_order` all queues see one order,
+as on recado; without it what two nodes send may come in different orders to two queues, as on RabbitMQ.
+
+When a connection breaks, whatever is under way on it is lost, and so is the node's queue. When the broker
+restarts all connections break, and what it has not confirmed yet is lost from a durable queue or not, each by
+itself. A client that is back casts again what was not confirmed; what it sent on A meanwhile is gone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import TypeAlias
+
+import msgspec
+
+from recado.simulator.network import Network, Weather
+from recado.simulator.schedule import Schedule
+
+from .media import UNTAGGED, Address, Listener
+
+BROKER = "broker"
+ROUTING = Weather(delay=(0.0001, 0.004), ordered=True)
+SAFE_AFTER = 0.010
+"""Longer than it takes to route."""
+
+
+class Letter(msgspec.Struct, eq=False):
+    sender: Address
+    on_a: bool
+    to: str
+    packet: bytes
+    number: int = 0
+    safe_at: float = 0.0
+
+
+class Parcel(msgspec.Struct):
+    """A letter on its way to a node. What has a tag comes again until it is settled."""
+
+    tag: int
+    letter: Letter
+
+
+class Receipt(msgspec.Struct):
+    upto: int
+
+
+Wired: TypeAlias = Letter | Parcel | Receipt
+
+
+class Client:
+    """One node's connection, and what waits for the next one."""
+
+    def __init__(self, node: Address) -> None:
+        self.node = node
+        self.connection = 0  # none
+        self.unconfirmed: deque[Letter] = deque()
+        self.unsettled: deque[tuple[int, Letter]] = deque()
+        self.tags = 0
+
+
+class Post:
+    def __init__(
+        self, schedule: Schedule, random: Random, listener: Listener, *, one_order: bool
+    ) -> None:
+        self._schedule = schedule
+        self._random = random
+        self._listener = listener
+        self._one_order = one_order
+        self._connections = 0
+        self._clients: dict[str, Client] = {}
+        self._shelves: dict[str, deque[Letter]] = {}
+        """What waits in each archive's durable queue while it has no connection."""
+        wires = Weather(delay=(0.0005, 0.006), ordered=True)
+        self.wires = Network[tuple[int, Wired]](schedule, random, self._wired, wires)
+        self._routes = Network[Letter](schedule, random, self._enqueue, ROUTING)
+        self.is_down = False
+
+    # ── as a medium ───────────────────────────────────────────────────────────────────────────────
+
+    def join(self, node: Address) -> None:
+        self._clients[node.text] = Client(node)
+        if node.is_archive:
+            self._shelves.setdefault(node.name, deque())
+        self.connect(node)
+
+    def drop(self, node: Address) -> None:
+        self.cut_off(node)
+        del self._clients[node.text]
+
+    def cast(self, node: Address, packet: bytes, number: int) -> None:
+        letter = Letter(node, False, "", packet, number)
+        client = self._clients[node.text]
+        if number:
+            client.unconfirmed.append(letter)
+        self._mail(client, letter)
+
+    def send(self, node: Address, to: str, packet: bytes) -> None:
+        self._mail(self._clients[node.text], Letter(node, True, to, packet))
+
+    def settle(self, node: Address, upto: int) -> None:
+        """As if the broker knew at once: what it hears too late would only come again."""
+        unsettled = self._clients[node.text].unsettled
+        while unsettled and unsettled[0][0] <= upto:
+            unsettled.popleft()
+
+    def calm(self) -> None:
+        self.wires.weather = Weather(delay=(0.0005, 0.006), ordered=True)
+        for client in self._clients.values():
+            self.wires.slow(client.node.text, 1.0)
+        if self.is_down:
+            self.restart()
+        for client in self._clients.values():
+            if not client.connection:
+                self.connect(client.node)
+
+    # ── connections ───────────────────────────────────────────────────────────────────────────────
+
+    def connect(self, node: Address) -> None:
+        client = self._clients.get(node.text)
+        if client is None or client.connection or self.is_down:
+            return
+        self._connections += 1
+        client.connection = self._connections
+        for letter in client.unconfirmed:
+            self._mail(client, letter)
+        if node.is_archive:
+            shelf = self._shelves[node.name]
+            while shelf:
+                self._deliver_tagged(client, shelf.popleft())
+
+    def cut_off(self, node: Address) -> None:
+        client = self._clients.get(node.text)
+        if client is None or not client.connection:
+            return
+        client.connection = 0
+        if node.is_archive:
+            shelf = self._shelves[node.name]
+            shelf.extendleft(letter for _, letter in reversed(client.unsettled))
+            client.unsettled.clear()
+
+    def crash(self) -> None:
+        self.is_down = True
+        for client in self._clients.values():
+            self.cut_off(client.node)
+        now = self._schedule.now
+        for name, shelf in self._shelves.items():
+            self._shelves[name] = deque(
+                letter for letter in shelf if letter.safe_at <= now or self._random.random() < 0.5
+            )
+
+    def restart(self) -> None:
+        self.is_down = False
+
+    # ── letters ───────────────────────────────────────────────────────────────────────────────────
+
+    def _mail(self, client: Client, letter: Letter) -> None:
+        if client.connection:
+            self.wires.send(client.node.text, BROKER, (client.connection, letter))
+
+    def _wired(self, source: str, target: str, packet: tuple[int, Wired]) -> None:
+        connection, content = packet
+        client = self._clients.get(source if target == BROKER else target)
+        if client is None or client.connection != connection:
+            return
+        match content:
+            case Letter():
+                self._accept(client, content)
+            case Parcel(tag, letter):
+                self._listener.arrived(client.node, letter.on_a, letter.sender, letter.packet, tag)
+            case Receipt(number):
+                while client.unconfirmed and client.unconfirmed[0].number <= number:
+                    client.unconfirmed.popleft()
+                self._listener.confirmed(client.node, number)
+
+    def _accept(self, client: Client, letter: Letter) -> None:
+        safe_at = self._schedule.now + SAFE_AFTER
+        accepted = msgspec.structs.replace(letter, safe_at=safe_at)
+        way = BROKER if self._one_order else client.node.text
+        for node in [each.node for each in self._clients.values()]:
+            if node.hears(letter.to) if letter.on_a else node.is_member and not node.is_archive:
+                self._routes.send(way, node.text, accepted)
+        if not letter.on_a:
+            for name in self._shelves:
+                self._routes.send(way, name, accepted)
+        if letter.number:
+            self._schedule.at(safe_at, self._confirm, client, client.connection, letter.number)
+
+    def _confirm(self, client: Client, connection: int, number: int) -> None:
+        self.wires.send(BROKER, client.node.text, (connection, Receipt(number)))
+
+    def _enqueue(self, _: str, queue: str, letter: Letter) -> None:
+        if queue not in self._shelves:
+            client = self._clients.get(queue)
+            if client is not None and client.connection:
+                self._deliver(client, letter, UNTAGGED)
+            return
+        if self.is_down and self._random.random() < 0.5:
+            return  # not confirmed yet
+        owners = [each for each in self._clients.values() if each.node.name == queue]
+        if owners and owners[0].connection:
+            self._deliver_tagged(owners[0], letter)
+        else:
+            self._shelves[queue].append(letter)
+
+    def _deliver_tagged(self, client: Client, letter: Letter) -> None:
+        client.tags += 1
+        client.unsettled.append((client.tags, letter))
+        self._deliver(client, letter, client.tags)
+
+    def _deliver(self, client: Client, letter: Letter, tag: int) -> None:
+        self.wires.send(BROKER, client.node.text, (client.connection, Parcel(tag, letter)))

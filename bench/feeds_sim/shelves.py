@@ -1,0 +1,108 @@
+"""The judge's part for archives: what each has on disk at a time, and what they have in the end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from . import history as h
+from .history import Life, Message, named, titled
+from .verdict import Rule
+
+
+class Shelves:
+    def __init__(self, violated: Callable[[Rule, str], None]) -> None:
+        self.last: dict[str, int] = {}
+        """In the end: the last sequence of each publisher that any archive has."""
+        self._violated = violated
+        self._kept: dict[Message, dict[str, None]] = defaultdict(dict)
+        self._shelved: dict[str, dict[Message, None]] = {}
+
+    def keep(self, archive: str, publisher: str, first: int, count: int) -> None:
+        for sequence in range(first, first + count):
+            self._kept[publisher, sequence][archive] = None
+
+    def holders(self, message: Message) -> list[str]:
+        return list(self._kept.get(message, ()))
+
+    def shelve(self, event: h.Shelved, published: Mapping[str, Sequence[int]]) -> None:
+        has: dict[Message, None] = {}
+        lost = {
+            (publisher, sequence)
+            for publisher, first, last in event.lost
+            for sequence in range(first, last + 1)
+        }
+        ends: dict[str, int] = {}
+        for publisher, sequence, check, _ in event.messages:
+            told = f"{event.archive} has {publisher}:{sequence}"
+            known = published.get(publisher, ())
+            if not 1 <= sequence <= len(known) or known[sequence - 1] != check:
+                self._violated(Rule.INTACT, f"{told}, which was not published so")
+            end = ends.get(publisher, 0)
+            while (publisher, end + 1) in lost and end + 1 < sequence:
+                end += 1
+            if sequence != end + 1:
+                self._violated(Rule.ARCHIVE, f"{told} behind {end}")
+            ends[publisher] = sequence
+            has[publisher, sequence] = None
+            self.last[publisher] = max(sequence, self.last.get(publisher, 0))
+        self._shelved[event.archive] = has
+        for message, holders in self._kept.items():
+            if event.archive in holders and message not in has:
+                told = f"{event.archive} had {titled(message)} on disk, and has not"
+                self._violated(Rule.ARCHIVE, told)
+
+    def compare(self) -> None:
+        """At the end."""
+        every: dict[Message, str] = {}
+        for archive, own in self._shelved.items():
+            every |= dict.fromkeys(own, archive)
+        for archive, own in self._shelved.items():
+            for message, other in every.items():
+                if message not in own:
+                    told = f"{archive} has not {titled(message)}, which {other} has"
+                    self._violated(Rule.CONVERGE, told)
+                    break
+
+    def has(self, message: Message) -> bool:
+        return any(message in own for own in self._shelved.values())
+
+    def owe(self, publisher: str, upto: int) -> None:
+        missing = [
+            sequence for sequence in range(1, upto + 1) if not self.has((publisher, sequence))
+        ]
+        if self._shelved and missing:
+            told = f"{publisher}:{missing[0]} was safe, and no archive has it"
+            self._violated(Rule.LOST, told)
+
+
+class Uniform:
+    """Who wants a majority of the archives in the view gets it of the view that it has installed, or of one that
+    it has agreed to since: else what is left of a view whose archives are gone would never come.
+    """
+
+    def __init__(
+        self, violated: Callable[[Rule, str], None], holders: Callable[[Message], list[str]]
+    ) -> None:
+        self._violated = violated
+        self._holders = holders
+        self._demands: dict[Life, dict[str, int]] = defaultdict(dict)
+        """Of the view that is installed, and of those that are to come."""
+
+    def agree(self, event: h.Agreed) -> None:
+        self._demands[event.life][event.view] = event.archives // 2 + 1
+
+    def install(self, event: h.Installed) -> None:
+        demands = self._demands[event.life]
+        demands.setdefault(event.view, event.archives // 2 + 1)
+        for view in list(demands):
+            if view == event.view:
+                break
+            del demands[view]
+
+    def delivered(self, life: Life, copies: int, message: Message) -> None:
+        count = len(self._holders(message))
+        needed = copies or min(self._demands[life].values(), default=1)
+        if count < needed:
+            told = f"got {titled(message)}, which {count} archives had, and not {needed}"
+            self._violated(Rule.UNIFORM, f"{named(life)} {told}")

@@ -1,0 +1,52 @@
+"""What a process is asked to do, and what it hands back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from .verdict import Rule
+from .world import Outcome, live_through
+
+
+class Tally(msgspec.Struct):
+    """Of one piece of work, or of many."""
+
+    worlds: int = 0
+    known: int = 0
+    """Seeds that an earlier run found clean."""
+    violations: Counter[Rule] = msgspec.field(default_factory=Counter)
+    counts: Counter[str] = msgspec.field(default_factory=Counter)
+    faults: int = 0
+    strays: int = 0
+    traces: dict[int, str] = msgspec.field(default_factory=dict)
+    problems: list[str] = msgspec.field(default_factory=list)
+    """In words, with what repeats them."""
+
+    def add(self, other: Tally) -> None:
+        self.worlds += other.worlds
+        self.known += other.known
+        self.violations += other.violations
+        self.counts += other.counts
+        self.faults += other.faults
+        self.strays += other.strays
+        self.traces |= other.traces
+        self.problems += other.problems
+
+    def enter(self, outcome: Outcome) -> None:
+        self.worlds += 1
+        self.violations.update(each.rule for each in outcome.verdict.violations)
+        self.counts.update(outcome.verdict.counts)
+        self.faults += len(outcome.faults)
+        self.traces[outcome.seed] = outcome.trace
+        again = f"python -m bench.feeds_sim {outcome.seed}"
+        self.problems += [f"{again}: {problem}" for problem in outcome.problems]
+
+
+def worlds(seeds: Iterable[int]) -> Tally:
+    tally = Tally()
+    for seed in seeds:
+        tally.enter(live_through(seed))
+    return tally

@@ -1,0 +1,346 @@
+"""A whole feed in one process: members, the medium between them, the faults of a script, on one schedule."""
+
+from __future__ import annotations
+
+import traceback
+from hashlib import blake2b
+from random import Random
+
+import msgspec
+
+from recado.feeds.boundary import Batch, Options
+from recado.feeds.boundary import Policy as Recovery
+from recado.feeds.member import Member
+from recado.feeds.stack import Stack
+from recado.feeds.vector import Vector
+from recado.feeds.views import Lost, MemberId, Role, Table
+from recado.simulator.schedule import Schedule
+
+from . import history as h
+from .faults import Faults
+from .history import Life, Policy
+from .judge import judge
+from .media import Address, Ether, Medium
+from .nodes import MARKS, Archive, Node, Publisher, Subscriber, checks, written
+from .post import Post
+from .script import (
+    ARCHIVES,
+    BEGIN,
+    END,
+    PATIENCE,
+    QUIET,
+    TROUBLE,
+    Kind,
+    Script,
+    draw,
+)
+from .store import Store
+from .verdict import Verdict
+
+RECOVERIES = {
+    Policy.NONE: Recovery.NONE,
+    Policy.VECTOR: Recovery.VECTOR,
+    Policy.PESSIMISTIC: Recovery.PESSIMISTIC,
+    Policy.ARCHIVE: Recovery.ARCHIVE,
+}
+
+
+class Outcome(msgspec.Struct):
+    seed: int
+    verdict: Verdict
+    faults: list[str]
+    """What went wrong with the members, other than what they did to messages."""
+    trace: str
+    """The same for all runs with this seed."""
+
+    @property
+    def problems(self) -> list[str]:
+        return [*map(str, self.verdict.violations), *self.faults]
+
+
+def live_through(seed: int) -> Outcome:
+    world = World(draw(seed))
+    world.run()
+    verdict = Verdict() if world.faults else judge(world.history)
+    return Outcome(seed, verdict, world.faults, world.trace())
+
+
+class World:
+    medium: Medium
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.schedule = Schedule()
+        self.random = Random(f"{script.seed} world")
+        self.history: list[h.AnyEvent] = []
+        self.faults: list[str] = []
+        self._digest = blake2b(digest_size=12)
+        chance = Random(f"{script.seed} network")
+        self.ether: Ether | None = None
+        self.post: Post | None = None
+        if script.kind is Kind.ETHER:
+            self.medium = self.ether = Ether(self.schedule, chance, self)
+            self.ether.network.weather = script.weather
+        else:
+            one_order = script.kind is Kind.RECADO
+            self.medium = self.post = Post(self.schedule, chance, self, one_order=one_order)
+        self.nodes: dict[str, Node] = {}
+        """Those who are alive, by name."""
+        self.stores = {name: Store() for name in ARCHIVES}
+        self._lives: dict[str, int] = {}
+        self._saved: dict[str, dict[bytes, int]] = {}
+        self._members: dict[bytes, tuple[Life, MemberId]] = {}
+        self._ids: dict[str, MemberId] = {}
+        self.is_settled = False
+        """Nothing goes wrong any more."""
+
+    def run(self) -> None:
+        try:
+            self._set_up()
+            self.schedule.run(TROUBLE)
+            self._settle()
+            self.schedule.run(TROUBLE + QUIET)
+            for name in self.script.publishers:
+                if name not in self.script.silent:
+                    self._publish(name)
+            self.schedule.run(TROUBLE + END)
+            self._close()
+        except Exception as error:  # noqa: BLE001 (whatever a member raises is a fault of it)
+            where = "".join(traceback.format_exception(error))
+            self.faults.append(f"at {self.schedule.now:.3f} s: {where}")
+
+    def _set_up(self) -> None:
+        schedule, random = self.schedule, self.random
+        for name in ARCHIVES:
+            schedule.at(random.uniform(0.0, 0.2), self.start, name)
+        for name in self.script.subscribers:
+            schedule.at(random.uniform(0.3, 3.0), self.start, name)
+        for name in self.script.publishers:
+            begin = random.uniform(BEGIN, 3.0)
+            schedule.at(begin, self.start, name)
+            schedule.at(begin + 0.1, self._publish_on, name)
+        faults = Faults(self)
+        for moment, fault in self.script.faults:
+            schedule.at(moment, faults.befall, fault)
+
+    # ── what nodes need ───────────────────────────────────────────────────────────────────────────
+
+    def record(self, event: h.AnyEvent) -> None:
+        self.history.append(event)
+
+    def overheard(self, packet: bytes) -> None:
+        self._digest.update(packet)
+
+    def label(self, publisher: bytes) -> str:
+        return h.named(self._members[publisher][0])
+
+    def life(self, member: MemberId) -> Life:
+        return self._members[member.incarnation][0]
+
+    def text(self, member: MemberId) -> str:
+        return h.named(self.life(member))
+
+    def arrived(self, node: Address, on_a: bool, sender: Address, packet: bytes, tag: int) -> None:
+        self.nodes[node.name].arrived(on_a, self._ids[sender.text], packet, tag)
+
+    def confirmed(self, node: Address, upto: int) -> None:
+        self.nodes[node.name].confirmed(upto)
+
+    def trace(self) -> str:
+        encode = msgspec.msgpack.Encoder().encode
+        for event in self.history:
+            self._digest.update(encode(event))
+        self._digest.update(encode([self.schedule.done, self.faults]))
+        return self._digest.hexdigest()
+
+    # ── lives ─────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self, name: str) -> None:
+        if name in self.nodes or (self.is_settled and name in self.script.absent):
+            return
+        life = (name, self._lives.get(name, 0) + 1)
+        self._lives[name] = life[1]
+        own_id = blake2b(f"{self.script.seed} {life}".encode(), digest_size=16).digest()
+        is_publisher = name in self.script.publishers
+        me = MemberId("" if is_publisher else name, own_id)
+        self._members[own_id] = (life, me)
+        address = Address(h.named(life), name, not is_publisher, name in ARCHIVES)
+        self._ids[address.text] = me
+        if is_publisher:
+            node: Node = self._new_publisher(address, life, me)
+        elif address.is_archive:
+            node = self._new_archive(address, life, me)
+        else:
+            node = self._new_subscriber(address, life, me)
+        self.nodes[name] = node
+        node.start()
+
+    def _options(self, **recovery: object) -> Options:
+        script = self.script
+        options = Options(
+            ordered=script.kind is not Kind.ETHER,
+            packet=script.packet,
+            archives=len(ARCHIVES) if script.counted else 0,
+            beat=0.7,
+            patience=PATIENCE,
+        )
+        return msgspec.structs.replace(options, **recovery)
+
+    def _stack(self) -> Stack:
+        """Each role takes what it plays."""
+        script = self.script
+        qualities = ["UNIFORM"] * script.uniform + ["TOTAL"] * script.total
+        layers = [
+            "DISPATCH",
+            "SYNC",
+            "ARCHIVER",
+            *qualities,
+            "PULL",
+            "FRAG",
+            "FIFO",
+            "NAK",
+            "REACH",
+        ]
+        return Stack.parse(":".join([*layers, "UDP" if self.ether else "AMQP"]))
+
+    def _member(self, me: MemberId, role: Role, options: Options, store: Store | None) -> Member:
+        return Member(me, role, self._stack(), options, store.state() if store else None)
+
+    def _new_publisher(self, address: Address, life: Life, me: MemberId) -> Publisher:
+        member = self._member(me, Role.PUBLISHER, self._options(), None)
+        node = Publisher(self, address, life, member)
+        node.promised = self.post is not None
+        return node
+
+    def _new_archive(self, address: Address, life: Life, me: MemberId) -> Archive:
+        name = life[0]
+        store = self.stores[name] = self.stores[name].after_crash(self.random)
+        for _, batch in store.batches():
+            label = self.label(batch.publisher)
+            self.record(h.Kept(self.schedule.now, name, label, batch.first, batch.count))
+        member = self._member(me, Role.ARCHIVE, self._options(), store)
+        piece = self.random.choice((60, 400, 1 << 20))
+        return Archive(self, address, life, member, store, piece, self.script.disk)
+
+    def _new_subscriber(self, address: Address, life: Life, me: MemberId) -> Subscriber:
+        name = life[0]
+        policy = self.script.policies[name]
+        if life[1] == 1 and policy is not Policy.NONE:
+            policy = Policy.VECTOR  # from the beginning; it is not known yet
+        vector = self._saved.get(name, {}) if policy is Policy.VECTOR else {}
+        self._classify(name)
+        options = self._options(recovery=RECOVERIES[policy], vector=Vector(vector))
+        member = self._member(me, Role.SUBSCRIBER, options, None)
+        script = self.script
+        self.record(
+            h.Began(
+                self.schedule.now,
+                life,
+                policy,
+                {self.label(publisher): last for publisher, last in vector.items()},
+                total=script.total,
+                uniform=script.uniform,
+                copies=len(ARCHIVES) // 2 + 1 if script.counted else 0,
+            )
+        )
+        slow = name in script.slow_readers
+
+        def pace() -> float:
+            return self.random.uniform(0.0, 0.2) if slow and not self.is_settled else 0.0
+
+        node = Subscriber(self, address, life, member, pace)
+        node.taken.update(vector)
+        return node
+
+    def _classify(self, subscriber: str) -> None:
+        """What the archives say of one that is down."""
+        for name in ARCHIVES:
+            if name not in self.nodes:
+                continue
+            state = self.stores[name].state()
+            table = Table([*state.views, *state.settled, *state.acknowledged])
+            standing = table.standing(subscriber)
+            for publisher, last in state.vector.items():
+                label = self.label(publisher)
+                for first, end, certainty in standing.split(publisher, 1, last):
+                    said = (label, first, end - first + 1, MARKS[certainty])
+                    self.record(h.Classified(self.schedule.now, name, subscriber, *said))
+
+    def crash(self, name: str) -> None:
+        self._end(name, leaves=False)
+
+    def leave(self, name: str) -> None:
+        self._end(name, leaves=True)
+
+    def _end(self, name: str, *, leaves: bool) -> None:
+        node = self.nodes.get(name)
+        if node is None:
+            return
+        if leaves:
+            node.leave()
+        else:
+            node.end()
+        del self.nodes[name]
+        now = self.schedule.now
+        match node:
+            case Publisher():
+                self.record(h.PublisherEnded(now, h.named(node.life)))
+            case Subscriber():
+                if self.random.random() < 0.7:  # else it has saved no vector since the last time
+                    self._saved[name] = dict(node.taken)
+                self.record(h.Ended(now, node.life))
+            case _:
+                pass
+
+    # ── publishing ────────────────────────────────────────────────────────────────────────────────
+
+    def _publish_on(self, name: str) -> None:
+        """Now and then, and sometimes much at once."""
+        if self.is_settled:
+            return
+        if name in self.nodes:
+            self._publish(name)
+        seconds = self.random.choice((0.02, 0.3, 0.3, 1.0, 2.0)) * self.random.random()
+        self.schedule.after(seconds, self._publish_on, name)
+
+    def _publish(self, name: str) -> None:
+        node = self.nodes.get(name)
+        if not isinstance(node, Publisher):
+            return
+        random = self.random
+        count = random.choice((1, 1, 2, 5))
+        size = 1000 if random.random() < 0.1 else 8
+        bodies = [
+            f"{h.named(node.life)}:{node.published + number}".encode().ljust(size, b".")
+            for number in range(1, count + 1)
+        ]
+        keys = [random.choice((b"x", b"y")) for _ in bodies]
+        node.publish(bodies, keys)
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────
+
+    def _settle(self) -> None:
+        self.is_settled = True
+        self.record(h.Settled(self.schedule.now))
+        self.medium.calm()
+        for node in self.nodes.values():
+            node.stalled_until = min(node.stalled_until, self.schedule.now)
+        for name in self.script.absent:
+            self.crash(name)
+        for name in (*ARCHIVES, *self.script.subscribers, *self.script.publishers):
+            if name not in self.script.absent:
+                self.start(name)
+
+    def _close(self) -> None:
+        for name in self.script.absent:
+            self._classify(name)
+        for name in ARCHIVES:
+            messages, lost = [], []
+            for entry in self.stores[name].entries:
+                if isinstance(entry, Batch):
+                    label, view = self.label(entry.publisher), written(entry.view)
+                    for sequence, check in enumerate(checks(entry.block), entry.first):
+                        messages.append((label, sequence, check, view))
+                elif isinstance(entry, Lost):
+                    lost.append((self.label(entry.publisher), entry.first, entry.last))
+            self.record(h.Shelved(self.schedule.now, name, tuple(messages), tuple(lost)))

@@ -1,0 +1,122 @@
+"""What the market publishes: quotes, trades, and the bell that begins each part of the day.
+
+Two forms of body. JSON is for people, selectors and every other program; the compact form is for speed, and has
+no symbol in it because that is the key of the message:
+
+    quote = | 1 u8 | at i64 | bid u32 | ask u32 | bid size u32 | ask size u32 |
+    trade = | 2 u8 | at i64 | price u32 | size u32 | side u8 |
+    bell  = | 3 u8 | at i64 | phase u8 |
+
+Little-endian; `at` is in µs since 1970 in the market's own time, and prices are in cents.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from enum import Enum
+
+import msgspec
+
+# The key of what concerns no single symbol.
+EVERYBODY = "MARKET"
+
+
+class Phase(Enum):
+    """A part of the trading day."""
+
+    OPENING = "opening auction"
+    TRADING = "trading"
+    CLOSING = "closing auction"
+    CLOSED = "closed"
+
+
+class Side(Enum):
+    """Who came to the other: the buyer took the ask, the seller the bid. An auction brings both together."""
+
+    BUY = "buy"
+    SELL = "sell"
+    AUCTION = "auction"
+
+
+class Quote(msgspec.Struct, frozen=True, tag_field="kind", tag="quote"):
+    symbol: str
+    at: int
+    bid: float
+    ask: float
+    bid_size: int
+    ask_size: int
+
+
+class Trade(msgspec.Struct, frozen=True, tag_field="kind", tag="trade"):
+    symbol: str
+    at: int
+    price: float
+    size: int
+    side: Side
+
+
+class Bell(msgspec.Struct, frozen=True, tag_field="kind", tag="bell"):
+    at: int
+    phase: Phase
+
+
+Tick = Quote | Trade | Bell
+
+encode_json: Callable[[Tick], bytes] = msgspec.json.Encoder().encode
+decode_json: Callable[[bytes], Tick] = msgspec.json.Decoder(Tick).decode
+
+QUOTE = struct.Struct("<BqIIII")
+TRADE = struct.Struct("<BqIIB")
+BELL = struct.Struct("<BqB")
+IS_QUOTE, IS_TRADE, IS_BELL = 1, 2, 3
+
+SIDES = tuple(Side)
+PHASES = tuple(Phase)
+
+
+class BadTick(ValueError):
+    """A body that is no tick; the text says of which message."""
+
+
+def key_of(tick: Tick) -> str:
+    return EVERYBODY if isinstance(tick, Bell) else tick.symbol
+
+
+def encode_compact(tick: Tick) -> bytes:
+    match tick:
+        case Quote(_, at, bid, ask, bid_size, ask_size):
+            return QUOTE.pack(IS_QUOTE, at, cents(bid), cents(ask), bid_size, ask_size)
+        case Trade(_, at, price, size, side):
+            return TRADE.pack(IS_TRADE, at, cents(price), size, SIDES.index(side))
+        case Bell(at, phase):
+            return BELL.pack(IS_BELL, at, PHASES.index(phase))
+
+
+def decode(key: str, body: bytes) -> Tick:
+    """A tick in either form; JSON begins with a brace, which is no kind of the compact one."""
+    try:
+        if body[:1] == b"{":
+            return decode_json(body)
+        return decode_compact(key, body)
+    except (msgspec.DecodeError, struct.error, LookupError) as error:
+        raise BadTick(f"the body of {key!r} is no tick: {error}") from error
+
+
+def decode_compact(key: str, body: bytes) -> Tick:
+    match body[0]:
+        case 1:
+            _, at, bid, ask, bid_size, ask_size = QUOTE.unpack(body)
+            return Quote(key, at, bid / 100, ask / 100, bid_size, ask_size)
+        case 2:
+            _, at, price, size, side = TRADE.unpack(body)
+            return Trade(key, at, price / 100, size, SIDES[side])
+        case 3:
+            _, at, phase = BELL.unpack(body)
+            return Bell(at, PHASES[phase])
+        case other:
+            raise LookupError(f"kind {other}")
+
+
+def cents(price: float) -> int:
+    return round(price * 100)

@@ -1,0 +1,141 @@
+"""`recado feed …`: which command is meant, its words, and how failures are told."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+from collections.abc import Sequence
+
+from recado.cli import FAILED, WRONG_USAGE, complain, told
+
+VERBS = ("publish", "subscribe", "archive", "replay", "members", "gc")
+URL = "amqp://guest:guest@localhost"
+URL_HELP = f"of a broker, or udp://239.255.42.1:PORT for none; default: {URL}"
+ABOUT = {
+    "publish": "Publish messages: those that are named, or the lines of standard input.",
+    "subscribe": "Print messages as they come, after those that were missed.",
+    "archive": "Archive a feed in a folder, until SIGTERM or Ctrl-C.",
+    "replay": "Print what is in the folder of an archive; it may be at work.",
+    "members": "Show who takes part in a feed.",
+    "gc": "Let go what an archive need not keep; it must not be at work.",
+}
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def feed(verb: str, options: Sequence[str]) -> int:
+    """Every foreseeable failure is one line on standard error, with a hint."""
+    chosen = grammar(verb).parse_intermixed_args(options)
+    logging.basicConfig(format="recado: %(message)s", level=logging.WARNING)
+    try:
+        return run(verb, chosen)
+    except ImportError as error:
+        if error.name not in ("pyarrow", "numpy"):
+            raise
+        return complain("archives need pyarrow: pip install 'recado[feeds]'", FAILED)
+
+
+def run(verb: str, chosen: argparse.Namespace) -> int:
+    from recado.feeds.errors import FeedError
+    from recado.selector.errors import SelectorError
+
+    try:
+        match verb:
+            case "replay" | "gc":
+                from recado.cli.feed_folder import gc, replay
+
+                return gc(chosen) if verb == "gc" else replay(chosen)
+            case _:
+                from recado.cli.feed_live import live
+
+                return live(verb, chosen)
+    except FeedError as error:
+        return complain(str(error), FAILED)
+    except SelectorError as error:
+        return complain(f"--selector: {error}", WRONG_USAGE)
+    except ValueError as error:
+        return complain(str(error), WRONG_USAGE)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return complain(told(error), FAILED)
+
+
+def grammar(verb: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"recado feed {verb}", description=ABOUT[verb])
+    add = parser.add_argument
+    if verb in ("replay", "gc"):
+        add("folder", metavar="FOLDER", help="of the archive")
+    else:
+        add("feed", metavar="FEED")
+        add("--url", default=URL, metavar="URL", help=URL_HELP)
+        add("--stack", metavar="LAYERS", help="such as DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH:AMQP")
+    add("--json", action="store_true", help="for programs")
+    match verb:
+        case "publish":
+            add("bodies", nargs="*", metavar="BODY", help="default: the lines of standard input")
+            add("--key", default="", metavar="KEY", help="of all of them")
+            add(
+                "--header",
+                action="append",
+                default=[],
+                metavar="NAME=VALUE",
+                help="may be repeated",
+            )
+        case "subscribe":
+            add("name", metavar="NAME", help="under which archives know this subscriber")
+            add("--recovery", choices=["optimistic", "pessimistic", "archive"])
+            add("--vector", metavar="FILE", help="begin behind what it says, and keep it there")
+            add("--count", type=int, metavar="N", help="end after so many")
+        case "archive":
+            add("folder", metavar="FOLDER", help="of the archive; made if there is none")
+            add(
+                "--name",
+                default="archive",
+                metavar="NAME",
+                help="each archive of a feed has its own",
+            )
+            add("--seal-rows", type=positive, metavar="N", help="rows of a Parquet file")
+            add("--seal-seconds", type=duration, metavar="TIME", help="or older than this")
+        case "replay":
+            add("--from", dest="start", type=int, default=0, metavar="OFFSET")
+            add("--to", dest="stop", type=int, metavar="OFFSET", help="not included")
+            add("--subscriber", metavar="NAME", help="say of each whether this one surely had it")
+            add("--count", type=int, metavar="N", help="end after so many")
+        case "members":
+            add("--seconds", type=float, default=2.0, metavar="N", help="how long to listen")
+        case _:
+            pass  # gc has only what it shares with others
+    if verb in ("subscribe", "replay"):
+        add("--selector", metavar="TEXT", help="only those, as in: headers.price > 10")
+    if verb in ("archive", "gc"):
+        add("--max-age", type=duration, metavar="TIME", help="let go what is older: 36h, 30d")
+        add("--max-messages", type=positive, metavar="N", help="keep so many of the newest")
+        add("--max-share", type=share, metavar="SHARE", help="of the storage: 0.5 or 50%%")
+        add("--grace", type=duration, metavar="TIME", help="for those who still read; default: 1h")
+    return parser
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return int(text)
+
+
+def duration(text: str) -> float:
+    """Seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 90s, 15m, 36h, 30d or 2w")
+    return float(found[1]) * UNITS[found[2] or "s"]
+
+
+def share(text: str) -> float:
+    number = text.removesuffix("%")
+    try:
+        value = float(number) / (100 if number != text else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share; write 0.5 or 50%")
+    return value

@@ -1,0 +1,48 @@
+"""How messages and members are printed: a line each, for people or as JSON."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from recado.feeds.message import Message
+    from recado.feeds.onlooker import Seen
+
+
+def line(message: Message, *, as_json: bool, offset: int | None = None) -> str:
+    if as_json:
+        return msgspec.json.encode(as_fields(message, offset), enc_hook=str).decode() + "\n"
+    time = message.time.isoformat(timespec="milliseconds")
+    certainty = message.certainty.name.lower()
+    body = message.body.decode("utf-8", "backslashreplace")
+    place = "" if offset is None else f"{offset:>10} "
+    return f"{place}{time} {certainty:9} {message.key or '-'} {body}\n"
+
+
+def as_fields(message: Message, offset: int | None) -> dict[str, object]:
+    fields: dict[str, object] = {} if offset is None else {"offset": offset}
+    fields |= {
+        "feed": message.feed,
+        "publisher": message.publisher.hex(),
+        "sequence": message.sequence,
+        "view": message.view.number,
+        "timestamp": message.timestamp,
+        "key": message.key,
+        "message_id": message.message_id,
+        "headers": dict(message.headers),
+        "certainty": message.certainty.name.lower(),
+    }
+    try:
+        fields["body"] = message.body.decode()
+    except UnicodeDecodeError:
+        fields["body_base64"] = base64.b64encode(message.body).decode()
+    return fields
+
+
+def member_line(seen: Seen) -> str:
+    role = seen.role.name.lower()
+    what = f"view {seen.view}" if seen.name else f"{seen.last} messages"
+    return f"{role:10} {seen.name or '-':24} {seen.incarnation}  {what}"

@@ -1,0 +1,252 @@
+"""An archive as others read it: a snapshot, taken without asking the one who writes, who is not held up by it.
+
+What was durable when it was taken is in it, and nothing that came later. Files that are collected meanwhile
+stay for the grace period; a snapshot that is read for longer than that may miss them, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from recado.selector import Selector, arrow_filter, parse, predicate
+
+from ..selecting import fields_of
+from . import manifest as manifests
+from . import views
+from .certainty import CERTAINTY, Judge
+from .columns import OF_BATCH, SCHEMA, Place, groups, table_of
+from .errors import ArchiveError, CorruptArchive
+from .files import ParquetReader, check_bytes, plain
+from .layout import DATA, JOURNAL, ReadableTree, ReadingTree
+from .manifest import DataFile, Manifest
+from .messages import ArchivedMessage, messages_of
+from .records import StoredBatch, StoredRecord
+from .tail import Gone, TailReader, durable_position
+
+_FREQUENT = [*OF_BATCH, "routing_key", "headers", "properties"]
+
+
+class SnapshotExpired(ArchiveError):
+    """A file of the snapshot is gone: it was collected, and its grace period has ended."""
+
+
+class Archive:
+    """Made by `open`, and to be closed."""
+
+    def __init__(self, tree: ReadableTree, manifest: Manifest, tail: TailReader) -> None:
+        self.manifest = manifest
+        self._tree = tree
+        self._tail = tail
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Raises NoArchive, UnknownVersion, CorruptArchive."""
+        return cls.snapshot(ReadingTree(Path(path)))
+
+    @classmethod
+    def snapshot(cls, tree: ReadableTree) -> Self:
+        manifest = manifests.read(tree.disk("."))
+        while True:
+            journal = tree.disk(JOURNAL)
+            try:
+                tail = TailReader(journal, manifest.tail.position, durable_position(journal))
+            except Gone as error:
+                newer = manifests.read(tree.disk("."))
+                if newer.generation == manifest.generation:
+                    place = f"position {error.position}"
+                    raise CorruptArchive(journal.folder, place, "the file is missing") from None
+                manifest = newer  # it was sealed in between
+            else:
+                return cls(tree, manifest, tail)
+
+    def close(self) -> None:
+        self._tail.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # -- what there is -----------------------------------------------------------------------------
+
+    @property
+    def feed(self) -> str:
+        return self.manifest.feed
+
+    @property
+    def first(self) -> int:
+        """The offset of the first row."""
+        return self.manifest.first
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last row."""
+        end = self.manifest.tail.offset
+        for batch in self._tail_batches():
+            end = batch.end
+        return end
+
+    @property
+    def paths(self) -> list[str]:
+        """The Parquet files, in order of offsets."""
+        return [str(self._tree.path(file.path)) for file in self.manifest.files]
+
+    def records(self) -> list[StoredRecord]:
+        """Views, acknowledgements and the like, in order of offsets."""
+        in_tail = (stored for _, stored in self._tail.records())
+        later = [each for each in in_tail if isinstance(each, StoredRecord)]
+        return views.read(self._tree, self.manifest.views) + later
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    def batches(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        columns: Sequence[str] | None = None,
+        selector: str | Selector | None = None,
+        subscriber: str | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows with offsets in [start, stop) that a selector wants, in order.
+
+        With the name of a subscriber there is one more column: what is certain about its having got the row.
+        """
+        names = list(SCHEMA.names if columns is None else columns)
+        unknown = [name for name in names if name not in SCHEMA.names]
+        if unknown:
+            raise ValueError(f"there is no column {unknown[0]!r}; there are {SCHEMA.names}")
+        if subscriber is not None:
+            names.append(CERTAINTY)
+        whole = columns is None or selector is not None or subscriber is not None
+        for table in self._rows(start, stop, None if whole else names, selector, subscriber):
+            if table.num_rows:
+                yield plain(table).select(names)
+
+    def messages(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        selector: str | Selector | None = None,
+        subscriber: str | None = None,
+    ) -> Iterator[ArchivedMessage]:
+        """The same rows as objects."""
+        for table in self._rows(start, stop, None, selector, subscriber):
+            yield from messages_of(table)
+
+    def dataset(self) -> ds.Dataset:
+        """The rows that are in files, with the column `date`; those of the tail are only in `batches`."""
+        schema = SCHEMA.append(pa.field("date", pa.string()))
+        if not self.manifest.files:
+            return ds.dataset(schema.empty_table())
+        return ds.dataset(
+            self.paths,
+            schema=schema,
+            format="parquet",
+            partitioning=ds.partitioning(pa.schema([("date", pa.string())]), flavor="hive"),
+            partition_base_dir=str(self._tree.path(DATA)),
+        )
+
+    def _rows(
+        self,
+        start: int,
+        stop: int | None,
+        columns: Sequence[str] | None,
+        selector: str | Selector | None,
+        subscriber: str | None,
+    ) -> Iterator[pa.RecordBatch]:
+        asked = parse(selector) if isinstance(selector, str) else selector
+        judge = None if subscriber is None else Judge(subscriber, self.records())
+        for table in self._tables(start, stop, columns):
+            if judge is not None:
+                table = judge.add_column(table)
+            if asked is not None:
+                table = _chosen(table, asked, self.feed)
+            yield table
+
+    def _tables(
+        self, start: int, stop: int | None, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        for file in self.manifest.files:
+            if file.end > start and (stop is None or file.first < stop):
+                for first, table in self._groups(file, start, stop, columns):
+                    yield _cut(table, first, start, stop)
+        place = Place(self.manifest.feed, self.manifest.exchange)
+        for group in groups(self._tail_batches()):
+            first = group[0].batch.offset
+            if stop is not None and first >= stop:
+                break
+            if group[-1].batch.end > start:
+                table = table_of(group, place)
+                yield _cut(table if columns is None else table.select(columns), first, start, stop)
+
+    def _groups(
+        self, file: DataFile, start: int, stop: int | None, columns: Sequence[str] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Row groups of a file, with their first offsets, as far as they have rows in [start, stop)."""
+        try:
+            reader = ParquetReader(self._tree, file, _FREQUENT)
+        except FileNotFoundError:
+            raise self._missing(file) from None
+        with reader:
+            first = file.first
+            for number, rows in enumerate(reader.group_rows):
+                if first + rows > start and (stop is None or first < stop):
+                    yield first, reader.group(number, columns)
+                first += rows
+
+    def _missing(self, file: DataFile) -> ArchiveError:
+        path = self._tree.path(file.path)
+        newer = manifests.read(self._tree.disk("."))
+        if file in newer.files:
+            return CorruptArchive(path, "byte 0", "the file is missing")
+        return SnapshotExpired(f"{path} was collected since the archive was opened; open it again")
+
+    def _tail_batches(self) -> Iterator[StoredBatch]:
+        return (stored for _, stored in self._tail.records() if isinstance(stored, StoredBatch))
+
+    # -- verification ------------------------------------------------------------------------------
+
+    def verify(self) -> Iterator[CorruptArchive]:
+        """Read every byte, and tell what is damaged."""
+        for file in (*self.manifest.files, self.manifest.views):
+            if file is not None:
+                folder, _, name = file.path.rpartition("/")
+                try:
+                    check_bytes(self._tree, folder, name, file.bytes, file.crc32)
+                except CorruptArchive as error:
+                    yield error
+                except FileNotFoundError:
+                    yield CorruptArchive(
+                        self._tree.path(file.path), "byte 0", "the file is missing"
+                    )
+        try:
+            for _ in self._tail.records():
+                pass
+        except CorruptArchive as error:
+            yield error
+
+
+def _cut(table: pa.RecordBatch, first: int, start: int, stop: int | None) -> pa.RecordBatch:
+    low = max(start - first, 0)
+    high = table.num_rows if stop is None else min(stop - first, table.num_rows)
+    return table.slice(low, high - low)
+
+
+def _chosen(table: pa.RecordBatch, selector: Selector, feed: str) -> pa.RecordBatch:
+    chosen = arrow_filter(selector, table.schema)
+    if chosen.expression is not None:
+        filtered = pa.Table.from_batches([table]).filter(chosen.expression)
+        table = (
+            filtered.combine_chunks().to_batches()[0] if filtered.num_rows else table.slice(0, 0)
+        )
+    if chosen.residual is not None and table.num_rows:
+        wanted = predicate(chosen.residual, {**fields_of(feed), "offset": "offset"})
+        mask = pa.array([wanted(message) for message in messages_of(table)], pa.bool_())
+        table = table.filter(mask)
+    return table

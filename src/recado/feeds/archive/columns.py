@@ -1,0 +1,232 @@
+"""Columns of a table from batches: by buffers, however many messages there are.
+
+A block has the sizes and the bytes of a column, and so has Arrow. What is the same for a whole batch (its
+publisher, its view) is said once for it, as an index into a dictionary.
+
+An empty message id, table of headers or list of properties is NULL. A key or id that is not UTF-8 could be read
+by no one as text, so what is wrong in it is replaced (U+FFFD). A time that no calendar has becomes the nearest
+one that it has, or one publisher could make the table unreadable for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..block import COLUMNS, EACH, EMPTY, SAME, Block, Malformed
+from ..views import ViewId
+from .records import StoredBatch
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("feed", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("publisher", pa.string(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("view", pa.string(), nullable=False),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("exchange", pa.string(), nullable=False),
+        pa.field("routing_key", pa.string(), nullable=False),
+        pa.field("message_id", pa.string()),
+        pa.field("headers", pa.binary()),
+        pa.field("properties", pa.binary()),
+        pa.field("body", pa.binary(), nullable=False),
+    ]
+)
+OF_BLOCK: Final = ("routing_key", "message_id", "headers", "properties", "body")
+"""The columns that come from blocks, in their order there."""
+OF_BATCH: Final = ("feed", "publisher", "view", "exchange")
+"""Those of which a batch has one value."""
+
+_DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
+INDEXED: Final = pa.schema(
+    [each.with_type(_DICTIONARY) if each.name in OF_BATCH else each for each in SCHEMA]
+)
+"""The same table, with indices into dictionaries for them: how it is built and written."""
+
+GROUP_ROWS: Final = 50_000
+GROUP_BYTES: Final = 64 << 20
+
+_YEARS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""From the first µs of the year 1 to the last of 9999."""
+
+Indices = npt.NDArray[np.int64]
+_U32: Final = np.dtype("<u4")
+
+
+def view_text(view: ViewId) -> str:
+    return f"{view.number}-{view.coordinator.hex()}"
+
+
+def view_of(text: str) -> ViewId:
+    number, _, coordinator = text.partition("-")
+    return ViewId(int(number), bytes.fromhex(coordinator))
+
+
+class Piece(NamedTuple):
+    """A column of one block: sizes as bytes, and the values one behind the other."""
+
+    mode: int
+    sizes: bytes
+    data: bytes
+
+    def expanded(self, rows: int) -> Piece:
+        """With a size and a value for each row."""
+        match self.mode:
+            case 0:
+                return Piece(EACH, bytes(4 * rows), b"")
+            case 1:
+                return Piece(EACH, self.sizes * rows, self.data * rows)
+            case _:
+                return self
+
+
+class Place(NamedTuple):
+    """What the rows of an archive have in common."""
+
+    feed: str
+    exchange: str
+
+
+class Scanned(NamedTuple):
+    """A batch, and its columns as they are in the block."""
+
+    batch: StoredBatch
+    columns: list[Piece]
+    bytes: int
+    """What its rows take in a table, where each has what the block says once for all."""
+
+
+def groups(batches: Iterable[StoredBatch], rows: int = GROUP_ROWS) -> Iterator[list[Scanned]]:
+    """Consecutive batches, gathered to groups of about so many rows; none takes much more than GROUP_BYTES."""
+    group: list[Scanned] = []
+    count = size = 0
+    for whole in batches:
+        for scanned in _bounded(_scan(whole)):
+            more = scanned.batch.rows
+            if group and (
+                count + more > rows
+                or size + scanned.bytes > GROUP_BYTES
+                or scanned.batch.offset != group[-1].batch.end
+            ):
+                yield group
+                group, count, size = [], 0, 0
+            group.append(scanned)
+            count += more
+            size += scanned.bytes
+    if group:
+        yield group
+
+
+def _bounded(scanned: Scanned) -> Iterator[Scanned]:
+    batch = scanned.batch
+    parts = min(-(-scanned.bytes // GROUP_BYTES), batch.rows)
+    if parts == 1:
+        yield scanned
+        return
+    block = Block.parse(batch.block, batch.rows)
+    each = -(-batch.rows // parts)
+    for start in range(0, batch.rows, each):
+        part = block.slice(start, min(start + each, batch.rows))
+        yield _scan(
+            batch._replace(
+                offset=batch.offset + start,
+                rows=part.count,
+                first=batch.first + start,
+                block=part.data,
+            )
+        )
+
+
+def _scan(batch: StoredBatch) -> Scanned:
+    # As Block.parse does, without a number for each message: 8 µs for a batch of 100 instead of 14.
+    block, rows = batch.block, batch.rows
+    at = 8 * rows
+    size = at
+    pieces = []
+    try:
+        for _ in range(COLUMNS):
+            mode = block[at]
+            at += 1
+            if mode == EMPTY:
+                pieces.append(Piece(EMPTY, b"", b""))
+            elif mode == SAME:
+                end = at + 4 + int.from_bytes(block[at : at + 4], "little")
+                pieces.append(Piece(SAME, block[at : at + 4], block[at + 4 : end]))
+                size += rows * (end - at)
+                at = end
+            else:
+                after = at + 4 * rows
+                end = after + int(np.frombuffer(block, _U32, rows, at).sum())
+                pieces.append(Piece(EACH, block[at:after], block[after:end]))
+                size += end - at
+                at = end
+    except (IndexError, ValueError):
+        at = -1
+    if at != len(block):
+        raise Malformed(f"the block of the rows from {batch.offset} on is not whole")
+    return Scanned(batch, pieces, size)
+
+
+def table_of(group: Sequence[Scanned], place: Place) -> pa.RecordBatch:
+    """Consecutive batches as one. What a batch has once is a dictionary's index here."""
+    batches = [scanned.batch for scanned in group]
+    counts = np.array([batch.rows for batch in batches], np.int64)
+    starts = np.cumsum(counts) - counts
+    rows = int(counts.sum())
+    row = np.arange(rows, dtype=np.int64)
+    firsts = np.array([batch.first for batch in batches], np.int64)
+    times = np.frombuffer(b"".join(batch.block[: 8 * batch.rows] for batch in batches), "<i8")
+    timestamps = pa.py_buffer(np.clip(times, *_YEARS))
+    time = SCHEMA.field("timestamp").type
+    arrays = {
+        "feed": _indexed([place.feed], np.zeros(rows, np.int32)),
+        "offset": pa.array(row + batches[0].offset),
+        "publisher": _coded([batch.publisher.hex() for batch in batches], counts),
+        "sequence": pa.array(row + np.repeat(firsts - starts, counts)),
+        "view": _coded([view_text(batch.view) for batch in batches], counts),
+        "timestamp": pa.Array.from_buffers(time, rows, [None, timestamps]),
+        "exchange": _indexed([place.exchange], np.zeros(rows, np.int32)),
+    }
+    for which, name in enumerate(OF_BLOCK):
+        pieces = [scanned.columns[which].expanded(scanned.batch.rows) for scanned in group]
+        arrays[name] = _joined(name, pieces, rows)
+    return pa.RecordBatch.from_arrays([arrays[name] for name in INDEXED.names], schema=INDEXED)
+
+
+def _joined(name: str, pieces: Sequence[Piece], rows: int) -> pa.Array:
+    field = SCHEMA.field(name)
+    sizes = np.frombuffer(b"".join(piece.sizes for piece in pieces), _U32)
+    ends = np.zeros(rows + 1, np.int32)
+    np.cumsum(sizes, out=ends[1:])
+    validity, nulls = None, 0
+    if field.nullable:
+        nulls = rows - int(np.count_nonzero(sizes))
+        if nulls:
+            validity = pa.py_buffer(np.packbits(sizes != 0, bitorder="little"))
+    buffers = [validity, pa.py_buffer(ends), pa.py_buffer(b"".join(piece.data for piece in pieces))]
+    if field.type != pa.string():
+        return pa.Array.from_buffers(field.type, rows, buffers, nulls)
+    try:
+        array = pa.Array.from_buffers(field.type, rows, buffers, nulls)
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = pa.Array.from_buffers(pa.binary(), rows, buffers, nulls).to_pylist()
+        texts = [None if each is None else each.decode("utf-8", "replace") for each in raw]
+        return pa.array(texts, field.type)
+    return array
+
+
+def _coded(values: Sequence[str], counts: Indices) -> pa.DictionaryArray:
+    """Each value so many times."""
+    codes: dict[str, int] = {}
+    indices = np.array([codes.setdefault(value, len(codes)) for value in values], np.int32)
+    return _indexed(list(codes), np.repeat(indices, counts))
+
+
+def _indexed(values: list[str], indices: npt.NDArray[np.int32]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(values, pa.string()))

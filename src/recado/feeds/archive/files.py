@@ -1,0 +1,193 @@
+"""Parquet files: written once, whole or not at all, and read by row group.
+
+Writing never changes what is there: a file gets its name when all of it is on disk. Pages have checksums, which
+every reader here verifies; the manifest has one of the whole file, for `check_bytes`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from errno import ENOENT
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recado.journal.disk import Disk, File
+
+from .columns import OF_BATCH, SCHEMA
+from .errors import CorruptArchive
+from .layout import PART, ReadableTree
+from .manifest import DataFile, ViewsFile
+
+_DICTIONARIES: Final = [*OF_BATCH, "routing_key", "headers", "properties"]
+_STATISTICS: Final = ["offset", "publisher", "sequence", "timestamp", "routing_key"]
+_PORTION: Final = 1 << 20
+
+
+class Written(NamedTuple):
+    bytes: int
+    crc32: str
+    footer: str
+
+
+class _Sink:
+    """A file of a disk, as pyarrow writes to one."""
+
+    closed = False
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.size = 0
+        self.crc = 0
+
+    def write(self, data: bytes) -> int:
+        self._file.write(self.size, bytes(data))
+        self.crc = crc32(data, self.crc)
+        self.size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass  # it has to be synced first, by who opened it
+
+
+def write(disk: Disk, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> Written:
+    """A row group for each table. When this returns the file is durable under its name."""
+    part = name + PART
+    file = disk.open(part, create=True)
+    try:
+        try:
+            sink = _Sink(file)
+            dictionaries = [each for each in _DICTIONARIES if each in schema.names]
+            with pq.ParquetWriter(
+                sink,
+                schema,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=dictionaries,
+                write_statistics=[each for each in _STATISTICS if each in schema.names],
+                write_page_checksum=True,
+                store_schema=False,
+            ) as writer:
+                for table in tables:
+                    writer.write_table(table, row_group_size=table.num_rows)
+            footer = _footer(file.read, sink.size)
+            file.sync()
+        finally:
+            file.close()
+    except BaseException:
+        disk.remove(part)
+        raise
+    disk.rename(part, name)
+    disk.sync_names()
+    return Written(sink.size, f"{sink.crc:08x}", footer)
+
+
+def _footer(read: Callable[[int, int], bytes], size: int) -> str:
+    """The checksum of a file's footer:  … | metadata | its size u32 | "PAR1" |"""
+    length = int.from_bytes(read(size - 8, 4), "little") + 8
+    return f"{crc32(read(max(size - length, 0), length)):08x}"
+
+
+class ParquetReader:
+    """An open file of an archive. Whatever is wrong with it is a CorruptArchive that names the row group."""
+
+    def __init__(
+        self, tree: ReadableTree, file: DataFile | ViewsFile, dictionaries: Sequence[str] = ()
+    ) -> None:
+        self.file = file
+        self._path = tree.path(file.path)
+        with self._place("its end"):
+            self._source = tree.parquet(file.path)
+            try:
+                self._check_footer()
+                self._parquet = pq.ParquetFile(
+                    self._source,
+                    read_dictionary=list(dictionaries),
+                    page_checksum_verification=True,
+                )
+            except BaseException:
+                self._source.close()
+                raise
+        rows = self._parquet.metadata.num_rows
+        if rows != file.rows:
+            self.close()
+            raise CorruptArchive(self._path, "its end", f"it has {rows} rows, not {file.rows}")
+
+    def _check_footer(self) -> None:
+        size = self._source.size()
+        if size != self.file.bytes:
+            raise ValueError(f"it has {size} bytes, not {self.file.bytes}")
+        if _footer(lambda at, count: self._source.read_at(count, at), size) != self.file.footer:
+            raise ValueError("the checksum of its footer is wrong")
+
+    def close(self) -> None:
+        self._parquet.close()
+        self._source.close()
+
+    def __enter__(self) -> ParquetReader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    def group_rows(self) -> list[int]:
+        metadata = self._parquet.metadata
+        return [metadata.row_group(each).num_rows for each in range(metadata.num_row_groups)]
+
+    def group(self, number: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        with self._place(f"row group {number}"):
+            table = self._parquet.read_row_group(number, columns and list(columns))
+            batch = table.combine_chunks().to_batches()[0]
+            # The head of a page has no checksum, and a wrong one can make indices beyond a dictionary.
+            for column in batch.columns:
+                if pa.types.is_dictionary(column.type):
+                    column.validate(full=True)
+            return batch
+
+    @contextmanager
+    def _place(self, place: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            missing = str(self._path)
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), missing) from None
+        except (pa.ArrowException, OSError, ValueError, IndexError) as error:
+            raise CorruptArchive(self._path, place, str(error)) from error
+
+
+def check_bytes(tree: ReadableTree, folder: str, name: str, size: int, crc: str) -> None:
+    """Compare every byte with what the manifest says; raises CorruptArchive."""
+    path = tree.path(f"{folder}/{name}")
+    file = tree.disk(folder).open(name)
+    try:
+        if file.size() != size:
+            raise CorruptArchive(
+                path, f"byte {min(file.size(), size)}", f"it has {file.size()} bytes, not {size}"
+            )
+        found = 0
+        for at in range(0, size, _PORTION):
+            found = crc32(file.read(at, _PORTION), found)
+    finally:
+        file.close()
+    if f"{found:08x}" != crc:
+        raise CorruptArchive(path, "an unknown place", f"its checksum is {found:08x}, not {crc}")
+
+
+def plain(table: pa.RecordBatch) -> pa.RecordBatch:
+    """With values instead of indices into dictionaries, as in `SCHEMA`."""
+    known = [
+        SCHEMA.field(each.name) if each.name in SCHEMA.names else each.with_type(pa.string())
+        for each in table.schema
+    ]
+    return table.cast(pa.schema(known))

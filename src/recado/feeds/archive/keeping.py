@@ -1,0 +1,190 @@
+"""The files of an archive and the manifest that names them: sealing, merging, collecting.
+
+Each change is the same three steps: new files are written whole, a new manifest takes the place of the last,
+and only then something is deleted. Killed in between, an archive has files that no manifest names; the next
+start removes them. A file that a manifest once named stays for the grace period after the last that did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from recado.journal.disk import Disk
+
+from ..views import Acknowledged, Lost, Settled, Table, ViewRecord
+from . import manifest as manifests
+from . import sealing, views
+from .collection import Limits, Report, surplus
+from .columns import Place
+from .errors import CorruptArchive
+from .layout import DATA, MANIFEST, PARQUET, PART, VIEWS, Tree
+from .manifest import Collected, DataFile, Manifest, Tail, ViewsFile
+from .records import Stored, StoredBatch, StoredRecord
+
+
+class Keeping:
+    def __init__(self, tree: Tree, root: Disk, manifest: Manifest, grace: float) -> None:
+        self.manifest = manifest
+        self.records: list[StoredRecord] = views.read(tree, manifest.views)
+        """All that are in the views file."""
+        self.vector = vector_at_tail(manifest, self.records)
+        self._tree = tree
+        self._root = root
+        self._grace = grace
+        self._place = Place(manifest.feed, manifest.exchange)
+
+    def _write(self, now: int, **changes: object) -> None:
+        manifest = self.manifest.next(now, **changes)
+        manifests.write(self._root, manifest)
+        self.manifest = manifest
+
+    def remove_strays(self) -> None:
+        """Files that were being written when an earlier process ended."""
+        manifest = self.manifest
+        known = {file.path for file in manifest.files}
+        known |= {each.path for each in manifest.collected}
+        if manifest.views is not None:
+            known.add(manifest.views.path)
+        for folder in (*self._tree.folders(DATA), VIEWS):
+            disk = self._tree.disk(folder)
+            for name in disk.names():
+                if name.endswith((PARQUET, PARQUET + PART)) and f"{folder}/{name}" not in known:
+                    disk.remove(name)
+        if MANIFEST + PART in self._root.names():
+            self._root.remove(MANIFEST + PART)
+
+    def move_tail(self, position: int, now: int) -> None:
+        self._write(now, tail=Tail(self.manifest.tail.offset, position))
+
+    # -- sealing -----------------------------------------------------------------------------------
+
+    def seal(
+        self, tail: Iterable[tuple[int, Stored]], position: int, most_rows: int, now: int
+    ) -> None:
+        """Bring all of the tail, which ends at a position of the journal, into files."""
+        manifest = self.manifest
+        records = list(self.records)
+
+        def batches() -> Iterator[StoredBatch]:
+            for _, stored in tail:
+                if isinstance(stored, StoredRecord):
+                    records.append(stored)
+                else:
+                    yield stored
+
+        generation = manifest.generation + 1
+        made = sealing.seal(self._tree, self._place, batches(), generation, most_rows)
+        files = (*manifest.files, *made)
+        offset = files[-1].end if made else manifest.tail.offset
+        changes: dict[str, object] = {"files": files, "tail": Tail(offset, position)}
+        if len(records) > len(self.records):
+            records = still_needed(records, manifest)
+            disk = self._tree.disk(VIEWS)
+            changes["views"] = None
+            if records:
+                changes["views"] = views.write(disk, records, offset, generation)
+            if manifest.views is not None:
+                changes["collected"] = (*manifest.collected, self._let_go(manifest.views, now))
+        if changes["tail"] == manifest.tail:
+            return
+        self._write(now, **changes)
+        self.records = records
+        self.vector = vector_at_tail(self.manifest, records)
+
+    def merge(self, most_rows: int, now: int) -> None:
+        """Make one of the last files, if they are small."""
+        files = self.manifest.files
+        count = sealing.mergeable(files, most_rows) if files else 0
+        if count:
+            parts = files[-count:]
+            try:
+                merged = sealing.merge(self._tree, parts, self.manifest.generation + 1)
+            except CorruptArchive:  # told to those who read it; what comes is stored all the same
+                return
+            gone = [self._let_go(part, now) for part in parts]
+            collected = (*self.manifest.collected, *gone)
+            self._write(now, files=(*files[:-count], merged), collected=collected)
+
+    # -- collecting --------------------------------------------------------------------------------
+
+    def collect(
+        self, limits: Limits, grace: float | None, now: int, end: int, journal_bytes: int
+    ) -> Report:
+        manifest = self.manifest
+        due = [each for each in manifest.collected if each.until <= now]
+        dropped = surplus(
+            manifest,
+            limits,
+            now=now,
+            end=end,
+            journal_bytes=journal_bytes,
+            capacity=self._tree.capacity(),
+        )
+        for each in due:
+            self._delete(each)
+        if due or dropped:
+            kept = [each for each in manifest.collected if each.until > now]
+            kept += [self._let_go(file, now, grace) for file in dropped]
+            first = dropped[-1].end if dropped else manifest.first
+            begin = dict(manifest.begin)
+            for file in dropped:
+                begin |= {publisher: last for publisher, (_, last) in file.publishers.items()}
+            for stored in self.records:
+                if isinstance(stored.record, Lost) and stored.offset <= first:
+                    who, last = stored.record.publisher.hex(), stored.record.last
+                    begin[who] = max(last, begin.get(who, 0))
+            files = manifest.files[len(dropped) :]
+            self._write(now, files=files, first=first, begin=begin, collected=tuple(kept))
+        return Report(
+            files=len(dropped),
+            messages=sum(file.rows for file in dropped),
+            bytes=sum(file.bytes for file in dropped),
+            removed=len(due),
+            freed=sum(each.bytes for each in due),
+            first=self.manifest.first,
+        )
+
+    def _let_go(
+        self, file: DataFile | ViewsFile, now: int, grace: float | None = None
+    ) -> Collected:
+        seconds = self._grace if grace is None else grace
+        return Collected(file.path, now + int(seconds * 1e6), file.bytes)
+
+    def _delete(self, file: Collected) -> None:
+        folder, _, name = file.path.rpartition("/")
+        with suppress(FileNotFoundError, KeyError):  # an earlier process was killed right behind it
+            self._tree.disk(folder).remove(name)
+        self._tree.remove_empty(folder)
+
+
+def still_needed(records: list[StoredRecord], manifest: Manifest) -> list[StoredRecord]:
+    """What the core would keep of them; and what is lost, unless the beginning says so already."""
+    table = Table(stored.record for stored in records)
+    kept = []
+    for stored in records:
+        match stored.record:
+            case ViewRecord(view):
+                needed = table.views.get(view.id) == stored.record
+            case Settled(view_id):
+                needed = view_id in table.views
+            case Acknowledged(member):
+                needed = table.acknowledged.get(member) == stored.record
+            case Lost(publisher, _, last):
+                needed = manifest.begin.get(publisher.hex(), 0) < last
+        if needed:
+            kept.append(stored)
+    return kept
+
+
+def vector_at_tail(manifest: Manifest, records: Iterable[StoredRecord]) -> dict[bytes, int]:
+    """Of each publisher, the last sequence before the tail."""
+    texts = dict(manifest.begin)
+    for file in manifest.files:
+        texts |= {publisher: last for publisher, (_, last) in file.publishers.items()}
+    vector = {bytes.fromhex(publisher): last for publisher, last in texts.items()}
+    for stored in records:
+        if isinstance(stored.record, Lost):
+            publisher, last = stored.record.publisher, stored.record.last
+            vector[publisher] = max(last, vector.get(publisher, 0))
+    return vector

@@ -1,0 +1,195 @@
+"""The manifest: one small JSON file that says what an archive consists of.
+
+    {"checksum":"0a1b2c3d",
+    "format":"recado-archive","version":1, …}
+
+The checksum is the CRC-32 of all that follows the first line. A manifest is never changed: the next one is
+written under another name, synced, and takes the place of the last by a rename. So whoever reads it sees a
+whole one, and the files that one names are there: a file is complete before a manifest names it, and stays
+for a grace period after the last that did.
+
+M1  `files` are in order: each begins with the offset at which the one before it ended, or later where a repair
+    has dropped rows. The offsets within a file have no gap.
+M2  Rows before `first` were collected; those before `tail.offset` are in files, all others in the journal, in
+    records from `tail.position` on.
+M3  `generation` grows by one with each manifest.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final, Self
+from zlib import crc32
+
+import msgspec
+
+from recado.journal.disk import Disk
+
+from .errors import CorruptArchive, NoArchive, UnknownVersion
+from .layout import MANIFEST, PART, ReadableDisk
+
+FORMAT: Final = "recado-archive"
+VERSION: Final = 1
+_FIRST_LINE = len('{"checksum":"0a1b2c3d",\n')
+
+
+class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A Parquet file with the rows [first, end)."""
+
+    path: str
+    """From the folder of the archive on, with `/`."""
+    date: str
+    """The UTC day on which the archive stored the rows."""
+    first: int
+    end: int
+    bytes: int
+    crc32: str
+    """Of the whole file."""
+    footer: str
+    """The CRC-32 of its footer, which has no checksum in Parquet."""
+    stored: tuple[int, int]
+    """When its rows were stored, the earliest and the latest, in µs by the archive's clock."""
+    timestamps: tuple[int, int]
+    """The least and the greatest timestamp, in µs by the publishers' clocks."""
+    publishers: dict[str, tuple[int, int]]
+    """Of each publisher the first and the last sequence number."""
+
+    @property
+    def rows(self) -> int:
+        return self.end - self.first
+
+
+class ViewsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The Parquet file of the views that came before `tail.offset`."""
+
+    path: str
+    rows: int
+    bytes: int
+    crc32: str
+    footer: str
+
+
+class Tail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the journal goes on from the files."""
+
+    offset: int = 0
+    position: int = 0
+
+
+class Collected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file that is no part of the archive any more, and that nobody deletes before `until`, in µs."""
+
+    path: str
+    until: int
+    bytes: int
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    feed: str
+    archive: str
+    exchange: str
+    generation: int = 0
+    written: int = 0
+    first: int = 0
+    tail: Tail = Tail()
+    files: tuple[DataFile, ...] = ()
+    views: ViewsFile | None = None
+    begin: dict[str, int] = {}
+    """Of each publisher the last sequence number before `first`."""
+    collected: tuple[Collected, ...] = ()
+
+    def check(self) -> str | None:
+        """What is wrong with it, if anything."""
+        ends = [(self.first, self.first), *((file.first, file.end) for file in self.files)]
+        for (_, end), (first, after) in pairwise(ends):
+            if first < end or after <= first:
+                return f"the file with the rows [{first}, {after}) is not behind row {end} (M1)"
+        if ends[-1][1] > self.tail.offset:
+            return f"the files end at row {ends[-1][1]}, the tail begins at {self.tail.offset} (M2)"
+        return None
+
+    def next(self, written: int, **changes: object) -> Self:
+        changed = msgspec.structs.replace(
+            self, generation=self.generation + 1, written=written, **changes
+        )
+        assert changed.check() is None, changed.check()
+        return changed
+
+
+class _Document(Manifest, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    format: str
+    version: int
+
+
+class _Head(msgspec.Struct):
+    """What every version has, so that a later one is known for what it is."""
+
+    format: str
+    version: int
+    feed: str = ""
+
+
+def encode(manifest: Manifest) -> bytes:
+    fields = {"format": FORMAT, "version": VERSION, **msgspec.structs.asdict(manifest)}
+    rest = msgspec.json.format(msgspec.json.encode(fields), indent=1)[1:].lstrip()
+    return b'{"checksum":"%08x",\n' % crc32(rest) + rest
+
+
+def decode(data: bytes, file: object) -> Manifest:
+    """The manifest, or an error that names the place in the file."""
+    head, rest = data[:_FIRST_LINE], data[_FIRST_LINE:]
+    try:
+        known = msgspec.json.decode(data, type=_Head)
+        if known.format != FORMAT:
+            raise NoArchive(f"{file} is no manifest of an archive: its format is {known.format!r}")
+        if known.version > VERSION:
+            raise UnknownVersion(
+                f"{file} is a manifest of version {known.version}, and this release knows none above "
+                f"{VERSION}: it was written by a later release of recado; read it with that one"
+            )
+        if head != b'{"checksum":"%08x",\n' % crc32(rest):
+            raise CorruptArchive(str(file), "byte 0", "the checksum is wrong")
+        found = msgspec.json.decode(b"{" + rest, type=_Document)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptArchive(str(file), _place(str(error), len(data)), str(error)) from None
+    wrong = found.check()
+    if wrong is not None:
+        raise CorruptArchive(str(file), "`files`", wrong)
+    names = Manifest.__struct_fields__
+    return Manifest(**{name: getattr(found, name) for name in names})
+
+
+def _place(told: str, size: int) -> str:
+    """Where msgspec says that it is: a byte of the text, or a path into the document."""
+    _, found, byte = told.partition("(byte ")
+    if found:
+        return f"byte {byte.rstrip(')')}"
+    _, found, path = told.partition(" - at `$.")
+    return f"`{path}" if found else f"byte {size}"
+
+
+def read(disk: ReadableDisk) -> Manifest:
+    path = disk.folder / MANIFEST
+    try:
+        file = disk.open(MANIFEST)
+    except FileNotFoundError:
+        raise NoArchive(f"there is no archive in {disk.folder}: {MANIFEST} is missing") from None
+    try:
+        return decode(file.read(0, file.size()), path)
+    finally:
+        file.close()
+
+
+def write(disk: Disk, manifest: Manifest) -> None:
+    """Let it take the place of the last one; when this returns it is durable."""
+    part = MANIFEST + PART
+    if part in disk.names():
+        disk.remove(part)
+    file = disk.open(part, create=True)
+    try:
+        file.write(0, encode(manifest))
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(part, MANIFEST)
+    disk.sync_names()

@@ -1,0 +1,62 @@
+"""Messages from the columns of a table: by column, and what repeats is read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import repeat
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from ..message import NO_HEADERS, Message, headers_of, properties_of
+from ..views import Certainty
+from .certainty import CERTAINTY
+from .columns import view_of
+
+T = TypeVar("T")
+
+
+class ArchivedMessage(Message, frozen=True):
+    """A message, and where it is in the archive that gave it."""
+
+    offset: int
+
+
+def messages_of(table: pa.RecordBatch) -> Iterable[ArchivedMessage]:
+    """The rows of a table with all columns."""
+    column = table.column
+    certainty: Iterable[Certainty] = repeat(Certainty.LIVE)
+    if CERTAINTY in table.schema.names:
+        certainty = each_once(column(CERTAINTY), lambda name: Certainty[name.upper()])
+    return map(
+        ArchivedMessage,
+        each_once(column("feed"), str),
+        each_once(column("publisher"), bytes.fromhex),
+        column("sequence").to_pylist(),
+        each_once(column("view"), view_of),
+        column("timestamp").cast(pa.int64()).to_pylist(),
+        each_once(column("routing_key"), str),
+        column("message_id").fill_null("").to_pylist(),
+        each_once(column("headers"), headers_of, NO_HEADERS),
+        each_once(column("properties"), properties_of),
+        column("body").to_pylist(),
+        certainty,
+        column("offset").to_pylist(),
+    )
+
+
+def each_once(column: pa.Array, read: Callable[[Any], T], null: Any = None) -> Iterable[T]:
+    """The values, each different one read once."""
+    if column.null_count == len(column):
+        return repeat(null, len(column))
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    values = [read(value) for value in column.dictionary.to_pylist()]
+    if len(values) == 1 and not column.null_count:
+        return repeat(values[0], len(column))
+    if column.null_count:
+        values.append(null)
+        indices = column.indices.fill_null(len(values) - 1)
+    else:
+        indices = column.indices
+    return map(values.__getitem__, indices.to_pylist())

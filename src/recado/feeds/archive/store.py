@@ -1,0 +1,337 @@
+"""The store: the one writer of an archive's folder.
+
+S1  What `sync` covered is in the archive until it is collected, each row once: in a file or in the tail.
+S2  Offsets are given in the order of `append`, without gaps, and name the same row after every restart. Only a
+    repair of the journal leaves a gap, where it drops what is damaged.
+S3  Of one publisher, sequences grow with offsets.
+S4  Whoever reads by the manifest and up to the journal's mark sees all that was durable then.
+
+`append` is for one thread, the loop's. All others may run beside it in threads of their own; those that change
+files wait for each other.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from threading import Lock
+
+from recado.journal.disk import Disk
+from recado.journal.journal import SEGMENT_SIZE, Journal
+from recado.journal.record import Corrupt
+from recado.journal.segment import file_name
+
+from ..block import Malformed
+from ..boundary import ArchiveState, Batch, Entry, Query
+from ..naming import exchange_p
+from ..vector import Vector
+from ..views import Lost, Table
+from . import manifest as manifests
+from .collection import NO_LIMITS, Limits, Report
+from .errors import CorruptArchive, WrongArchive
+from .keeping import Keeping
+from .layout import JOURNAL, MANIFEST, RealTree, Tree
+from .manifest import Manifest
+from .recall import Checkpoint, GroupCache, Recollection, Source, recall
+from .records import StoredRecord, decode, encode
+from .tail import TailReader
+
+SEAL_ROWS = 1_000_000
+SEAL_SECONDS = 600.0
+GRACE = 3600.0
+CHECKPOINT_BYTES = 4 << 20
+
+
+class Store:
+    def __init__(
+        self,
+        folder: Path | str,
+        feed: str,
+        *,
+        archive_id: str | None = None,
+        seal_rows: int = SEAL_ROWS,
+        seal_seconds: float = SEAL_SECONDS,
+        grace: float = GRACE,
+        clock: Callable[[], float] = time.time,
+        tree: Tree | None = None,
+        segment_size: int = SEGMENT_SIZE,
+    ) -> None:
+        """Open the archive in a folder, or begin one there. A file holds about `seal_rows` rows at most.
+
+        Raises InUse if another process writes it, WrongArchive if it is not the one meant, CorruptArchive.
+        """
+        self._tree: Tree = RealTree(Path(folder)) if tree is None else tree
+        self._seal_rows = seal_rows
+        self._seal_seconds = seal_seconds
+        self._clock = clock
+        self._guard = Lock()  # what follows, and the journal but for its `sync`
+        self._syncing = Lock()
+        self._maintaining = Lock()
+        self._recalling = Lock()
+        self._closed = False
+        self._next = 0
+        self._vector: dict[bytes, int] = {}
+        self._table = Table()
+        self._lost: list[tuple[int, Lost]] = []
+        self._unsynced: list[tuple[bytes, int]] = []
+        self._checkpoints: list[Checkpoint] = []
+        self._tail_since: int | None = None
+        self.durable_offset = 0
+        """All rows before it are durable."""
+        self.stable = Vector()
+        """Of each publisher, up to where all is durable."""
+        self._root: Disk = self._tree.disk(".")
+        self._root.lock()
+        self._journal_disk = self._tree.disk(JOURNAL)
+        self._journal = Journal(self._journal_disk, segment_size=segment_size)
+        try:
+            self._keeping = Keeping(self._tree, self._root, self._manifest(feed, archive_id), grace)
+            self._cache = GroupCache(self._tree)
+            self._recover()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Make everything durable, and let go of the folder, when whatever runs in threads is done."""
+        with self._maintaining, self._recalling, self._syncing, self._guard:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self._journal.close()
+            finally:
+                self._root.close()
+
+    # -- opening -----------------------------------------------------------------------------------
+
+    def _manifest(self, feed: str, archive_id: str | None) -> Manifest:
+        if MANIFEST not in self._root.names():
+            new = Manifest(feed, archive_id or secrets.token_hex(16), exchange_p(feed))
+            manifests.write(self._root, new.next(self._now()))
+        manifest = manifests.read(self._root)
+        for what, wanted, found in (
+            ("of the feed", feed, manifest.feed),
+            ("with the id", archive_id or manifest.archive, manifest.archive),
+        ):
+            if wanted != found:
+                folder = self._root.folder
+                raise WrongArchive(f"{folder} holds the archive {what} {found!r}, not {wanted!r}")
+        return manifest
+
+    def _recover(self) -> None:
+        keeping = self._keeping
+        tail = keeping.manifest.tail
+        self._next = tail.offset
+        self._vector = dict(keeping.vector)
+        for stored in keeping.records:
+            self._note(stored)
+        self._checkpoints = [Checkpoint(tail.offset, tail.position, keeping.vector)]
+        try:
+            for position, payload in self._journal.recover():
+                if position >= tail.position:
+                    self._take_up(position, payload)
+        except Corrupt as error:
+            raise CorruptArchive(error.file, f"position {error.position}", error.what) from error
+        if self._journal.position < tail.position:  # what it had is in files, and it begins anew
+            keeping.move_tail(self._journal.position, self._now())
+            self._checkpoints[0] = self._checkpoints[0]._replace(position=self._journal.position)
+        self.stable = Vector(self._vector)
+        self._unsynced.clear()
+        self.durable_offset = self._next
+        keeping.remove_strays()
+
+    def _take_up(self, position: int, payload: bytes) -> None:
+        """What was found in the journal."""
+        path = self._journal_disk.folder / file_name(self._journal.segment_of(position))
+        place = f"position {position}"
+        try:
+            stored = decode(payload)
+        except Malformed as error:
+            raise CorruptArchive(path, place, str(error)) from None
+        if stored.offset < self._next:
+            raise CorruptArchive(path, place, f"row {stored.offset} follows row {self._next - 1}")
+        self._next = stored.offset  # where some are missing, a repair has dropped them
+        self._note_position(position)
+        if self._tail_since is None:
+            self._tail_since = stored.stored
+        if isinstance(stored, StoredRecord):
+            self._note(stored)
+        else:
+            self._raise(stored.publisher, stored.last)
+            self._next = stored.end
+
+    def _note_position(self, position: int) -> None:
+        """What is appended next begins there."""
+        if position - self._checkpoints[-1].position >= CHECKPOINT_BYTES:
+            self._checkpoints.append(Checkpoint(self._next, position, dict(self._vector)))
+
+    def _note(self, stored: StoredRecord) -> None:
+        record = stored.record
+        self._table.add(record)
+        if isinstance(record, Lost):
+            self._lost.append((stored.offset, record))
+            self._raise(record.publisher, record.last)
+
+    def _raise(self, publisher: bytes, last: int) -> None:
+        if last > self._vector.get(publisher, 0):
+            self._vector[publisher] = last
+            self._unsynced.append((publisher, last))
+
+    # -- appending ---------------------------------------------------------------------------------
+
+    def append(self, entries: Iterable[Entry]) -> int:
+        """Store entries in this order; gives the next offset. They are durable after the next `sync`.
+
+        After an OSError (the disk is full) they are stored all the same as soon as a later call succeeds.
+        """
+        with self._guard:
+            entries, payloads, now = self._checked(entries), [], self._now()
+            self._note_position(self._journal.position)
+            for entry in entries:
+                payloads.append(encode(entry, self._next, now))
+                if isinstance(entry, Batch):
+                    self._raise(entry.publisher, entry.last)
+                    self._next += entry.count
+                else:
+                    self._note(StoredRecord(now, self._next, entry))
+            self._journal.append(*payloads)
+            if self._tail_since is None and payloads:
+                self._tail_since = now
+            self._journal.write()
+            return self._next
+
+    def _checked(self, entries: Iterable[Entry]) -> list[Entry]:
+        """The entries, if none is there already: else nothing is stored."""
+        checked = list(entries)
+        last = dict[bytes, int]()
+        for entry in checked:
+            if isinstance(entry, Batch):
+                known = last.get(entry.publisher) or self._vector.get(entry.publisher, 0)
+                if entry.first <= known:
+                    message = f"{entry.publisher.hex()}:{entry.first}"
+                    raise ValueError(f"{message} is stored already, up to {known} (S3)")
+                last[entry.publisher] = entry.last
+        return checked
+
+    def sync(self) -> None:
+        """Make durable what was appended. For a thread of its own; calls wait for each other.
+
+        After an OSError of the disk's nothing is promised any more: the store has to be closed.
+        """
+        with self._syncing:
+            with self._guard:
+                self._journal.write()
+                offset = self._next
+                unsynced, self._unsynced = self._unsynced, []
+            self._journal.sync()
+            with self._guard:
+                if unsynced:
+                    self.stable = self.stable.joined(dict(unsynced))
+                self.durable_offset = offset
+
+    @property
+    def next_offset(self) -> int:
+        return self._next
+
+    def state(self) -> ArchiveState:
+        """What the core begins with."""
+        with self._guard:
+            table = self._table
+            return ArchiveState(
+                vector=Vector(self._vector),
+                views=tuple(table.views.values()),
+                settled=tuple(table.settled.values()),
+                acknowledged=tuple(table.acknowledged.values()),
+                offset=self._next,
+            )
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def recall(self, query: Query) -> Recollection:
+        """What a query asks for of all that was appended before; what it gives is durable."""
+        self.sync()
+        while True:
+            with self._guard:
+                manifest = self._keeping.manifest
+                source = Source(
+                    self._cache,
+                    manifest,
+                    tuple(self._checkpoints),
+                    tuple(self._lost),
+                    self.durable_offset,
+                )
+                start = source.tail_start(query)
+                tail = TailReader(self._journal_disk, start.position, self._journal.durable)
+            try:
+                with self._recalling:
+                    return recall(source, query, tail, start)
+            except FileNotFoundError as error:
+                if manifest is self._keeping.manifest:
+                    raise CorruptArchive(
+                        str(error.filename), "byte 0", "the file is missing"
+                    ) from None
+                # Else it was merged or collected meanwhile, with a grace period of nothing.
+            finally:
+                tail.close()
+
+    # -- files -------------------------------------------------------------------------------------
+
+    @property
+    def wants_sealing(self) -> bool:
+        """Whether the tail is long or old enough."""
+        since = self._tail_since
+        if since is None:
+            return False
+        rows = self._next - self._keeping.manifest.tail.offset
+        age = abs(self._now() - since) / 1e6  # a clock may be set back
+        return rows >= self._seal_rows or age >= self._seal_seconds
+
+    def seal(self) -> None:
+        """Bring what is in the journal into files; readers see one or the other. For a thread of its own."""
+        with self._maintaining:
+            self.sync()
+            keeping = self._keeping
+            with self._guard:
+                durable = self._journal.durable
+                tail = TailReader(self._journal_disk, keeping.manifest.tail.position, durable)
+            try:
+                keeping.seal(tail.records(), durable, self._seal_rows, self._now())
+            finally:
+                tail.close()
+            self._journal.sync_mark()
+            with self._guard:
+                self._tail_moved()
+            keeping.merge(self._seal_rows, self._now())
+
+    def _tail_moved(self) -> None:
+        """Forget of the journal what is in files."""
+        tail, journal = self._keeping.manifest.tail, self._journal
+        for segment in list(journal.segments):
+            if segment.end <= tail.position and segment.end < journal.durable:
+                journal.drop(segment.base)
+        later = [each for each in self._checkpoints if each.position > tail.position]
+        self._checkpoints = [Checkpoint(tail.offset, tail.position, self._keeping.vector), *later]
+        self._tail_since = self._now() if journal.position > tail.position else None
+
+    def collect(self, limits: Limits = NO_LIMITS, *, grace: float | None = None) -> Report:
+        """Let go of the oldest files until the archive is within its limits.
+
+        They stay for `grace` seconds more, for those who are reading them; a later call deletes them.
+        """
+        with self._maintaining:
+            with self._guard:
+                end = self._next
+                journal_bytes = sum(each.end - each.base for each in self._journal.segments)
+            return self._keeping.collect(limits, grace, self._now(), end, journal_bytes)
+
+    def _now(self) -> int:
+        return int(self._clock() * 1e6)

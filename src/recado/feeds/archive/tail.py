@@ -1,0 +1,116 @@
+"""The tail of an archive: what is in its journal and in no Parquet file yet, read beside the one who writes.
+
+What is before the journal's mark is durable and never written again, so it can be read at any time by
+anybody. A segment that the writer drops meanwhile stays readable for those who have opened it; who comes too
+late is told by `Gone`, and finds a newer manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from zlib import crc32
+
+from recado.journal.mark import NAME as MARK
+from recado.journal.mark import SIZE as MARK_SIZE
+from recado.journal.record import HEADER_SIZE, OVERHEAD, Stop, mark_in, walk
+from recado.journal.segment import SUFFIX, file_name
+
+from ..block import Malformed
+from .errors import CorruptArchive
+from .layout import ReadableDisk, ReadableFile
+from .records import Stored, decode
+
+_ATTEMPTS = 100
+
+
+class Gone(Exception):
+    """A segment that should be there was dropped, or is lost."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"nothing is left at position {position}")
+        self.position = position
+
+
+def durable_position(disk: ReadableDisk) -> int:
+    """The journal's mark: up to which position all is durable, or 0."""
+    if MARK not in disk.names():
+        return 0
+    file = disk.open(MARK)
+    try:
+        for _ in range(_ATTEMPTS):  # it may be written at this very moment
+            found = file.read(0, MARK_SIZE)
+            if len(found) == MARK_SIZE and crc32(found[:8]) == int.from_bytes(found[8:], "little"):
+                return int.from_bytes(found[:8], "little")
+        return 0
+    finally:
+        file.close()
+
+
+class TailReader:
+    """The records in [start, end); both are ends of groups."""
+
+    def __init__(self, disk: ReadableDisk, start: int, end: int) -> None:
+        self._disk = disk
+        self._start = start
+        self._end = end
+        self._files: list[tuple[int, ReadableFile]] = []
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        if self._start >= self._end:
+            return
+        stems = [name.removesuffix(SUFFIX) for name in self._disk.names() if name.endswith(SUFFIX)]
+        bases = sorted(int(stem) for stem in stems if stem.isdecimal() and int(stem) < self._end)
+        begin = max((base for base in bases if base <= self._start), default=None)
+        if begin is None:
+            raise Gone(self._start)
+        for base in bases[bases.index(begin) :]:
+            try:
+                self._files.append((base, self._disk.open(file_name(base))))
+            except FileNotFoundError:
+                raise Gone(base) from None
+
+    def close(self) -> None:
+        for _, file in self._files:
+            file.close()
+        self._files.clear()
+
+    def records(self) -> Iterator[tuple[int, Stored]]:
+        """Each with the position behind it."""
+        position = self._start
+        for base, file in self._files:
+            path = self._disk.folder / file_name(base)
+            if position < base:
+                raise CorruptArchive(path, f"position {position}", "what was before it is missing")
+            position = yield from self._walk(file, base, position, path)
+        if position < self._end:
+            what = f"it should go on to position {self._end}"
+            raise CorruptArchive(self._disk.folder, f"position {position}", what)
+
+    def _walk(
+        self, file: ReadableFile, base: int, position: int, path: Path
+    ) -> Generator[tuple[int, Stored], None, int]:
+        """The records of one segment from a position on; gives where they end."""
+        if mark_in(file.read(0, HEADER_SIZE), base) is None:
+            raise CorruptArchive(path, f"position {base}", "its header is wrong")
+        until = min(self._end - base, file.size())
+        first = max(position - base, HEADER_SIZE)
+        stop = Stop(first)
+
+        def payloads() -> Iterator[tuple[int, bytes]]:
+            nonlocal stop
+            stop = yield from walk(file.read, base, first, until, until, groups=False)
+
+        for at, payload in payloads():
+            try:
+                yield at + OVERHEAD + len(payload), decode(payload)
+            except Malformed as error:
+                raise CorruptArchive(path, f"position {at}", str(error)) from None
+        if stop.damage is not None:
+            raise CorruptArchive(path, f"position {base + stop.at}", stop.damage)
+        return base + stop.at

@@ -1,0 +1,276 @@
+"""The driver: it runs one pure `Member` in an event loop. Events go in, effects come out and are done.
+
+D1  Events are handled one after the other; one that comes about while effects are done waits for them.
+D2  Effects are done in their order, except that an acknowledgement of a view waits until the application has
+    taken everything that was delivered before it: what lies in our memory is lost with us.
+D3  There is one timer, never later than the member's deadline.
+D4  After `stop`, and after a fault of its own, nothing reaches the member any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from .boundary import (
+    Acknowledge,
+    ArchiveState,
+    Arrived,
+    Batch,
+    Cast,
+    Channel,
+    Confirmed,
+    Deliver,
+    Effect,
+    Entry,
+    Event,
+    Failed,
+    Gap,
+    Installed,
+    Left,
+    Options,
+    Query,
+    Recall,
+    Recovered,
+    Send,
+    Store,
+    Ticked,
+)
+from .member import Member
+from .stack import ARCHIVE, PUBLISHER, SUBSCRIBER, Stack, StackError
+from .transport.port import UNTAGGED, Carrier, Port
+from .vector import Vector
+from .views import Lost, MemberId, Role, View
+
+log = logging.getLogger("recado.feeds")
+
+USUAL: Final = {
+    Role.PUBLISHER: PUBLISHER,
+    Role.SUBSCRIBER: SUBSCRIBER,
+    Role.ARCHIVE: ARCHIVE,
+}
+
+
+class Station(Protocol):
+    """What the member serves: a publisher's feed, a subscription, an archive."""
+
+    def attach(self, driver: Driver) -> None: ...
+
+    def deliver(self, batch: Batch) -> None: ...
+
+    def acknowledge(self, packet: bytes) -> None:
+        """Send it to the archives when everything delivered before was taken."""
+
+    def installed(self, view: View, cut: Vector) -> None: ...
+
+    def recovered(self, vector: Vector) -> None: ...
+
+    def lost_some(self, lost: Lost) -> None: ...
+
+    def store_entries(self, entries: Sequence[Entry]) -> None: ...
+
+    def recall(self, number: int, query: Query) -> None: ...
+
+    def confirmed_upto(self, number: int) -> None: ...
+
+    def handled(self, packet: bytes, tag: int) -> None:
+        """A packet that came with a tag was given to the member, and all effects are done."""
+
+    def failed(self, reason: str) -> None: ...
+
+    def broken(self, error: Exception) -> None: ...
+
+
+class Silent:
+    """A station to which nothing matters; others say what does."""
+
+    _driver: Driver | None = None
+
+    def attach(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def deliver(self, batch: Batch) -> None:
+        pass
+
+    def acknowledge(self, packet: bytes) -> None:
+        pass
+
+    def installed(self, view: View, cut: Vector) -> None:
+        pass
+
+    def recovered(self, vector: Vector) -> None:
+        pass
+
+    def lost_some(self, lost: Lost) -> None:
+        pass
+
+    def store_entries(self, entries: Sequence[Entry]) -> None:
+        pass
+
+    def recall(self, number: int, query: Query) -> None:
+        pass
+
+    def confirmed_upto(self, number: int) -> None:
+        pass
+
+    def handled(self, packet: bytes, tag: int) -> None:
+        pass
+
+    def failed(self, reason: str) -> None:
+        pass
+
+    def broken(self, error: Exception) -> None:
+        pass
+
+
+class Driver:
+    """A `Listener` of its port."""
+
+    def __init__(self, member: Member, station: Station) -> None:
+        self.member = member
+        self.port: Port
+        self._station = station
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[Event] = deque()
+        self._busy = True  # until it has a port to act by
+        self._stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    def start(self, port: Port) -> None:
+        self.port = port
+        self._busy = False
+        self.handle(Ticked())
+
+    def handle(self, event: Event) -> None:
+        self._events.append(event)
+        if self._busy or self._stopped:
+            return
+        self._busy = True
+        try:
+            while self._events:
+                now = self._loop.time()
+                for effect in self.member.handle(self._events.popleft(), now):
+                    self._perform(effect)
+        except Exception as error:  # noqa: BLE001 (whatever it is, whoever waits for us must know)
+            self._give_up(error)
+        finally:
+            self._busy = False
+        self._arm()
+
+    def _give_up(self, error: Exception) -> None:
+        """A fault of ours. What carries packets has no use for it, and would go on as if nothing were."""
+        log.error("a member of a feed fails", exc_info=error)
+        self._stopped = True
+        self._station.broken(error)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Cast(packet, key, number):
+                self.port.cast(packet, key, number)
+            case Send(to, packet):
+                self.port.send(to, packet)
+            case Acknowledge(packet):
+                self._station.acknowledge(packet)
+            case Deliver(batch):
+                self._station.deliver(batch)
+            case Gap(lost):
+                self._station.lost_some(lost)
+            case Installed(view, cut):
+                self._station.installed(view, cut)
+            case Recovered(vector):
+                self._station.recovered(vector)
+            case Store(entries):
+                self._station.store_entries(entries)
+            case Recall(number, query):
+                self._station.recall(number, query)
+            case Failed(reason):
+                self._station.failed(reason)
+
+    # --- time
+
+    def _arm(self) -> None:
+        """A timer that is too early costs one look at the deadline; to move it each time would cost more."""
+        deadline = self.member.deadline()
+        if deadline is None or self._stopped:
+            return
+        if self._timer is not None:
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(deadline, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        deadline = self.member.deadline()
+        if deadline is not None and deadline <= self._loop.time():
+            self.handle(Ticked())
+        else:
+            self._arm()
+
+    # --- what comes
+
+    def arrived(self, channel: Channel, sender: MemberId, packet: bytes, tag: int) -> None:
+        self.handle(Arrived(channel, sender, packet))
+        if tag != UNTAGGED:
+            self._station.handled(packet, tag)
+
+    def confirmed(self, upto: int) -> None:
+        self.handle(Confirmed(upto))
+        self._station.confirmed_upto(upto)
+
+    def broken(self, error: Exception) -> None:
+        self._station.broken(error)
+
+    # --- the end
+
+    async def leave(self, vector: Vector | None = None) -> None:
+        """In order: the others are told, and need not find out. `vector` is what the application has taken, if
+        that is not all."""
+        self.handle(Left(vector))
+        await self.stop()
+
+    async def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await self.port.close()
+
+
+def stack_for(text: str | None, role: Role, transport: str) -> Stack:
+    """As the text says, or the usual one for a role; a `StackError` if it does not end on our carrier."""
+    if text is None:
+        text = USUAL[role].replace("AMQP", transport)
+    stack = Stack.parse(text)
+    if stack.transport != transport:
+        raise StackError(
+            f'the stack "{text}" ends with {stack.transport}, and the URL is one for {transport}'
+        )
+    return stack
+
+
+async def join(
+    carrier: Carrier,
+    feed: str,
+    me: MemberId,
+    role: Role,
+    text: str | None,
+    options: Options,
+    station: Station,
+    stored: ArchiveState | None = None,
+) -> Driver:
+    """A member of a feed, or a publisher, running."""
+    stack = stack_for(text, role, carrier.transport)
+    fitting = replace(options, ordered=carrier.transport == "AMQP", packet=carrier.largest)
+    driver = Driver(Member(me, role, stack, fitting, stored), station)
+    port = await carrier.join(feed, me, role, driver)
+    station.attach(driver)  # before the first effect, which may need it
+    driver.start(port)
+    return driver

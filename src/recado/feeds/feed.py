@@ -1,0 +1,221 @@
+"""A feed, as a program that publishes on it or subscribes to it has it.
+
+    feed = await link.feed("quotes")
+    await feed.publish(b"…", key="PETR4")        # waits for room only
+    await feed.flush()                           # all confirmed
+
+It becomes a publisher with the first message, and is then the same one until it is closed; the next life of
+the program is another publisher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from recado.amqp.properties import Properties, encode_properties
+from recado.amqp.values import Value, encode_table
+
+from .block import Block
+from .boundary import Options, Publish
+from .driver import Driver, Silent, join
+from .errors import CarrierLost, FeedClosed, FeedError
+from .gathering import BATCH_BYTES, WINDOW, Gatherer
+from .naming import check_feed, check_name, new_id
+from .selecting import wanted_by
+from .subscription import OnView, Recovery, Subscription, policy_of
+from .transport.port import Carrier
+from .views import Role
+
+
+class Feed(Silent):
+    """Made by `Link.feed`."""
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        name: str,
+        stack: str | None,
+        options: Options,
+        *,
+        batch_bytes: int = BATCH_BYTES,
+        window: int = WINDOW,
+    ) -> None:
+        self.name = check_feed(name)
+        self._carrier = carrier
+        self._stack = stack
+        self._options = options
+        self._me = new_id()
+        self._opening = asyncio.Lock()
+        self._driver: Driver | None = None
+        self._gatherer = Gatherer(self._put, batch_bytes=batch_bytes, window=window)
+        self._subscriptions: list[Subscription] = []
+        self._closed = False
+
+    @property
+    def publisher(self) -> bytes:
+        """What names us in `Message.publisher`."""
+        return self._me.incarnation
+
+    @property
+    def published(self) -> int:
+        """The sequence of the last message published; the first is 1."""
+        return self._gatherer.last
+
+    @property
+    def confirmed(self) -> int:
+        """The sequence up to which all is confirmed."""
+        return self._gatherer.confirmed
+
+    # --- publishing
+
+    async def publish(
+        self,
+        body: bytes,
+        *,
+        key: str = "",
+        headers: Mapping[str, Value] | None = None,
+        message_id: str = "",
+        properties: Properties | None = None,
+    ) -> int:
+        """One message; gives its sequence. All of a turn of the loop travel together."""
+        gatherer = self._gatherer
+        while self._driver is None or not gatherer.has_room:
+            await self._ready()
+        return gatherer.add(
+            body,
+            key.encode(),
+            message_id.encode(),
+            encode_table(dict(headers)) if headers else b"",
+            encode_properties(properties) if properties is not None else b"",
+        )
+
+    async def publish_many(
+        self,
+        bodies: Sequence[bytes],
+        *,
+        keys: Sequence[str] | str = "",
+        message_ids: Sequence[str] | str = "",
+        headers: Mapping[str, Value] | None = None,
+        properties: Properties | None = None,
+    ) -> range:
+        """Many at a time, which is much cheaper; gives their sequences."""
+        if not bodies:
+            return range(0)
+        key = encoded(keys, len(bodies), "keys")
+        message_id = encoded(message_ids, len(bodies), "message_ids")
+        common = encode_table(dict(headers)) if headers else b""
+        about = encode_properties(properties) if properties is not None else b""
+        besides = longest(key) + longest(message_id) + len(common) + len(about)
+        first = 0
+        for piece in self._gatherer.pieces(bodies, besides):
+            while self._driver is None or not self._gatherer.has_room:
+                await self._ready()
+            last = self._gatherer.add_many(
+                bodies[piece],
+                key if isinstance(key, bytes) else key[piece],
+                message_id if isinstance(message_id, bytes) else message_id[piece],
+                common,
+                about,
+            )
+            first = first or last - (piece.stop - piece.start) + 1
+        return range(first, last + 1)
+
+    async def flush(self) -> None:
+        """Until all that was published so far is confirmed."""
+        await self._gatherer.settled()
+
+    async def _ready(self) -> None:
+        if self._closed:
+            raise FeedClosed(f"the feed {self.name} was closed by this program")
+        if self._driver is None:
+            async with self._opening:
+                if self._driver is None:
+                    self._driver = await join(
+                        *(self._carrier, self.name, self._me, Role.PUBLISHER),
+                        *(self._stack, self._options, self),
+                    )
+        await self._gatherer.room()
+
+    # --- subscribing
+
+    def subscribe(
+        self,
+        name: str,
+        *,
+        selector: str | None = None,
+        recovery: Recovery = None,
+        live_without_archive: bool = False,
+        on_view: OnView | None = None,
+    ) -> Subscription:
+        """To be entered by `async with`. The name is what an archive knows the subscriber by.
+
+        A selector that cannot be understood is a `SelectorError` that shows the place.
+        """
+        me = new_id(check_name(name, "a subscriber"))
+        policy, vector = policy_of(recovery)
+        options = replace(
+            self._options,
+            recovery=policy,
+            vector=vector,
+            live_without_archive=live_without_archive,
+        )
+
+        async def joined(subscription: Subscription) -> Driver:
+            if self._closed:
+                raise FeedClosed(f"the feed {self.name} was closed by this program")
+            self._subscriptions.append(subscription)
+            return await join(
+                *(self._carrier, self.name, me, Role.SUBSCRIBER),
+                *(self._stack, options, subscription),
+            )
+
+        wanted = None if selector is None else wanted_by(selector, self.name)
+        return Subscription(self.name, name, joined, start=vector, wanted=wanted, on_view=on_view)
+
+    # --- the end
+
+    async def close(self, *, flush: bool = True) -> None:
+        """Subscriptions end, and what was published is confirmed before, unless told otherwise."""
+        if self._closed:
+            return
+        self._closed = True
+        for subscription in self._subscriptions:
+            await subscription.close()
+        if self._driver is not None:
+            try:
+                if flush:
+                    await self.flush()
+            finally:
+                self._gatherer.fail(FeedClosed(f"the feed {self.name} was closed by this program"))
+                await self._driver.leave()
+
+    # --- for the driver
+
+    def _put(self, block: Block) -> None:
+        assert self._driver is not None
+        self._driver.handle(Publish(block))
+
+    def confirmed_upto(self, number: int) -> None:
+        self._gatherer.confirm(number)
+
+    def failed(self, reason: str) -> None:
+        self._gatherer.fail(FeedError(reason))
+
+    def broken(self, error: Exception) -> None:
+        self._gatherer.fail(CarrierLost(f"the feed {self.name} is out of reach: {error}"))
+
+
+def encoded(texts: Sequence[str] | str, count: int, what: str) -> list[bytes] | bytes:
+    if isinstance(texts, str):
+        return texts.encode()
+    if len(texts) != count:
+        raise ValueError(f"there are {count} bodies and {len(texts)} {what}")
+    return [text.encode() for text in texts]
+
+
+def longest(values: list[bytes] | bytes) -> int:
+    """Bytes of the longest, at least of one."""
+    return len(values) if isinstance(values, bytes) else max(map(len, values))

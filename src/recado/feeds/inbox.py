@@ -1,0 +1,76 @@
+"""What was delivered to a subscription and its application has not taken yet, in order.
+
+I1  Items are taken in the order in which they were put.
+I2  What was taken counts as done when the application asks for the next; only then is anything behind it done:
+    an acknowledgement says that all before it was processed, not that it was received.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from .boundary import Batch
+
+Step = Callable[[], None]
+
+
+class Inbox:
+    """Batches, and between them steps to be done when all before them is."""
+
+    def __init__(self) -> None:
+        self._items: deque[Batch | Step] = deque()
+        self._taken = True  # nothing is in the application's hands
+        self._waiter: asyncio.Future[None] | None = None
+        self._end: Exception | None = None
+        self._over = False
+        self.bytes = 0
+        """Of the batches that wait."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that was delivered has been processed."""
+        return self._taken and not self._items
+
+    def put(self, batch: Batch) -> None:
+        self._items.append(batch)
+        self.bytes += len(batch.block.data)
+        self._wake()
+
+    def then(self, step: Step) -> None:
+        """Do this when all that was put before is done: at once, if it is."""
+        if self.is_done:
+            step()
+        else:
+            self._items.append(step)
+            self._wake()
+
+    def end(self, error: Exception | None = None) -> None:
+        """After what is here no more comes: by an error, or quietly."""
+        if not self._over:
+            self._over, self._end = True, error
+            self._wake()
+
+    async def take(self) -> Batch | None:
+        """The next batch; whoever asks has done with the last. None at the end."""
+        self._taken = True
+        while True:
+            while self._items:
+                match self._items.popleft():
+                    case Batch() as batch:
+                        self.bytes -= len(batch.block.data)
+                        self._taken = False
+                        return batch
+                    case step:
+                        step()
+            if self._over:
+                if self._end is not None:
+                    raise self._end
+                return None
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,1 @@
+"""The layers that come with recado; `stack` has the table of them."""

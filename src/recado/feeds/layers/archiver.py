@@ -1,0 +1,309 @@
+"""ARCHIVER: stores what passes, and gives it to those who missed it.
+
+AR1  What is stored of a publisher follows without gap; where nobody has a message, Lost is stored in its place.
+AR2  STABLE is said only of what is durable, with the view that the archive had agreed to.
+AR3  Every view that the archive was asked to take part in is recorded before anything is given to those in it.
+AR4  Questions that wait for the store are bounded; who gets no answer asks again.
+
+An archive that lacks something learns so from what others call stable, and FIFO, NAK and PULL get it as any
+other gap: so archives repair each other. Their records of views they compare now and then.
+"""
+
+from collections.abc import Sequence
+
+from ..boundary import (
+    ARCHIVES,
+    MEMBERS,
+    ArchiveState,
+    Batch,
+    Channel,
+    Entry,
+    Query,
+    Range,
+    Recall,
+    Recalled,
+    Store,
+    Stored,
+)
+from ..layer import Accepted, Changed, Falling, Heard, Layer, Messages, Missing, Rising, Site
+from ..packet import (
+    MAX_BATCHES,
+    MAX_RECORDS,
+    Ack,
+    Answer,
+    Carried,
+    Known,
+    Offer,
+    Prepare,
+    Pull,
+    Pulled,
+    Records,
+    Recover,
+    Stable,
+)
+from ..vector import Vector
+from ..views import (
+    Acknowledged,
+    Certainty,
+    MemberId,
+    Record,
+    Role,
+    Seat,
+    Standing,
+    Table,
+    View,
+    ViewId,
+    ViewRecord,
+)
+from ..wire import carry
+from .reception import Reception
+from .settling import Settling
+from .window import lacking
+
+MOST_WAITING = 1_000
+COMPARE = 10  # beats between comparisons of records
+
+
+class Question:
+    """Of somebody, waiting for the store."""
+
+    __slots__ = ("number", "offset", "ranges", "sender", "standing", "start")
+
+    def __init__(self, sender: MemberId, number: int, ranges: list[Range]) -> None:
+        self.sender = sender
+        self.number = number
+        self.ranges = ranges
+        self.start = Vector()
+        self.standing: Standing | None = None
+        self.offset = 0
+
+
+class Archiver(Layer):
+    def __init__(self, site: Site, reception: Reception, stored: ArchiveState) -> None:
+        super().__init__(site)
+        self.reception = reception
+        self.table = Table([*stored.views, *stored.settled, *stored.acknowledged])
+        self.stable = stored.vector
+        self.settling = Settling(site, reception, self.table)
+        self._others: dict[
+            str, dict[bytes, int]
+        ] = {}  # what is stable elsewhere, by the archive's name
+        self._said: dict[bytes, int] = {}
+        self._questions: dict[int, Question] = {}
+        self._number = 0
+        self._installed: View | None = None
+        self._beats = 0
+        self._next_beat = 0.0
+
+    # --- storing ---
+
+    def up(self, event: Rising, now: float) -> None:
+        match event:
+            case Messages(batch):
+                self._store([batch])
+            case Missing(lost):
+                self._store([lost])
+            case Accepted(record):
+                self._record([record, *self.settling.accepted(record.view.id, now)])
+                self._compare(now)
+                self._above(event, now)
+            case Changed(record):
+                self._installed = record.view
+                self._above(event, now)
+                self._offer(record, now)
+            case Heard(channel, sender):
+                self._hear(event, channel, sender, now)
+            case _:
+                self._above(event, now)
+
+    def _hear(self, event: Heard, channel: Channel, sender: MemberId, now: float) -> None:
+        match event.packet:
+            case Prepare(round_, invited):
+                if self.site.me in invited and round_ not in self.table.views:
+                    self._record([self._provisional(round_, invited)])
+                if channel is Channel.P:
+                    self._record(self.settling.marked(round_))
+            case Ack(view, start, vector, final):
+                self._record([Acknowledged(sender, view, Vector(start), Vector(vector), final)])
+            case Pull(number, ranges):
+                self._ask_store(Question(sender, number, ranges), Query(Vector(), tuple(ranges)))
+            case Recover():
+                self._recover(sender, event.packet)
+            case Stable(_, vector):
+                self._others.setdefault(sender.name, {}).update(vector)
+            case Known():
+                self._answer_known(sender, event.packet, now)
+            case Records(records):
+                self._record(records)
+            case _:
+                self._above(event, now)
+
+    def _provisional(self, round_: ViewId, invited: list[MemberId]) -> ViewRecord:
+        seats = tuple(Seat(member, Role.SUBSCRIBER) for member in invited)
+        return ViewRecord(View(round_, seats), Vector(), (), provisional=True)
+
+    def _record(self, records: Sequence[Record]) -> None:
+        news = [record for record in records if self.table.add(record)]
+        if news:
+            self._store(news)
+
+    def _store(self, entries: Sequence[Entry]) -> None:
+        self.site.effects.append(Store(list(entries)))
+
+    def down(self, event: Falling, now: float) -> None:
+        match event:
+            case Stored(vector):
+                self.stable = vector
+                if "UNIFORM" in self.site.names:
+                    self._tell_stable(now)
+            case Recalled():
+                self._recalled(event, now)
+            case _:
+                self._below(event, now)
+
+    # --- telling ---
+
+    def _tell_stable(self, now: float) -> None:
+        news = {p: s for p, s in self.stable.items() if self._said.get(p) != s}
+        if news and self.site.view is not None:
+            self._said.update(news)
+            self.say(Stable(self.site.view.id, news), MEMBERS, now)
+
+    def tick(self, now: float) -> None:
+        if now < self._next_beat:
+            return
+        self._next_beat = now + self.site.options.beat
+        self._beats += 1
+        if self._beats % 2 == 0:
+            self._said = {}  # all of it again: some may not have heard
+        self._tell_stable(now)
+        self._record(self.settling.tick(now))
+        if self._beats % COMPARE == 0:
+            self._compare(now)
+
+    def deadline(self) -> float | None:
+        return self._next_beat
+
+    def _compare(self, now: float) -> None:
+        view, table = self.site.view, self.table
+        if view is None or len(view.archives()) < 2:
+            return
+        views = [id_ for id_, record in table.views.items() if not record.provisional]
+        acks = [
+            (member, ack.view, sum(ack.vector.values()))
+            for member, ack in table.acknowledged.items()
+        ]
+        self.say(Known(views, list(table.settled), acks[-MAX_RECORDS:]), ARCHIVES, now)
+
+    def _answer_known(self, sender: MemberId, known: Known, now: float) -> None:
+        views, settled = set(known.views), set(known.settled)
+        acks = {member: (view, much) for member, view, much in known.acknowledged}
+        table = self.table
+        news: list[Record] = [
+            record
+            for id_, record in table.views.items()
+            if id_ not in views and not record.provisional
+        ]
+        news += [record for id_, record in table.settled.items() if id_ not in settled]
+        news += [
+            ack
+            for member, ack in table.acknowledged.items()
+            if acks.get(member, (None, -1))[1] < sum(ack.vector.values())
+        ]
+        if news:
+            self.say(Records(news[:MAX_RECORDS]), sender, now)
+
+    def _offer(self, record: ViewRecord, now: float) -> None:
+        """The oldest archive begins the recovery of who has returned."""
+        archives = record.view.archives()
+        if not archives or archives[0] != self.site.me:
+            return
+        before = [self.table.views[id_] for id_ in record.previous if id_ in self.table.views]
+        known = {member for old in before for member in old.view.members()}
+        for seat in record.view.seats:
+            if seat.role is Role.SUBSCRIBER and seat.member not in known:
+                start = self.table.start(seat.member.name, seat.member)
+                self.say(Offer(dict(start)), seat.member, now)
+
+    # --- answering ---
+
+    def _recover(self, sender: MemberId, question: Recover) -> None:
+        if not self.table.knows(sender):
+            return
+        waiting = Question(sender, question.number, [])
+        after = question.after
+        name = sender.name
+        waiting.start = self.table.start(name, sender) if after is None else Vector(after)
+        waiting.standing = self.table.standing(name, sender)
+        waiting.offset = question.offset
+        limit = 1024 * 1024 if self.site.options.packet > 65_536 else 256 * 1024
+        query = Query(waiting.start, (), question.offset, limit)
+        self._ask_store(waiting, query)
+
+    def _ask_store(self, question: Question, query: Query) -> None:
+        self._number += 1
+        self._questions[self._number] = question
+        if len(self._questions) > MOST_WAITING:
+            del self._questions[next(iter(self._questions))]
+        self.site.effects.append(Recall(self._number, query))
+
+    def _recalled(self, answer: Recalled, now: float) -> None:
+        question = self._questions.pop(answer.number, None)
+        if question is None:
+            return
+        if question.standing is None:
+            found = [carry(batch) for batch in answer.batches[:MAX_BATCHES]]
+            missing = [] if answer.more else self._lacks(question.ranges, answer)
+            self.say(Pulled(question.number, found, missing), question.sender, now)
+            return
+        limit = self._uniform_limit()
+        found, whole = [], True
+        for batch in answer.batches[:MAX_BATCHES]:
+            last = batch.last if limit is None else min(batch.last, limit.get(batch.publisher, 0))
+            whole = whole and last == batch.last
+            if last >= batch.first:
+                found += _classified(batch.part(batch.first, last), question.standing)
+        whole = whole and len(answer.batches) <= MAX_BATCHES
+        offset = answer.offset if whole else question.offset
+        reached = answer.reached if limit is None else answer.reached.met(limit)
+        start = dict(question.start)
+        packet = Answer(
+            question.number,
+            start,
+            found[:MAX_BATCHES],
+            offset,
+            answer.more and whole,
+            dict(reached),
+        )
+        self.say(packet, question.sender, now)
+
+    def _lacks(self, ranges: list[Range], answer: Recalled) -> list[Range]:
+        gone: list[Range] = []
+        for wanted in ranges:
+            here = [batch for batch in answer.batches if batch.publisher == wanted.publisher]
+            gone += lacking(wanted, sorted(here, key=lambda batch: batch.first))
+        return gone
+
+    def _uniform_limit(self) -> dict[bytes, int] | None:
+        """What enough archives have; None if that does not matter."""
+        if "UNIFORM" not in self.site.names:
+            return None
+        others = [one for name, one in self._others.items() if name != self.site.me.name]
+        stable: list[dict[bytes, int]] = [dict(self.stable), *others]
+        copies = self.site.copies(self._installed)
+        every = {publisher for one in stable for publisher in one}
+        limit = {}
+        for publisher in every:
+            ranked = sorted((one.get(publisher, 0) for one in stable), reverse=True)
+            limit[publisher] = ranked[copies - 1] if len(ranked) >= copies else 0
+        return limit
+
+
+def _classified(batch: Batch, standing: Standing) -> list[Carried]:
+    parts = []
+    for first, last, certainty in standing.split(batch.publisher, batch.first, batch.last):
+        # Sent all the same, because the application's own vector asks for it, and it knows best.
+        asked = Certainty.UNCERTAIN if certainty is Certainty.DELIVERED else certainty
+        part = batch.part(first, last)
+        parts.append(carry(Batch(part.publisher, part.first, part.block, part.view, asked)))
+    return parts

@@ -1,0 +1,189 @@
+"""FIFO: the messages of a publisher pass in their order, each once.
+
+F1  Above FIFO the sequences of a publisher follow each other without gap or double; where nobody has a
+message, Missing
+    stands in its place.
+F2  A view passes when everything before its cut has passed, and nothing behind the cut passes before it.
+F3  A gap is closed only when it has waited for `patience` and everybody in the view has said not to have the
+message.
+"""
+
+from collections import deque
+
+from ..block import EMPTY, KEY, SAME
+from ..boundary import Batch, Channel, Publish
+from ..layer import (
+    Accepted,
+    Changed,
+    Falling,
+    Filled,
+    Heard,
+    Layer,
+    Messages,
+    Missing,
+    Part,
+    Pieces,
+    Rising,
+    Say,
+    Site,
+    Thawed,
+)
+from ..packet import Data, Fragment
+from ..vector import Vector
+from ..views import Lost, Role, ViewRecord
+from .reception import ORDERS, Item, Reception, order_id
+
+
+class Numbering(Layer):
+    """In a publisher: gives out the sequences."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self.published = 0
+
+    def down(self, event: Falling, now: float) -> None:
+        me = self.site.me.incarnation
+        match event:
+            case Publish(block):
+                first = self.published + 1
+                self.published += block.count
+                column = block.column(KEY)
+                key = column.data.decode(errors="replace") if column.mode in (SAME, EMPTY) else ""
+                self._below(Say(Data(me, first, block), None, key, self.published), now)
+            case Pieces(pieces):
+                self.published += 1
+                for i, piece in enumerate(pieces):
+                    part = Fragment(me, self.published, i, len(pieces), piece)
+                    self._below(Say(part, None, "", self.published), now)
+            case _:
+                super().down(event, now)
+
+
+class Fifo(Layer):
+    def __init__(self, site: Site, reception: Reception, begun: Vector | None) -> None:
+        super().__init__(site)
+        self.reception = reception
+        self._pending: ViewRecord | None = None
+        self._looked = 0.0
+        self._outbox: deque[Item | Lost] = deque()
+        self._busy = False
+        if begun is not None:
+            reception.begin(begun, 0.0)
+            reception.limit = None
+        if "REACH" not in site.names:
+            reception.limit = None
+
+    def up(self, event: Rising, now: float) -> None:
+        match event:
+            case Heard(Channel.P, _, Data(publisher, first, block)):
+                self._take(Batch(publisher, first, block), now)
+            case Heard(Channel.P, _, Fragment(publisher, sequence, index, total, piece)):
+                self._take(Part(publisher, sequence, index, total, piece), now)
+            case Accepted(record):
+                self._above(event, now)
+                self._turn(record, now)
+            case Thawed():
+                if not self.reception.fresh:
+                    self.reception.limit = (
+                        None if self._pending is None else dict(self._pending.cut)
+                    )
+                    self._release(now)
+                    self._hand_up(now)
+            case _:
+                self._above(event, now)
+
+    def down(self, event: Falling, now: float) -> None:
+        if isinstance(event, Filled):
+            self._take(event.batch, now)
+        else:
+            self._below(event, now)
+
+    def _turn(self, record: ViewRecord, now: float) -> None:
+        """A view is agreed to: let pass what is before its cut."""
+        reception = self.reception
+        if reception.fresh:
+            others = [m for m in record.view.archives() if m != self.site.me]
+            replica = self.site.role is Role.ARCHIVE and others
+            # A new archive copies from the others all that there is; who is new alone begins here.
+            reception.begin(Vector() if replica else record.cut, now)
+        reception.skip_orders(record.cut, order_id(self.site.current), now)
+        for publisher, sequence in record.cut.items():
+            reception.learn(publisher, sequence, now)
+        reception.limit = dict(record.cut)
+        self._pending = record
+        self._release(now)
+        self._hand_up(now)
+
+    def _take(self, item: Item, now: float) -> None:
+        if item.publisher.startswith(ORDERS) and not self._concerns_us(item.publisher):
+            return
+        self._outbox += self.reception.take(item, now)
+        self._hand_up(now)
+
+    def _concerns_us(self, orders: bytes) -> bool:
+        view = self.site.view
+        return orders in (order_id(self.site.current), view and order_id(view.id))
+
+    def _release(self, now: float) -> None:
+        for publisher in list(self.reception.tracks):
+            self._outbox += self.reception.release(publisher, now)
+
+    def _hand_up(self, now: float) -> None:
+        """What may pass, in order. What a layer above gives us meanwhile waits for its turn (F1, F2)."""
+        if self._busy:
+            return
+        self._busy = True
+        while True:
+            if self._outbox:
+                self._above(self._risen(self._outbox.popleft()), now)
+            elif self._pending is not None and self.reception.reaches(self._pending.cut):
+                record, self._pending = self._pending, None
+                self.site.current = record.view.id
+                self.reception.limit = None
+                self._above(Changed(record), now)
+                self._release(now)
+            else:
+                break
+        self._busy = False
+
+    def _risen(self, item: Item | Lost) -> Rising:
+        match item:
+            case Batch(publisher, first, block):
+                return Messages(Batch(publisher, first, block, self.site.current))
+            case Lost():
+                return Missing(item)
+            case Part():
+                return item
+
+    def tick(self, now: float) -> None:
+        self._looked = now
+        for publisher, gap in list(self.reception.gaps.items()):
+            if now < gap.since + self.site.options.patience:
+                continue
+            last = self._nobody_has(publisher, now)
+            lost = self.reception.close(publisher, last, now) if last else None
+            if lost is not None:
+                self._outbox.append(lost)
+                self._outbox += self.reception.release(publisher, now)
+        self._hand_up(now)
+
+    def _nobody_has(self, publisher: bytes, now: float) -> int:
+        """Up to where everybody who could have the missing messages says not to; 0 if not known."""
+        site, gap = self.site, self.reception.gaps[publisher]
+        track = self.reception.tracks[publisher]
+        asked = [m.incarnation for m in site.others()] if "PULL" in site.names else []
+        silent = now - track.heard >= site.options.suspect
+        if not site.options.ordered and not silent:
+            asked.append(publisher)
+        if any(one not in gap.lacking for one in asked):
+            return 0
+        _, last = next(track.missing())
+        return min([last, *(gap.lacking[one] for one in asked)])
+
+    def deadline(self) -> float | None:
+        gaps = self.reception.gaps
+        if not gaps:
+            return None
+        options = self.site.options
+        due = min(gap.since for gap in gaps.values()) + options.patience
+        return max(due, self._looked + options.again)

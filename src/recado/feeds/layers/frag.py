@@ -1,0 +1,147 @@
+"""FRAG: packets that are too large for the transport travel in pieces.
+
+A batch is first cut between messages, so that each packet is of use by itself; only a message that is too
+large alone travels in fragments, which FIFO brings in order and without gaps. What layers above say on A
+travels in pieces that may get lost: then the whole is dropped after a while, and who asked asks again.
+
+FR1  A message put together from fragments is the message that was published.
+FR2  Of each publisher at most one message is being put together; of pieces on A at most `held` bytes in all.
+"""
+
+from ..block import Block, Malformed
+from ..boundary import Batch, Publish
+from ..layer import Falling, Heard, Layer, Messages, Part, Pieces, Rising, Say, Site
+from ..packet import (
+    DATA_HEAD,
+    FRAGMENT_HEAD,
+    MAX_PIECES,
+    PIECE_HEAD,
+    Answer,
+    Piece,
+    Pulled,
+    Records,
+)
+from ..views import MemberId
+from ..wire import decode, encode
+
+STALE = 10.0  # seconds after which pieces without their others are dropped
+
+
+class Frag(Layer):
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._number = 0
+        self._joining: dict[bytes, tuple[int, list[bytes]]] = {}
+        self._pieces: dict[tuple[MemberId, int], _Partial] = {}
+        self._size = 0
+
+    def down(self, event: Falling, now: float) -> None:
+        most = self.site.options.packet
+        match event:
+            case Publish(block) if len(block.data) + DATA_HEAD > most:
+                self._cut(block, most, now)
+            case Say(Answer() | Pulled() | Records() as packet, to) if to is not None:
+                data = encode(packet)
+                if len(data) <= most:
+                    self._below(event, now)
+                    return
+                self._number += 1
+                pieces = _split(data, most - PIECE_HEAD)
+                for i, piece in enumerate(pieces):
+                    self.say(Piece(self._number, i, len(pieces), piece), to, now)
+            case _:
+                self._below(event, now)
+
+    def _cut(self, block: Block, most: int, now: float) -> None:
+        start, room = 0, most - DATA_HEAD
+        sizes = block.sizes()
+        while start < block.count:
+            stop, size = start + 1, sizes[start]
+            while stop < block.count and size + sizes[stop] <= room:
+                size += sizes[stop]
+                stop += 1
+            part = block.slice(start, stop)
+            if len(part.data) <= room:
+                self._below(Publish(part), now)
+            else:
+                pieces = _split(part.data, most - FRAGMENT_HEAD)
+                self._below(Pieces(tuple(pieces)), now)
+            start = stop
+
+    def up(self, event: Rising, now: float) -> None:
+        match event:
+            case Part():
+                self._join(event, now)
+            case Messages(batch):
+                self._joining.pop(batch.publisher, None)
+                self._above(event, now)
+            case Heard(_, _, Piece() as piece):
+                self._gather(event, piece, now)
+            case _:
+                self._above(event, now)
+
+    def _join(self, part: Part, now: float) -> None:
+        sequence, pieces = self._joining.get(part.publisher, (0, []))
+        if part.index == 0 or sequence != part.sequence:
+            pieces = []
+        pieces.append(part.piece)
+        self._joining[part.publisher] = (part.sequence, pieces)
+        if part.index + 1 < part.total:
+            return
+        del self._joining[part.publisher]
+        try:
+            block = Block.parse(b"".join(pieces), 1)
+        except Malformed:
+            self.site.refused += 1
+            block = Block.of([b""])  # its sequence is passed, so something has to stand there
+        batch = Batch(part.publisher, part.sequence, block, self.site.current)
+        self._above(Messages(batch), now)
+
+    def _gather(self, event: Heard, piece: Piece, now: float) -> None:
+        key = (event.sender, piece.number)
+        partial = self._pieces.get(key)
+        if partial is None:
+            partial = self._pieces[key] = _Partial(piece.total, now)
+        if piece.total != partial.total or piece.index in partial.parts:
+            return
+        partial.parts[piece.index] = piece.piece
+        self._size += len(piece.piece)
+        if len(partial.parts) == partial.total:
+            self._forget(key)
+            data = b"".join(partial.parts[i] for i in range(partial.total))
+            try:
+                packet = decode(data)
+            except Malformed:
+                self.site.refused += 1
+                return
+            if not isinstance(packet, Piece):
+                self._above(Heard(event.channel, event.sender, packet), now)
+        while self._size > self.site.options.held:
+            self._forget(next(iter(self._pieces)))
+
+    def _forget(self, key: tuple[MemberId, int]) -> None:
+        partial = self._pieces.pop(key)
+        self._size -= sum(map(len, partial.parts.values()))
+
+    def tick(self, now: float) -> None:
+        for key, partial in list(self._pieces.items()):
+            if now >= partial.since + STALE:
+                self._forget(key)
+
+    def deadline(self) -> float | None:
+        return min((p.since + STALE for p in self._pieces.values()), default=None)
+
+
+class _Partial:
+    __slots__ = ("parts", "since", "total")
+
+    def __init__(self, total: int, now: float) -> None:
+        self.total = total
+        self.since = now
+        self.parts: dict[int, bytes] = {}
+
+
+def _split(data: bytes, size: int) -> list[bytes]:
+    pieces = [data[i : i + size] for i in range(0, len(data), size)]
+    assert len(pieces) <= MAX_PIECES
+    return pieces

@@ -1,0 +1,124 @@
+"""NAK: finds what is missing and asks the publisher for it again.
+
+N1  A gap is asked for while it lasts: of the publisher, where publishers hear what is cast; then it is left
+to PULL. N2  What a publisher keeps for others is bounded; of what it keeps no more it says so.
+
+A gap shows when something behind it comes, or when a publisher, an archive or a view tells of a message that
+is not here.
+"""
+
+from collections import deque
+
+from ..boundary import Channel, Range
+from ..layer import Falling, Heard, Layer, Rising, Say, Site
+from ..packet import MAX_RANGES, Data, Fragment, Lack, Last, Nak, Stable
+from .reception import ORDERS, Gap, Reception
+
+
+class NakPublisher(Layer):
+    """Keeps what was cast lately, and casts it again for who asks."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._kept: deque[tuple[int, int, int, Say]] = deque()  # first, last, size
+        self._size = 0
+
+    def down(self, event: Falling, now: float) -> None:
+        if isinstance(event, Say) and not self.site.options.ordered:
+            match event.packet:
+                case Data(_, first, block):
+                    self._keep(first, event.number, len(block.data), event)
+                case Fragment(_, sequence, _, _, piece):
+                    self._keep(sequence, sequence, len(piece), event)
+                case _:
+                    pass
+        self._below(event, now)
+
+    def _keep(self, first: int, last: int, size: int, said: Say) -> None:
+        self._kept.append((first, last, size, said))
+        self._size += size
+        while self._size > self.site.options.window and len(self._kept) > 1:
+            self._size -= self._kept.popleft()[2]
+
+    def up(self, event: Rising, now: float) -> None:
+        match event:
+            case Heard(Channel.P, _, Nak(ranges)):
+                for wanted in ranges:
+                    if wanted.publisher == self.site.me.incarnation:
+                        self._repeat(wanted, now)
+            case _:
+                self._above(event, now)
+
+    def _repeat(self, wanted: Range, now: float) -> None:
+        oldest = self._kept[0][0] if self._kept else wanted.last + 1
+        if wanted.first < oldest:
+            lack = Lack(wanted.publisher, wanted.first, min(wanted.last, oldest - 1))
+            self.say(lack, None, now)
+        for first, last, _, said in self._kept:
+            if first > wanted.last:
+                break
+            if last >= wanted.first:
+                self._below(said, now)
+
+
+class NakMember(Layer):
+    def __init__(self, site: Site, reception: Reception) -> None:
+        super().__init__(site)
+        self.reception = reception
+        self._due: float | None = None
+        self._flowed = 0.0  # when messages last came on P
+
+    def up(self, event: Rising, now: float) -> None:
+        match event:
+            case Heard(Channel.P, _, Data() | Fragment()):
+                self._flowed = now
+                self._above(event, now)
+            case Heard(Channel.P, _, Last(publisher, last)):
+                self.reception.learn(publisher, last, now)
+                self.reception.tracks[publisher].heard = now
+            case Heard(Channel.P, _, Lack(publisher, first, last)):
+                gap = self.reception.gaps.get(publisher)
+                if gap is not None and first <= gap.at <= last:
+                    gap.lacking[publisher] = last
+            case Heard(Channel.P, _, Nak()):
+                pass
+            case Heard(_, _, Stable(_, vector)):
+                if not self.reception.fresh:
+                    for publisher, last in vector.items():
+                        self.reception.learn(publisher, last, now)
+                self._above(event, now)
+            case _:
+                self._above(event, now)
+
+    def tick(self, now: float) -> None:
+        due = self.deadline()
+        if due is None or now < due:
+            return
+        options = self.site.options
+        ranges: list[Range] = []
+        for publisher, gap in self.reception.gaps.items():
+            gap.tries += 1
+            if self._is_for_others(publisher, gap, now):
+                gap.pull = True
+            if not options.ordered and (gap.tries <= 3 or gap.tries % 5 == 0):
+                ranges += self.reception.missing(publisher, 64)
+        if ranges:
+            self.say(Nak(ranges[:MAX_RANGES]), None, now)
+        self._due = now + options.again if self.reception.gaps else None
+
+    def _is_for_others(self, publisher: bytes, gap: Gap, now: float) -> bool:
+        options = self.site.options
+        if not options.ordered:
+            return publisher.startswith(ORDERS) or gap.tries > 3
+        # What we only heard of is probably on its way in our own queue, which may be long.
+        silent = now - self._flowed >= options.suspect / 2
+        return (
+            self.reception.is_inside(publisher) or silent or now - gap.since >= options.patience / 2
+        )
+
+    def deadline(self) -> float | None:
+        gaps = self.reception.gaps
+        if self._due is None and gaps:
+            # A little later: on most networks what is missing has only been overtaken.
+            self._due = min(gap.since for gap in gaps.values()) + self.site.options.again / 4
+        return self._due

@@ -1,0 +1,331 @@
+"""What has been received of each publisher, and in which order it may pass.
+
+RE1  What `take` hands on is, per publisher, every sequence from where it began, once, in order.
+RE2  Nothing passes beyond the limit: between a promise and its view nothing at all, behind it what is before
+the cut. RE3  What is held is bounded in bytes: the farthest is dropped first, and is missing again.
+
+FIFO owns it; NAK and PULL look up what is missing, REACH what is there. A message that came in fragments is
+received when its last fragment is; until then the track stands at (sequence, index).
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping
+
+from ..boundary import Batch, Range
+from ..layer import Part
+from ..views import Lost, ViewId
+
+Item = Batch | Part
+ORDERS = b"order"
+
+
+def order_id(view: ViewId) -> bytes:
+    """The publisher whose messages are the places in the total order of this view; it concerns no other
+    view."""
+    return ORDERS + view.number.to_bytes(8)[-6:] + view.coordinator[:5]
+
+
+class Gap:
+    """The first message of a publisher that is known to exist and is not here."""
+
+    __slots__ = ("at", "lacking", "pull", "since", "tries")
+
+    def __init__(self, at: int, now: float) -> None:
+        self.at = at
+        self.since = now
+        self.tries = 0
+        self.pull = False
+        """NAK has done what it can."""
+        self.lacking: dict[bytes, int] = {}
+        """Who has said to have none of it, and up to where."""
+
+
+class Track:
+    """One publisher."""
+
+    __slots__ = ("heard", "held", "index", "known", "next", "places", "tip")
+
+    def __init__(self, next_: int, now: float) -> None:
+        self.next = next_
+        self.index = 0  # of the next fragment, if message `next` comes in fragments
+        self.tip = (next_, 0)  # as (next, index), but counting what is held
+        self.known = 0
+        self.heard = now
+        self.held: dict[tuple[int, int], Item] = {}
+        self.places: list[tuple[int, int]] = []  # of what is held, in order
+
+    def received(self) -> int:
+        """Up to where there is no gap, whether it has passed or is held."""
+        return self.tip[0] - 1
+
+    def grow(self, item: Item) -> None:
+        """Something is held: see how far it is without a gap now."""
+        self.tip = _behind(self.tip, item)
+        i = bisect_left(self.places, self.tip)
+        while i < len(self.places) and self.places[i] <= self.tip:
+            self.tip = _behind(self.tip, self.held[self.places[i]])
+            i += 1
+
+    def measure(self) -> None:
+        """The same from the beginning, where something was dropped or skipped."""
+        self.tip = (self.next, self.index)
+        for place in self.places:
+            if place > self.tip:
+                break
+            self.tip = _behind(self.tip, self.held[place])
+
+    def missing(self) -> Iterator[tuple[int, int]]:
+        """Ranges of sequences that are known to exist and are not here."""
+        first = self.received() + 1
+        for sequence, _ in self.places:
+            item = self.held[sequence, _]
+            if sequence > first:
+                yield first, sequence - 1
+            if isinstance(item, Batch):
+                first = max(first, item.last + 1)
+            elif item.index + 1 == item.total and sequence >= first:
+                # It counts as here if the pieces before it are; if not it is missing from the first on.
+                whole = all((sequence, i) in self.held for i in range(item.total))
+                first = max(first, sequence + whole)
+        if self.known >= first:
+            yield first, self.known
+
+
+class Reception:
+    def __init__(self, most_held: int) -> None:
+        self.tracks: dict[bytes, Track] = {}
+        self.gaps: dict[bytes, Gap] = {}
+        self.limit: dict[bytes, int] | None = {}
+        """Nothing passes beyond it; None: everything may."""
+        self.fresh = True
+        """It has not begun: a publisher's first message seen is as good a beginning as any."""
+        self._most_held = most_held
+        self._held_bytes = 0
+
+    # --- beginning, freezing ---
+
+    def begin(self, vector: Mapping[bytes, int], now: float) -> None:
+        """From here on nothing may be missing behind this vector, and nothing before it passes."""
+        self.fresh = False
+        for publisher in dict.fromkeys((*self.tracks, *vector)):
+            track = self._track(publisher, 1, now)
+            track.next, track.index = vector.get(publisher, 0) + 1, 0
+            self._skip(publisher, track.next - 1, now)
+
+    def freeze(self) -> None:
+        """Nothing passes until further notice."""
+        self.limit = {p: track.next - 1 for p, track in self.tracks.items()}
+
+    def received(self) -> dict[bytes, int]:
+        vector = {p: track.received() for p, track in self.tracks.items()}
+        return {p: sequence for p, sequence in vector.items() if sequence}
+
+    def passed(self) -> dict[bytes, int]:
+        return {p: track.next - 1 for p, track in self.tracks.items() if track.next > 1}
+
+    def known(self) -> dict[bytes, int]:
+        """The highest sequence of each that was ever heard of."""
+        return {p: max(track.known, track.next - 1) for p, track in self.tracks.items()}
+
+    def reaches(self, cut: Mapping[bytes, int]) -> bool:
+        tracks = self.tracks
+        return all(p in tracks and tracks[p].next > sequence for p, sequence in cut.items())
+
+    # --- what comes ---
+
+    def learn(self, publisher: bytes, last: int, now: float) -> None:
+        """This publisher is said to have published up to `last`."""
+        track = self._track(publisher, last + 1 if self.fresh else 1, now)
+        if last > track.known:
+            track.known = last
+            self._note(publisher, track, now)
+
+    def take(self, item: Item, now: float) -> list[Item]:
+        """What may pass now."""
+        publisher = item.publisher
+        first = item.first if isinstance(item, Batch) else item.sequence
+        last = item.last if isinstance(item, Batch) else item.sequence
+        track = self.tracks.get(publisher)
+        if track is None:
+            track = self._track(publisher, first if self.fresh else 1, now)
+        track.heard = now
+        if last > track.known:
+            track.known = last
+        if (
+            isinstance(item, Batch)
+            and first == track.next
+            and not track.held
+            and self.limit is None
+        ):
+            track.next, track.index = last + 1, 0
+            track.tip = (track.next, 0)
+            if publisher in self.gaps or track.known > last:
+                self._note(publisher, track, now)
+            return [item]
+        self._hold(track, item)
+        return self.release(publisher, now)
+
+    def release(self, publisher: bytes, now: float) -> list[Item]:
+        """What of this publisher may pass now."""
+        track = self.tracks[publisher]
+        most = None if self.limit is None else self.limit.get(publisher, 0)
+        ready: list[Item] = []
+        while track.places:
+            place = track.places[0]
+            if place > (track.next, track.index) or (most is not None and track.next > most):
+                break
+            item = track.held[place]
+            if isinstance(item, Part):
+                self._drop(track, 0)
+                if place == (track.next, track.index):
+                    ready.append(item)
+                    done = item.index + 1 == item.total
+                    track.next, track.index = (
+                        (track.next + 1, 0) if done else (track.next, track.index + 1)
+                    )
+                continue
+            upto = item.last if most is None else min(item.last, most)
+            if upto >= track.next:
+                ready.append(item.part(track.next, upto))
+                track.next, track.index = upto + 1, 0
+            if track.next > item.last:
+                self._drop(track, 0)
+        self._note(publisher, track, now)
+        return ready
+
+    def close(self, publisher: bytes, last: int, now: float) -> Lost | None:
+        """Give up what is missing up to `last`, as far as it may pass."""
+        track = self.tracks[publisher]
+        if self.limit is not None:
+            last = min(last, self.limit.get(publisher, 0))
+        first = track.received() + 1
+        if last < first:
+            return None
+        if track.next < first:  # what is before it has yet to pass
+            return None
+        self._skip(publisher, last, now)
+        return Lost(publisher, first, last)
+
+    def skip_orders(self, cut: Mapping[bytes, int], own: bytes, now: float) -> None:
+        """Places in orders of views that we were not in are no concern of ours, and those of old views of
+        nobody's."""
+        for publisher in list(self.tracks):
+            if publisher.startswith(ORDERS) and publisher != own:
+                self._forget(publisher)
+        for publisher, sequence in cut.items():
+            if publisher.startswith(ORDERS) and publisher != own:
+                self._skip(publisher, sequence, now)
+
+    def find(self, publisher: bytes, first: int, last: int) -> list[Batch]:
+        """What is held of first..last."""
+        track = self.tracks.get(publisher)
+        if track is None:
+            return []
+        items = [track.held[place] for place in track.places]
+        return [
+            item.part(first, last)
+            for item in items
+            if isinstance(item, Batch) and item.first <= last and item.last >= first
+        ]
+
+    # --- inside ---
+
+    def _track(self, publisher: bytes, next_: int, now: float) -> Track:
+        track = self.tracks.get(publisher)
+        if track is None:
+            track = self.tracks[publisher] = Track(next_, now)
+        return track
+
+    def _forget(self, publisher: bytes) -> None:
+        track = self.tracks.pop(publisher)
+        self.gaps.pop(publisher, None)
+        self._held_bytes -= sum(map(_size, track.held.values()))
+
+    def _skip(self, publisher: bytes, last: int, now: float) -> None:
+        track = self._track(publisher, 1, now)
+        if last >= track.next:
+            track.next, track.index = last + 1, 0
+        track.known = max(track.known, last)
+        while track.places and self._end(track, 0) < track.next:
+            self._drop(track, 0)
+        track.measure()
+        self._note(publisher, track, now)
+
+    def _end(self, track: Track, i: int) -> int:
+        item = track.held[track.places[i]]
+        return item.last if isinstance(item, Batch) else item.sequence
+
+    def _hold(self, track: Track, item: Item) -> None:
+        if isinstance(item, Batch):
+            place, end = (item.first, 0), item.last
+        else:
+            place, end = (item.sequence, item.index), item.sequence
+        if end < track.next or (isinstance(item, Part) and place < (track.next, track.index)):
+            return
+        old = track.held.get(place)
+        if old is not None:
+            if isinstance(old, Batch) and (isinstance(item, Part) or old.last >= item.last):
+                return
+            self._drop(track, bisect_left(track.places, place))
+        track.held[place] = item
+        insort(track.places, place)
+        self._held_bytes += _size(item)
+        if place <= track.tip:
+            track.grow(item)
+        if self._held_bytes > self._most_held:
+            while self._held_bytes > self._most_held and track.places:
+                self._drop(track, len(track.places) - 1)
+            track.measure()
+
+    def _drop(self, track: Track, i: int) -> None:
+        place = track.places.pop(i)
+        self._held_bytes -= _size(track.held.pop(place))
+
+    def _note(self, publisher: bytes, track: Track, now: float) -> None:
+        """Keep `gaps` right. While it is fresh nothing is missing: the view says where it begins."""
+        if track.tip < (track.next, track.index):
+            track.tip = (track.next, track.index)
+        at = track.received() + 1
+        if self.fresh or at > track.known:
+            self.gaps.pop(publisher, None)
+            return
+        gap = self.gaps.get(publisher)
+        if gap is None or gap.at != at:
+            self.gaps[publisher] = Gap(at, now)
+
+    def is_inside(self, publisher: bytes) -> bool:
+        """Whether something behind the gap has come."""
+        track = self.tracks[publisher]
+        return bool(track.places) and track.places[-1] > track.tip
+
+    def missing(self, publisher: bytes, most: int) -> list[Range]:
+        ranges = []
+        for first, last in self.tracks[publisher].missing():
+            ranges.append(Range(publisher, first, last))
+            if len(ranges) == most:
+                break
+        return ranges
+
+    def check(self) -> None:
+        """RE1–RE3, as far as they can be seen at rest."""
+        total = 0
+        for publisher, track in self.tracks.items():
+            assert track.places == sorted(track.held)
+            total += sum(map(_size, track.held.values()))
+            assert (publisher in self.gaps) == (
+                not self.fresh and track.received() < track.known
+            ), "a gap is noted while there is one"
+        assert total == self._held_bytes <= self._most_held
+
+
+def _behind(tip: tuple[int, int], item: Item) -> tuple[int, int]:
+    """Where one is behind this item, if it goes on where `tip` is."""
+    if isinstance(item, Batch):
+        return max(tip, (item.last + 1, 0)) if item.first <= tip[0] else tip
+    if (item.sequence, item.index) != tip:
+        return tip
+    return (tip[0] + 1, 0) if item.index + 1 == item.total else (tip[0], tip[1] + 1)
+
+
+def _size(item: Item) -> int:
+    return 200 + (len(item.block.data) if isinstance(item, Batch) else len(item.piece))

@@ -1,0 +1,241 @@
+"""SYNC: integrates a subscriber that returns. What it missed comes from an archive, then what came live
+meanwhile.
+
+It joins first. The first view that it shares with an archive has a cut: everything before the cut is for the
+archive to send and to classify, everything behind it comes live and is held until then. So the two meet
+without gap or double, however far the archive lags behind.
+
+S1  Of each publisher what passes up goes on from where recovery began, without gap or double.
+S2  Nothing live passes before all that is before it has been recovered.
+S3  What is held is bounded: if it is too much it is let go, and recovered from the archive too.
+S4  The archive keeps nothing about who recovers: each question says all that is needed, so any archive can go
+on.
+"""
+
+from collections import deque
+
+from ..block import Malformed
+from ..boundary import Batch, Failed, Policy, Recovered
+from ..layer import Began, Changed, Heard, Layer, Messages, Missing, Rising, Site
+from ..packet import Answer, Offer, Recover
+from ..vector import Vector
+from ..views import Lost, MemberId
+from ..wire import carried
+from .reception import ORDERS
+
+Waiting = Messages | Missing | Changed
+
+
+class Sync(Layer):
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._live = False
+        self._joined = False
+        self._anchored = False  # in a view with an archive
+        self._target: dict[bytes, int] = {}
+        self._done: dict[bytes, int] | None = None
+        self._held: deque[Waiting] = deque()
+        self._held_bytes = 0
+        self._archive: MemberId | None = None
+        self._offset = 0
+        self._number = 0
+        self._attempt = 0
+        self._due: float | None = None
+        self._answered = 0.0  # when an archive was last heard
+
+    def up(self, event: Rising, now: float) -> None:
+        match event:
+            case Changed(record) if not self._joined:
+                self._join(event, now)
+            case Changed(record) if not (self._live or self._anchored) and record.view.archives():
+                self._anchor(event)
+            case Messages() | Missing() | Changed():
+                if self._live:
+                    self._pass(event, now)
+                else:
+                    self._hold(event)
+            case Heard(_, sender, Answer() as answer):
+                if not self._live and answer.number == self._number:
+                    self._take(sender, answer, now)
+            case Heard(_, sender, Offer(start)):
+                if self._waits_for_offer():
+                    self._begin(Vector(start), now)
+                    self._archive = sender
+                    self._ask(now)
+            case _:
+                self._above(event, now)
+
+    # --- joining ---
+
+    def _join(self, event: Changed, now: float) -> None:
+        self._joined = True
+        options = self.site.options
+        cut = _without_orders(event.record.cut)
+        if options.recovery is Policy.NONE:
+            self._begin(Vector(cut), now)
+            self._live = True
+            self._above(event, now)
+            return
+        self._target = cut
+        self._answered = now
+        self._hold(event)
+        self._anchored = bool(event.record.view.archives())
+        if options.recovery is Policy.VECTOR:
+            self._begin(options.vector, now)
+        # An archive that begins by itself is given a little time to do so.
+        patient = options.recovery is Policy.ARCHIVE
+        self._due = now + 5 * options.again if patient else now
+
+    def _anchor(self, event: Changed) -> None:
+        """What came so far came without an archive. It is before this cut, so the archive has it or will."""
+        self._anchored = True
+        self._target = _without_orders(event.record.cut)
+        self._held = deque(held for held in self._held if isinstance(held, Changed))
+        self._held_bytes = 0
+        self._hold(event)
+
+    def _waits_for_offer(self) -> bool:
+        archive = self.site.options.recovery is Policy.ARCHIVE
+        return archive and self._joined and not self._live and self._done is None
+
+    def _begin(self, start: Vector, now: float) -> None:
+        self._done = dict(start)
+        self._above(Began(start), now)
+
+    # --- asking ---
+
+    def _ask(self, now: float) -> None:
+        options = self.site.options
+        self._due = now + 5 * options.again
+        archives = self.site.view.archives() if self.site.view is not None else []
+        if not archives or not self._anchored:
+            return
+        if self.site.crowded:  # by us, not by the archive, so its time does not run
+            self._due, self._answered = now + options.again / 10, now
+            return
+        if self._archive not in archives:
+            self._archive = archives[self._attempt % len(archives)]
+            self._offset = 0
+        self._number += 1
+        self.say(Recover(self._number, self._done, self._offset), self._archive, now)
+
+    def tick(self, now: float) -> None:
+        if self._live or self._due is None or now < self._due:
+            return
+        options = self.site.options
+        if now - self._answered >= options.recovery_timeout:
+            self._despair(now)
+            return
+        if now - self._answered >= 10 * options.again:
+            self._attempt += 1
+            self._archive = None
+        self._ask(now)
+
+    def _despair(self, now: float) -> None:
+        options = self.site.options
+        if options.live_without_archive:
+            if self._done is None:
+                self._begin(Vector(self._target), now)
+            self._close(self._target, now)
+            self._finish_if_done(now)
+            return
+        self._due = None
+        self.site.failed = True
+        reason = (
+            f"no archive of the feed has answered for {options.recovery_timeout:g} s: start one, or subscribe "
+            "without recovery"
+        )
+        self.site.effects.append(Failed(reason))
+
+    def deadline(self) -> float | None:
+        return None if self._live else self._due
+
+    # --- taking ---
+
+    def _take(self, sender: MemberId, answer: Answer, now: float) -> None:
+        self._answered = now
+        if self._done is None:
+            self._begin(Vector(answer.start or {}), now)
+        for part in answer.batches:
+            try:
+                self._recover(carried(part), now)
+            except Malformed:
+                self.site.refused += 1
+                return
+        self._offset = answer.offset
+        if answer.more:
+            self._ask(now)
+            return
+        self._close(answer.reached, now)
+        self._due = now + self.site.options.again
+        self._finish_if_done(now)
+
+    def _recover(self, batch: Batch, now: float) -> None:
+        assert self._done is not None
+        publisher = batch.publisher
+        done = self._done.get(publisher, 0)
+        last = min(batch.last, self._target.get(publisher, 0))
+        if last <= done or last < batch.first:
+            return
+        if batch.first > done + 1:
+            self._above(Missing(Lost(publisher, done + 1, batch.first - 1)), now)
+            done = batch.first - 1
+        self._above(Messages(batch.part(done + 1, last)), now)
+        self._done[publisher] = last
+
+    def _close(self, reached: dict[bytes, int], now: float) -> None:
+        """The archive has told all that it has up to `reached`: what is still missing it does not have."""
+        assert self._done is not None
+        for publisher, wanted in self._target.items():
+            done = self._done.get(publisher, 0)
+            last = min(wanted, reached.get(publisher, 0))
+            if last > done:
+                self._above(Missing(Lost(publisher, done + 1, last)), now)
+                self._done[publisher] = last
+
+    def _finish_if_done(self, now: float) -> None:
+        done = self._done
+        assert done is not None
+        if any(done.get(publisher, 0) < last for publisher, last in self._target.items()):
+            return
+        self._live = True
+        self._due = None
+        self.site.effects.append(Recovered(Vector(done)))
+        while self._held:
+            self._pass(self._held.popleft(), now)
+        self._held_bytes = 0
+
+    # --- what comes live ---
+
+    def _hold(self, event: Waiting) -> None:
+        self._held.append(event)
+        if isinstance(event, Messages):
+            self._held_bytes += 200 + len(event.batch.block.data)
+        if self._held_bytes > self.site.options.held:
+            for held in self._held:
+                if isinstance(held, Messages):
+                    self._target[held.batch.publisher] = held.batch.last
+                elif isinstance(held, Missing):
+                    self._target[held.lost.publisher] = held.lost.last
+            self._held = deque(held for held in self._held if isinstance(held, Changed))
+            self._held_bytes = 0
+
+    def _pass(self, event: Waiting, now: float) -> None:
+        """Live, except for what the application's own vector had already."""
+        assert self._done is not None
+        if isinstance(event, Messages):
+            batch = event.batch
+            done = self._done.get(batch.publisher)
+            if done is not None and batch.first <= done:
+                if batch.last <= done:
+                    return
+                event = Messages(batch.part(done + 1, batch.last))
+        elif isinstance(event, Missing):
+            done = self._done.get(event.lost.publisher, 0)
+            if event.lost.last <= done:
+                return
+        self._above(event, now)
+
+
+def _without_orders(cut: Vector) -> dict[bytes, int]:
+    return {p: s for p, s in cut.items() if not p.startswith(ORDERS)}

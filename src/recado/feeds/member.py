@@ -1,0 +1,92 @@
+"""A member of a feed, or a publisher, as computation: events in, effects out.
+
+    member.handle(event, now) → effects        member.deadline() → when it wants the next Ticked
+
+M1  The same events at the same times give the same effects: there is no clock, chance or order of hashing in
+it. M2  Nothing that arrives raises: what is malformed is counted in `refused`.
+"""
+
+from .boundary import (
+    ArchiveState,
+    Arrived,
+    Effect,
+    Event,
+    Left,
+    Options,
+    Ticked,
+)
+from .layer import Site
+from .layers.dispatch import Dispatch
+from .layers.fifo import Numbering
+from .layers.reception import Reception
+from .layers.transport import Transport
+from .stack import Parts, Stack
+from .vector import Vector
+from .views import MemberId, Role, View
+
+
+class Member:
+    def __init__(
+        self,
+        me: MemberId,
+        role: Role,
+        stack: Stack,
+        options: Options,
+        stored: ArchiveState | None = None,
+    ) -> None:
+        self.site = Site(me, role, options, frozenset(stack.names))
+        self._layers = stack.build(Parts(self.site, Reception(options.held), stored))
+        top, bottom = self._layers[0], self._layers[-1]
+        assert isinstance(top, Dispatch)
+        assert isinstance(bottom, Transport)
+        self._top = top
+        self._bottom = bottom
+        self._begun = False
+        self._left = False
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if self._left or self.site.failed:
+            return []
+        if not self._begun:
+            self._begun = True
+            for layer in self._layers:
+                layer.start(now)
+        match event:
+            case Arrived():
+                self._bottom.arrived(event, now)
+            case Ticked():
+                for layer in self._layers:
+                    layer.tick(now)
+            case _:
+                self._left = isinstance(event, Left)
+                self._top.down(event, now)
+        effects, self.site.effects = self.site.effects, []
+        return effects
+
+    def deadline(self) -> float | None:
+        """When it wants the next Ticked; None: nothing is to be done until something comes."""
+        if self._left or self.site.failed:
+            return None
+        if not self._begun:
+            return 0.0
+        dues = [due for layer in self._layers if (due := layer.deadline()) is not None]
+        return min(dues, default=None)
+
+    @property
+    def vector(self) -> Vector:
+        """What has been delivered."""
+        return self._top.vector
+
+    @property
+    def view(self) -> View | None:
+        return self.site.view
+
+    @property
+    def published(self) -> int:
+        """The last sequence that was given to a message; of a publisher."""
+        numbering = next((one for one in self._layers if isinstance(one, Numbering)), None)
+        return numbering.published if numbering is not None else 0
+
+    @property
+    def refused(self) -> int:
+        return self.site.refused

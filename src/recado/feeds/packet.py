@@ -1,0 +1,235 @@
+"""What travels: the packets of a feed; `wire` writes and reads them.
+
+    packet   = | magic u8 0xFD | version u8 1 | kind u8 | … |                          little-endian
+    DATA     = | head | publisher 16 | first u64 | count u32 | block |
+    FRAGMENT = | head | publisher 16 | sequence u64 | index u16 | total u16 | piece |   on P
+    PIECE    = | head | number u64 | index u16 | total u16 | piece |                    on A
+    others   = | head | the fields of the struct below, as a MessagePack array |
+
+Numbers and sizes have bounds here, and `wire` refuses what is beyond them.
+"""
+
+from enum import IntEnum
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from .block import MAX_BLOCK, MAX_COUNT, Block
+from .boundary import Range
+from .vector import MAX_VECTOR
+from .views import MAX_MEMBERS, Certainty, Count, Id, MemberId, Record, Role, Sequence, View, ViewId
+
+MAGIC: Final = 0xFD
+VERSION: Final = 1
+HEAD: Final = 3
+DATA_HEAD: Final = HEAD + 28
+FRAGMENT_HEAD: Final = HEAD + 28
+PIECE_HEAD: Final = HEAD + 12
+MAX_PACKET: Final = MAX_BLOCK + 64
+MAX_PIECES: Final = 65_535
+MAX_BATCHES: Final = 4_096
+MAX_RANGES: Final = 4_096
+MAX_RECORDS: Final = 16_384
+
+Entries = Annotated[dict[Id, Count], Meta(max_length=MAX_VECTOR)]
+
+
+class Kind(IntEnum):
+    DATA = 1
+    FRAGMENT = 3
+    PIECE = 4
+    LAST = 5
+    NAK = 6
+    LACK = 7
+    BEAT = 8
+    PREPARE = 9
+    PREPARED = 10
+    VIEW = 11
+    INSTALLED = 12
+    RECOVER = 13
+    ANSWER = 14
+    OFFER = 15
+    STABLE = 16
+    PULL = 17
+    PULLED = 18
+    KNOWN = 19
+    RECORDS = 20
+
+
+# --- of publishers, on P ---------------------------------------------------------------------------
+
+
+class Data(Struct, frozen=True):
+    publisher: bytes
+    first: int
+    block: Block
+
+    @property
+    def last(self) -> int:
+        return self.first + self.block.count - 1
+
+
+class Fragment(Struct, frozen=True):
+    """Piece `index` of `total` of the block of one message, which is too large for one packet."""
+
+    publisher: bytes
+    sequence: int
+    index: int
+    total: int
+    piece: bytes
+
+
+class Last(Struct, frozen=True, array_like=True):
+    """A publisher lives, and this is the last it has published."""
+
+    publisher: Id
+    last: Count
+
+
+class Nak(Struct, frozen=True, array_like=True):
+    """To a publisher: cast these again."""
+
+    ranges: Annotated[list[Range], Meta(max_length=MAX_RANGES)]
+
+
+class Lack(Struct, frozen=True, array_like=True):
+    """From a publisher: it does not keep these any more."""
+
+    publisher: Id
+    first: Sequence
+    last: Sequence
+
+
+# --- of members: views -----------------------------------------------------------------------------
+
+
+class Beat(Struct, frozen=True, array_like=True):
+    """A member lives. `since` is the number of the first view of its present stay, 0 if it is in none yet."""
+
+    role: Role
+    view: ViewId
+    since: Count
+    leaving: bool = False
+
+
+class Prepare(Struct, frozen=True, array_like=True):
+    """Stop delivering, and say what you have: a view is to be made. On P and A."""
+
+    round: ViewId
+    invited: Annotated[list[MemberId], Meta(max_length=MAX_MEMBERS)]
+
+
+class Prepared(Struct, frozen=True, array_like=True):
+    round: ViewId
+    role: Role
+    view: ViewId
+    since: Count
+    vector: Entries
+
+
+class NewView(Struct, frozen=True, array_like=True):
+    view: View
+    since: Annotated[list[Count], Meta(max_length=MAX_MEMBERS)]
+    cut: Entries
+    previous: Annotated[list[ViewId], Meta(max_length=MAX_MEMBERS)]
+
+
+class Ack(Struct, frozen=True, array_like=True):
+    """To archives: all behind `start` up to `vector` has been delivered here, in this view or before."""
+
+    view: ViewId
+    start: Entries
+    vector: Entries
+    final: bool
+
+
+# --- of members: what is missing -------------------------------------------------------------------
+
+
+class Carried(Struct, frozen=True, array_like=True):
+    """A batch within a packet."""
+
+    publisher: Id
+    first: Sequence
+    count: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+    view: ViewId
+    certainty: Certainty
+    block: Annotated[bytes, Meta(max_length=MAX_BLOCK)]
+
+
+class Pull(Struct, frozen=True, array_like=True):
+    """To a member: give me these."""
+
+    number: Count
+    ranges: Annotated[list[Range], Meta(max_length=MAX_RANGES)]
+
+
+class Pulled(Struct, frozen=True, array_like=True):
+    """What it has of them, and what it surely does not have."""
+
+    number: Count
+    batches: Annotated[list[Carried], Meta(max_length=MAX_BATCHES)]
+    lacking: Annotated[list[Range], Meta(max_length=MAX_RANGES)]
+
+
+class Recover(Struct, frozen=True, array_like=True):
+    """To an archive: what comes behind `after`, from your `offset` on. Without `after`, from where you think
+    it should be."""
+
+    number: Count
+    after: Entries | None
+    offset: Count
+
+
+class Answer(Struct, frozen=True, array_like=True):
+    """From an archive, in its order. `start` is where it begins, `reached` what the archive had read at
+    `offset`."""
+
+    number: Count
+    start: Entries | None
+    batches: Annotated[list[Carried], Meta(max_length=MAX_BATCHES)]
+    offset: Count
+    more: bool
+    reached: Entries
+
+
+class Offer(Struct, frozen=True, array_like=True):
+    """From an archive to a subscriber whose name it has seen return."""
+
+    start: Entries
+
+
+# --- of archives -----------------------------------------------------------------------------------
+
+
+class Stable(Struct, frozen=True, array_like=True):
+    """These are on the disk of the sender; it was in this view then."""
+
+    view: ViewId
+    vector: Entries
+
+
+class Known(Struct, frozen=True, array_like=True):
+    """To other archives: the records I have. Who has others sends them."""
+
+    views: Annotated[list[ViewId], Meta(max_length=MAX_RECORDS)]
+    settled: Annotated[list[ViewId], Meta(max_length=MAX_RECORDS)]
+    acknowledged: Annotated[list[tuple[MemberId, ViewId, Count]], Meta(max_length=MAX_RECORDS)]
+    """Whose newest acknowledgement, and how much it covers in all."""
+
+
+class Records(Struct, frozen=True, array_like=True):
+    records: Annotated[list[Record], Meta(max_length=MAX_RECORDS)]
+
+
+class Piece(Struct, frozen=True):
+    number: int
+    index: int
+    total: int
+    piece: bytes
+
+
+Packet = (
+    Data | Fragment | Last | Nak | Lack | Beat | Prepare | Prepared | NewView | Ack
+    | Pull | Pulled | Recover | Answer | Offer | Stable | Known | Records | Piece
+)  # fmt: skip

@@ -1,0 +1,51 @@
+"""The fields of a selector, of a message on a feed; an archive's columns have the same names and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from recado.selector import parse, predicate
+
+from .message import Message
+from .naming import exchange_p
+
+OF_PROPERTIES = (
+    "content_type",
+    "content_encoding",
+    "delivery_mode",
+    "priority",
+    "correlation_id",
+    "reply_to",
+    "expiration",
+    "type",
+    "user_id",
+    "app_id",
+    "cluster_id",
+)
+
+
+def wanted_by(selector: str, feed: str) -> Callable[[Message], bool]:
+    """Raises `SelectorError`, which shows the place in the text."""
+    return predicate(parse(selector), fields_of(feed))
+
+
+def fields_of(feed: str) -> dict[str, str | Callable[[Message], object]]:
+    """How each field is read of a message: by the name of an attribute, or by a function."""
+    exchange = exchange_p(feed)
+    return {
+        **{name: of_properties(name) for name in OF_PROPERTIES},
+        "message_id": lambda message: message.message_id or None,
+        "timestamp": lambda message: message.timestamp / 1e6,
+        "exchange": lambda message: exchange,
+        "routing_key": "key",
+        "publisher": lambda message: message.publisher.hex(),
+        # Only an archive gives offsets.
+        "offset": lambda message: None,
+    }
+
+
+def of_properties(name: str) -> Callable[[Message], object]:
+    def read(message: Message) -> object:
+        return None if message.properties is None else getattr(message.properties, name)
+
+    return read

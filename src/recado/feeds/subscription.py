@@ -1,0 +1,274 @@
+"""A subscription: messages as they come, after what was missed.
+
+    async with feed.subscribe("desk-1", recovery="pessimistic") as messages:
+        async for message in messages:
+            …                                  # messages.vector covers what has come, this one included
+
+S1  Of each publisher messages come in order, none twice and none left out, except where `lost` says so.
+S2  `vector` covers what the application was given. Saved together with what was made of the messages, and
+    given as `recovery` the next time, it makes each message count exactly once.
+S3  A view is acknowledged only after the application asked for what follows it: so what it was not given, or
+    was given and had not finished when it died, is never called delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Final, Literal, Self, TypeAlias, overload
+
+from .boundary import ARCHIVES, Batch, Policy
+from .driver import Driver, Silent
+from .errors import CannotJoin, CarrierLost, RecoveryFailed
+from .inbox import Inbox
+from .message import Message, messages_of
+from .vector import Vector, raise_to
+from .views import Lost, View
+
+Recovery: TypeAlias = Literal["optimistic", "pessimistic", "archive"] | Vector | None
+Filter: TypeAlias = Callable[[Message], bool]
+OnView: TypeAlias = Callable[[View], object]
+
+CROWDED: Final = 16 << 20
+"""Bytes in the inbox from which on neither the carrier nor an archive is to bring more."""
+
+log = logging.getLogger("recado.feeds")
+
+
+def policy_of(recovery: Recovery) -> tuple[Policy, Vector]:
+    """What the application says, in the words of the core."""
+    match recovery:
+        case None | "optimistic":
+            return Policy.NONE, Vector()
+        case "pessimistic":
+            return Policy.PESSIMISTIC, Vector()
+        case "archive":
+            return Policy.ARCHIVE, Vector()
+        case Vector():
+            return Policy.VECTOR, recovery
+        case _:
+            raise ValueError(
+                f"recovery is optimistic, pessimistic, archive, a Vector or None, not {recovery!r}"
+            )
+
+
+class Messages(Sequence[Message]):
+    """Consecutive messages of one publisher, made when first looked at; with a selector, what it selects."""
+
+    def __init__(self, feed: str, batch: Batch, wanted: Filter | None = None) -> None:
+        self.feed = feed
+        self.batch = batch
+        self._wanted = wanted
+        self._made: list[Message] | None = None
+
+    def _all(self) -> list[Message]:
+        if self._made is None:
+            made = messages_of(self.feed, self.batch)
+            self._made = made if self._wanted is None else list(filter(self._wanted, made))
+        return self._made
+
+    def __len__(self) -> int:
+        return self.batch.count if self._wanted is None else len(self._all())
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Message]: ...
+
+    def __getitem__(self, place: int | slice) -> Message | list[Message]:
+        return self._all()[place]
+
+
+class Subscription(Silent):
+    """Entered once. `join` brings it into the feed, and gives what drives it."""
+
+    def __init__(
+        self,
+        feed: str,
+        name: str,
+        join: Callable[[Subscription], Awaitable[Driver]],
+        *,
+        start: Vector,
+        wanted: Filter | None = None,
+        on_view: OnView | None = None,
+        join_seconds: float = 30.0,
+    ) -> None:
+        self.feed = feed
+        self.name = name
+        self.view: View | None = None
+        """Who takes part, as far as the application has come."""
+        self.lost: list[Lost] = []
+        """Messages that nobody has any more; what is behind them came."""
+        self.is_live = False
+        """Whether all that was missed has been taken."""
+        self._join = join
+        self._wanted = wanted
+        self._on_view = on_view
+        self._join_seconds = join_seconds
+        self._inbox = Inbox()
+        self._entries = dict(start)
+        self._member: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._driver: Driver | None = None
+        self._closed = False
+        self._tag = 0
+        self._in_hand: tuple[bytes, int] | None = None  # of a publisher so many, the last ones
+
+    # --- for the application
+
+    @property
+    def vector(self) -> Vector:
+        return Vector(self._entries)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that have come and were not taken."""
+        return self._inbox.bytes
+
+    async def __aenter__(self) -> Self:
+        if self._driver is not None:
+            raise RuntimeError("a subscription is entered once; subscribe again")
+        self._driver = await self._join(self)
+        try:
+            async with asyncio.timeout(self._join_seconds):
+                await self._member
+        except BaseException as error:
+            await self._driver.stop()
+            if isinstance(error, TimeoutError):
+                raise CannotJoin(
+                    f"{self.name} was not let into the feed {self.feed} "
+                    f"within {self._join_seconds:g} s",
+                    "The members there do not answer; `recado feed members` shows them.",
+                ) from error
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close(finished=kind is None)
+
+    async def close(self, *, finished: bool = True) -> None:
+        """Leave, and say what we have: not what was not taken, nor what the application has not `finished`."""
+        self._inbox.end()
+        if self._driver is not None and not self._closed:
+            self._closed = True
+            if not finished and self._in_hand is not None:
+                publisher, count = self._in_hand
+                self._entries[publisher] -= count
+            await self._driver.leave(self.vector)
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        while (batch := await self.take()) is not None:
+            for message in self.walk(batch):
+                yield message
+
+    async def batches(self) -> AsyncIterator[Messages]:
+        """Many at a time, which is much cheaper."""
+        while (messages := await self.next_batch()) is not None:
+            yield messages
+
+    async def next_batch(self) -> Messages | None:
+        """None when the subscription was closed."""
+        self._in_hand = None
+        while (batch := await self.take()) is not None:
+            self._in_hand = batch.publisher, batch.count
+            self._entries[batch.publisher] = batch.last
+            messages = Messages(self.feed, batch, self._wanted)
+            if self._wanted is None or len(messages):
+                return messages
+        return None
+
+    def finished_with(self, message: Message) -> None:
+        """Of the batch in hand only what is up to this message counts as taken: we go no further."""
+        self._entries[message.publisher] = message.sequence
+        self._in_hand = None
+
+    async def take(self) -> Batch | None:
+        """The next batch, for whoever then walks it; it counts as given only so far as that came."""
+        batch = await self._inbox.take()
+        self._make_room()
+        return batch
+
+    def walk(self, batch: Batch) -> Iterator[Message]:
+        entries, publisher = self._entries, batch.publisher
+        self._in_hand = publisher, 1
+        for message in Messages(self.feed, batch, self._wanted):
+            entries[publisher] = message.sequence
+            yield message
+        entries[publisher] = batch.last
+        self._in_hand = None
+
+    # --- for the driver
+
+    def deliver(self, batch: Batch) -> None:
+        self._let_in()
+        self._inbox.put(batch)
+        self._make_room()
+
+    def acknowledge(self, packet: bytes) -> None:
+        self._inbox.then(lambda: self._acknowledge(packet))
+
+    def _acknowledge(self, packet: bytes) -> None:
+        assert self._driver is not None
+        self._driver.port.send(ARCHIVES, packet)
+
+    def installed(self, view: View, cut: Vector) -> None:
+        self._let_in()
+        self._inbox.then(lambda: self._passed(view, cut))
+
+    def _passed(self, view: View, cut: Vector) -> None:
+        self.view = view
+        raise_to(self._entries, cut)
+        if self._on_view is not None:
+            self._on_view(view)
+
+    def _let_in(self) -> None:
+        """We take part: what is published from now on comes, after what an archive has for us."""
+        if not self._member.done():
+            self._member.set_result(None)
+
+    def recovered(self, vector: Vector) -> None:
+        self._let_in()
+        self._inbox.then(lambda: self._caught_up(vector))
+
+    def _caught_up(self, vector: Vector) -> None:
+        self.is_live = True
+        raise_to(self._entries, vector)
+
+    def lost_some(self, lost: Lost) -> None:
+        log.warning(
+            "feed %s: messages %d–%d of publisher %s are lost: nobody who is here has them",
+            *(self.feed, lost.first, lost.last, lost.publisher.hex()),
+        )
+        self._inbox.then(lambda: self._skipped(lost))
+
+    def _skipped(self, lost: Lost) -> None:
+        self.lost.append(lost)
+        raise_to(self._entries, {lost.publisher: lost.last})
+
+    def handled(self, packet: bytes, tag: int) -> None:
+        self._tag = tag
+        self._make_room()
+
+    def _make_room(self) -> None:
+        if self._driver is None:
+            return
+        crowded = self._inbox.bytes >= CROWDED
+        self._driver.member.site.crowded = crowded
+        if self._tag and not crowded:
+            self._driver.port.settle(self._tag)
+            self._tag = 0
+
+    def failed(self, reason: str) -> None:
+        self._fail(RecoveryFailed(reason))
+
+    def broken(self, error: Exception) -> None:
+        self._fail(CarrierLost(f"the feed {self.feed} is out of reach: {error}"))
+
+    def _fail(self, error: Exception) -> None:
+        self._inbox.end(error)
+        if not self._member.done():
+            self._member.set_exception(error)

@@ -1,0 +1,1 @@
+"""What carries packets: AMQP brokers, UDP multicast, and a twin of both in memory."""

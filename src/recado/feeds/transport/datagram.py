@@ -1,0 +1,57 @@
+"""What is in a datagram, and whose it is.
+
+    | magic u16 0xFEED | version u8 1 | channel u8 | feed u8 + bytes | sender u8 + bytes | to u8 + bytes |
+    | packet … |
+
+`channel` is 0 for P and 1 for A. `sender` and `to` are members' ids as text; `to` is empty on P, and on A may
+be `members` or `archives`. Several feeds may share one group and port: a member drops what is of another feed.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+MAGIC: Final = 0xFEED
+VERSION: Final = 1
+_HEAD: Final = struct.Struct(">HBB")
+_SHORTEST: Final = _HEAD.size + 3
+
+
+class Datagram(NamedTuple):
+    on_a: bool
+    feed: str
+    sender: str
+    to: str
+    packet: bytes
+
+
+def encode(datagram: Datagram) -> bytes:
+    parts = [_HEAD.pack(MAGIC, VERSION, datagram.on_a)]
+    for text in (datagram.feed, datagram.sender, datagram.to):
+        data = text.encode()
+        parts += (bytes((len(data),)), data)
+    parts.append(datagram.packet)
+    return b"".join(parts)
+
+
+def decode(data: bytes) -> Datagram | None:
+    """None for whatever is no datagram of ours: anybody may send to a group."""
+    if len(data) < _SHORTEST:
+        return None
+    magic, version, channel = _HEAD.unpack_from(data)
+    if magic != MAGIC or version != VERSION or channel > 1:
+        return None
+    at = _HEAD.size
+    texts = []
+    try:
+        for _ in range(3):
+            end = at + 1 + data[at]
+            texts.append(data[at + 1 : end].decode())
+            at = end
+    except (IndexError, UnicodeDecodeError):
+        return None
+    if at > len(data):
+        return None
+    feed, sender, to = texts
+    return Datagram(bool(channel), feed, sender, to, data[at:])

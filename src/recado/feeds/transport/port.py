@@ -1,0 +1,63 @@
+"""The port between a member and what carries its packets; it is small, and has a twin in memory.
+
+    Carrier     a link to the world, shared by all members of a program: a broker's connection, a group
+    Port        one member's place on one feed: it casts to all, sends to some, settles what came
+    Listener    who is told what comes
+
+T1  A packet arrives whole or not at all, with the member who sent it.
+T2  `confirmed(n)` comes only after every cast up to number n is in the carrier's hands: a broker's
+    confirm, or where there is no broker, the socket. What is cast has rising numbers, or 0.
+T3  What came on P with a tag and was not settled comes again to an archive that returns under its
+    name, where the carrier remembers (AMQP). Settling a tag settles all before it.
+T4  A listener is never called from within a call to its port.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from recado.feeds.boundary import Channel, Target
+from recado.feeds.views import MemberId, Role
+
+UNTAGGED: Final = 0
+"""The tag of a packet that need not be settled."""
+
+
+class Listener(Protocol):
+    """Called in the loop's thread, one call after the other."""
+
+    def arrived(self, channel: Channel, sender: MemberId, packet: bytes, tag: int) -> None: ...
+
+    def confirmed(self, upto: int) -> None: ...
+
+    def broken(self, error: Exception) -> None:
+        """The carrier gives up; nothing comes any more."""
+
+
+class Port(Protocol):
+    """All but `close` returns at once."""
+
+    def cast(self, packet: bytes, key: str, number: int) -> None:
+        """To every member, ourselves included, on P. What has a number above 0 is confirmed."""
+
+    def send(self, to: Target, packet: bytes) -> None:
+        """To one member, all members or all archives, on A."""
+
+    def settle(self, upto: int) -> None:
+        """What came up to this tag need not come again, and makes room for more."""
+
+    async def close(self) -> None: ...
+
+
+class Carrier(Protocol):
+    @property
+    def transport(self) -> str:
+        """The name of the lowest layer of a stack on it."""
+
+    @property
+    def largest(self) -> int:
+        """Bytes of a packet that need no fragments."""
+
+    async def join(self, feed: str, me: MemberId, role: Role, listener: Listener) -> Port: ...
+
+    async def close(self) -> None: ...

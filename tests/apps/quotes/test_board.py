@@ -1,0 +1,82 @@
+"""The board: what it remembers of the ticks, and how the screen shows it."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.console import Console
+
+from recado.apps.quotes.board import TRAIL, Board, clock
+from recado.apps.quotes.screen import ticker, trail
+from recado.apps.quotes.tick import Bell, Phase, Quote, Side, Trade
+
+AT = 1_772_445_600_000_000
+
+
+def board_of(*prices: float, symbol: str = "PETR4") -> Board:
+    board = Board()
+    for number, price in enumerate(prices):
+        board.take(Trade(symbol, AT + number, price, 100, Side.BUY))
+    return board
+
+
+def test_a_row_has_the_last_of_everything() -> None:
+    board = board_of(10.0, 11.0)
+    board.take(Quote("PETR4", AT + 5, 10.9, 11.1, 300, 200))
+    row = board.rows["PETR4"]
+    assert (row.last, row.before, row.first) == (11.0, 10.0, 10.0)
+    assert (row.bid, row.ask, row.bid_size, row.ask_size) == (10.9, 11.1, 300, 200)
+    assert (row.volume, row.trades, row.direction) == (200, 2, 1)
+    assert row.change is not None
+    assert round(row.change, 9) == 0.1
+    assert (board.ticks, board.at) == (3, AT + 5)
+
+
+def test_the_clock_does_not_go_back_for_a_publisher_that_is_behind() -> None:
+    board = board_of(10.0, 11.0)
+    board.take(Trade("VALE3", AT - 10, 60.0, 100, Side.SELL))
+    assert board.at == AT + 1
+
+
+def test_a_new_day_counts_anew() -> None:
+    board = board_of(10.0, 11.0)
+    board.take(Bell(AT + 10, Phase.OPENING))
+    row = board.rows["PETR4"]
+    assert (row.volume, row.trades, row.change, row.last) == (0, 0, None, 11.0)
+    assert board.phase is Phase.OPENING
+
+
+def test_only_the_busiest_have_a_place_in_the_order_of_their_names() -> None:
+    board = board_of(1.0, symbol="QUIET")
+    for symbol, price in (("ZULU4", 50.0), ("ALFA3", 60.0)):
+        board.take(Trade(symbol, AT, price, 1000, Side.BUY))
+    assert [row.symbol for row in board.busiest(2)] == ["ALFA3", "ZULU4"]
+
+
+def test_the_trail_is_bounded_and_between_its_lowest_and_highest() -> None:
+    assert trail(board_of(1.0, 3.0, 2.0).rows["PETR4"]) == "▁█▅"
+    assert trail(board_of(2.0, 2.0).rows["PETR4"]) == "▁▁"
+    assert trail(Board()._row("VALE3")) == ""
+    assert len(trail(board_of(*range(1, 100)).rows["PETR4"])) == TRAIL
+
+
+def test_the_screen_shows_the_rows_that_fit() -> None:
+    board = board_of(38.0, 38.5)
+    board.take(Quote("PETR4", AT, 38.4, 38.6, 300, 1_200))
+    board.take(Quote("VALE3", AT, 61.0, 61.1, 100, 100))
+    board.take(Bell(AT, Phase.TRADING))
+    console = Console(file=StringIO(), width=120, color_system=None)
+    console.print(ticker(board, "quotes", "3 ticks", height=20))
+    assert isinstance(console.file, StringIO)
+    shown = console.file.getvalue()
+    assert "quotes  2026-03-02 10:00:00  trading" in shown
+    (petr,) = [line for line in shown.splitlines() if line.startswith("PETR4")]
+    assert petr.split() == (
+        ["PETR4", "300", "38.40", "38.60", "1,200", "38.50", "▲", "+1.32%", "200", "2", "▁█"]
+    )
+    (vale,) = [line for line in shown.splitlines() if line.startswith("VALE3")]
+    assert vale.split()[5:] == ["–", "·", "–", "0", "0"]
+
+
+def test_the_clock_of_the_market() -> None:
+    assert clock(AT) == "2026-03-02 10:00:00"

@@ -1,0 +1,161 @@
+"""`recado feed …`: what is printed, for people and for programs, and what a mistake is told."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recado
+from recado.cli import main
+from recado.feeds.boundary import Options
+
+FAST = Options(beat=0.05, suspect=0.5, flush=0.2, again=0.05)
+
+
+@pytest.fixture
+def url(recado_broker: recado.Broker) -> str:
+    return recado_broker.url
+
+
+@pytest.fixture
+def archived(url: str, tmp_path: Path) -> Iterator[Path]:
+    """The folder of an archive that is at work."""
+    folder = tmp_path / "archive"
+    with (
+        recado.connect_blocking(url, options=FAST) as link,
+        link.archive("quotes", folder, name="archive-1"),
+    ):
+        yield folder
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def failed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    status = main(["feed", *words])
+    return status, capsys.readouterr().err
+
+
+def test_publish_subscribe_and_replay(
+    url: str,
+    archived: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    publish = ["feed", "publish", "quotes", "--url", url]
+    assert main([*publish, "one", "two", "--key", "PETR4", "--header", "venue=B3", "--json"]) == 0
+    (done,) = told(capsys)
+    assert (done["feed"], done["published"], done["confirmed"]) == ("quotes", 2, 2)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"three\nfour\r\n")))
+    assert main(publish) == 0
+    assert "2 messages published and confirmed" in capsys.readouterr().err
+    vector = tmp_path / "vector"
+    subscribe = ["feed", "subscribe", "quotes", "desk", "--url", url, "--vector", str(vector)]
+    assert main([*subscribe, "--json", "--count", "3"]) == 0
+    found = told(capsys)
+    assert [each["body"] for each in found] == ["one", "two", "three"]
+    assert found[0]["publisher"] == done["publisher"]
+    assert found[0]["key"] == "PETR4"
+    assert found[0]["headers"] == {"venue": "B3"}
+    assert main([*subscribe, "--count", "1"]) == 0
+    line = capsys.readouterr().out
+    assert line.endswith(" - four\n")
+    assert main(["feed", "replay", str(archived), "--json", "--selector", "key = 'PETR4'"]) == 0
+    assert [each["body"] for each in told(capsys)] == ["one", "two"]
+    assert main(["feed", "replay", str(archived), "--from", "1", "--to", "3"]) == 0
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == ["two", "three"]
+
+
+def test_members(url: str, archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    members = ["feed", "members", "quotes", "--url", url, "--seconds", "0.5"]
+    assert main([*members, "--json"]) == 0
+    ((archive,),) = told(capsys)
+    assert (archive["role"], archive["name"]) == ("archive", "archive-1")
+    assert archive["view"] > 0
+    assert main(members) == 0
+    assert capsys.readouterr().out.startswith("archive    archive-1 ")
+    assert main([*members[:2], "nobody", *members[3:]]) == 1
+    assert "nobody was heard on feed nobody" in capsys.readouterr().err
+
+
+def test_gc(url: str, archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, why = failed(capsys, "gc", str(archived), "--max-messages", "1")
+    assert status == 1
+    assert "the archive is at work; give the limits to `recado feed archive`" in why
+
+
+def test_gc_of_an_archive_at_rest(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        recado.connect_blocking(url, options=FAST) as link,
+        link.archive("quotes", tmp_path, name="archive-1"),
+    ):
+        pass
+    assert main(["feed", "gc", str(tmp_path), "--max-age", "1d", "--json"]) == 0
+    (report,) = told(capsys)
+    assert (report["files"], report["first"]) == (0, 0)
+    assert main(["feed", "gc", str(tmp_path), "--max-share", "50%"]) == 0
+    assert "0 files with 0 messages (0 bytes) let go" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "why"),
+    [
+        (["publish", "quotes", "x", "--url", "http://localhost"], 1, "begins with amqp://"),
+        (["publish", "quotes", "x", "--url", "amqp://localhost:1"], 1, "localhost:1"),
+        (["publish", "quotes", "x", "--header", "venue"], 2, "write NAME=VALUE"),
+        (["replay", "/nowhere"], 1, "there is no archive in /nowhere"),
+        (["gc", "/nowhere"], 2, "--max-age, --max-messages or --max-share"),
+        (["subscribe", "quotes", "desk", "--vector", "x", "--recovery", "archive"], 2, "--vector"),
+    ],
+)
+def test_what_a_mistake_is_told(
+    words: list[str], status: int, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    got, said = failed(capsys, *words)
+    assert (got, why in said) == (status, True), said
+    assert said.startswith("recado: ")
+
+
+def test_a_selector_or_a_stack_that_is_wrong(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    subscribe = ("subscribe", "quotes", "desk", "--url", url)
+    status, said = failed(capsys, *subscribe, "--selector", "price >")
+    assert status == 2
+    assert said.startswith("recado: --selector: ")
+    status, said = failed(capsys, *subscribe, "--stack", "DISPATCH:SINC:AMQP")
+    assert status == 2
+    assert "SINC" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["gc", "x", "--max-age", "long"], "write 90s, 15m, 36h, 30d or 2w"),
+        (["gc", "x", "--max-share", "2"], "write 0.5 or 50%"),
+        (["gc", "x", "--max-messages", "0"], "no number above 0"),
+    ],
+)
+def test_words_that_are_no_values(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["feed", *words])
+    assert ended.value.code == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_vector_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "vector").write_text("nonsense\n")
+    vector = str(tmp_path / "vector")
+    status, said = failed(capsys, "subscribe", "quotes", "desk", "--vector", vector)
+    assert status == 2
+    assert f"{vector}: 'nonsense' is not" in said

@@ -1,0 +1,310 @@
+"""The store against a model so simple that it is obviously right: a list of rows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from threading import Thread
+
+import pyarrow.parquet as parquet
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from recado.feeds.archive import store as stores
+from recado.feeds.archive.archive import Archive
+from recado.feeds.archive.collection import Limits
+from recado.feeds.archive.columns import GROUP_ROWS
+from recado.feeds.archive.errors import WrongArchive
+from recado.feeds.archive.store import Store
+from recado.feeds.boundary import Batch, Query, Range
+from recado.feeds.vector import Vector
+from recado.feeds.views import Acknowledged, Lost, MemberId, View, ViewId, ViewRecord
+from recado.journal.disk import InUse
+
+from .making import Clock, Row, batch, publisher, rows_in, rows_of
+from .simulated import SimulatedTree
+
+PUBLISHERS = (1, 2, 3)
+
+
+def vector_of(rows: list[Row]) -> Vector:
+    return Vector({who: sequence for who, sequence, *_ in rows})
+
+
+class StoreMachine(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.clock = Clock()
+        self.tree = SimulatedTree()
+        self.store = self.open()
+        self.rows: list[Row] = []
+        self.first = 0
+        self.next = dict.fromkeys(PUBLISHERS, 1)
+
+    def open(self) -> Store:
+        return Store("", "f", tree=self.tree, segment_size=900, seal_rows=30, clock=self.clock)
+
+    def teardown(self) -> None:
+        self.store.close()
+
+    @rule(sizes=st.lists(st.tuples(st.sampled_from(PUBLISHERS), st.integers(1, 9)), max_size=5))
+    def append(self, sizes: list[tuple[int, int]]) -> None:
+        entries = []
+        for who, count in sizes:
+            entries.append(batch(who, self.next[who], count))
+            self.next[who] += count
+        self.rows += rows_of(entries)
+        assert self.store.append(entries) == len(self.rows)
+
+    @rule()
+    def sync(self) -> None:
+        self.store.sync()
+        assert self.store.durable_offset == len(self.rows)
+        assert self.store.stable == vector_of(self.rows)
+
+    @rule(hours=st.integers(0, 30))
+    def seal(self, hours: int) -> None:
+        self.clock.now += 3600 * hours
+        self.store.seal()
+
+    @rule(keep=st.integers(0, 60))
+    def collect(self, keep: int) -> None:
+        report = self.store.collect(Limits(max_messages=keep), grace=0)
+        assert report.messages == report.first - self.first
+        assert len(self.rows) - report.first >= min(keep, len(self.rows) - self.first)
+        self.first = report.first
+
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = self.open()
+
+    @rule(data=st.data(), limit=st.sampled_from((1, 200, 1 << 20)))
+    def recall_behind_a_vector(self, data: st.DataObject, limit: int) -> None:
+        after = Vector({publisher(p): data.draw(st.integers(0, s)) for p, s in self.next.items()})
+        wanted = [row for row in self.rows[self.first :] if row[1] > after.of(row[0])]
+        self.check(Query(after, limit=limit), wanted)
+
+    @rule(data=st.data(), limit=st.sampled_from((1, 200, 1 << 20)))
+    def recall_ranges(self, data: st.DataObject, limit: int) -> None:
+        ranges = [
+            Range(publisher(p), low, data.draw(st.integers(low, s + 1)))
+            for p, s in self.next.items()
+            if (low := data.draw(st.integers(0, s))) > 0
+        ]
+        if ranges:
+            wanted = [
+                row
+                for row in self.rows[self.first :]
+                if any(r.publisher == row[0] and r.first <= row[1] <= r.last for r in ranges)
+            ]
+            self.check(Query(Vector(), tuple(ranges), limit=limit), wanted)
+
+    @rule(data=st.data())
+    def recall_from_an_offset(self, data: st.DataObject) -> None:
+        start = data.draw(st.integers(0, len(self.rows)))
+        self.check(Query(Vector(), offset=start), self.rows[max(start, self.first) :])
+
+    def check(self, query: Query, wanted: list[Row]) -> None:
+        found: list[Batch] = []
+        while True:
+            answer = self.store.recall(query)
+            found += answer.batches
+            assert answer.reached == vector_of(self.rows[: answer.offset]) or query.ranges
+            if not answer.more:
+                break
+            assert answer.offset > query.offset
+            query = Query(query.after, query.ranges, answer.offset, query.limit)
+        assert rows_of(found) == wanted
+        if not query.ranges:
+            assert answer.offset == len(self.rows)
+            assert answer.reached == self.store.stable == vector_of(self.rows)
+
+    @invariant()
+    def a_reader_sees_the_same(self) -> None:
+        with Archive.snapshot(self.tree) as archive:
+            end = archive.end
+            assert self.store.durable_offset <= end <= len(self.rows)
+            assert archive.first == self.first
+            assert rows_in(archive) == self.rows[self.first : end]
+
+
+TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+
+
+def test_the_core_begins_with_what_was_stored(tmp_path: Path) -> None:
+    view = ViewRecord(View(ViewId(1, publisher(9)), ()), Vector({publisher(1): 2}), ())
+    ack = Acknowledged(
+        MemberId("desk", publisher(8)), view.view.id, Vector(), Vector({publisher(1): 2})
+    )
+    for _ in range(3):
+        with Store(tmp_path, "f") as store:
+            if not store.next_offset:
+                store.append([batch(1, 1, 2), view, Lost(publisher(1), 3, 4), ack])
+            state = store.state()
+            assert state.views == (view,)
+            assert state.acknowledged == (ack,)
+            assert state.vector == Vector({publisher(1): 4})
+            assert state.offset == 2
+            store.seal()
+
+
+def test_records_that_the_core_forgets_are_not_kept(tmp_path: Path) -> None:
+    acks = [
+        Acknowledged(
+            MemberId("desk", publisher(8)),
+            ViewId(n, publisher(9)),
+            Vector(),
+            Vector({publisher(1): n}),
+        )
+        for n in range(1, 50)
+    ]
+    with Store(tmp_path, "f") as store:
+        for ack in acks:
+            store.append([ack])
+            store.seal()
+        with Archive.open(tmp_path) as archive:
+            assert [each.record for each in archive.records()] == [acks[-1]]
+
+
+def test_a_view_that_was_provisional_is_kept_once(tmp_path: Path) -> None:
+    view = View(ViewId(1, publisher(9)), ())
+    provisional = ViewRecord(view, Vector(), (), provisional=True)
+    known = ViewRecord(view, Vector({publisher(1): 2}), ())
+    with Store(tmp_path, "f") as store:
+        store.append([provisional])
+        store.seal()
+        assert store.state().views == (provisional,)
+        store.append([known])
+        store.seal()
+    with Store(tmp_path, "f") as store, Archive.open(tmp_path) as archive:
+        assert store.state().views == (known,)
+        assert [each.record for each in archive.records()] == [known]
+
+
+def test_what_is_stored_already_is_refused_whole(tmp_path: Path) -> None:
+    with Store(tmp_path, "f") as store:
+        store.append([batch(1, 1, 3)])
+        with pytest.raises(ValueError, match="stored already"):
+            store.append([batch(2, 1, 1), batch(1, 3, 3)])
+        with pytest.raises(ValueError, match="stored already"):
+            store.append([batch(2, 1, 2), batch(2, 2, 1)])
+        assert store.append([batch(2, 1, 1)]) == 4
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    with Store(tmp_path, "f"), pytest.raises(InUse, match=str(os.getpid())):
+        Store(tmp_path, "f")
+    Store(tmp_path, "f").close()
+
+
+def test_another_feed_or_archive_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    Store(tmp_path, "quotes", archive_id="one").close()
+    with pytest.raises(WrongArchive, match="of the feed 'quotes', not 'trades'"):
+        Store(tmp_path, "trades")
+    with pytest.raises(WrongArchive, match="with the id 'one', not 'two'"):
+        Store(tmp_path, "quotes", archive_id="two")
+    Store(tmp_path, "quotes").close()
+
+
+def test_sealing_is_due_by_rows_and_by_age(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path, "f", seal_rows=10, seal_seconds=60, clock=clock) as store:
+        due = [store.wants_sealing]
+        store.append([batch(1, 1, 9)])
+        due.append(store.wants_sealing)
+        store.append([batch(1, 10, 1)])
+        due.append(store.wants_sealing)
+        store.seal()
+        due.append(store.wants_sealing)
+        store.append([batch(1, 11, 1)])
+        clock.now += 61
+        due.append(store.wants_sealing)
+        assert due == [False, False, True, False, True]
+
+
+def test_rows_of_a_day_are_in_its_folder_and_small_files_become_one(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path, "f", clock=clock, grace=0, seal_rows=1000) as store:
+        for number in range(16):
+            store.append([batch(1, 1 + 2 * number, 2)])
+            store.seal()
+        store.collect()
+        clock.now += 86_400
+        store.append([batch(1, 33, 2)])
+        store.seal()
+        with Archive.open(tmp_path) as archive:
+            assert [(file.date, file.rows) for file in archive.manifest.files] == [
+                ("2027-01-15", 32),
+                ("2027-01-16", 2),
+            ]
+            on_disk = sorted(
+                path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")
+            )
+            assert on_disk == sorted(file.path for file in archive.manifest.files)
+
+
+def test_a_clock_that_is_set_back_disturbs_nothing(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path, "f", clock=clock, seal_seconds=60) as store:
+        for day in (0, 400, -1, 0):
+            clock.now += 86_400 * day
+            store.append([batch(1, store.next_offset + 1, 2)])
+        clock.now -= 86_400
+        assert store.wants_sealing
+        store.seal()
+        with Archive.open(tmp_path) as archive:
+            found = [(file.date, file.rows, file.stored) for file in archive.manifest.files]
+            assert [(date, rows) for date, rows, _ in found] == [
+                ("2027-01-15", 2),
+                ("2028-02-19", 2),
+                ("2028-02-18", 4),
+            ]
+            assert [row[1] for row in rows_in(archive)] == list(range(1, 9))
+
+
+def test_a_long_tail_becomes_several_files(tmp_path: Path) -> None:
+    with Store(tmp_path, "f", seal_rows=100_000) as store:
+        for number in range(5):
+            store.append([batch(1, 1 + 50_000 * number, 50_000, size=2)])
+        store.seal()
+        with Archive.open(tmp_path) as archive:
+            assert [file.rows for file in archive.manifest.files] == [100_000, 100_000, 50_000]
+            for path in archive.paths:
+                metadata = parquet.read_metadata(path)
+                groups = range(metadata.num_row_groups)
+                assert all(metadata.row_group(each).num_rows <= GROUP_ROWS for each in groups)
+
+
+def test_reading_and_sealing_beside_appending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "CHECKPOINT_BYTES", 1000)
+    total = 300
+    with Store(tmp_path, "f", segment_size=3000, grace=0) as store:
+
+        def write() -> None:
+            for number in range(total):
+                store.append([batch(1, 1 + 3 * number, 3)])
+
+        def seal() -> None:
+            while writer.is_alive():
+                store.seal()
+                store.collect()
+
+        writer, sealer = Thread(target=write), Thread(target=seal)
+        writer.start()
+        sealer.start()
+        offset = 0
+        while offset < 3 * total:
+            answer = store.recall(Query(Vector(), offset=offset, limit=2000))
+            found = [row[1] for row in rows_of(answer.batches)]
+            assert found == list(range(offset + 1, answer.offset + 1))
+            offset = answer.offset
+        writer.join()
+        sealer.join()
+    with Archive.open(tmp_path) as archive:
+        assert [row[1] for row in rows_in(archive)] == list(range(1, 3 * total + 1))

@@ -1,0 +1,207 @@
+"""Archives at work: what they keep, whom they help, and how they come back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import recado
+from recado.feeds.archive.archive import Archive
+from recado.feeds.archivist import Archivist, Upkeep
+from recado.feeds.errors import ArchiveStopped, FeedError
+from recado.feeds.feed import Feed
+from recado.feeds.subscription import Recovery
+from recado.feeds.vector import Vector
+from recado.feeds.views import Certainty
+
+from .loop import in_the_loop, until
+from .town import CARRIERS, FAST, bodies, linking, take
+
+
+async def stored(archive: Archivist, feed: Feed) -> None:
+    """Until the archive has all that was published."""
+    await until(lambda: archive.vector.of(feed.publisher) == feed.published)
+
+
+@pytest.mark.parametrize("kind", CARRIERS)
+@in_the_loop
+async def test_a_latecomer_gets_everything_from_the_beginning(kind: str, tmp_path: Path) -> None:
+    async with linking(kind) as linked, linked() as link, linked() as other:
+        feed = await link.feed("quotes")
+        async with other.archive("quotes", tmp_path, name="archive-1") as archive:
+            await feed.publish_many([b"%d" % number for number in range(1_000)])
+            await stored(archive, feed)
+            async with feed.subscribe("late", recovery=Vector()) as messages:
+                await feed.publish(b"live")
+                found = await take(messages, 1_001)
+            assert bodies(found) == [*(b"%d" % number for number in range(1_000)), b"live"]
+            assert [message.sequence for message in found] == list(range(1, 1_002))
+
+
+@pytest.mark.parametrize("recovery", ["pessimistic", "archive"])
+@in_the_loop
+async def test_the_archive_knows_what_was_missed(recovery: Recovery, tmp_path: Path) -> None:
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path) as archive:
+            async with feed.subscribe("desk", recovery=recovery) as messages:
+                await feed.publish_many([b"1", b"2"])
+                assert bodies(await take(messages, 2)) == [b"1", b"2"]
+            await feed.publish_many([b"3", b"4"])
+            await stored(archive, feed)
+            async with feed.subscribe("desk", recovery=recovery) as messages:
+                await feed.publish(b"5")
+                found = await take(messages, 3)
+            # It left in order, so there is no doubt about what it had.
+            assert bodies(found) == [b"3", b"4", b"5"]
+            assert [message.certainty for message in found[:2]] == [Certainty.MISSED] * 2
+
+
+@in_the_loop
+async def test_an_optimist_gets_nothing_again(tmp_path: Path) -> None:
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path) as archive:
+            await feed.publish(b"before")
+            await stored(archive, feed)
+            async with feed.subscribe("desk", recovery="optimistic") as messages:
+                await feed.publish(b"now")
+                assert bodies(await take(messages, 1)) == [b"now"]
+
+
+async def fail_at_two(feed: Feed) -> None:
+    async with feed.subscribe("desk", recovery="pessimistic") as messages:
+        await feed.publish_many([b"1", b"2", b"3"])
+        async for message in messages:
+            if message.body == b"2":
+                raise ZeroDivisionError
+
+
+@in_the_loop
+async def test_what_was_not_finished_comes_again(tmp_path: Path) -> None:
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path) as archive:
+            with pytest.raises(ZeroDivisionError):
+                await fail_at_two(feed)
+            await stored(archive, feed)
+            async with feed.subscribe("desk", recovery="pessimistic") as messages:
+                assert bodies(await take(messages, 2)) == [b"2", b"3"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "amqp"])
+@in_the_loop
+async def test_an_archive_that_returns_goes_on(kind: str, tmp_path: Path) -> None:
+    async with linking(kind) as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with linked() as other, other.archive("quotes", tmp_path) as archive:
+            await feed.publish(b"one")
+            await stored(archive, feed)
+        await feed.publish(b"two")  # it waits in the queue of the archive
+        await feed.flush()
+        async with linked() as other, other.archive("quotes", tmp_path) as archive:
+            await stored(archive, feed)
+            await feed.publish(b"three")
+            await stored(archive, feed)
+    assert bodies(list(Archive.open(tmp_path).messages())) == [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("kind", CARRIERS)
+@in_the_loop
+async def test_archives_repair_each_other(kind: str, tmp_path: Path) -> None:
+    async with linking(kind) as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path / "1", name="archive-1") as first:
+            await feed.publish_many([b"%d" % number for number in range(100)])
+            await stored(first, feed)
+            async with link.archive("quotes", tmp_path / "2", name="archive-2") as second:
+                await stored(second, feed)
+                await feed.publish(b"both")
+                await stored(first, feed)
+                await stored(second, feed)
+    one, two = (Archive.open(tmp_path / each) for each in "12")
+    assert bodies(list(one.messages())) == bodies(list(two.messages()))
+
+
+@in_the_loop
+async def test_rows_are_sealed_beside_the_loop(tmp_path: Path) -> None:
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        upkeep = Upkeep(seal_rows=100)
+        async with link.archive("quotes", tmp_path, upkeep=upkeep) as archive:
+            await feed.publish_many([b"%d" % number for number in range(250)])
+            await stored(archive, feed)
+            await until(lambda: list(tmp_path.glob("data/*/*.parquet")))
+    assert len(list(Archive.open(tmp_path).messages())) == 250
+
+
+@in_the_loop
+async def test_a_disk_that_fails_stops_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise OSError(5, "the disk is broken")
+
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path) as archive:
+            running = asyncio.create_task(archive.run())
+            monkeypatch.setattr(archive.store, "sync", fail)
+            await feed.publish(b"one")
+            with pytest.raises(ArchiveStopped, match="the disk is broken"):
+                await running
+
+
+@in_the_loop
+async def test_a_folder_that_is_not_free_is_told(tmp_path: Path) -> None:
+    async with linking("memory") as linked, linked() as link:
+        async with link.archive("quotes", tmp_path, name="a") as archive:
+            with pytest.raises(ArchiveStopped, match="is in use"):
+                async with link.archive("quotes", tmp_path, name="b"):
+                    pass
+            with pytest.raises(RuntimeError, match="entered once"):
+                await archive.__aenter__()
+        with pytest.raises(FeedError, match="holds the archive of the feed 'quotes'"):
+            async with link.archive("other", tmp_path, name="a"):
+                pass
+
+
+@pytest.mark.parametrize("kind", CARRIERS)
+@in_the_loop
+async def test_a_stack_with_more_layers(kind: str, tmp_path: Path) -> None:
+    """In one order for all, and nothing that no archive has."""
+    transport = "UDP" if kind == "udp" else "AMQP"
+    stack = f"DISPATCH:SYNC:ARCHIVER:UNIFORM:TOTAL:PULL:FRAG:FIFO:NAK:REACH:{transport}"
+    async with linking(kind) as linked, linked() as link, linked() as other:
+        one, two = await link.feed("quotes", stack=stack), await other.feed("quotes", stack=stack)
+        async with (
+            link.archive("quotes", tmp_path, stack=stack) as archive,
+            one.subscribe("a") as a,
+            two.subscribe("b") as b,
+        ):
+            for number in range(50):
+                await one.publish(b"1-%d" % number)
+                await two.publish(b"2-%d" % number)
+                await asyncio.sleep(0)
+            first = await take(a, 100)
+            assert bodies(first) == bodies(await take(b, 100))
+            assert archive.vector.covers(a.vector)
+
+
+@in_the_loop
+async def test_a_slow_latecomer_is_not_given_everything_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recado.feeds.subscription.CROWDED", 1 << 20)
+    sent = [bytes(50_000) + b"%d" % number for number in range(400)]
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path) as archive:
+            await feed.publish_many(sent)
+            await stored(archive, feed)
+            async with feed.subscribe("late", recovery=recado.Vector()) as messages:
+                await asyncio.sleep(10 * FAST.again)  # whatever would come in this time
+                assert messages.waiting < 8 << 20  # one answer of an archive, and not all
+                assert bodies(await take(messages, 400)) == sent

@@ -1,0 +1,174 @@
+"""The driver: events one after the other, effects in order, one timer, and faults that are told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import cast
+
+import pytest
+
+from recado.feeds.block import Block
+from recado.feeds.boundary import (
+    Acknowledge,
+    Batch,
+    Cast,
+    Confirmed,
+    Deliver,
+    Effect,
+    Event,
+    Failed,
+    Left,
+    Publish,
+    Recovered,
+    Send,
+    Target,
+    Ticked,
+)
+from recado.feeds.driver import Driver, Silent, stack_for
+from recado.feeds.member import Member
+from recado.feeds.stack import StackError
+from recado.feeds.vector import Vector
+from recado.feeds.views import Role
+
+from .loop import without_waiting
+
+BLOCK = Block.of([b"x"])
+BATCH = Batch(bytes(16), 1, BLOCK)
+
+
+class Scripted:
+    """A member that does what it is told, and notes what happens to it."""
+
+    def __init__(self, *answers: list[Effect]) -> None:
+        self.answers = list(answers)
+        self.events: list[Event] = []
+        self.times: list[float] = []
+        self.due: float | None = None
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        self.events.append(event)
+        self.times.append(now)
+        if self.due is not None and now >= self.due:
+            self.due = None
+        return self.answers.pop(0) if self.answers else []
+
+    def deadline(self) -> float | None:
+        return self.due
+
+
+class Noting(Silent):
+    """A port and a station that note what is done."""
+
+    def __init__(self) -> None:
+        self.done: list[object] = []
+        self.driver: Driver
+
+    def cast(self, packet: bytes, key: str, number: int) -> None:
+        self.done.append(("cast", packet, key, number))
+        if number:
+            self.driver.confirmed(number)  # a port must not, but the driver would stand it
+
+    def send(self, to: Target, packet: bytes) -> None:
+        self.done.append(("send", to, packet))
+
+    def settle(self, upto: int) -> None:
+        self.done.append(("settle", upto))
+
+    async def close(self) -> None:
+        self.done.append("closed")
+
+    def deliver(self, batch: Batch) -> None:
+        self.done.append(batch)
+
+    def acknowledge(self, packet: bytes) -> None:
+        self.done.append(("acknowledge", packet))
+
+    def recovered(self, vector: Vector) -> None:
+        self.done.append(vector)
+
+    def failed(self, reason: str) -> None:
+        self.done.append(reason)
+
+    def broken(self, error: Exception) -> None:
+        self.done.append(error)
+
+
+def driven(member: Scripted) -> tuple[Driver, Noting]:
+    noting = Noting()
+    driver = Driver(cast("Member", member), noting)
+    noting.driver = driver
+    return driver, noting
+
+
+@without_waiting
+async def test_effects_are_done_in_order_and_events_one_after_the_other() -> None:
+    effects: list[Effect] = [Cast(b"p", "k", 7), Deliver(BATCH), Acknowledge(b"a")]
+    effects += [Send("members", b"s"), Recovered(Vector()), Failed("why")]
+    member = Scripted(effects)
+    driver, noting = driven(member)
+    driver.handle(Publish(BLOCK))  # before there is a port it waits
+    assert member.events == []
+    driver.start(noting)
+    assert noting.done == [
+        *(("cast", b"p", "k", 7), BATCH, ("acknowledge", b"a")),
+        *(("send", "members", b"s"), Vector(), "why"),
+    ]
+    assert member.events == [Publish(BLOCK), Ticked(), Confirmed(7)]
+
+
+@without_waiting
+async def test_one_timer_never_later_than_the_deadline() -> None:
+    loop = asyncio.get_running_loop()
+    member = Scripted()
+    driver, noting = driven(member)
+    member.due = loop.time() + 100
+    driver.start(noting)
+    member.due = loop.time() + 5
+    driver.handle(Confirmed(1))
+    member.due = early = loop.time() + 1
+    driver.handle(Confirmed(2))
+    await asyncio.sleep(2)
+    assert member.events[-1:] == [Ticked()]
+    assert early <= member.times[-1] < early + 1
+    count = len(member.events)
+    member.due = loop.time() + 10
+    driver.handle(Confirmed(3))
+    member.due = later = loop.time() + 20  # the timer rings too early, and looks again
+    await asyncio.sleep(30)
+    assert len(member.events) == count + 2
+    assert member.times[-1] >= later
+    await driver.leave(Vector())
+    assert member.events[-1:] == [Left(Vector())]
+    assert noting.done == ["closed"]
+    member.due = loop.time()
+    driver.handle(Confirmed(4))
+    await asyncio.sleep(1)
+    assert member.events[-1:] == [Left(Vector())]
+
+
+@without_waiting
+async def test_a_fault_of_the_member_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    class Faulty(Scripted):
+        def handle(self, event: Event, now: float) -> list[Effect]:
+            super().handle(event, now)
+            if isinstance(event, Confirmed):
+                raise ZeroDivisionError("a mistake")
+            return []
+
+    member = Faulty()
+    driver, noting = driven(member)
+    driver.start(noting)
+    with caplog.at_level(logging.ERROR):
+        driver.confirmed(1)
+    assert [str(error) for error in noting.done] == ["a mistake"]
+    assert "a member of a feed fails" in caplog.text
+    driver.confirmed(2)
+    assert member.events.count(Confirmed(2)) == 0
+
+
+def test_the_stack_ends_on_the_carrier() -> None:
+    assert str(stack_for(None, Role.PUBLISHER, "UDP")) == "DISPATCH:FRAG:FIFO:NAK:REACH:UDP"
+    assert "ARCHIVER" in stack_for(None, Role.ARCHIVE, "AMQP").names
+    with pytest.raises(StackError, match="ends with AMQP, and the URL is one for UDP"):
+        stack_for("DISPATCH:FRAG:FIFO:NAK:REACH:AMQP", Role.PUBLISHER, "UDP")

@@ -1,0 +1,218 @@
+"""Publishing and subscribing through links, on each of the carriers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from recado.amqp.properties import Properties
+from recado.feeds.errors import CannotJoin, CarrierLost, FeedClosed, RecoveryFailed
+from recado.feeds.link import Link
+from recado.feeds.stack import StackError
+from recado.feeds.transport.memory import Hub, MemoryCarrier
+from recado.feeds.vector import Vector
+from recado.feeds.views import Certainty, View
+from recado.selector import SelectorError
+
+from .loop import in_the_loop, until
+from .town import CARRIERS, FAST, bodies, free_group, linking, take
+
+
+@pytest.mark.parametrize("kind", CARRIERS)
+@in_the_loop
+async def test_a_message_is_what_was_published(kind: str) -> None:
+    async with linking(kind) as linked, linked() as one, linked() as two:
+        feed = await one.feed("quotes")
+        async with (await two.feed("quotes")).subscribe("desk-1") as messages:
+            about = Properties(content_type="text/plain", priority=3)
+            await feed.publish(b"first")
+            await feed.publish(
+                b"second", key="PETR4", headers={"n": 1}, message_id="m", properties=about
+            )
+            await feed.flush()
+            first, second = await take(messages, 2)
+        assert (first.feed, first.publisher, first.sequence) == ("quotes", feed.publisher, 1)
+        assert (first.body, first.key, first.message_id) == (b"first", "", "")
+        assert (dict(first.headers), first.properties) == ({}, None)
+        assert (second.body, second.key, second.message_id) == (b"second", "PETR4", "m")
+        assert (dict(second.headers), second.properties) == ({"n": 1}, about)
+        assert second.certainty is Certainty.LIVE
+        assert feed.confirmed == feed.published == 2
+        assert messages.vector == {feed.publisher: 2}
+
+
+@pytest.mark.parametrize("kind", CARRIERS)
+@in_the_loop
+async def test_many_messages_come_in_order_to_all(kind: str) -> None:
+    count = 5_000
+    async with linking(kind) as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with feed.subscribe("a") as a, feed.subscribe("b") as b:
+            sent = [b"%d" % number for number in range(count)]
+            keys = [f"key-{number % 7}" for number in range(count)]
+            assert await feed.publish_many(sent, keys=keys) == range(1, count + 1)
+            for messages in (a, b):
+                found = await take(messages, count)
+                assert bodies(found) == sent
+                assert [message.key for message in found] == keys
+                assert [message.sequence for message in found] == list(range(1, count + 1))
+
+
+@pytest.mark.parametrize("kind", CARRIERS)
+@in_the_loop
+async def test_a_message_that_is_larger_than_a_packet(kind: str) -> None:
+    body = bytes(range(256)) * 6_000
+    async with linking(kind) as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with feed.subscribe("a") as messages:
+            await feed.publish(body)
+            await feed.publish(b"small")
+            assert bodies(await take(messages, 2)) == [body, b"small"]
+
+
+@in_the_loop
+async def test_only_what_the_selector_wants() -> None:
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        selector = "key = 'PETR4' AND json.price > 10"
+        async with feed.subscribe("a", selector=selector) as messages:
+            for price in (9, 11, 12):
+                await feed.publish(b'{"price": %d}' % price, key="PETR4")
+                await feed.publish(b'{"price": %d}' % price, key="VALE3")
+            assert bodies(await take(messages, 2)) == [b'{"price": 11}', b'{"price": 12}']
+            assert messages.vector == {feed.publisher: 5}
+
+
+@in_the_loop
+async def test_what_cannot_be_is_told_at_once() -> None:
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        with pytest.raises(SelectorError):
+            feed.subscribe("a", selector="price >")
+        with pytest.raises(ValueError, match="recovery is optimistic"):
+            feed.subscribe("a", recovery="hopeful")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="a subscriber needs a name"):
+            feed.subscribe("")
+        with pytest.raises(ValueError, match="cannot be printed"):
+            feed.subscribe("a\n")
+        with pytest.raises(ValueError, match="120 are allowed"):
+            await link.feed("f" * 121)
+        with pytest.raises(ValueError, match=r"does not end with \.archive"):
+            await link.feed("quotes.archive")
+        with pytest.raises(StackError):
+            await link.feed("quotes", stack="DISPATCH:SINC:AMQP")
+        with pytest.raises(ValueError, match="2 bodies and 1 keys"):
+            await feed.publish_many([b"a", b"b"], keys=["k"])
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://localhost", "begins with amqp://, amqps:// or udp://"),
+        ("localhost", "begins with amqp://"),
+        ("amqp://localhost:1", "nobody listens|refused|cannot"),
+        ("amqp://localhost/a/b", "slash"),
+        ("udp://10.0.0.1:1", "no multicast address"),
+    ],
+)
+@in_the_loop
+async def test_where_no_feed_is(url: str, told: str) -> None:
+    with pytest.raises(CannotJoin, match=f"(?i){told}"):
+        async with Link(url) as link:
+            await (await link.feed("quotes")).publish(b"")
+
+
+@in_the_loop
+async def test_an_interface_that_is_none() -> None:
+    url = free_group().replace("interface=127.0.0.1", "interface=192.0.2.1")
+    async with Link(url) as link:
+        with pytest.raises(CannotJoin, match="cannot join the group"):
+            await (await link.feed("quotes")).publish(b"")
+
+
+@in_the_loop
+async def test_without_an_archive_there_is_no_recovery() -> None:
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with feed.subscribe("other") as other:
+            await feed.publish(b"before")
+            await take(other, 1)
+            with pytest.raises(RecoveryFailed, match="no archive of the feed"):
+                async with feed.subscribe("a", recovery=Vector()):
+                    pass
+            later = feed.subscribe("a", recovery=Vector(), live_without_archive=True)
+            async with later as messages:
+                await feed.publish(b"now")
+                assert bodies(await take(messages, 1)) == [b"now"]
+                assert [lost.last for lost in messages.lost] == [1]
+
+
+@pytest.mark.parametrize("kind", CARRIERS)
+@in_the_loop
+async def test_members_are_told_of_each_other(kind: str) -> None:
+    views: list[View] = []
+
+    def names() -> set[str]:
+        return {member.name for member in views[-1].members()} if views else set()
+
+    async with linking(kind) as linked, linked() as link, linked() as other:
+        feed = await link.feed("quotes")
+        async with feed.subscribe("a", on_view=views.append) as messages:
+            taking = asyncio.create_task(take(messages, 1))
+            await until(lambda: names() == {"a"})
+            async with (await other.feed("quotes")).subscribe("b"):
+                await until(lambda: names() == {"a", "b"})
+            await until(lambda: names() == {"a"})
+            assert messages.view == views[-1]
+            taking.cancel()
+
+
+@in_the_loop
+async def test_a_carrier_that_is_gone_is_told_to_all() -> None:
+    hub = Hub()
+    async with Link.over(MemoryCarrier(hub), options=FAST) as link:
+        feed = await link.feed("quotes")
+        async with feed.subscribe("a") as messages:
+            await feed.publish(b"x")
+            assert bodies(await take(messages, 1)) == [b"x"]
+            for port in list(hub.ports):
+                port.break_with(ConnectionError("the wire is cut"))
+            with pytest.raises(CarrierLost, match="the wire is cut"):
+                await take(messages, 1)
+            with pytest.raises(CarrierLost, match="the wire is cut"):
+                await feed.publish(b"y")
+            await feed.flush()  # all that was published was confirmed
+
+
+@in_the_loop
+async def test_what_is_closed_says_so() -> None:
+    async with linking("memory") as linked:
+        link = linked()
+        async with link:
+            feed = await link.feed("quotes")
+            await feed.publish(b"x")
+            subscription = feed.subscribe("a")
+            async with subscription as messages:
+                pass
+            assert await messages.next_batch() is None
+            with pytest.raises(RuntimeError, match="entered once"):
+                await subscription.__aenter__()
+        with pytest.raises(FeedClosed, match="closed by this program"):
+            await feed.publish(b"y")
+        with pytest.raises(FeedClosed, match="not open"):
+            await link.feed("quotes")
+        assert feed.confirmed == 1
+
+
+@in_the_loop
+async def test_a_fast_publisher_is_slowed_down() -> None:
+    async with linking("amqp") as linked, linked() as link:
+        feed = await link.feed("quotes", window=2, batch_bytes=1_000)
+        ahead = 0
+        for number in range(1, 201):
+            await feed.publish(bytes(100))
+            ahead = max(ahead, number - feed.confirmed)
+        await feed.flush()
+        assert feed.confirmed == 200
+        assert ahead <= 4 * 8  # two batches on their way, one ready, one being gathered

@@ -1,0 +1,155 @@
+"""The gatherer: one batch a turn, in order, few on their way, and whoever waits is woken."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from recado.feeds.block import BODY, KEY, Block
+from recado.feeds.gathering import LARGEST_BODY, Gatherer
+
+from .loop import in_the_loop
+
+NOTHING = (b"", b"", b"", b"")
+
+
+class Carried:
+    """What was put, and how far it is confirmed."""
+
+    def __init__(self, **options: int) -> None:
+        self.blocks: list[Block] = []
+        self.gatherer = Gatherer(self.blocks.append, **options)
+
+    @property
+    def bodies(self) -> list[list[bytes]]:
+        return [block.values(BODY) for block in self.blocks]
+
+    def confirm(self, batches: int) -> None:
+        self.gatherer.confirm(sum(block.count for block in self.blocks[:batches]))
+
+
+async def turn() -> None:
+    """One turn of the loop."""
+    await asyncio.sleep(0)
+
+
+@in_the_loop
+async def test_what_is_published_in_a_turn_is_one_batch() -> None:
+    carried = Carried()
+    assert [carried.gatherer.add(body, *NOTHING) for body in (b"a", b"b")] == [1, 2]
+    assert carried.bodies == []
+    await turn()
+    assert carried.gatherer.add(b"c", b"key", *NOTHING[1:]) == 3
+    await turn()
+    assert carried.bodies == [[b"a", b"b"], [b"c"]]
+    assert carried.blocks[1].values(KEY) == [b"key"]
+
+
+@in_the_loop
+async def test_a_batch_that_is_full_does_not_wait_for_the_end_of_the_turn() -> None:
+    carried = Carried(batch_bytes=1_000)
+    for _ in range(30):
+        carried.gatherer.add(bytes(100), *NOTHING)
+    assert [block.count for block in carried.blocks] == [8, 8, 8]
+    await turn()
+    assert [block.count for block in carried.blocks] == [8, 8, 8, 6]
+
+
+@in_the_loop
+async def test_few_batches_are_on_their_way() -> None:
+    carried = Carried(window=2, batch_bytes=1_000)
+    gatherer = carried.gatherer
+    for body in (b"a", b"b", b"c"):
+        assert gatherer.has_room
+        gatherer.add(body, *NOTHING)
+        await turn()
+    assert carried.bodies == [[b"a"], [b"b"]]
+    assert not gatherer.has_room
+    waiting = asyncio.create_task(gatherer.room())
+    await turn()
+    assert not waiting.done()
+    carried.confirm(1)
+    await waiting
+    assert carried.bodies == [[b"a"], [b"b"], [b"c"]]
+    assert gatherer.confirmed == 1
+
+
+@in_the_loop
+async def test_a_flush_waits_for_what_was_published_before_it() -> None:
+    carried = Carried()
+    carried.gatherer.add(b"a", *NOTHING)
+    flush = asyncio.create_task(carried.gatherer.settled())
+    await turn()
+    carried.gatherer.add(b"b", *NOTHING)
+    await turn()
+    assert not flush.done()
+    carried.confirm(1)
+    await flush
+    assert carried.gatherer.confirmed == 1
+    assert carried.gatherer.last == 2
+
+
+@in_the_loop
+async def test_many_are_cut_where_a_batch_is_full() -> None:
+    gatherer = Carried(batch_bytes=1_000).gatherer
+    bodies = [bytes(size) for size in (100, 100, 2_000, 0, 872, 900, 900)]
+    pieces = gatherer.pieces(bodies, 0)
+    cut = [bodies[piece] for piece in pieces]
+    assert [[len(body) for body in some] for some in cut] == [
+        [100, 100],
+        [2_000],
+        [0, 872],
+        [900],
+        [900],
+    ]
+
+
+@in_the_loop
+async def test_many_and_one_keep_their_order() -> None:
+    carried = Carried()
+    carried.gatherer.add(b"a", *NOTHING)
+    assert carried.gatherer.add_many([b"b", b"c"], b"", b"", b"", b"") == 3
+    carried.gatherer.add(b"d", *NOTHING)
+    await turn()
+    assert carried.bodies == [[b"a"], [b"b", b"c"], [b"d"]]
+
+
+@in_the_loop
+async def test_a_failure_is_told_to_all_who_wait_and_to_all_who_come() -> None:
+    carried = Carried()
+    carried.gatherer.add(b"a", *NOTHING)
+    flush = asyncio.create_task(carried.gatherer.settled())
+    await turn()
+    carried.gatherer.fail(ConnectionError("gone"))
+    with pytest.raises(ConnectionError, match="gone"):
+        await flush
+    assert not carried.gatherer.has_room
+    with pytest.raises(ConnectionError, match="gone"):
+        await carried.gatherer.room()
+    with pytest.raises(ConnectionError, match="gone"):
+        await carried.gatherer.settled()
+
+
+@in_the_loop
+async def test_who_was_cancelled_while_waiting_is_forgotten() -> None:
+    carried = Carried()
+    carried.gatherer.add(b"a", *NOTHING)
+    flush = asyncio.create_task(carried.gatherer.settled())
+    await turn()
+    flush.cancel()
+    await asyncio.gather(flush, return_exceptions=True)
+    carried.confirm(1)
+    await carried.gatherer.settled()
+
+
+@in_the_loop
+async def test_what_is_too_large_is_refused_with_the_limit() -> None:
+    gatherer = Carried().gatherer
+    with pytest.raises(ValueError, match="15,728,640 bytes, not 15,728,641"):
+        gatherer.add(bytes(LARGEST_BODY + 1), *NOTHING)
+    with pytest.raises(ValueError, match="at most 255 bytes, not 256"):
+        gatherer.add(b"", bytes(256), *NOTHING[1:])
+    with pytest.raises(ValueError, match="at most 15,728,640"):
+        gatherer.pieces([bytes(LARGEST_BODY + 1)], 0)
+    assert gatherer.last == 0

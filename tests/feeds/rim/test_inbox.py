@@ -1,0 +1,84 @@
+"""The inbox: order, and that a step is done only when all before it is processed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from recado.feeds.block import Block
+from recado.feeds.boundary import Batch
+from recado.feeds.inbox import Inbox
+
+from .loop import in_the_loop
+
+
+def batch(first: int) -> Batch:
+    return Batch(bytes(16), first, Block.of([b"x"]))
+
+
+@in_the_loop
+async def test_what_is_behind_a_batch_is_done_when_the_next_is_asked_for() -> None:
+    inbox, done = Inbox(), list[str]()
+    inbox.then(lambda: done.append("at once"))
+    inbox.put(batch(1))
+    inbox.then(lambda: done.append("after 1"))
+    inbox.put(batch(2))
+    assert done == ["at once"]
+    assert await inbox.take() == batch(1)
+    assert done == ["at once"]  # it is in hand, not done
+    assert not inbox.is_done
+    assert await inbox.take() == batch(2)
+    assert done == ["at once", "after 1"]
+
+
+@in_the_loop
+async def test_who_waits_is_woken_by_steps_too() -> None:
+    inbox, done = Inbox(), list[str]()
+    inbox.put(batch(1))
+    await inbox.take()
+    inbox.then(lambda: done.append("after 1"))
+    taking = asyncio.create_task(inbox.take())
+    await asyncio.sleep(0)
+    assert done == ["after 1"]
+    assert inbox.is_done
+    inbox.then(lambda: done.append("while waiting"))
+    assert done[1:] == ["while waiting"]
+    inbox.put(batch(2))
+    assert await taking == batch(2)
+
+
+@in_the_loop
+async def test_the_bytes_that_wait() -> None:
+    inbox = Inbox()
+    inbox.put(batch(1))
+    inbox.put(batch(2))
+    assert inbox.bytes == 2 * len(batch(1).block.data)
+    await inbox.take()
+    assert inbox.bytes == len(batch(1).block.data)
+
+
+@in_the_loop
+async def test_who_is_cancelled_while_waiting_takes_nothing_away() -> None:
+    inbox = Inbox()
+    taking = asyncio.create_task(inbox.take())
+    await asyncio.sleep(0)
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+    inbox.put(batch(1))
+    assert await inbox.take() == batch(1)
+
+
+@in_the_loop
+async def test_the_end_comes_after_what_is_there() -> None:
+    quiet, loud = Inbox(), Inbox()
+    for inbox in (quiet, loud):
+        inbox.put(batch(1))
+    quiet.end()
+    loud.end(ConnectionError("gone"))
+    loud.end()  # the first word counts
+    for inbox in (quiet, loud):
+        assert await inbox.take() == batch(1)
+    assert await quiet.take() is None
+    with pytest.raises(ConnectionError, match="gone"):
+        await loud.take()

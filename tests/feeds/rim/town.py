@@ -1,0 +1,55 @@
+"""Programs on a feed: links over each of the carriers, with times short enough for tests."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import recado
+from recado.feeds.boundary import Options
+from recado.feeds.link import Link
+from recado.feeds.message import Message
+from recado.feeds.subscription import Subscription
+from recado.feeds.transport.memory import Hub, MemoryCarrier
+
+FAST = Options(beat=0.03, suspect=0.3, flush=0.15, again=0.03, patience=2.0, recovery_timeout=3.0)
+CARRIERS = ("memory", "udp", "amqp")
+
+Linking = Callable[[], Link]
+
+
+def free_group() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    return f"udp://239.255.42.1:{port}?interface=127.0.0.1"
+
+
+@asynccontextmanager
+async def linking(kind: str, options: Options = FAST) -> AsyncIterator[Linking]:
+    """Makes a link for each program that asks."""
+    match kind:
+        case "memory":
+            hub = Hub()
+            yield lambda: Link.over(MemoryCarrier(hub), options=options)
+        case "udp":
+            url = free_group()
+            yield lambda: Link(url, options=options)
+        case _:
+            async with recado.Broker() as broker:
+                yield lambda: Link(broker.url, options=options)
+
+
+async def take(messages: Subscription, count: int) -> list[Message]:
+    """The next so many."""
+    found: list[Message] = []
+    async for message in messages:
+        found.append(message)
+        if len(found) == count:
+            break
+    return found
+
+
+def bodies(messages: list[Message]) -> list[bytes]:
+    return [message.body for message in messages]

@@ -1,0 +1,218 @@
+"""What is left out of the protocol to see whether the simulation notices: checks that look dispensable.
+
+They are put in place of a method from here alone; the code of the feeds has no switch for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from bench.feeds_sim import nodes, world
+from bench.feeds_sim.verdict import Rule
+from recado.feeds.layer import Layer, Site
+from recado.feeds.layers import reach
+from recado.feeds.layers.archiver import Archiver
+from recado.feeds.layers.nak import NakMember
+from recado.feeds.layers.pulse import Pulse
+from recado.feeds.layers.reach import Promise, Reach
+from recado.feeds.layers.reception import Reception
+from recado.feeds.layers.settling import Settling
+from recado.feeds.layers.sync import Sync
+from recado.feeds.layers.total import Total
+from recado.feeds.layers.uniform import Uniform
+from recado.feeds.packet import NewView, Prepared, Stable
+from recado.feeds.vector import Vector
+from recado.feeds.views import Standing, Table
+
+
+class Mutation(msgspec.Struct, frozen=True):
+    what: str
+    owner: Any
+    name: str
+    """Of the attribute that is replaced."""
+    instead: Any
+    breaks: frozenset[Rule]
+    """One of these rules must be seen to be broken."""
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.owner, self.name, self.instead)
+            yield
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+_take = Reception.take
+
+
+def _take_as_it_comes(self: Reception, item: Any, now: float) -> list[Any]:
+    _take(self, item, now)
+    return [item] if self.limit is None else []
+
+
+def _silence(self: Pulse, now: float) -> None:
+    self._due = None
+
+
+def _pass_on(self: Any, event: Any, now: float = 0.0) -> None:
+    Layer.up(self, event, now)
+
+
+def _say_all_is_stable(self: Archiver, now: float) -> None:
+    if self.site.view is not None:
+        self.say(Stable(self.site.view.id, self.reception.passed()), "members", now)
+
+
+def _settle_at_once(self: nodes.Archive) -> None:
+    if self._unsettled:
+        self.world.medium.settle(self.address, self._unsettled[-1][0])
+        self._unsettled.clear()
+
+
+def _all_missed(self: Table, name: str, without: object = None) -> Standing:
+    return Standing([], [])
+
+
+def _everything(self: Table, name: str, without: object = None) -> Vector:
+    cuts = [record.cut for record in self.views.values()]
+    return max(cuts, key=len, default=Vector())
+
+
+_accept = Reach._accept
+
+
+def _accept_any(self: Reach, new: NewView, now: float) -> None:
+    answer = Prepared(new.view.id, self.site.role, self._view_id, self._since, {})
+    self._promise = Promise(self.site.me, answer, now)
+    _accept(self, new, now)
+
+
+MUTATIONS = (
+    Mutation(
+        "messages pass in the order in which they come",
+        Reception,
+        "take",
+        _take_as_it_comes,
+        frozenset({Rule.FIFO, Rule.GAP, Rule.REPEAT, Rule.ARCHIVE}),
+    ),
+    Mutation(
+        "a cut is what nobody said",
+        reach,
+        "raise_to",
+        _nothing,
+        frozenset({Rule.VIEWS, Rule.GAP, Rule.REPEAT}),
+    ),
+    Mutation(
+        "who has promised goes on delivering",
+        Reception,
+        "freeze",
+        _nothing,
+        frozenset({Rule.VIEWS}),
+    ),
+    Mutation(
+        "archives say that they have what they were only given",
+        Archiver,
+        "_tell_stable",
+        _say_all_is_stable,
+        frozenset({Rule.UNIFORM}),
+    ),
+    Mutation(
+        "one archive is enough for uniform delivery",
+        Site,
+        "copies",
+        lambda self: 1,
+        frozenset({Rule.UNIFORM}),
+    ),
+    Mutation(
+        "what is uniform is delivered as it comes",
+        Uniform,
+        "up",
+        _pass_on,
+        frozenset({Rule.UNIFORM}),
+    ),
+    Mutation(
+        "each has an order of its own",
+        Total,
+        "up",
+        _pass_on,
+        frozenset({Rule.TOTAL}),
+    ),
+    Mutation(
+        "live messages do not wait for recovery",
+        Sync,
+        "_hold",
+        _pass_on,
+        frozenset({Rule.GAP, Rule.FIFO, Rule.REPEAT, Rule.VIEWS}),
+    ),
+    Mutation(
+        "whoever was away is said to have missed everything",
+        Table,
+        "standing",
+        _all_missed,
+        frozenset({Rule.MARK, Rule.CERTAINTY}),
+    ),
+    Mutation(
+        "whoever returns is thought to have got all before its view",
+        Table,
+        "start",
+        _everything,
+        frozenset({Rule.GAP, Rule.BEHIND}),
+    ),
+    Mutation(
+        "what was delivered is acknowledged before the application has it",
+        nodes.Subscriber,
+        "acknowledge",
+        nodes.Node.acknowledge,
+        frozenset({Rule.GAP, Rule.CERTAINTY, Rule.BEHIND}),
+    ),
+    Mutation(
+        "an archive settles what it has not stored",
+        nodes.Archive,
+        "_settle",
+        _settle_at_once,
+        frozenset({Rule.LOST, Rule.CONVERGE, Rule.ARCHIVE}),
+    ),
+    Mutation(
+        "a publisher does not tell its last",
+        Pulse,
+        "tick",
+        _silence,
+        frozenset({Rule.LOST, Rule.BEHIND, Rule.CONVERGE}),
+    ),
+    Mutation(
+        "a gap is taken for a loss before the absent are back",
+        world,
+        "PATIENCE",
+        0.1,
+        frozenset({Rule.LOST, Rule.CONVERGE, Rule.ARCHIVE, Rule.BEHIND}),
+    ),
+    Mutation(
+        "nobody asks for what is missing",
+        NakMember,
+        "deadline",
+        _nothing,
+        frozenset({Rule.BEHIND, Rule.LOST, Rule.CONVERGE, Rule.VIEWS}),
+    ),
+    Mutation(
+        "an archive that knows of a view thinks the failed got nothing behind its cut",
+        Settling,
+        "_reach",
+        lambda self: Vector(),
+        frozenset({Rule.CERTAINTY, Rule.MARK}),
+    ),
+    Mutation(
+        "a view is taken whether it was promised or not",
+        Reach,
+        "_accept",
+        _accept_any,
+        frozenset({Rule.VIEWS}),
+    ),
+)

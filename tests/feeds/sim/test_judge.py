@@ -1,0 +1,328 @@
+"""The judge of the simulated feed, and doctored histories: beside what is wrong, the nearest thing allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import pytest
+
+from bench.feeds_sim import history as h
+from bench.feeds_sim.history import Life, Mark, Policy
+from bench.feeds_sim.judge import judge
+from bench.feeds_sim.verdict import Rule
+
+Part: TypeAlias = h.AnyEvent | Sequence[h.AnyEvent]
+
+S1, S2, T1 = ("s", 1), ("s", 2), ("t", 1)
+MEMBERS = (S1, T1)
+
+
+def published(upto: int = 9, publisher: str = "p", first: int = 1) -> h.Published:
+    return h.Published(0, publisher, first, tuple(range(first, upto + 1)))
+
+
+def began(
+    life: Life = S1,
+    policy: Policy = Policy.VECTOR,
+    vector: dict[str, int] | None = None,
+    **qualities: Any,
+) -> list[h.AnyEvent]:
+    """And in a view at once."""
+    begins = h.Began(0, life, policy, vector or {}, **qualities)
+    return [begins, viewed(life, members=(life,))]
+
+
+def viewed(
+    life: Life = S1,
+    view: str | None = None,
+    cut: dict[str, int] | None = None,
+    members: tuple[Life, ...] = MEMBERS,
+    archives: int = 3,
+) -> h.Installed:
+    return h.Installed(0, life, view or f"1 {life}", members, archives, cut or {})
+
+
+def got(
+    *sequences: int,
+    life: Life = S1,
+    mark: Mark = Mark.LIVE,
+    publisher: str = "p",
+    view: str | None = None,
+) -> list[h.AnyEvent]:
+    """One by one; the content of a message is its sequence."""
+    return [
+        h.Delivered(0, life, publisher, each, (each,), view or f"1 {life}", mark)
+        for each in sequences
+    ]
+
+
+def kept(*archives: str, upto: int = 9, publisher: str = "p") -> list[h.AnyEvent]:
+    return [h.Kept(0, archive, publisher, 1, upto) for archive in archives]
+
+
+def shelved(archive: str, *sequences: int, publisher: str = "p") -> h.Shelved:
+    return h.Shelved(0, archive, tuple((publisher, each, each, "1") for each in sequences))
+
+
+def broken(*parts: Part) -> list[Rule]:
+    events: list[h.AnyEvent] = []
+    for part in parts:
+        events += [part] if isinstance(part, h.Event) else part
+    return [violation.rule for violation in judge(events).violations]
+
+
+# ── deliveries to one life ────────────────────────────────────────────────────────────────────────
+
+
+def test_all_in_order_is_right() -> None:
+    assert broken(published(), began(), got(1, 2, 3)) == []
+    other = published(publisher="q")
+    assert broken(published(), other, began(), got(1), got(1, 2, publisher="q"), got(2)) == []
+
+
+def test_what_was_never_published_or_is_changed_is_not_intact() -> None:
+    assert broken(published(2), began(), got(1, 2, 3)) == [Rule.INTACT]
+    damaged = h.Delivered(0, S1, "p", 1, (77,), f"1 {S1}", Mark.LIVE)
+    assert broken(published(2), began(), damaged) == [Rule.INTACT]
+    assert broken(began(), got(1)) == [Rule.INTACT]
+
+
+def test_order() -> None:
+    assert broken(published(), began(), got(1, 2, 3, 2)) == [Rule.FIFO]
+    assert broken(published(), began(), got(1, 2, 2)) == [Rule.REPEAT]
+    assert broken(published(), began(), got(1, 3, 4)) == [Rule.GAP]
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_no_policy_allows_a_gap_within_a_life(policy: Policy) -> None:
+    assert broken(published(), began(policy=policy), got(1, 2, 3)) == []
+    assert broken(published(), began(policy=policy), got(1, 3)) == [Rule.GAP]
+
+
+# ── where a life begins ───────────────────────────────────────────────────────────────────────────
+
+
+def test_a_vector_is_followed_by_the_next_message() -> None:
+    vector = {"p": 3}
+    assert broken(published(), began(vector=vector), got(4, 5)) == []
+    assert broken(published(), began(vector=vector), got(5)) == [Rule.GAP]
+    assert broken(published(), began(vector=vector), got(3, 4)) == [Rule.REPEAT]
+    assert broken(published(publisher="q"), began(vector=vector), got(2, publisher="q")) == [
+        Rule.GAP
+    ]
+
+
+def test_a_vector_may_be_older_than_what_was_given_but_hides_no_gap() -> None:
+    before = [published(), *began(), *got(1, 2, 3, 4, 5), h.Ended(0, S1)]
+    again = began(S2, vector={"p": 2})
+    assert broken(before, again, got(3, 4, 5, 6, life=S2)) == []
+    assert broken(before, again, got(6, life=S2)) == [Rule.GAP]
+
+
+def test_who_wants_nothing_resent_begins_anywhere_but_gets_nothing_twice() -> None:
+    policy = Policy.NONE
+    assert broken(published(), began(policy=policy), got(4, 5)) == []
+    before = [published(), *began(), *got(1, 2, 3), h.Ended(0, S1)]
+    assert broken(before, began(S2, policy), got(6, 7, life=S2)) == []
+    assert broken(before, began(S2, policy), got(3, 4, life=S2)) == [Rule.REPEAT]
+
+
+@pytest.mark.parametrize("policy", [Policy.PESSIMISTIC, Policy.ARCHIVE])
+def test_the_pessimist_has_no_gap_and_repeats_are_uncertain(policy: Policy) -> None:
+    before = [published(), *began(), *got(1, 2, 3), h.Ended(0, S1)]
+    again = began(S2, policy)
+
+    def second(*sequences: int, mark: Mark) -> list[h.AnyEvent]:
+        return got(*sequences, life=S2, mark=mark)
+
+    assert broken(before, again, second(4, mark=Mark.MISSED), second(5, mark=Mark.LIVE)) == []
+    assert broken(before, again, second(2, 3, 4, mark=Mark.UNCERTAIN)) == []
+    assert broken(before, again, second(5, mark=Mark.MISSED)) == [Rule.GAP]
+    assert broken(before, again, second(3, 4, mark=Mark.MISSED)) == [Rule.MARK]
+    assert broken(before, again, second(3, mark=Mark.LIVE)) == [Rule.MARK]
+    other = [published(publisher="q"), *got(2, publisher="q", life=S2, mark=Mark.MISSED)]
+    assert broken(before, again, other) == [Rule.GAP]
+
+
+def test_who_never_began_at_the_beginning_has_no_claim_to_it() -> None:
+    before = [published(), *began(policy=Policy.NONE), *got(4), h.Ended(0, S1)]
+    again = began(S2, Policy.PESSIMISTIC)
+    assert broken(before, again, got(5, life=S2)) == []
+    assert broken(before, again, got(6, life=S2)) == [Rule.GAP]
+    other = [published(publisher="q"), *got(2, publisher="q", life=S2)]
+    assert broken(before, again, other) == []
+
+
+def test_what_an_earlier_life_was_given_is_no_gap_for_the_pessimist() -> None:
+    """The second life was told to repeat it, and did not come that far."""
+    before = [published(), *began(), *got(1, 2, 3, 4, 5), h.Ended(0, S1)]
+    second = [*began(S2, vector={"p": 2}), *got(3, life=S2), h.Ended(0, S2)]
+    third = began(("s", 3), Policy.PESSIMISTIC)
+    assert broken(before, second, third, got(6, life=("s", 3))) == []
+    assert broken(before, second, third, got(7, life=("s", 3))) == [Rule.GAP]
+
+
+# ── certainty ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nothing_that_was_given_is_missed() -> None:
+    before = [published(), *began(), *got(1, 2, 3), h.Ended(0, S1)]
+    again = began(S2, vector={"p": 2})
+    assert broken(before, again, got(3, life=S2, mark=Mark.UNCERTAIN)) == []
+    assert broken(before, again, got(3, life=S2, mark=Mark.MISSED)) == [Rule.CERTAINTY]
+
+
+def test_what_an_archive_says_of_one_that_is_down() -> None:
+    before = [published(), *began(), *got(1, 2, 3), h.Ended(0, S1)]
+
+    def said(sequence: int, mark: Mark) -> list[Rule]:
+        return broken(before, h.Classified(0, "a", "s", "p", sequence, 1, mark))
+
+    assert said(3, Mark.DELIVERED) == said(4, Mark.MISSED) == []
+    assert said(3, Mark.UNCERTAIN) == said(4, Mark.UNCERTAIN) == []
+    assert said(4, Mark.DELIVERED) == said(3, Mark.MISSED) == [Rule.CERTAINTY]
+
+
+# ── uniform delivery and total order ──────────────────────────────────────────────────────────────
+
+
+def test_uniform_is_what_most_archives_have_on_disk_before() -> None:
+    start = [published(), *began(uniform=True)]
+    assert broken(start, kept("a", "b"), got(1)) == []
+    assert broken(start, kept("a"), got(1)) == [Rule.UNIFORM]
+    assert broken(start, kept("a"), got(1), kept("b")) == [Rule.UNIFORM]
+    assert broken(start, kept("a", "b", upto=1), got(1, 2)) == [Rule.UNIFORM]
+    assert broken(published(), began(), got(1)) == []
+    many = [published(), *began(uniform=True, copies=3)]
+    assert broken(many, kept("a", "b", "c"), got(1)) == []
+    assert broken(many, kept("a", "b"), got(1)) == [Rule.UNIFORM]
+    agreed = h.Agreed(0, S1, "2", 1)
+    assert broken(start, kept("a"), agreed, got(1)) == []
+    assert broken(start, kept("a"), got(1), agreed) == [Rule.UNIFORM]
+    assert broken(start, agreed, got(1)) == [Rule.UNIFORM]
+    later = [viewed(S1, "2", archives=1), viewed(S1, "3")]
+    assert broken(start, kept("a"), agreed, later[0], got(1, view="2")) == []
+    assert broken(start, kept("a"), agreed, later, got(1, view="3")) == [Rule.UNIFORM]
+
+
+def test_total_order_is_that_of_all_in_a_view() -> None:
+    start = [published(), published(publisher="q")]
+    both = [*began(total=True), *began(T1, total=True)]
+    views = [viewed(S1, "2"), viewed(T1, "2")]
+    one = [*got(1, view="2"), *got(1, publisher="q", view="2"), *got(2, view="2")]
+    same = [
+        *got(1, life=T1, view="2"),
+        *got(1, publisher="q", life=T1, view="2"),
+        *got(2, life=T1, view="2"),
+    ]
+    other = [
+        *got(1, publisher="q", life=T1, view="2"),
+        *got(1, 2, life=T1, view="2"),
+    ]
+    cut = {"p": 2, "q": 1}
+    together = [viewed(S1, "3", cut), viewed(T1, "3", cut)]
+    apart = [viewed(S1, "3", cut, (S1,)), viewed(T1, "4", cut, (T1,))]
+    assert broken(start, both, views, one, same) == []
+    assert broken(start, both, views, one, same[:1]) == []
+    assert broken(start, both, views, one, other) == [Rule.TOTAL]
+    assert broken(start, both, views, one, other, together) == [Rule.TOTAL]
+    assert broken(start, both, views, one, other, apart) == []
+    assert broken(start, both, views, one, h.Ended(0, S1), other) == []
+    unordered = [*began(), *began(T1)]
+    assert broken(start, unordered, views, one, other) == []
+
+
+# ── views ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_view_is_the_same_for_all() -> None:
+    start = [published(), *began(), *began(T1)]
+    assert broken(start, viewed(S1, "2"), viewed(T1, "2")) == []
+    assert broken(start, viewed(S1, "2"), viewed(T1, "2", {"p": 1})) == [Rule.VIEWS]
+    assert broken(start, viewed(S1, "2"), viewed(T1, "2", members=(T1,))) == [Rule.VIEWS]
+    assert broken(start, viewed(S1, "2", members=(T1,))) == [Rule.VIEWS]
+
+
+def test_a_view_comes_behind_all_before_it_and_before_the_rest() -> None:
+    start = [published(), *began(), *got(1, 2)]
+    assert broken(start, viewed(S1, "2", {"p": 2}), got(3, view="2")) == []
+    assert broken(start, viewed(S1, "2", {"p": 3})) == [Rule.VIEWS]
+    assert broken(start, viewed(S1, "2", {"p": 1})) == [Rule.VIEWS]
+    assert broken(start, viewed(S1, "2", {"p": 2}), got(3)) == [Rule.VIEWS]
+    fresh = [published(), *began(), viewed(S1, "2", {"p": 2})]
+    assert broken(fresh, got(1, 2, mark=Mark.MISSED, view="1"), got(3, view="2")) == []
+    assert broken(fresh, got(1, 2, view="2")) == [Rule.VIEWS, Rule.VIEWS]
+    assert broken(published(), h.Began(0, S1, Policy.NONE, {}), got(1)) == [Rule.VIEWS]
+
+
+# ── the end ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_archives_have_all_once_in_order() -> None:
+    assert broken(published(3), shelved("a", 1, 2, 3)) == []
+    assert broken(published(3), h.PublisherEnded(0, "p"), shelved("a", 1, 3)) == [Rule.ARCHIVE]
+    assert broken(published(3), shelved("a", 1, 2, 2, 3)) == [Rule.ARCHIVE]
+    assert broken(published(3), shelved("a", 1, 2, 3, 4)) == [Rule.INTACT]
+
+
+def test_what_is_on_disk_stays() -> None:
+    ended = h.PublisherEnded(0, "p")
+    assert broken(published(3), ended, kept("a", upto=2), shelved("a", 1, 2)) == []
+    assert broken(published(3), ended, kept("a", upto=2), shelved("a", 1)) == [Rule.ARCHIVE]
+
+
+def test_archives_end_alike() -> None:
+    ended = h.PublisherEnded(0, "p")
+    assert broken(published(3), ended, shelved("a", 1, 2), shelved("b", 1, 2)) == []
+    assert broken(published(3), ended, shelved("a", 1, 2), shelved("b", 1)) == [Rule.CONVERGE]
+
+
+def test_what_was_confirmed_or_is_with_a_living_publisher_is_archived() -> None:
+    ended = h.PublisherEnded(0, "p")
+    assert broken(published(3), ended, h.Confirmed(0, "p", 2), shelved("a", 1, 2)) == []
+    assert broken(published(3), ended, h.Confirmed(0, "p", 3), shelved("a", 1, 2)) == [Rule.LOST]
+    assert broken(published(3), shelved("a", 1, 2)) == [Rule.LOST]
+
+
+def test_who_is_alive_has_all_in_the_end() -> None:
+    shelf = shelved("a", *range(1, 10))
+    assert broken(published(), began(), got(*range(1, 10)), shelf) == []
+    assert broken(published(), began(), got(*range(1, 9)), shelf) == [Rule.BEHIND]
+    assert broken(published(), began(), got(1), h.Ended(0, S1), shelf) == []
+    assert broken(published(), began(), got(1), h.GaveUp(0, S1, "no archive"), shelf) == []
+    lenient = began(policy=Policy.NONE)
+    assert broken(published(), lenient, shelf) == []
+    assert broken(published(), lenient, got(5), shelf) == [Rule.BEHIND]
+    late: list[h.AnyEvent] = [
+        h.Settled(1),
+        h.Published(2, "p", 10, (10,)),
+        shelved("a", *range(1, 11)),
+    ]
+    assert broken(published(), lenient, late) == [Rule.BEHIND]
+    before = [published(), *began(), *got(*range(1, 10)), h.Ended(0, S1)]
+    assert broken(before, began(S2, Policy.PESSIMISTIC), shelf) == []
+    before = [published(), *began(), *got(*range(1, 9)), h.Ended(0, S1)]
+    assert broken(before, began(S2, Policy.PESSIMISTIC), shelf) == [Rule.BEHIND]
+
+
+def test_what_is_lost_is_told_and_really_lost() -> None:
+    told = h.ToldLost(0, S1, "p", 2, 3)
+    ended = h.PublisherEnded(0, "p")
+    start = [published(), *began()]
+    assert broken(start, got(1), told, got(4)) == []
+    assert broken(start, told) == [Rule.GAP]
+    assert broken(start, got(1, 2), told) == [Rule.REPEAT]
+    shelf = h.Shelved(0, "a", (("p", 1, 1, "1"), ("p", 4, 4, "1")), (("p", 2, 3),))
+    assert broken(start, ended, got(1), told, got(4), shelf) == []
+    assert broken(start, ended, got(1), told, got(4), shelved("a", 1, 2, 3, 4)) == [Rule.LOST]
+    confirmed = h.Confirmed(0, "p", 2)
+    assert broken(start, confirmed, got(1), told) == [Rule.LOST]
+    later = [*got(1), h.Ended(0, S1), *began(S2, Policy.PESSIMISTIC)]
+    told_later = h.ToldLost(0, S2, "p", 2, 3)
+    assert broken(start, later, told_later, got(4, life=S2)) == []
+
+
+def test_a_history_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="published 5 after 3"):
+        broken(published(3), published(6, first=5))

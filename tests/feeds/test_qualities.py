@@ -1,0 +1,118 @@
+"""UNIFORM and TOTAL: what they add, under loss and failures."""
+
+import pytest
+
+from recado.feeds.boundary import Policy
+from recado.feeds.views import Role
+
+from .world import World, together
+
+UNIFORM = {
+    Role.SUBSCRIBER: "DISPATCH:SYNC:UNIFORM:PULL:FRAG:FIFO:NAK:REACH:AMQP",
+    Role.ARCHIVE: "DISPATCH:SYNC:ARCHIVER:UNIFORM:PULL:FRAG:FIFO:NAK:REACH:AMQP",
+}
+TOTAL = {
+    Role.SUBSCRIBER: "DISPATCH:SYNC:TOTAL:PULL:FRAG:FIFO:NAK:REACH:AMQP",
+    Role.ARCHIVE: "DISPATCH:SYNC:ARCHIVER:TOTAL:PULL:FRAG:FIFO:NAK:REACH:AMQP",
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_uniform_delivers_only_what_a_majority_has(seed: int) -> None:
+    world = World(seed, loss=0.1, jitter=0.02, ordered=False, stacks=UNIFORM, archives=3)
+    publisher = world.add(Role.PUBLISHER)
+    keepers = [world.add(Role.ARCHIVE, f"archive-{i}") for i in range(3)]
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, *keepers)
+    for i in range(40):
+        world.publish(publisher, b"%d" % i)
+        world.run(0.02)
+        if i == 20:
+            world.kill(keepers[0])
+        for batch in x.got:
+            having = [
+                k for k in keepers if k.disk and k.disk.vector.get(batch.publisher, 0) >= batch.last
+            ]
+            assert len(having) >= 2
+    world.run(5)
+    assert x.bodies() == [b"%d" % i for i in range(40)]
+
+
+def test_uniform_waits_while_there_are_too_few_archives() -> None:
+    world = World(stacks=UNIFORM, archives=3)
+    publisher = world.add(Role.PUBLISHER)
+    keeper = world.add(Role.ARCHIVE, "archive-0")
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, keeper)
+    world.publish(publisher, b"1")
+    world.run(3)
+    assert x.bodies() == []
+    other = world.add(Role.ARCHIVE, "archive-1")
+    assert together(world, x, keeper, other)
+    world.run(3)
+    assert x.bodies() == [b"1"]
+
+
+def test_an_archive_that_restarts_is_not_a_second_copy() -> None:
+    world = World(stacks=UNIFORM, archives=3)
+    publisher = world.add(Role.PUBLISHER)
+    keeper, x = world.add(Role.ARCHIVE, "archive-0"), world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, keeper)
+    world.publish(publisher, b"1")
+    world.run(1)
+    world.kill(keeper)
+    again = world.add(Role.ARCHIVE, "archive-0", disk=keeper.disk)
+    assert world.run(5, lambda: x.member.view == again.member.view)
+    world.run(2)
+    late = world.add(Role.SUBSCRIBER, "late", recovery=Policy.PESSIMISTIC)
+    world.run(3)
+    assert x.bodies() == late.bodies() == []
+
+
+def test_uniform_is_bounded() -> None:
+    world = World(stacks=UNIFORM, held=5_000)
+    publisher, x = world.add(Role.PUBLISHER), world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x)
+    for _ in range(20):
+        world.publish(publisher, b"x" * 1000)
+    world.run(1)
+    assert x.failed is not None
+    assert "archives" in x.failed
+
+
+def test_recovery_gives_only_what_is_uniform() -> None:
+    world = World(stacks=UNIFORM, archives=3)
+    publisher = world.add(Role.PUBLISHER)
+    keeper = world.add(Role.ARCHIVE, "archive-0")
+    assert together(world, keeper)
+    world.publish(publisher, b"1")
+    world.run(1)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    assert together(world, keeper, x) or x.bodies() == []
+    assert x.bodies() == []
+    world.add(Role.ARCHIVE, "archive-1")
+    world.run(5)
+    assert x.bodies() == [b"1"]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_total_order_is_one_order(seed: int, ordered: bool) -> None:
+    world = World(seed, loss=0.1, jitter=0.05, ordered=ordered, stacks=TOTAL)
+    publishers = [world.add(Role.PUBLISHER) for _ in range(3)]
+    nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]
+    keeper = world.add(Role.ARCHIVE, "archive")
+    assert together(world, keeper, *nodes)
+    alive = list(nodes)
+    for i in range(60):
+        world.publish(publishers[i % 3], b"%d" % i)
+        world.run(0.01)
+        if i == 30:
+            oldest = nodes[0].views[-1].view.seats[0].member
+            dead = next(n for n in (*nodes, keeper) if n.me == oldest)
+            world.kill(dead)
+            alive = [n for n in alive if n is not dead]
+    world.run(10)
+    for node in alive:
+        assert sorted(node.bodies()) == sorted(b"%d" % i for i in range(60))
+        assert node.bodies() == alive[0].bodies()

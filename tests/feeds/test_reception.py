@@ -1,0 +1,134 @@
+"""Reception against a model that is a set of sequences: RE1–RE3 whatever comes, in whatever order."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recado.feeds.block import Block
+from recado.feeds.boundary import Batch
+from recado.feeds.layer import Part
+from recado.feeds.layers.reception import Reception, order_id
+from recado.feeds.views import ViewId
+
+P = b"p" * 16
+FRAGMENTED = 7  # this message comes in three fragments, or whole
+
+
+def batch(first: int, count: int) -> Batch:
+    return Batch(P, first, Block.of([b"%d" % i for i in range(first, first + count)]))
+
+
+items = st.one_of(
+    st.builds(batch, st.integers(1, 20), st.integers(1, 6)),
+    st.builds(lambda i: Part(P, FRAGMENTED, i, 3, b"x"), st.integers(0, 2)),
+)
+
+
+def sequences(passed: list[Batch | Part]) -> list[int]:
+    """What passed; a message in fragments counts with its last."""
+    found: list[int] = []
+    pieces = 0
+    for item in passed:
+        if isinstance(item, Batch):
+            pieces = 0
+            found += range(item.first, item.last + 1)
+        else:
+            assert item.index == pieces, "fragments pass in order"
+            pieces += 1
+            if pieces == item.total:
+                pieces = 0
+                found.append(item.sequence)
+    return found
+
+
+@given(st.lists(items, max_size=40), st.integers(0, 5))
+@settings(max_examples=300)
+def test_everything_passes_once_and_in_order(coming: list[Batch | Part], begun: int) -> None:
+    reception = Reception(1 << 20)
+    reception.begin({P: begun}, 0.0)
+    reception.limit = None
+    passed: list[Batch | Part] = []
+    for now, item in enumerate(coming):
+        passed += reception.take(item, now)
+        reception.check()
+    got = sequences(passed)
+    assert got == list(range(begun + 1, begun + 1 + len(got)))
+    assert reception.tracks[P].next == begun + 1 + len(got)
+
+
+@given(st.lists(items, max_size=40))
+@settings(max_examples=300)
+def test_what_is_missing_is_what_completes_it(coming: list[Batch | Part]) -> None:
+    reception = Reception(1 << 20)
+    reception.begin({P: 0}, 0.0)
+    reception.limit = None
+    for item in coming:
+        reception.take(item, 1.0)
+    known = reception.known().get(P, 0)
+    for missing in reception.missing(P, 100):
+        reception.take(batch(missing.first, missing.last - missing.first + 1), 2.0)
+        reception.check()
+    assert reception.passed().get(P, 0) == known
+    assert not reception.gaps
+
+
+@given(st.lists(items, max_size=30), st.integers(0, 25), st.integers(300, 3000))
+@settings(max_examples=300)
+def test_nothing_passes_the_limit_and_nothing_is_held_beyond_the_bound(
+    coming: list[Batch | Part], cut: int, bound: int
+) -> None:
+    reception = Reception(bound)
+    reception.begin({}, 0.0)
+    reception.limit = {P: cut}
+    passed: list[Batch | Part] = []
+    for item in coming:
+        passed += reception.take(item, 1.0)
+        reception.check()
+        got = sequences(passed)
+        assert got == list(range(1, len(got) + 1))
+        assert len(got) <= cut
+    reception.limit = None
+    if P in reception.tracks:
+        got += sequences(reception.release(P, 2.0))
+        assert got == list(range(1, len(got) + 1))
+
+
+@given(st.lists(items, min_size=1, max_size=30))
+def test_before_it_has_begun_nothing_is_missing_and_nothing_passes(
+    coming: list[Batch | Part],
+) -> None:
+    reception = Reception(1 << 20)
+    for item in coming:
+        assert reception.take(item, 1.0) == []
+        reception.check()
+    assert not reception.gaps
+    received = reception.received()
+    reception.begin(received, 2.0)
+    reception.limit = None
+    assert reception.passed() == received
+
+
+def test_a_closed_gap_is_passed_over() -> None:
+    reception = Reception(1 << 20)
+    reception.begin({}, 0.0)
+    reception.limit = {P: 2}
+    reception.take(batch(5, 1), 1.0)
+    lost = reception.close(P, 4, 2.0)
+    assert lost is not None
+    assert (lost.first, lost.last) == (1, 2), "not beyond the limit"
+    reception.limit = None
+    lost = reception.close(P, 4, 2.0)
+    assert lost is not None
+    assert (lost.first, lost.last) == (3, 4)
+    assert sequences(reception.release(P, 3.0)) == [5]
+    assert reception.close(P, 4, 2.0) is None
+
+
+def test_orders_of_other_views_are_forgotten() -> None:
+    own, other = order_id(ViewId(3, bytes(16))), order_id(ViewId(2, bytes(16)))
+    reception = Reception(1 << 20)
+    reception.begin({}, 0.0)
+    for publisher in (own, other):
+        reception.learn(publisher, 5, 1.0)
+    reception.skip_orders({own: 5, other: 5}, own, 2.0)
+    assert list(reception.gaps) == [own]
+    assert reception.reaches({other: 5})

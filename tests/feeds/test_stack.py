@@ -1,0 +1,110 @@
+"""Texts of stacks: the good ones, the bad ones with where and why, and a layer of one's own."""
+
+import pytest
+
+from recado.feeds.block import BODY, Block
+from recado.feeds.boundary import Batch, Options, Publish
+from recado.feeds.layer import Falling, Layer, Messages, Rising
+from recado.feeds.member import Member
+from recado.feeds.stack import ARCHIVE, PUBLISHER, SUBSCRIBER, Stack, StackError, register
+from recado.feeds.views import MemberId, Role
+
+from .world import World, together
+
+ME = MemberId("me", bytes(16))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SUBSCRIBER,
+        ARCHIVE,
+        PUBLISHER,
+        "DISPATCH:FIFO:NAK:UDP",
+        "DISPATCH:SYNC:ARCHIVER:UNIFORM:TOTAL:PULL:FRAG:FIFO:NAK:REACH:UDP",
+    ],
+)
+def test_good_texts(text: str) -> None:
+    stack = Stack.parse(text)
+    assert str(stack) == text
+    assert stack.transport == text.rpartition(":")[2]
+    for role in Role:
+        if role is not Role.ARCHIVE or "ARCHIVER" in text:
+            assert Member(ME, role, stack, Options()).deadline() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "what"),
+    [
+        ("", 1, "a name is missing"),
+        ("DISPATCH:SNYC:FIFO:NAK:AMQP", 10, "no layer 'SNYC'; known are DISPATCH, SYNC"),
+        ("DISPATCH:FIFO:FIFO:NAK:AMQP", 15, "FIFO is there twice"),
+        ("DISPATCH:FIFO:NAK:AMQP:UDP", 24, "the transport comes last"),
+        ("DISPATCH:FIFO:NAK:AMQP:REACH", 24, "the transport comes last"),
+        ("DISPATCH:FIFO:NAK:REACH", 24, "a transport is missing at the end: AMQP or UDP"),
+        ("FIFO:NAK:AMQP", 1, "DISPATCH comes first"),
+        ("DISPATCH:NAK:FIFO:AMQP", 14, "FIFO must be above NAK"),
+        ("DISPATCH:FIFO:FRAG:NAK:AMQP", 15, "FRAG must be above FIFO"),
+        ("DISPATCH:PULL:SYNC:FIFO:NAK:REACH:AMQP", 15, "SYNC must be above PULL"),
+        ("DISPATCH:REACH:AMQP", 20, "FIFO is missing"),
+        ("DISPATCH:SYNC:FIFO:NAK:AMQP", 10, "SYNC needs REACH"),
+        ("DISPATCH:FIFO:AMQP", 10, "FIFO needs NAK"),
+    ],
+)
+def test_bad_texts_are_refused_with_place_and_reason(text: str, at: int, what: str) -> None:
+    with pytest.raises(StackError) as caught:
+        Stack.parse(text)
+    assert f"at character {at}:" in str(caught.value)
+    assert what in str(caught.value)
+
+
+def test_an_archive_needs_its_layer() -> None:
+    with pytest.raises(StackError, match="no ARCHIVER"):
+        Member(ME, Role.ARCHIVE, Stack.parse(SUBSCRIBER), Options())
+
+
+class Shout(Layer):
+    """As in docs/feeds.md: what is published leaves in capitals, and arrives in small letters."""
+
+    def down(self, event: Falling, now: float) -> None:
+        if isinstance(event, Publish):
+            event = Publish(changed(event.columns, bytes.upper))
+        super().down(event, now)
+
+    def up(self, event: Rising, now: float) -> None:
+        if isinstance(event, Messages):
+            batch = event.batch
+            block = changed(batch.block, bytes.lower)
+            event = Messages(
+                Batch(batch.publisher, batch.first, block, batch.view, batch.certainty)
+            )
+        super().up(event, now)
+
+
+def changed(block: Block, change: object) -> Block:
+    return Block.of([change(body) for body in block.values(BODY)])  # type: ignore[operator]
+
+
+def test_a_layer_of_ones_own() -> None:
+    register("SHOUT", Shout)
+    register("SHOUT", Shout)
+    stacks = {
+        Role.PUBLISHER: PUBLISHER.replace("DISPATCH", "DISPATCH:SHOUT"),
+        Role.SUBSCRIBER: SUBSCRIBER.replace("DISPATCH", "DISPATCH:SHOUT"),
+    }
+    world = World(stacks=stacks)
+    publisher, x = world.add(Role.PUBLISHER), world.add(Role.SUBSCRIBER, "x")
+    keeper = world.add(Role.ARCHIVE, "archive")
+    assert together(world, x, keeper)
+    world.publish(publisher, b"Hello")
+    world.run(1)
+    assert x.bodies() == [b"hello"]
+    assert keeper.disk is not None
+    assert keeper.disk.batches[0][1].block.values(BODY) == [b"HELLO"]
+
+
+@pytest.mark.parametrize("name", ["FIFO", "SHOUT", "small", "TWO WORDS"])
+def test_names_that_cannot_be_registered(name: str) -> None:
+    register("SHOUT", Shout)
+    with pytest.raises(StackError):
+        register(name, Layer)

@@ -1,0 +1,239 @@
+"""A small world for members: one heap of events, seeded chance, stores in memory. Time is what the heap says.
+
+It is for tests that look at one thing; the simulation of whole feeds under all faults is in `sim`.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+
+from recado.feeds.block import BODY, Block
+from recado.feeds.boundary import (
+    Acknowledge,
+    ArchiveState,
+    Arrived,
+    Batch,
+    Cast,
+    Channel,
+    Deliver,
+    Effect,
+    Event,
+    Failed,
+    Gap,
+    Installed,
+    Options,
+    Publish,
+    Query,
+    Recall,
+    Recalled,
+    Recovered,
+    Send,
+    Store,
+    Stored,
+    Ticked,
+)
+from recado.feeds.member import Member
+from recado.feeds.stack import ARCHIVE, PUBLISHER, SUBSCRIBER, Stack
+from recado.feeds.vector import Vector
+from recado.feeds.views import Acknowledged, Lost, MemberId, Role, Settled, ViewRecord
+
+TEXTS = {Role.PUBLISHER: PUBLISHER, Role.SUBSCRIBER: SUBSCRIBER, Role.ARCHIVE: ARCHIVE}
+
+
+class Disk:
+    """A store in memory; what it has is there after a restart."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, Batch]] = []
+        self.records: list[ViewRecord | Settled | Acknowledged | Lost] = []
+        self.vector: dict[bytes, int] = {}
+        self.offset = 0
+
+    def append(self, entries: list[object]) -> None:
+        for entry in entries:
+            if isinstance(entry, Batch):
+                assert entry.first == self.vector.get(entry.publisher, entry.first - 1) + 1
+                self.batches.append((self.offset, entry))
+                self.offset += entry.count
+                self.vector[entry.publisher] = entry.last
+            elif isinstance(entry, Lost):
+                self.vector[entry.publisher] = entry.last
+                self.records.append(entry)
+            elif isinstance(entry, ViewRecord | Settled | Acknowledged):
+                self.records.append(entry)
+
+    def state(self) -> ArchiveState:
+        return ArchiveState(
+            Vector(self.vector),
+            tuple(r for r in self.records if isinstance(r, ViewRecord)),
+            tuple(r for r in self.records if isinstance(r, Settled)),
+            tuple(r for r in self.records if isinstance(r, Acknowledged)),
+            self.offset,
+        )
+
+    def recall(self, number: int, query: Query) -> Recalled:
+        found: list[Batch] = []
+        size = 0
+        for offset, batch in self.batches:
+            if offset < query.offset:
+                continue
+            if size > query.limit:
+                return Recalled(number, found, True, Vector(), offset)
+            wanted = [(query.after.of(batch.publisher) + 1, batch.last)]
+            if query.ranges:
+                named = [one for one in query.ranges if one.publisher == batch.publisher]
+                wanted = [(one.first, one.last) for one in named]
+            for first, last in wanted:
+                if batch.first <= last and batch.last >= first:
+                    found.append(batch.part(first, last))
+                    size += len(batch.block.data)
+        return Recalled(number, found, False, Vector(self.vector), self.offset)
+
+
+class Node:
+    def __init__(self, member: Member, me: MemberId, role: Role, disk: Disk | None) -> None:
+        self.member = member
+        self.me = me
+        self.role = role
+        self.disk = disk
+        self.alive = True
+        self.wakes: float | None = None
+        self.got: list[Batch] = []
+        self.views: list[Installed] = []
+        self.gaps: list[Lost] = []
+        self.failed: str | None = None
+        self.recovered: Vector | None = None
+        self.log: list[Effect] = []
+
+    def bodies(self) -> list[bytes]:
+        return [body for batch in self.got for body in batch.block.values(BODY)]
+
+    def sequences(self, publisher: bytes) -> list[int]:
+        return [s for b in self.got if b.publisher == publisher for s in range(b.first, b.last + 1)]
+
+
+class World:
+    def __init__(
+        self, seed: int = 0, *, loss: float = 0.0, double: float = 0.0, jitter: float = 0.0,
+        ordered: bool = True, stacks: dict[Role, str] | None = None, **options: object
+    ) -> None:  # fmt: skip
+        self.random = Random(seed)
+        self.loss, self.double, self.jitter = loss, double, jitter
+        self.stacks = TEXTS | (stacks or {})
+        self.options = {"beat": 0.1, "suspect": 0.5, "flush": 0.2, "again": 0.05, "patience": 2.0,
+                        "acknowledge": 1.0, "recovery_timeout": 3.0, "ordered": ordered} | options  # fmt: skip
+        self.ordered = ordered
+        self.now = 0.0
+        self.nodes: list[Node] = []
+        self.cut: Callable[[Node, Node], bool] = lambda one, other: False
+        self._heap: list[tuple[float, int, Node, Event]] = []
+        self._count = count()
+        self._ids = count(1)
+
+    def add(self, role: Role, name: str = "", disk: Disk | None = None, **options: object) -> Node:
+        me = MemberId(name, next(self._ids).to_bytes(16))
+        if role is Role.ARCHIVE:
+            disk = disk or Disk()
+        chosen = Options(**{**self.options, **options})  # type: ignore[arg-type]
+        stack = Stack.parse(self.stacks[role])
+        member = Member(me, role, stack, chosen, disk.state() if disk else None)
+        node = Node(member, me, role, disk)
+        self.nodes.append(node)
+        self._push(0.0, node, Ticked())
+        return node
+
+    def publish(self, node: Node, *bodies: bytes) -> None:
+        self.do(node, Publish(Block.of(list(bodies))))
+
+    def do(self, node: Node, event: Event) -> None:
+        for effect in node.member.handle(event, self.now):
+            self._act(node, effect)
+        due = node.member.deadline()
+        if due is not None and (node.wakes is None or due < node.wakes):
+            node.wakes = max(due, self.now)
+            self._push(node.wakes - self.now, node, Ticked())
+
+    def run(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
+        end = self.now + seconds
+        while self._heap and self._heap[0][0] <= end:
+            if until is not None and until():
+                return True
+            self.now, _, node, event = heappop(self._heap)
+            if isinstance(event, Ticked):
+                node.wakes = None
+            if node.alive:
+                self.do(node, event)
+        self.now = end
+        return until is not None and until()
+
+    def kill(self, node: Node) -> None:
+        node.alive = False
+
+    def _push(self, delay: float, node: Node, event: Event) -> None:
+        heappush(self._heap, (self.now + delay, next(self._count), node, event))
+
+    def _act(self, node: Node, effect: Effect) -> None:
+        node.log.append(effect)
+        match effect:
+            case Cast(packet):
+                for other in self.nodes:
+                    hears = other.role is not Role.PUBLISHER or not self.ordered
+                    if hears:
+                        self._carry(node, other, Arrived(Channel.P, node.me, packet), self.ordered)
+            case Send(to, packet):
+                self._send(node, to, packet)
+            case Acknowledge(packet):
+                self._send(node, "archives", packet)
+            case Deliver(batch):
+                node.got.append(batch)
+            case Gap(lost):
+                node.gaps.append(lost)
+            case Installed():
+                node.views.append(effect)
+            case Recovered(vector):
+                node.recovered = vector
+            case Store(entries):
+                assert node.disk is not None
+                node.disk.append(list(entries))
+                stored = Stored(Vector(node.disk.vector), node.disk.offset)
+                self._push(0.003, node, stored)
+            case Recall(number, query):
+                assert node.disk is not None
+                self._push(0.002, node, node.disk.recall(number, query))
+            case Failed(reason):
+                node.failed = reason
+
+    def _send(self, node: Node, to: object, packet: bytes) -> None:
+        for other in self.nodes:
+            meant = other.me == to or (
+                (to == "members" and other.role is not Role.PUBLISHER)
+                or (to == "archives" and other.role is Role.ARCHIVE)
+            )
+            if meant and other is not node:
+                self._carry(node, other, Arrived(Channel.A, node.me, packet), False)
+
+    def _carry(self, node: Node, other: Node, event: Event, safe: bool) -> None:
+        if node is not other and self.cut(node, other):
+            return
+        if safe:
+            self._push(0.002, other, event)
+            return
+        copies = (self.random.random() >= self.loss) + (self.random.random() < self.double)
+        for _ in range(copies):
+            self._push(0.001 + self.random.random() * self.jitter, other, event)
+
+
+def together(world: World, *nodes: Node) -> bool:
+    """Run until these, and no others, are in one view."""
+    wanted = {node.me for node in nodes}
+
+    def agreed() -> bool:
+        last = [node.views[-1].view for node in nodes if node.views]
+        return (
+            len(last) == len(nodes)
+            and len({view.id for view in last}) == 1
+            and set(last[0].members()) == wanted
+        )
+
+    return world.run(15, agreed)
