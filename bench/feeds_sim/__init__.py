@@ -2,7 +2,7 @@
 
     script.py     what a seed decides: who takes part, on what medium, what goes wrong when
     world.py      the feed, from its first second to its last
-    nodes.py      the programs in it, each around one `Member`
+    nodes.py      the programs in it, each around one `Member`; archive.py has the archives
     store.py      the store of an archive, which loses what was not synced
     media.py      a network of datagrams
     post.py       a broker, and the connections to it

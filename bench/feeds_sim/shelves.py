@@ -77,8 +77,8 @@ class Shelves:
 
 
 class Uniform:
-    """Who wants a majority of the archives in the view gets it of the view that it has installed, or of one that
-    it has agreed to since: else what is left of a view whose archives are gone would never come.
+    """Who wants a majority of the archives in the view gets it of the view that it has installed, or of the
+    next one if it has agreed to that: else what is left of a view whose archives are gone would never come.
     """
 
     def __init__(
@@ -102,7 +102,8 @@ class Uniform:
 
     def delivered(self, life: Life, copies: int, message: Message) -> None:
         count = len(self._holders(message))
-        needed = copies or min(self._demands[life].values(), default=1)
+        here_and_next = list(self._demands[life].values())[:2]
+        needed = copies or min(here_and_next, default=1)
         if count < needed:
             told = f"got {titled(message)}, which {count} archives had, and not {needed}"
             self._violated(Rule.UNIFORM, f"{named(life)} {told}")

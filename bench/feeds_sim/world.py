@@ -17,11 +17,12 @@ from recado.feeds.views import Lost, MemberId, Role, Table
 from recado.simulator.schedule import Schedule
 
 from . import history as h
+from .archive import Archive
 from .faults import Faults
 from .history import Life, Policy
 from .judge import judge
 from .media import Address, Ether, Medium
-from .nodes import MARKS, Archive, Node, Publisher, Subscriber, checks, written
+from .nodes import MARKS, Node, Publisher, Subscriber, checks, written
 from .post import Post
 from .script import (
     ARCHIVES,
@@ -181,7 +182,8 @@ class World:
             ordered=script.kind is not Kind.ETHER,
             packet=script.packet,
             archives=len(ARCHIVES) if script.counted else 0,
-            beat=0.7,
+            beat=1.0,
+            suspect=2.5,
             patience=PATIENCE,
         )
         return msgspec.structs.replace(options, **recovery)

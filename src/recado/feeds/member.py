@@ -3,7 +3,8 @@
     member.handle(event, now) → effects        member.deadline() → when it wants the next Ticked
 
 M1  The same events at the same times give the same effects: there is no clock, chance or order of hashing in
-it. M2  Nothing that arrives raises: what is malformed is counted in `refused`.
+    it.
+M2  Nothing that arrives raises: what is malformed is counted in `refused`.
 """
 
 from .boundary import (

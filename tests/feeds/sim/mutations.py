@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from bench.feeds_sim import nodes, world
+from bench.feeds_sim.archive import Archive
 from bench.feeds_sim.verdict import Rule
 from recado.feeds.layer import Layer, Site
 from recado.feeds.layers import reach
@@ -71,7 +72,7 @@ def _say_all_is_stable(self: Archiver, now: float) -> None:
         self.say(Stable(self.site.view.id, self.reception.passed()), "members", now)
 
 
-def _settle_at_once(self: nodes.Archive) -> None:
+def _settle_at_once(self: Archive) -> None:
     if self._unsettled:
         self.world.medium.settle(self.address, self._unsettled[-1][0])
         self._unsettled.clear()
@@ -128,7 +129,7 @@ MUTATIONS = (
         "one archive is enough for uniform delivery",
         Site,
         "copies",
-        lambda self: 1,
+        lambda *_: 1,
         frozenset({Rule.UNIFORM}),
     ),
     Mutation(
@@ -175,7 +176,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an archive settles what it has not stored",
-        nodes.Archive,
+        Archive,
         "_settle",
         _settle_at_once,
         frozenset({Rule.LOST, Rule.CONVERGE, Rule.ARCHIVE}),
@@ -205,7 +206,7 @@ MUTATIONS = (
         "an archive that knows of a view thinks the failed got nothing behind its cut",
         Settling,
         "_reach",
-        lambda self: Vector(),
+        lambda *_: Vector(),
         frozenset({Rule.CERTAINTY, Rule.MARK}),
     ),
     Mutation(

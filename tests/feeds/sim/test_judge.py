@@ -201,6 +201,7 @@ def test_uniform_is_what_most_archives_have_on_disk_before() -> None:
     assert broken(start, kept("a"), agreed, got(1)) == []
     assert broken(start, kept("a"), got(1), agreed) == [Rule.UNIFORM]
     assert broken(start, agreed, got(1)) == [Rule.UNIFORM]
+    assert broken(start, kept("a"), h.Agreed(0, S1, "1½", 3), agreed, got(1)) == [Rule.UNIFORM]
     later = [viewed(S1, "2", archives=1), viewed(S1, "3")]
     assert broken(start, kept("a"), agreed, later[0], got(1, view="2")) == []
     assert broken(start, kept("a"), agreed, later, got(1, view="3")) == [Rule.UNIFORM]

@@ -291,7 +291,7 @@ class Archiver(Layer):
         others = [one for name, one in self._others.items() if name != self.site.me.name]
         stable: list[dict[bytes, int]] = [dict(self.stable), *others]
         copies = self.site.copies(self._installed)
-        every = {publisher for one in stable for publisher in one}
+        every = dict.fromkeys(publisher for one in stable for publisher in one)
         limit = {}
         for publisher in every:
             ranked = sorted((one.get(publisher, 0) for one in stable), reverse=True)

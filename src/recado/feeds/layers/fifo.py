@@ -1,11 +1,10 @@
 """FIFO: the messages of a publisher pass in their order, each once.
 
-F1  Above FIFO the sequences of a publisher follow each other without gap or double; where nobody has a
-message, Missing
-    stands in its place.
+F1  Above FIFO the sequences of a publisher follow each other without gap or double; where nobody has a message,
+    Missing stands in its place.
 F2  A view passes when everything before its cut has passed, and nothing behind the cut passes before it.
 F3  A gap is closed only when it has waited for `patience` and everybody in the view has said not to have the
-message.
+    message.
 """
 
 from collections import deque

@@ -1,7 +1,8 @@
 """NAK: finds what is missing and asks the publisher for it again.
 
-N1  A gap is asked for while it lasts: of the publisher, where publishers hear what is cast; then it is left
-to PULL. N2  What a publisher keeps for others is bounded; of what it keeps no more it says so.
+N1  A gap is asked for while it lasts: of the publisher, where publishers hear what is cast; then it is left to
+    PULL.
+N2  What a publisher keeps for others is bounded; of what it keeps no more it says so.
 
 A gap shows when something behind it comes, or when a publisher, an archive or a view tells of a message that
 is not here.

@@ -6,13 +6,14 @@ largest of what anybody has. Each member lets pass what is before the cut, as so
 view. Nobody waits for another to do so.
 
 RC1  Numbers of views grow, for each member and along every line of views that follow each other.
-RC2  A member has promised itself to one round at a time, the highest that asked it, and takes the VIEW of
-that round only;
-     and none after it gave the promise up, because by then it has delivered behind what it had said.
+RC2  A member has promised itself to one round at a time, the highest that asked it, and takes the VIEW of that
+     round only; and none after it gave the promise up, because by then it has delivered behind what it had
+     said.
 RC3  Between the promise and the view, or its giving up, nothing passes.
 RC4  The oldest member that one hears coordinates. After a partition, the oldest of all makes one view of the
-groups. RC5  Who did not answer is left out, and asked again only after a while, so that one who cannot answer
-stops nobody.
+     groups.
+RC5  Who did not answer is left out, and asked again only after a while, so that one who cannot answer stops
+     nobody.
 """
 
 from ..boundary import MEMBERS, Left

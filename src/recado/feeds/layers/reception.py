@@ -2,7 +2,8 @@
 
 RE1  What `take` hands on is, per publisher, every sequence from where it began, once, in order.
 RE2  Nothing passes beyond the limit: between a promise and its view nothing at all, behind it what is before
-the cut. RE3  What is held is bounded in bytes: the farthest is dropped first, and is missing again.
+     the cut.
+RE3  What is held is bounded in bytes: the farthest is dropped first, and is missing again.
 
 FIFO owns it; NAK and PULL look up what is missing, REACH what is there. A message that came in fragments is
 received when its last fragment is; until then the track stands at (sequence, index).

@@ -9,7 +9,7 @@ S1  Of each publisher what passes up goes on from where recovery began, without 
 S2  Nothing live passes before all that is before it has been recovered.
 S3  What is held is bounded: if it is too much it is let go, and recovered from the archive too.
 S4  The archive keeps nothing about who recovers: each question says all that is needed, so any archive can go
-on.
+    on.
 """
 
 from collections import deque

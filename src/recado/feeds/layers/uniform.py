@@ -2,8 +2,9 @@
 the others.
 
 U1  A message passes when as many archives as its view demands have said, in views that we were in, that it is
-stable. U2  Order stays: of each publisher, and of all if the stack has TOTAL; a view waits for all that is
-before it. U3  What waits is bounded: without archives the feed fails, it does not grow.
+    stable.
+U2  Order stays: of each publisher, and of all if the stack has TOTAL; a view waits for all that is before it.
+U3  What waits is bounded: without archives the feed fails, it does not grow.
 """
 
 from collections import deque
@@ -49,10 +50,12 @@ class Uniform(Layer):
                 self._above(event, now)
 
     def _copies(self) -> int:
-        """As the view demands that is coming to its end. If archives were lost with it, those that are left
-        in the next one must do, or it would never end."""
-        next_views = [event.record.view for event in self._waiting if isinstance(event, Changed)]
-        return min(self.site.copies(view) for view in (self._view, *next_views))
+        """As the view demands that is coming to its end. If archives were lost with it, those in the next one
+        must do; if those are lost too it waits until some are back, because less would not be uniform."""
+        waiting = (event.record.view for event in self._waiting if isinstance(event, Changed))
+        here = self.site.copies(self._view)
+        following = next(waiting, None)
+        return here if following is None else min(here, self.site.copies(following))
 
     def _enough(self, publisher: bytes, copies: int) -> int:
         """Up to where enough archives have this publisher's messages."""

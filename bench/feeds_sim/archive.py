@@ -1,0 +1,89 @@
+"""An archive of a simulated feed: its store takes time to sync; what came on P is settled when it is safe."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from recado.feeds.boundary import Deliver, Gap, Recall, Recovered, Store, Stored
+from recado.feeds.member import Member
+from recado.feeds.vector import Vector
+from recado.feeds.views import MemberId
+from recado.feeds.wire import extent
+
+from . import history as h
+from .history import Life
+from .media import UNTAGGED, Address
+from .nodes import Node, Surroundings
+from .store import Store as Shelf
+
+
+class Archive(Node):
+    def __init__(
+        self,
+        world: Surroundings,
+        address: Address,
+        life: Life,
+        member: Member,
+        store: Shelf,
+        piece: int,
+        disk: float,
+    ) -> None:
+        """`piece` is how many bytes a reading gives at most, `disk` how many seconds a sync usually takes."""
+        super().__init__(world, address, life, member)
+        self.store = store
+        self._piece = piece
+        self._disk = disk
+        self._syncing = False
+        self._unsettled: deque[tuple[int, tuple[bytes, int] | None]] = deque()
+
+    def arrived(self, on_a: bool, sender: MemberId, packet: bytes, tag: int) -> None:
+        super().arrived(on_a, sender, packet, tag)
+        if tag != UNTAGGED and not self.is_over:
+            self._unsettled.append((tag, extent(packet)))
+            self._settle()
+
+    def _settle(self) -> None:
+        settled = UNTAGGED
+        while self._unsettled:
+            tag, covered = self._unsettled[0]
+            if covered is not None and self.store.stable.get(covered[0], 0) < covered[1]:
+                break
+            settled = tag
+            self._unsettled.popleft()
+        if settled != UNTAGGED:
+            self.world.medium.settle(self.address, settled)
+
+    def own(self, effect: Deliver | Gap | Recovered | Store | Recall) -> None:
+        match effect:
+            case Store(entries):
+                self.store.append(entries)
+                if not self._syncing:
+                    self._sync()
+            case Recall(number, query):
+                answer = self.store.recall(number, query, self._piece)
+                self.world.schedule.after(self._slowness(0.005), self.handle, answer)
+            case _:
+                pass
+
+    def _slowness(self, usual: float) -> float:
+        """Of the disk, which now and then is busy."""
+        random = self.world.random
+        return usual * random.random() * (20.0 if random.random() < 0.02 else 1.0)
+
+    def _sync(self) -> None:
+        self._syncing = True
+        count = len(self.store.entries)
+        self.world.schedule.after(self._slowness(self._disk), self._synced, count)
+
+    def _synced(self, count: int) -> None:
+        if self.is_over:
+            return
+        for batch in self.store.synced(count):
+            label = self.world.label(batch.publisher)
+            now = self.world.schedule.now
+            self.world.record(h.Kept(now, self.life[0], label, batch.first, batch.count))
+        self._syncing = False
+        self._settle()
+        self.handle(Stored(Vector(self.store.stable), self.store.stable_offset))
+        if len(self.store.entries) > self.store.durable and not self._syncing:
+            self._sync()
