@@ -167,6 +167,22 @@ def test_an_ack_of_several_settles_none_that_was_given_back(
     assert len(keeper.live[queue]) == queue.ready == 1
 
 
+def test_an_ack_of_what_was_in_a_queue_that_is_gone_is_not_told(
+    broker: Broker,
+    keeper: Cupboard,
+    queue: Queue,
+    channel: Channel,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    consume(channel, queue)
+    send(channel, b"1")
+    broker.delete_queue(queue, 0)
+    told: list[object] = []
+    monkeypatch.setattr(keeper, "settle", lambda *what: told.append(what))
+    channel.settle(Settlement.ACK, 1, 0, multiple=False)
+    assert (queue.unacked, told) == (0, [])
+
+
 @pytest.mark.parametrize("no_ack", [True, False])
 def test_what_is_fetched(keeper: Cupboard, queue: Queue, channel: Channel, no_ack: bool) -> None:
     send(channel, b"1")
