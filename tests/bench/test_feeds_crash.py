@@ -22,6 +22,7 @@ SECONDS = 4.0
 @pytest.mark.parametrize("broker", BROKERS)
 def test_nothing_confirmed_is_lost_and_nothing_comes_twice(broker: str, tmp_path: Path) -> None:
     outcome = live_through(broker, tmp_path, SEED, SECONDS)
+    # A known fault, which the benchmark's aim does not forgive: docs/feeds.md, "Known faults".
     found = [each for each in outcome.verdict.violations if each.kind is not Kind.UNMARKED]
     assert [*map(str, found), *outcome.faults][:20] == []
     killed = sum(count for what, count in outcome.counts.items() if what.endswith("killed"))
@@ -42,7 +43,6 @@ def test_one_fault_in_one_run_is_a_fault_in_all() -> None:
 
 def test_every_kind_of_fault_has_its_aim() -> None:
     aims = load_aims("feeds-crash", feeds_crash.SCENARIOS)
-    unmarked = feeds_crash.VIOLATIONS[Kind.UNMARKED]
-    assert set(aims) == {each.name for each in feeds_crash.SCENARIOS if each is not unmarked}
+    assert set(aims) == {each.name for each in feeds_crash.SCENARIOS}
     assert set(feeds_crash.VIOLATIONS) == set(Kind)
     assert {"archive", "commit", "save", "trust", "await", "publish"} == set(PEOPLE.values())

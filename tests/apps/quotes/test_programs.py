@@ -96,6 +96,7 @@ def count(file: Path) -> int:
 
 
 def until_count(file: Path, least: int) -> None:
+    """Look at the file until it has so many; another process writes it, and cannot tell us."""
     deadline = time.monotonic() + SECONDS
     while count(file) < least:
         assert time.monotonic() < deadline, f"{count(file)} of {least} ticks after {SECONDS} s"
