@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -33,7 +35,7 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     if importlib.util.find_spec("pyspark") is None:
         pytest.fail(
@@ -49,3 +51,7 @@ def spark() -> Iterator[SparkSession]:
     session = builder.getOrCreate()
     yield session
     session.stop()
+    with warnings.catch_warnings():
+        # PySpark leaves the sockets of its answers to the collector, which would complain in a later test.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

@@ -91,6 +91,7 @@ def test_polars(folder: Path) -> None:
     assert dict(latest.rows()) == {publisher(who).hex(): 2 * COUNT for who in (1, 2)}
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # PySpark's own sockets, see the fixture
 def test_spark(folder: Path, spark: SparkSession) -> None:
     found = run(folder, "spark.read", spark=spark)
     assert found["rows"].count() == 4 * COUNT
