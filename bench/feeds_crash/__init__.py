@@ -13,7 +13,6 @@ are kept.
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import sys
 import tempfile
@@ -27,17 +26,13 @@ from bench.book import Book, NotMeasured
 from bench.feeds_crash.judge import Kind, Verdict
 from bench.feeds_crash.town import BROKERS, Outcome, live_through
 from bench.plan import Plan
-from bench.scenario import Comparison, Sample, Scenario, Side
+from bench.scenario import Sample, Side, limit
 from workshop import peers
 from workshop.peers import DidNotStart
 
 SECONDS: Final = 60.0
 QUICK_SECONDS: Final = 5.0
 SHOWN: Final = 10
-
-
-def limit(name: str, title: str, unit: str) -> Scenario:
-    return Scenario(name, title, unit, Comparison.AT_MOST)
 
 
 VIOLATIONS: Final = {
@@ -54,8 +49,7 @@ SCENARIOS = (*VIOLATIONS.values(), FAULTS)
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
-    seed = secrets.randbits(32) if plan.seed is None else plan.seed
-    print(f"seed {seed}", flush=True)
+    seed = plan.told_seed()
     rng = Random(seed)
     seconds = QUICK_SECONDS if plan.quick else SECONDS
     with book.measuring(*names):

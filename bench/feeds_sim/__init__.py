@@ -29,7 +29,7 @@ from typing import Final
 from bench.book import Book
 from bench.pair import Job, Pair
 from bench.plan import Plan
-from bench.scenario import Comparison, Sample, Scenario, Side
+from bench.scenario import Sample, Side, limit
 
 from . import work
 from .record import Record
@@ -58,10 +58,6 @@ TITLES: Final = {
     Rule.LOST: "safe, and gone",
     Rule.BEHIND: "subscribers that never caught up",
 }
-
-
-def limit(name: str, title: str, unit: str) -> Scenario:
-    return Scenario(name, title, unit, Comparison.AT_MOST)
 
 
 VIOLATIONS: Final = {rule: limit(rule.value, TITLES[rule], "cases") for rule in Rule}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from math import inf
 from random import Random
 from typing import Protocol, TypeAlias
@@ -40,6 +41,7 @@ from recado.feeds.boundary import (
 )
 from recado.feeds.layers.reception import ORDERS
 from recado.feeds.member import Member
+from recado.feeds.packet import Kind
 from recado.feeds.vector import Vector
 from recado.feeds.views import Certainty, MemberId, View, ViewId
 from recado.simulator.schedule import Schedule
@@ -82,6 +84,7 @@ class Surroundings(Protocol):
     def text(self, member: MemberId) -> str: ...
 
 
+@lru_cache(maxsize=1024)
 def checks(block: Block) -> tuple[int, ...]:
     pairs = zip(block.values(KEY), block.values(BODY), strict=True)
     return tuple(crc32(body, crc32(key)) for key, body in pairs)
@@ -124,11 +127,19 @@ class Node:
 
     def handle(self, event: Event) -> None:
         """At once, or when it is no longer stalled."""
-        self._events.append(event)
-        if not self._busy:
+        now = self.world.schedule.now
+        if self._busy:
+            self._events.append(event)
+        elif self._events or now < self.stalled_until:
+            self._events.append(event)
             self._work()
+        elif not self.is_over:
+            self._busy = True
+            self._do(event, now)
+            self._finish(now)
 
     def _work(self) -> None:
+        """What has waited."""
         now = self.world.schedule.now
         if self.is_over or not self._events:
             return
@@ -136,18 +147,25 @@ class Node:
             self.world.schedule.at(self.stalled_until, self._work)
             return
         self._busy = True
+        self._finish(now)
+
+    def _finish(self, now: float) -> None:
         while self._events:
-            self._handled += 1
-            if self._handled > MOST_EVENTS:
-                raise Runaway(f"{h.named(self.life)} handles events without end")
-            effects = self.member.handle(self._events.popleft(), now)
-            if self.member.view is not self._view:
-                self._view = self.member.view
-                self._agreed()
-            for effect in effects:
-                self.perform(effect)
+            self._do(self._events.popleft(), now)
         self._busy = False
         self._arm()
+
+    def _do(self, event: Event, now: float) -> None:
+        self._handled += 1
+        if self._handled > MOST_EVENTS:
+            raise Runaway(f"{h.named(self.life)} handles events without end")
+        member = self.member
+        effects = member.handle(event, now)
+        if member.site.view is not self._view:
+            self._view = member.site.view
+            self._agreed()
+        for effect in effects:
+            self.perform(effect)
 
     def _agreed(self) -> None:
         if self._view is not None:
@@ -168,7 +186,8 @@ class Node:
         deadline = self.member.deadline()
         if deadline is not None and deadline <= self.world.schedule.now:
             self.handle(Ticked())
-        self._arm()
+        else:
+            self._arm()
 
     def arrived(self, on_a: bool, sender: MemberId, packet: bytes, tag: int) -> None:
         self.handle(Arrived(Channel.A if on_a else Channel.P, sender, packet))
@@ -235,6 +254,10 @@ class Publisher(Node):
         now = self.world.schedule.now
         self.world.record(h.Published(now, h.named(self.life), first, checks(block)))
         self.handle(Publish(block))
+
+    def arrived(self, on_a: bool, sender: MemberId, packet: bytes, tag: int) -> None:
+        if packet[2] == Kind.NAK:  # a publisher's layers take nothing else
+            super().arrived(on_a, sender, packet, tag)
 
     def confirmed(self, upto: int) -> None:
         if self.promised:

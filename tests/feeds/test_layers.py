@@ -1,20 +1,49 @@
 """Single layers, between a layer above and one below that only write down what they are given."""
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.feeds.block import BODY, Block
 from recado.feeds.boundary import Arrived, Batch, Channel, Options, Publish, Range, Ticked
-from recado.feeds.layer import Falling, Heard, Layer, Messages, Part, Pieces, Rising, Say, Site
+from recado.feeds.layer import (
+    Accepted,
+    Changed,
+    Falling,
+    Heard,
+    Layer,
+    Messages,
+    Met,
+    Part,
+    Pieces,
+    Rising,
+    Say,
+    Site,
+)
 from recado.feeds.layers.fifo import Numbering
 from recado.feeds.layers.frag import STALE, Frag
-from recado.feeds.layers.nak import NakPublisher
+from recado.feeds.layers.nak import NakMember, NakPublisher
+from recado.feeds.layers.pull import PullLayer
 from recado.feeds.layers.pulse import Pulse
+from recado.feeds.layers.reception import Reception, order_id
+from recado.feeds.layers.total import Total
+from recado.feeds.layers.uniform import Uniform
 from recado.feeds.layers.window import Window, lacking
 from recado.feeds.member import Member
-from recado.feeds.packet import Answer, Data, Fragment, Lack, Last, Nak, Piece
+from recado.feeds.packet import Answer, Data, Fragment, Lack, Last, Nak, Piece, Pull, Pulled, Stable
 from recado.feeds.stack import SUBSCRIBER, Stack
-from recado.feeds.views import NO_VIEW, Certainty, MemberId, Role
+from recado.feeds.vector import Vector
+from recado.feeds.views import (
+    NO_VIEW,
+    Certainty,
+    MemberId,
+    Role,
+    Seat,
+    View,
+    ViewId,
+    ViewRecord,
+)
 from recado.feeds.wire import carry, encode
 
 ME, OTHER = MemberId("me", b"m" * 16), MemberId("other", b"o" * 16)
@@ -24,7 +53,7 @@ P = b"p" * 16
 class Between:
     """A layer with nothing above and below but lists."""
 
-    def __init__(self, make: type[Layer], **options: object) -> None:
+    def __init__(self, make: Callable[[Site], Layer], **options: object) -> None:
         site = Site(ME, Role.SUBSCRIBER, Options(**options), frozenset())  # type: ignore[arg-type]
         self.layer = make(site)
         self.risen: list[Rising] = []
@@ -116,12 +145,14 @@ def test_a_publisher_repeats_what_it_keeps_and_says_what_it_does_not() -> None:
 
 
 def test_a_publisher_tells_its_last() -> None:
+    """And its age; before its first message too."""
     pulse = Between(Pulse, beat=1.0)
-    assert pulse.layer.deadline() is None
-    pulse.layer.down(Say(Data(ME.incarnation, 1, Block.of([b"x"] * 3)), None, "", 3), 0.0)
-    pulse.layer.tick(1.0)
-    assert pulse.packets()[1:] == [Last(ME.incarnation, 3)]
-    assert pulse.layer.deadline() == 2.0
+    pulse.layer.start(10.0)
+    assert pulse.packets() == [Last(ME.incarnation, 0, 0)]
+    pulse.layer.down(Say(Data(ME.incarnation, 1, Block.of([b"x"] * 3)), None, "", 3), 10.5)
+    pulse.layer.tick(11.0)
+    assert pulse.packets()[2:] == [Last(ME.incarnation, 3, 1000)]
+    assert pulse.layer.deadline() == 12.0
 
 
 def test_the_window_is_bounded_and_knows_what_it_lacks() -> None:
@@ -134,6 +165,81 @@ def test_the_window_is_bounded_and_knows_what_it_lacks() -> None:
     assert 1 < found[0].first <= 8
     assert lacking(wanted, found) == [Range(P, 1, found[0].first - 1), Range(P, 11, 12)]
     assert lacking(Range(P, 9, 9), window.find(Range(P, 9, 9))) == []
+
+
+def record(number: int, *archives: str) -> ViewRecord:
+    seats = [Seat(ME, Role.SUBSCRIBER)]
+    seats += [Seat(MemberId(name, name.encode() * 16), Role.ARCHIVE) for name in archives]
+    return ViewRecord(View(ViewId(number, bytes(16)), tuple(seats)), Vector(), ())
+
+
+def batch(first: int, count: int = 1, publisher: bytes = P) -> Batch:
+    return Batch(publisher, first, Block.of([b"x"] * count))
+
+
+def passed(between: Between) -> list[tuple[int, int]]:
+    batches = [event.batch for event in between.risen if isinstance(event, Messages)]
+    return [(each.first, each.last) for each in batches]
+
+
+def test_a_view_that_is_passed_over_demands_its_copies_too() -> None:
+    """U1: the last one that is agreed to has fewer archives, but it is not the next."""
+    uniform = Between(Uniform)
+    views = [record(1, "a", "b", "c"), record(2, "a", "b", "c"), record(3, "a")]
+    uniform.layer.up(Accepted(views[0]), 0.0)
+    uniform.layer.up(Changed(views[0]), 0.0)
+    uniform.layer.up(Messages(batch(1)), 0.0)
+    uniform.layer.up(Accepted(views[1]), 0.0)
+    uniform.layer.up(Accepted(views[2]), 0.0)
+    uniform.layer.up(Changed(views[2]), 0.0)
+    stable = Stable(views[0].view.id, {P: 1})
+    uniform.layer.up(Heard(Channel.A, MemberId("a", b"a" * 16), stable), 0.0)
+    assert passed(uniform) == []
+    uniform.layer.up(Heard(Channel.A, MemberId("b", b"b" * 16), stable), 0.0)
+    assert passed(uniform) == [(1, 1)]
+
+
+def test_nobody_waits_for_the_place_of_what_does_not_come() -> None:
+    """TO3: we begin behind 2 of P, and the order has places for it."""
+    other = b"q" * 16
+    total = Between(Total)
+    view = View(ViewId(1, bytes(16)), (Seat(OTHER, Role.SUBSCRIBER), Seat(ME, Role.SUBSCRIBER)))
+    total.layer.up(Changed(ViewRecord(view, Vector(), ())), 0.0)
+    places = [(P, 1, 2), (other, 1, 1), (P, 3, 1)]
+    said = [p + first.to_bytes(8, "little") + n.to_bytes(4, "little") for p, first, n in places]
+    total.layer.up(Messages(Batch(order_id(view.id), 1, Block.of(said))), 0.0)
+    total.layer.up(Messages(batch(1, publisher=other)), 0.0)
+    assert passed(total) == []
+    total.layer.up(Met(P, 2), 0.0)
+    assert passed(total) == [(1, 1)]
+    total.layer.up(Messages(batch(3)), 0.0)
+    assert passed(total) == [(1, 1), (3, 3)]
+
+
+def test_an_answer_of_no_use_is_no_reason_to_ask_at_once() -> None:
+    """P1."""
+    reception = Reception(10_000)
+    reception.begin({}, 0.0)
+    reception.learn(P, 9, 0.0)
+    reception.gaps[P].pull = True
+    pull = Between(lambda site: PullLayer(site, reception))
+    pull.layer.site.view = record(1, "a").view
+    pull.layer.tick(1.0)
+    assert [type(packet) for packet in pull.packets()] == [Pull]
+    useless = [carry(batch(1, publisher=b"q" * 16))]
+    pull.layer.up(Heard(Channel.A, OTHER, Pulled(1, useless, [])), 1.1)
+    assert len(pull.packets()) == 1
+
+
+def test_places_of_another_view_are_not_missing() -> None:
+    reception = Reception(10_000)
+    reception.begin({}, 0.0)
+    nak = Between(lambda site: NakMember(site, reception))
+    nak.layer.site.view = record(1).view
+    theirs, ours = order_id(ViewId(9, bytes(16))), order_id(ViewId(1, bytes(16)))
+    for orders in (theirs, ours):
+        nak.layer.up(Heard(Channel.P, OTHER, Last(orders, 3, 0)), 0.0)
+    assert list(reception.gaps) == [ours]
 
 
 @given(st.lists(st.tuples(st.sampled_from(Channel), st.binary(max_size=60)), max_size=20))

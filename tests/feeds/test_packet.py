@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from recado.feeds import packet as pk
 from recado.feeds import wire
-from recado.feeds.block import BODY, KEY, Block, Malformed, joined
+from recado.feeds.block import (
+    BODY,
+    EMPTY,
+    HEADERS,
+    KEY,
+    MAX_COUNT,
+    SAME,
+    Block,
+    Malformed,
+    joined,
+)
 from recado.feeds.boundary import Batch, Range
 from recado.feeds.vector import Vector
 from recado.feeds.views import (
@@ -54,7 +64,10 @@ def blocks(draw: st.DrawFn) -> Block:
 batches = st.builds(Batch, ids, sequences, blocks(), view_ids, st.sampled_from(Certainty))
 acknowledged = st.builds(Acknowledged, members, view_ids, vectors, vectors, st.booleans())
 records = st.one_of(
-    st.builds(ViewRecord, views, vectors, st.lists(view_ids, max_size=2).map(tuple)),
+    st.builds(
+        *(ViewRecord, views, vectors, st.lists(view_ids, max_size=2).map(tuple)),
+        *(st.booleans(), st.booleans()),
+    ),
     st.builds(Settled, view_ids, vectors),
     acknowledged,
     st.builds(Lost, ids, sequences, sequences),
@@ -63,23 +76,26 @@ packets = st.one_of(
     st.builds(pk.Data, ids, sequences, blocks()),
     st.builds(pk.Fragment, ids, sequences, st.integers(0, 3), st.integers(4, 9), texts),
     st.builds(pk.Piece, sequences, st.integers(0, 3), st.integers(4, 9), texts),
-    st.builds(pk.Last, ids, sequences),
+    st.builds(pk.Last, ids, sequences, sequences),
     st.builds(pk.Nak, st.lists(ranges, max_size=3)),
     st.builds(pk.Lack, ids, sequences, sequences),
     st.builds(pk.Beat, roles, view_ids, st.integers(0, 9), st.booleans()),
     st.builds(pk.Prepare, view_ids, st.lists(members, max_size=3)),
-    st.builds(pk.Prepared, view_ids, roles, view_ids, st.integers(0, 9), entries),
-    st.builds(pk.NewView, views, st.lists(st.integers(0, 9)), entries, st.lists(view_ids, max_size=2)),
+    st.builds(pk.Prepared, view_ids, roles, view_ids, st.integers(0, 9), entries, st.sampled_from(pk.Outlook)),
+    st.builds(pk.NewView, views, st.lists(st.integers(0, 9)), entries, st.lists(view_ids, max_size=2),
+              st.booleans()),
     st.builds(pk.Ack, view_ids, entries, entries, st.booleans()),
     st.builds(pk.Recover, sequences, st.none() | entries, st.integers(0, 9)),
     st.builds(pk.Answer, sequences, st.none() | entries, st.lists(batches.map(wire.carry), max_size=2),
               st.integers(0, 9), st.booleans(), entries),
     st.builds(pk.Offer, entries),
+    st.builds(pk.Doubt),
+    st.builds(pk.Bound, entries),
     st.builds(pk.Stable, view_ids, entries),
     st.builds(pk.Pull, sequences, st.lists(ranges, max_size=3)),
     st.builds(pk.Pulled, sequences, st.lists(batches.map(wire.carry), max_size=2), st.lists(ranges)),
-    st.builds(pk.Known, st.lists(view_ids), st.lists(view_ids),
-              st.lists(st.tuples(members, view_ids, sequences), max_size=2)),
+    st.builds(pk.Known, st.lists(view_ids), st.lists(st.tuples(view_ids, sequences, sequences)),
+              st.lists(st.tuples(members, sequences), max_size=2)),
     st.builds(pk.Records, st.lists(records, max_size=3)),
 )  # fmt: skip
 
@@ -129,7 +145,7 @@ def test_extent() -> None:
     block = Block.of([b"a", b"b", b"c"])
     assert wire.extent(wire.encode(pk.Data(b"p" * 16, 7, block))) == (b"p" * 16, 9)
     assert wire.extent(wire.encode(pk.Fragment(b"p" * 16, 7, 0, 2, b"x"))) == (b"p" * 16, 7)
-    assert wire.extent(wire.encode(pk.Last(b"p" * 16, 7))) is None
+    assert wire.extent(wire.encode(pk.Last(b"p" * 16, 7, 0))) is None
 
 
 @given(blocks())
@@ -160,6 +176,17 @@ def test_slices_have_their_messages_and_join_again(block: Block, data: st.DataOb
 def test_what_is_no_block_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="block"):
         Block.of(**wrong)
+
+
+def test_a_small_block_does_not_say_more_than_a_machine_can_hold() -> None:
+    value, count = b"x" * 5_000, MAX_COUNT
+    with pytest.raises(ValueError, match="the values of a block have at most"):
+        Block.of([b""] * count, headers=value)
+    column = bytes([SAME]) + len(value).to_bytes(4, "little") + value
+    data = bytes(8 * count) + bytes([EMPTY, EMPTY]) + column + bytes([EMPTY, EMPTY])
+    with pytest.raises(Malformed, match="65536 messages of more than"):
+        Block.parse(data, count)
+    assert Block.parse(data[-len(column) - 4 - 8 :], 1).values(HEADERS) == [value]
 
 
 def test_columns_are_as_small_as_their_values_allow() -> None:

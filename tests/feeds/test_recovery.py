@@ -99,6 +99,15 @@ def test_a_vector_that_is_ahead_of_the_others_is_not_repeated() -> None:
     assert x.bodies() == numbers(9, 12)
 
 
+def test_who_wants_nothing_back_is_live_at_once() -> None:
+    world, publisher, keepers = scene()
+    assert together(world, *keepers)
+    say(world, publisher, 1, 5)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, *keepers)
+    assert x.recovered == Vector({publisher.me.incarnation: 5})
+
+
 def test_without_an_archive_recovery_fails_with_a_hint() -> None:
     world = World()
     x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)

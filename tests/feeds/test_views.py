@@ -1,26 +1,14 @@
-"""Views: joining, failing, leaving, partitions; and what they say about who got what."""
+"""Views: joining, failing, leaving, partitions."""
 
 import pytest
 
-from recado.feeds.boundary import Left
+from recado.feeds.boundary import Cast, Effect, Left, Ticked
+from recado.feeds.packet import Prepare
 from recado.feeds.vector import Vector
-from recado.feeds.views import (
-    Acknowledged,
-    Certainty,
-    MemberId,
-    Role,
-    Seat,
-    Settled,
-    Table,
-    View,
-    ViewId,
-    ViewRecord,
-)
+from recado.feeds.views import Role, ViewId
+from recado.feeds.wire import decode
 
 from .world import Node, World, together
-
-P = b"p" * 16
-MISSED, UNCERTAIN, DELIVERED = Certainty.MISSED, Certainty.UNCERTAIN, Certainty.DELIVERED
 
 
 def test_members_find_each_other() -> None:
@@ -67,6 +55,67 @@ def test_who_leaves_is_left_out_at_once() -> None:
     world.kill(a)
     assert together(world, b)
     assert world.now < 3
+
+
+def test_who_comes_right_after_another_does_not_wait_for_a_beat() -> None:
+    world = World(beat=5.0, suspect=20.0)
+    first = world.add(Role.SUBSCRIBER, "first")
+    world.run(11)
+    begun = world.now
+    second = world.add(Role.SUBSCRIBER, "second")
+    assert together(world, first, second)
+    third = world.add(Role.SUBSCRIBER, "third")
+    assert together(world, first, second, third)
+    assert world.now - begun < 1
+
+
+def test_who_made_a_view_meanwhile_is_asked_again_at_once() -> None:
+    """RC5: it did not answer because it was cut off, and is back."""
+    world = World(suspect=2.0, flush=0.3)
+    nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]
+    assert together(world, *nodes)
+    oldest = nodes[0].views[-1].view.seats[0].member
+    away = next(node for node in nodes if node.me != oldest)
+    world.cut = lambda one, other: away in (one, other)
+    late = world.add(Role.SUBSCRIBER, "late")
+    there = [*(node for node in nodes if node is not away), late]
+    assert together(world, *there)
+    assert together(world, away)
+    world.cut = lambda one, other: False
+    begun = world.now
+    assert together(world, away, *there)
+    assert world.now - begun < 1
+
+
+def asked(effects: list[Effect]) -> bool:
+    """Whether a view is to be made."""
+    return any(isinstance(e, Cast) and isinstance(decode(e.packet), Prepare) for e in effects)
+
+
+def test_who_was_stalled_does_not_take_the_others_for_failed() -> None:
+    """RC7."""
+    world = World()
+    nodes = [world.add(Role.SUBSCRIBER, name) for name in "ab"]
+    assert together(world, *nodes)
+    world.run(1)
+    oldest = nodes[0].views[-1].view.seats[0].member
+    stalled = next(node.member for node in nodes if node.me == oldest)
+    now = world.now + 30
+    assert not asked(stalled.handle(Ticked(), now))
+    while not asked(stalled.handle(Ticked(), now)):
+        now += 0.1
+    assert now >= world.now + 30.5, "it has listened for as long as it takes"
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+def test_who_has_just_joined_waits_for_the_others_to_beat(loss: float) -> None:
+    """RC7: a view names its members; that they were not heard by themselves yet says nothing."""
+    world = World(1, loss=loss, beat=0.4, suspect=2.0, flush=1.0)
+    nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]
+    assert together(world, *nodes)
+    late = world.add(Role.SUBSCRIBER, "late")
+    assert together(world, *nodes, late)
+    assert all(len(installed.view.seats) == 4 for installed in late.views)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -135,117 +184,3 @@ def test_a_gap_that_nobody_can_fill_is_told() -> None:
         assert node.bodies() == [b"1", b"3"]
         assert [(lost.first, lost.last) for lost in node.gaps] == [(2, 2)]
         assert node.member.vector == {publisher.me.incarnation: 3}
-
-
-# --- the table ---
-
-
-def member(name: str, life: int = 1) -> MemberId:
-    return MemberId(name, bytes([life]) * 16)
-
-
-def view(number: int, cut: int, *members: MemberId, previous: int | None = -1) -> ViewRecord:
-    seats = tuple(Seat(m, Role.SUBSCRIBER) for m in members)
-    before = number - 1 if previous == -1 else previous
-    ids = (ViewId(before, bytes(16)),) if before else ()
-    return ViewRecord(View(ViewId(number, bytes(16)), seats), Vector({P: cut}), ids)
-
-
-def settled(number: int, reach: int) -> Settled:
-    return Settled(ViewId(number, bytes(16)), Vector({P: reach}))
-
-
-def ack(who: MemberId, number: int, start: int, upto: int, final: bool = False) -> Acknowledged:
-    return Acknowledged(
-        who, ViewId(number, bytes(16)), Vector({P: start}), Vector({P: upto}), final
-    )
-
-
-X, Y, AGAIN = member("x"), member("y"), member("y", 2)
-
-
-def test_the_three_classes() -> None:
-    table = Table([
-        view(1, 0, X, Y), view(2, 10, X, Y), view(3, 20, Y), settled(3, 22), view(4, 30, Y),
-        ack(X, 2, 0, 10),
-    ])  # fmt: skip
-    assert table.standing("x").split(P, 1, 40) == [
-        (1, 10, DELIVERED),
-        (11, 22, UNCERTAIN),
-        (23, 40, MISSED),
-    ]
-    assert table.start("x") == {P: 10}
-
-
-@pytest.mark.parametrize(
-    ("records", "expected"),
-    [
-        ([view(1, 0, X), view(2, 10, Y)], [(1, 40, UNCERTAIN)]),
-        (
-            [view(1, 0, X, Y), view(2, 10, Y), settled(2, 12)],
-            [(1, 12, UNCERTAIN), (13, 40, MISSED)],
-        ),
-        ([view(1, 0, X, Y), view(2, 10, AGAIN), settled(2, 12)], [(1, 40, UNCERTAIN)]),
-        (
-            [view(1, 0, X, Y), view(2, 9, Y, AGAIN), view(3, 10, AGAIN), settled(3, 12)],
-            [(1, 12, UNCERTAIN), (13, 40, MISSED)],
-        ),
-        ([view(1, 0, X), ack(X, 1, 0, 5, True)], [(1, 5, DELIVERED), (6, 40, MISSED)]),
-        ([view(1, 0, Y)], [(1, 40, MISSED)]),
-        ([view(5, 9, Y)], [(1, 40, UNCERTAIN)]),
-        (
-            [view(5, 9, Y), view(6, 9, Y), settled(5, 9), settled(6, 20)],
-            [(1, 9, UNCERTAIN), (10, 40, MISSED)],
-        ),
-    ],
-    ids=[
-        "not settled yet",
-        "never acknowledged",
-        "left out by one that was not there before",
-        "left out by one that joined those who were",
-        "left in order",
-        "never seen",
-        "views before are unknown, and nothing is settled",
-        "views before are unknown",
-    ],
-)
-def test_what_is_not_known_is_uncertain(
-    records: list[ViewRecord | Settled | Acknowledged],
-    expected: list[tuple[int, int, Certainty]],
-) -> None:
-    assert Table(records).standing("x").split(P, 1, 40) == expected
-
-
-def test_the_present_life_does_not_count() -> None:
-    second = member("x", 2)
-    table = Table(
-        [view(1, 0, X, Y), view(2, 10, Y), settled(2, 10), view(3, 20, Y, second), ack(X, 1, 0, 4)]
-    )
-    assert table.standing("x", second).split(P, 1, 40) == [
-        (1, 4, DELIVERED),
-        (5, 10, UNCERTAIN),
-        (11, 40, MISSED),
-    ]
-    assert table.knows(second)
-
-
-def test_when_the_name_is_back_its_earlier_life_is_over() -> None:
-    table = Table(
-        [view(1, 0, X, Y), view(5, 20, AGAIN, member("x", 2), previous=1), settled(5, 25)]
-    )
-    expected = [(1, 25, UNCERTAIN), (26, 40, MISSED)]
-    assert table.standing("x", member("x", 2)).split(P, 1, 40) == expected
-
-
-def test_a_view_that_came_to_be_replaces_the_question_about_it() -> None:
-    asked = ViewRecord(view(2, 0, X).view, Vector(), (), provisional=True)
-    table = Table([asked])
-    assert table.add(view(2, 5, Y))
-    assert not table.add(asked)
-    assert not table.knows(X)
-
-
-def test_the_farther_end_is_the_safer() -> None:
-    table = Table([view(1, 0, X), settled(1, 5), settled(1, 9)])
-    assert not table.add(settled(1, 7))
-    assert table.settled[ViewId(1, bytes(16))].reach == {P: 9}

@@ -30,8 +30,9 @@ from .archive.collection import Limits, Report
 from .archive.errors import ArchiveError
 from .archive.store import GRACE, SEAL_ROWS, SEAL_SECONDS, Store
 from .boundary import ARCHIVES, Entry, Options, Query, Recalled, Stored
-from .driver import Driver, Silent, join
+from .driver import Station, join
 from .errors import ArchiveStopped, CarrierLost, FeedError
+from .layers.archiver import MOST_WAITING
 from .naming import new_id
 from .transport.port import Carrier
 from .vector import Vector
@@ -58,7 +59,7 @@ class Upkeep(msgspec.Struct, frozen=True, kw_only=True):
     """How often it is seen whether something is to be let go."""
 
 
-class Archivist(Silent):
+class Archivist(Station):
     """Entered once, by `async with`. Made by `Link.archive`."""
 
     def __init__(
@@ -83,7 +84,6 @@ class Archivist(Silent):
         self._me = new_id(name)
         self._threads = ThreadPoolExecutor(3, f"recado-archive-{name}")
         self._store: Store | None = None
-        self._driver: Driver | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._appended = asyncio.Event()
         self._recalls: asyncio.Queue[tuple[int, Query]] = asyncio.Queue()
@@ -110,10 +110,10 @@ class Archivist(Silent):
         if self._driver is not None or self._closed:
             raise RuntimeError("an archive is entered once; make another")
         try:
-            self._store = await self._beside(self._open)
-            self._driver = await join(
+            await self._beside(self._open)
+            await join(
                 *(self._carrier, self.feed, self._me, Role.ARCHIVE),
-                *(self._stack, self._options, self, self._store.state()),
+                *(self._stack, self._options, self, self.store.state()),
             )
             self._tasks = [
                 asyncio.create_task(self._guarded(work()))
@@ -125,10 +125,10 @@ class Archivist(Silent):
             raise
         return self
 
-    def _open(self) -> Store:
+    def _open(self) -> None:
         upkeep = self._upkeep
         try:
-            return Store(
+            self._store = Store(
                 self.folder,
                 self.feed,
                 archive_id=self.name,
@@ -142,6 +142,8 @@ class Archivist(Silent):
             ) from error
         except ArchiveError as error:
             raise ArchiveStopped(str(error)) from error
+        if self._closed:  # nobody waits for it any more
+            self._store.close()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -159,14 +161,17 @@ class Archivist(Silent):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
-            if self._store is not None and not self._failure.done():
+            if self._driver is not None and not self._failure.done():
                 await self._synced()
         finally:
             if self._driver is not None:
                 await self._driver.leave()
             if self._store is not None:
                 await self._beside(self._store.close)
-            self._threads.shutdown()
+            await asyncio.to_thread(self._threads.shutdown)
+
+    def _stopped(self, why: object) -> ArchiveStopped:
+        return ArchiveStopped(f"the archive {self.name} of feed {self.feed} stops: {why}")
 
     def _stop(self, error: Exception) -> None:
         if not self._failure.done():
@@ -177,11 +182,11 @@ class Archivist(Silent):
     async def _guarded(self, work: Awaitable[None]) -> None:
         try:
             await work
-        except (OSError, ArchiveError, FeedError) as error:
-            log.error("the archive %s of feed %s stops: %s", self.name, self.feed, error)
-            self._stop(
-                ArchiveStopped(f"the archive {self.name} of feed {self.feed} stops: {error}")
-            )
+        except Exception as error:
+            foreseen = isinstance(error, OSError | ArchiveError | FeedError)
+            stopped = self._stopped(error)
+            log.error("%s", stopped, exc_info=None if foreseen else error)
+            self._stop(stopped)
 
     async def _beside(self, work: Callable[..., T], *arguments: object) -> T:
         """In a thread."""
@@ -198,16 +203,14 @@ class Archivist(Silent):
     async def _synced(self) -> None:
         self._appended.clear()
         await self._beside(self.store.sync)
-        assert self._driver is not None
-        self._driver.handle(Stored(self.store.stable, self.store.durable_offset))
+        self.driver.handle(Stored(self.store.stable, self.store.durable_offset))
         self._settle()
 
     async def _read(self) -> None:
         while True:
             number, query = await self._recalls.get()
             found = await self._beside(self.store.recall, query)
-            assert self._driver is not None
-            self._driver.handle(
+            self.driver.handle(
                 Recalled(number, found.batches, found.more, found.reached, found.offset)
             )
 
@@ -232,23 +235,23 @@ class Archivist(Silent):
             self._member.set_result(None)
 
     def acknowledge(self, packet: bytes) -> None:
-        assert self._driver is not None
-        self._driver.port.send(ARCHIVES, packet)
+        self.driver.port.send(ARCHIVES, packet)
 
     def store_entries(self, entries: Sequence[Entry]) -> None:
         try:
             self.store.append(entries)
         except OSError as error:
-            self._stop(ArchiveStopped(f"the archive {self.name} cannot write: {error}"))
+            self._stop(self._stopped(f"it cannot write: {error}"))
         else:
             self._appended.set()
 
     def recall(self, number: int, query: Query) -> None:
+        if self._recalls.qsize() == MOST_WAITING:
+            self._recalls.get_nowait()  # the member has forgotten that one, too
         self._recalls.put_nowait((number, query))
 
     def handled(self, packet: bytes, tag: int) -> None:
-        assert self._driver is not None
-        refused, self._refused = self._refused, self._driver.member.refused
+        refused, self._refused = self._refused, self.driver.member.refused
         self._unsettled.append((tag, extent(packet) if refused == self._refused else None))
         self._settle()
 
@@ -261,11 +264,11 @@ class Archivist(Silent):
                 break
             settled = tag
             self._unsettled.popleft()
-        if settled and self._driver is not None:
-            self._driver.port.settle(settled)
+        if settled:
+            self.driver.port.settle(settled)
 
     def failed(self, reason: str) -> None:
-        self._stop(ArchiveStopped(f"the archive {self.name} of feed {self.feed} stops: {reason}"))
+        self._stop(self._stopped(reason))
 
     def broken(self, error: Exception) -> None:
         self._stop(CarrierLost(f"the feed {self.feed} is out of reach: {error}"))

@@ -19,6 +19,9 @@ from typing import Final, NamedTuple
 
 MAX_COUNT: Final = 65_536
 MAX_BLOCK: Final = 16 * 1024 * 1024
+MAX_EXPANDED: Final = 16 * MAX_BLOCK
+"""What the values of all messages may have in bytes: a value that is the same for all travels once, but who
+makes rows of them has it for each."""
 MAX_KEY: Final = 255
 
 KEY: Final = 0
@@ -106,6 +109,8 @@ class Block:
         data = b"".join(parts)
         if len(data) > MAX_BLOCK:
             raise ValueError(f"a block has at most {MAX_BLOCK} bytes, not {len(data)}")
+        if (size := _expanded(columns, count)) > MAX_EXPANDED:
+            raise ValueError(f"the values of a block have at most {MAX_EXPANDED} bytes, not {size}")
         return cls(count, data, columns)
 
     @classmethod
@@ -120,6 +125,8 @@ class Block:
             columns.append(column)
         if at != len(data):
             raise Malformed(f"{len(data) - at} bytes behind the last column")
+        if _expanded(columns, count) > MAX_EXPANDED:
+            raise Malformed(f"{count} messages of more than {MAX_EXPANDED} bytes in all")
         return cls(count, data, tuple(columns))
 
     def timestamps(self) -> tuple[int, ...]:
@@ -212,6 +219,10 @@ def _read(data: bytes, at: int, count: int) -> tuple[Column, int]:
     if end > size:
         raise Malformed(f"a column of {end - at} bytes where {size - at} are left")
     return Column(mode, sizes if mode == EACH else (), data[at:end]), end
+
+
+def _expanded(columns: Iterable[Column], count: int) -> int:
+    return sum(len(c.data) * (count if c.mode == SAME else 1) for c in columns)
 
 
 def _cut(column: Column, start: int, stop: int) -> Column:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -56,40 +56,15 @@ USUAL: Final = {
 }
 
 
-class Station(Protocol):
-    """What the member serves: a publisher's feed, a subscription, an archive."""
-
-    def attach(self, driver: Driver) -> None: ...
-
-    def deliver(self, batch: Batch) -> None: ...
-
-    def acknowledge(self, packet: bytes) -> None:
-        """Send it to the archives when everything delivered before was taken."""
-
-    def installed(self, view: View, cut: Vector) -> None: ...
-
-    def recovered(self, vector: Vector) -> None: ...
-
-    def lost_some(self, lost: Lost) -> None: ...
-
-    def store_entries(self, entries: Sequence[Entry]) -> None: ...
-
-    def recall(self, number: int, query: Query) -> None: ...
-
-    def confirmed_upto(self, number: int) -> None: ...
-
-    def handled(self, packet: bytes, tag: int) -> None:
-        """A packet that came with a tag was given to the member, and all effects are done."""
-
-    def failed(self, reason: str) -> None: ...
-
-    def broken(self, error: Exception) -> None: ...
-
-
-class Silent:
-    """A station to which nothing matters; others say what does."""
+class Station:
+    """What the member serves: a feed's publisher, a subscription, an archive. Each minds what matters to it."""
 
     _driver: Driver | None = None
+
+    @property
+    def driver(self) -> Driver:
+        assert self._driver is not None, "it is attached before the first effect"
+        return self._driver
 
     def attach(self, driver: Driver) -> None:
         self._driver = driver
@@ -98,7 +73,7 @@ class Silent:
         pass
 
     def acknowledge(self, packet: bytes) -> None:
-        pass
+        """Send it to the archives when everything delivered before was taken."""
 
     def installed(self, view: View, cut: Vector) -> None:
         pass
@@ -119,7 +94,7 @@ class Silent:
         pass
 
     def handled(self, packet: bytes, tag: int) -> None:
-        pass
+        """A packet that came with a tag was given to the member, and all effects are done."""
 
     def failed(self, reason: str) -> None:
         pass

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
 
@@ -20,9 +21,9 @@ from recado.amqp.values import Value, encode_table
 
 from .block import Block
 from .boundary import Options, Publish
-from .driver import Driver, Silent, join
+from .driver import Driver, Station, join
 from .errors import CarrierLost, FeedClosed, FeedError
-from .gathering import BATCH_BYTES, WINDOW, Gatherer
+from .gathering import BATCH_BYTES, WINDOW, Gatherer, check_size
 from .naming import check_feed, check_name, new_id
 from .selecting import wanted_by
 from .subscription import OnView, Recovery, Subscription, policy_of
@@ -30,7 +31,7 @@ from .transport.port import Carrier
 from .views import Role
 
 
-class Feed(Silent):
+class Feed(Station):
     """Made by `Link.feed`."""
 
     def __init__(
@@ -49,7 +50,6 @@ class Feed(Silent):
         self._options = options
         self._me = new_id()
         self._opening = asyncio.Lock()
-        self._driver: Driver | None = None
         self._gatherer = Gatherer(self._put, batch_bytes=batch_bytes, window=window)
         self._subscriptions: list[Subscription] = []
         self._closed = False
@@ -109,6 +109,7 @@ class Feed(Silent):
         common = encode_table(dict(headers)) if headers else b""
         about = encode_properties(properties) if properties is not None else b""
         besides = longest(key) + longest(message_id) + len(common) + len(about)
+        check_size(max(map(len, bodies)) + besides, longest(key))
         first = 0
         for piece in self._gatherer.pieces(bodies, besides):
             while self._driver is None or not self._gatherer.has_room:
@@ -128,16 +129,24 @@ class Feed(Silent):
         await self._gatherer.settled()
 
     async def _ready(self) -> None:
-        if self._closed:
-            raise FeedClosed(f"the feed {self.name} was closed by this program")
         if self._driver is None:
             async with self._opening:
+                self._check_open()
                 if self._driver is None:
-                    self._driver = await join(
+                    driver = await join(
                         *(self._carrier, self.name, self._me, Role.PUBLISHER),
                         *(self._stack, self._options, self),
                     )
+                    if self._closed:  # meanwhile, by one who did not wait for us
+                        await driver.leave()
         await self._gatherer.room()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise self._closed_by_us()
+
+    def _closed_by_us(self) -> FeedClosed:
+        return FeedClosed(f"the feed {self.name} was closed by this program")
 
     # --- subscribing
 
@@ -164,9 +173,9 @@ class Feed(Silent):
         )
 
         async def joined(subscription: Subscription) -> Driver:
-            if self._closed:
-                raise FeedClosed(f"the feed {self.name} was closed by this program")
-            self._subscriptions.append(subscription)
+            self._check_open()
+            still_open = (each for each in self._subscriptions if not each.is_closed)
+            self._subscriptions = [*still_open, subscription]
             return await join(
                 *(self._carrier, self.name, me, Role.SUBSCRIBER),
                 *(self._stack, options, subscription),
@@ -182,21 +191,24 @@ class Feed(Silent):
         if self._closed:
             return
         self._closed = True
-        for subscription in self._subscriptions:
-            await subscription.close()
-        if self._driver is not None:
-            try:
-                if flush:
-                    await self.flush()
-            finally:
-                self._gatherer.fail(FeedClosed(f"the feed {self.name} was closed by this program"))
+        async with AsyncExitStack() as closing:  # all of it, whatever fails
+            closing.push_async_callback(self._leave, flush=flush)
+            for subscription in self._subscriptions:
+                closing.push_async_callback(subscription.close)
+
+    async def _leave(self, *, flush: bool) -> None:
+        try:
+            if flush:
+                await self.flush()
+        finally:
+            self._gatherer.fail(self._closed_by_us())
+            if self._driver is not None:
                 await self._driver.leave()
 
     # --- for the driver
 
     def _put(self, block: Block) -> None:
-        assert self._driver is not None
-        self._driver.handle(Publish(block))
+        self.driver.handle(Publish(block))
 
     def confirmed_upto(self, number: int) -> None:
         self._gatherer.confirm(number)

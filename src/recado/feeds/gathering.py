@@ -21,7 +21,8 @@ from .block import MAX_COUNT, MAX_KEY, Block
 BATCH_BYTES: Final = 120_000
 """So that a packet with its head fits into one AMQP frame of the usual size: 131,072."""
 WINDOW: Final = 64
-LARGEST_BODY: Final = 15 << 20
+LARGEST: Final = 15 << 20
+"""Bytes of a message with all that belongs to it."""
 OF_A_MESSAGE: Final = 28
 """Bytes that a message takes beside its own: a timestamp and the sizes of its columns."""
 
@@ -65,8 +66,7 @@ class Gatherer:
     ) -> int:
         """One message, to leave at the end of this turn; gives its sequence."""
         size = len(body) + len(key) + len(message_id) + len(headers) + len(properties)
-        if size > LARGEST_BODY or len(key) > MAX_KEY:
-            raise ValueError(too_large(size, key))
+        check_size(size, len(key))
         self._rows.append((body, key, message_id, headers, properties, time.time_ns() // 1000))
         self._bytes += size + OF_A_MESSAGE
         self.last += 1
@@ -103,8 +103,6 @@ class Gatherer:
 
     def pieces(self, bodies: Sequence[bytes], besides: int) -> list[slice]:
         """Where to cut many messages, each with so many bytes beside its body, into batches."""
-        if max(map(len, bodies), default=0) > LARGEST_BODY:
-            raise ValueError(f"a message has at most {LARGEST_BODY:,} bytes")
         fixed = besides + OF_A_MESSAGE
         ends = list(accumulate(map(len, bodies), initial=0))
 
@@ -200,7 +198,9 @@ class Gatherer:
         self._waiters = waiting
 
 
-def too_large(size: int, key: bytes) -> str:
-    if size > LARGEST_BODY:
-        return f"a message has at most {LARGEST_BODY:,} bytes, not {size:,}"
-    return f"a key has at most {MAX_KEY} bytes, not {len(key)}"
+def check_size(size: int, key_size: int) -> None:
+    """Of a message, and of its key."""
+    if size > LARGEST:
+        raise ValueError(f"a message has at most {LARGEST:,} bytes, not {size:,}")
+    if key_size > MAX_KEY:
+        raise ValueError(f"a key has at most {MAX_KEY} bytes, not {key_size}")

@@ -54,6 +54,8 @@ class Inbox:
 
     async def take(self) -> Batch | None:
         """The next batch; whoever asks has done with the last. None at the end."""
+        if self._waiter is not None and not self._waiter.done():
+            raise RuntimeError("somebody waits for the next message already; subscribe once more")
         self._taken = True
         while True:
             while self._items:

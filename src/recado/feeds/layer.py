@@ -74,13 +74,20 @@ class Changed(Struct, frozen=True):
     record: ViewRecord
 
 
+class Met(Struct, frozen=True):
+    """Above FIFO: a publisher that was there before us; what is behind `last` follows, and nothing before."""
+
+    publisher: bytes
+    last: int
+
+
 class Began(Struct, frozen=True):
     """Above SYNC: what follows is delivered without gap from here."""
 
     vector: Vector
 
 
-Rising = Heard | Messages | Part | Missing | Accepted | Thawed | Changed | Began
+Rising = Heard | Messages | Part | Missing | Accepted | Thawed | Changed | Met | Began
 
 # --- what goes down --------------------------------------------------------------------------------
 

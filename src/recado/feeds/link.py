@@ -9,6 +9,7 @@ udp://239.255.42.1:PORT?interface=127.0.0.1      no broker: multicast on the loc
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from os import PathLike
 from typing import TYPE_CHECKING, Final, Self
 
@@ -71,13 +72,12 @@ class Link:
         carrier, self._carrier = self._carrier, None
         if carrier is None:
             return
-        try:
-            for archive in self._archives:
-                await archive.close()
+        async with AsyncExitStack() as closing:  # archives, feeds, the carrier: all, whatever fails
+            closing.push_async_callback(carrier.close)
             for feed in self._feeds:
-                await feed.close(flush=flush)
-        finally:
-            await carrier.close()
+                closing.push_async_callback(feed.close, flush=flush)
+            for archive in self._archives:
+                closing.push_async_callback(archive.close)
 
     def _open(self) -> Carrier:
         if self._carrier is None:

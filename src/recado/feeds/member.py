@@ -16,7 +16,7 @@ from .boundary import (
     Options,
     Ticked,
 )
-from .layer import Site
+from .layer import Layer, Site
 from .layers.dispatch import Dispatch
 from .layers.fifo import Numbering
 from .layers.reception import Reception
@@ -40,6 +40,12 @@ class Member:
         top, bottom = self._layers[0], self._layers[-1]
         assert isinstance(top, Dispatch)
         assert isinstance(bottom, Transport)
+        # Many layers have nothing to do with time, and a deadline is asked for after every event.
+        layers = self._layers
+        self._ticks = [one.tick for one in layers if type(one).tick is not Layer.tick]
+        self._deadlines = [
+            one.deadline for one in layers if type(one).deadline is not Layer.deadline
+        ]
         self._top = top
         self._bottom = bottom
         self._begun = False
@@ -56,8 +62,8 @@ class Member:
             case Arrived():
                 self._bottom.arrived(event, now)
             case Ticked():
-                for layer in self._layers:
-                    layer.tick(now)
+                for tick in self._ticks:
+                    tick(now)
             case _:
                 self._left = isinstance(event, Left)
                 self._top.down(event, now)
@@ -70,8 +76,12 @@ class Member:
             return None
         if not self._begun:
             return 0.0
-        dues = [due for layer in self._layers if (due := layer.deadline()) is not None]
-        return min(dues, default=None)
+        earliest = None
+        for deadline in self._deadlines:
+            due = deadline()
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        return earliest
 
     @property
     def vector(self) -> Vector:

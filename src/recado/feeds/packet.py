@@ -54,6 +54,8 @@ class Kind(IntEnum):
     PULLED = 18
     KNOWN = 19
     RECORDS = 20
+    DOUBT = 21
+    BOUND = 22
 
 
 # --- of publishers, on P ---------------------------------------------------------------------------
@@ -80,10 +82,12 @@ class Fragment(Struct, frozen=True):
 
 
 class Last(Struct, frozen=True, array_like=True):
-    """A publisher lives, and this is the last it has published."""
+    """A publisher lives, this is the last it has published, and it began so many milliseconds ago. It says so
+    at its beginning too, before its first message."""
 
     publisher: Id
     last: Count
+    age: Count
 
 
 class Nak(Struct, frozen=True, array_like=True):
@@ -119,12 +123,24 @@ class Prepare(Struct, frozen=True, array_like=True):
     invited: Annotated[list[MemberId], Meta(max_length=MAX_MEMBERS)]
 
 
+class Outlook(IntEnum):
+    """What a member hears of others than those who are asked to the same view."""
+
+    OTHERS = 0
+    """Somebody lives who was not asked."""
+    SHORT = 1
+    """It hears nobody else, but has not listened for long."""
+    CLEAR = 2
+    """It has listened for as long as it takes to be taken for failed, and hears nobody else."""
+
+
 class Prepared(Struct, frozen=True, array_like=True):
     round: ViewId
     role: Role
     view: ViewId
     since: Count
     vector: Entries
+    outlook: Outlook
 
 
 class NewView(Struct, frozen=True, array_like=True):
@@ -132,6 +148,7 @@ class NewView(Struct, frozen=True, array_like=True):
     since: Annotated[list[Count], Meta(max_length=MAX_MEMBERS)]
     cut: Entries
     previous: Annotated[list[ViewId], Meta(max_length=MAX_MEMBERS)]
+    complete: bool
 
 
 class Ack(Struct, frozen=True, array_like=True):
@@ -199,6 +216,16 @@ class Offer(Struct, frozen=True, array_like=True):
     start: Entries
 
 
+class Doubt(Struct, frozen=True, array_like=True):
+    """To an archive: how far can earlier lives of me have come?"""
+
+
+class Bound(Struct, frozen=True, array_like=True):
+    """From an archive that knows: no earlier life was given anything behind this."""
+
+    vector: Entries
+
+
 # --- of archives -----------------------------------------------------------------------------------
 
 
@@ -213,8 +240,9 @@ class Known(Struct, frozen=True, array_like=True):
     """To other archives: the records I have. Who has others sends them."""
 
     views: Annotated[list[ViewId], Meta(max_length=MAX_RECORDS)]
-    settled: Annotated[list[ViewId], Meta(max_length=MAX_RECORDS)]
-    acknowledged: Annotated[list[tuple[MemberId, ViewId, Count]], Meta(max_length=MAX_RECORDS)]
+    settled: Annotated[list[tuple[ViewId, Count, Count]], Meta(max_length=MAX_RECORDS)]
+    """Of how many publishers the reach is open, and how far it is in all for the others."""
+    acknowledged: Annotated[list[tuple[MemberId, Count]], Meta(max_length=MAX_RECORDS)]
     """Whose newest acknowledgement, and how much it covers in all."""
 
 
@@ -231,5 +259,5 @@ class Piece(Struct, frozen=True):
 
 Packet = (
     Data | Fragment | Last | Nak | Lack | Beat | Prepare | Prepared | NewView | Ack
-    | Pull | Pulled | Recover | Answer | Offer | Stable | Known | Records | Piece
+    | Pull | Pulled | Recover | Answer | Offer | Doubt | Bound | Stable | Known | Records | Piece
 )  # fmt: skip

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from typing import Final, Literal, Self, TypeAlias, overload
 
 from .boundary import ARCHIVES, Batch, Policy
-from .driver import Driver, Silent
+from .driver import Driver, Station
 from .errors import CannotJoin, CarrierLost, RecoveryFailed
 from .inbox import Inbox
 from .message import Message, messages_of
@@ -84,7 +84,7 @@ class Messages(Sequence[Message]):
         return self._all()[place]
 
 
-class Subscription(Silent):
+class Subscription(Station):
     """Entered once. `join` brings it into the feed, and gives what drives it."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Subscription(Silent):
         self._inbox = Inbox()
         self._entries = dict(start)
         self._member: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._driver: Driver | None = None
+        self._entered = False
         self._closed = False
         self._tag = 0
         self._in_hand: tuple[bytes, int] | None = None  # of a publisher so many, the last ones
@@ -125,19 +125,26 @@ class Subscription(Silent):
         return Vector(self._entries)
 
     @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    @property
     def waiting(self) -> int:
         """Bytes that have come and were not taken."""
         return self._inbox.bytes
 
     async def __aenter__(self) -> Self:
-        if self._driver is not None:
+        if self._entered:
             raise RuntimeError("a subscription is entered once; subscribe again")
-        self._driver = await self._join(self)
+        self._entered = True
         try:
+            await self._join(self)
             async with asyncio.timeout(self._join_seconds):
                 await self._member
         except BaseException as error:
-            await self._driver.stop()
+            self._closed = True
+            if self._driver is not None:
+                await self._driver.stop()
             if isinstance(error, TimeoutError):
                 raise CannotJoin(
                     f"{self.name} was not let into the feed {self.feed} "
@@ -194,8 +201,9 @@ class Subscription(Silent):
 
     def walk(self, batch: Batch) -> Iterator[Message]:
         entries, publisher = self._entries, batch.publisher
+        messages = iter(Messages(self.feed, batch, self._wanted))
         self._in_hand = publisher, 1
-        for message in Messages(self.feed, batch, self._wanted):
+        for message in messages:
             entries[publisher] = message.sequence
             yield message
         entries[publisher] = batch.last
@@ -212,8 +220,7 @@ class Subscription(Silent):
         self._inbox.then(lambda: self._acknowledge(packet))
 
     def _acknowledge(self, packet: bytes) -> None:
-        assert self._driver is not None
-        self._driver.port.send(ARCHIVES, packet)
+        self.driver.port.send(ARCHIVES, packet)
 
     def installed(self, view: View, cut: Vector) -> None:
         self._let_in()

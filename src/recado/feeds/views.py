@@ -2,10 +2,10 @@
 
 A view has a cut: message (p, s) is before the view if s ≤ cut[p], and in it or later otherwise. So views are
 ordered with respect to messages on every transport. An archive keeps a record of each view, and of each
-acknowledgement: a member acknowledges a view after it has delivered everything before its cut.
+acknowledgement: a member acknowledges a view after it has delivered everything before its cut. What follows
+from such records is in `table`.
 """
 
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import Annotated, Final
 
@@ -15,7 +15,6 @@ from .vector import MAX_SEQUENCE, PUBLISHER_SIZE, Vector
 
 MAX_NAME: Final = 200
 MAX_MEMBERS: Final = 10_000
-MAX_VIEWS: Final = 1_024
 
 Id = Annotated[bytes, Meta(min_length=PUBLISHER_SIZE, max_length=PUBLISHER_SIZE)]
 Name = Annotated[str, Meta(max_length=MAX_NAME)]
@@ -96,13 +95,16 @@ class ViewRecord(Struct, frozen=True, array_like=True, tag=True):
     provisional: bool = False
     """The archive was asked to take part, and does not know whether it came to be. The same view replaces
     it."""
+    complete: bool = False
+    """Whoever its members heard is in it, and one of them had listened for long enough: all others were silent
+    when it was begun."""
 
 
 class Settled(Struct, frozen=True, array_like=True, tag=True):
     """What an archive finds out later about a view: who failed before it has delivered nothing beyond `reach`.
 
     The cut alone does not say so: it is what those who live have received, and who failed may have been ahead
-    of them.
+    of them. Of a publisher that was silent then nothing is known: its entry is OPEN until it is heard again.
     """
 
     view: ViewId
@@ -132,163 +134,5 @@ Record = ViewRecord | Settled | Acknowledged | Lost
 """What an archive keeps beside messages."""
 
 NO_VIEW: Final = ViewId(0, bytes(PUBLISHER_SIZE))
-
-
-class Table:
-    """What an archive knows of views and acknowledgements, and what follows for a subscriber that was away.
-
-    VT1  A view that was recorded is known until the table is full; then the oldest go first.
-    VT2  What is called DELIVERED was acknowledged; what is called MISSED lies outside everything that any
-    life of the
-         subscriber can have been given, as far as it shared its views with archives. What is not known is
-         UNCERTAIN.
-    """
-
-    def __init__(self, records: Iterable[Record] = ()) -> None:
-        self.views: dict[ViewId, ViewRecord] = {}
-        self.settled: dict[ViewId, Settled] = {}
-        self.acknowledged: dict[MemberId, Acknowledged] = {}
-        self._seats: dict[str, dict[MemberId, int]] | None = None
-        for record in records:
-            self.add(record)
-
-    def add(self, record: Record) -> bool:
-        """Whether it was news."""
-        match record:
-            case ViewRecord(view):
-                old = self.views.get(view.id)
-                if old == record or (old is not None and record.provisional):
-                    return False
-                self.views[view.id] = record
-                self._seats = None
-                if len(self.views) > MAX_VIEWS:
-                    oldest = min(self.views)
-                    del self.views[oldest]
-                    self.settled.pop(oldest, None)
-            case Settled(view_id, reach):
-                before = self.settled.get(view_id)
-                if before is not None and before.reach.covers(reach):
-                    return False
-                # Two archives may have found different ends: the farther one is the safer.
-                both = reach if before is None else before.reach.joined(reach)
-                self.settled[view_id] = Settled(view_id, both)
-            case Acknowledged(member):
-                last = self.acknowledged.get(member)
-                if last is not None and (last.final or last.vector.covers(record.vector)):
-                    return False
-                self.acknowledged[member] = record
-                if len(self.acknowledged) > MAX_MEMBERS:
-                    del self.acknowledged[next(iter(self.acknowledged))]
-            case Lost():
-                return True
-        return True
-
-    def knows(self, member: MemberId) -> bool:
-        return member in self._lives(member.name)
-
-    def _lives(self, name: str) -> dict[MemberId, int]:
-        """Each life of this name, and the number of the last view that it was in."""
-        if self._seats is None:
-            seats: dict[str, dict[MemberId, int]] = {}
-            for record in self.views.values():
-                number = record.view.id.number
-                for member in record.view.members():
-                    lives = seats.setdefault(member.name, {})
-                    lives[member] = max(lives.get(member, 0), number)
-            self._seats = seats
-        return self._seats.get(name, {})
-
-    def start(self, name: str, without: MemberId | None = None) -> Vector:
-        """Up to where the name has acknowledged: it may miss all that is behind."""
-        acks = [ack for m, ack in self.acknowledged.items() if m.name == name and m != without]
-        return max(acks, key=lambda ack: ack.view).vector if acks else Vector()
-
-    def standing(self, name: str, without: MemberId | None = None) -> "Standing":
-        """What each message is to this subscriber, not counting the life that `without` is."""
-        last = {m: number for m, number in self._lives(name).items() if m != without}
-        sure: list[Interval] = []
-        doubtful: list[Interval] = []
-        for member, ack in self.acknowledged.items():
-            if member.name == name and member != without:
-                sure.append((ack.start, ack.vector))
-                last.setdefault(member, ack.view.number)
-        for member, number in last.items():
-            found = self.acknowledged.get(member)
-            if found is None:
-                doubtful.append((Vector(), self._end(member, number)))
-            elif not found.final:
-                doubtful.append((found.vector, self._end(member, number)))
-        for record in self.views.values():
-            unknown = [id_.number for id_ in record.previous if id_ not in self.views]
-            if unknown:  # it may have been in there
-                doubtful.append((Vector(), self._settled_after(max(unknown))))
-        return Standing(sure, doubtful)
-
-    def _end(self, life: MemberId, number: int) -> Vector | None:
-        """Beyond this, nothing was delivered to this life, which was last in the view of this number; None:
-        not known.
-
-        A view without it tells only if it comes, by members that were there all the time, from one that had
-        it: they noticed that it was silent. An archive that restarts and is alone knows nothing of others. Or
-        the name is back: then its earlier life is over.
-        """
-        witnesses = {
-            member
-            for record in self.views.values()
-            if life in record.view.members() and not record.provisional
-            for member in record.view.members()
-        }
-        for id_ in sorted(id_ for id_ in self.views if id_.number > number):
-            record = self.views[id_]
-            members = record.view.members()
-            witnessed = not record.provisional and not witnesses.isdisjoint(members)
-            if witnessed:
-                witnesses.update(members)
-            if witnessed or any(m.name == life.name for m in members):
-                settled = self.settled.get(id_)
-                if settled is not None:
-                    return settled.reach
-        return None
-
-    def _settled_after(self, number: int) -> Vector | None:
-        later = [id_ for id_ in self.settled if id_.number > number and id_ in self.views]
-        return self.settled[min(later)].reach if later else None
-
-
-Interval = tuple[Vector, Vector | None]
-
-
-class Standing:
-    """What messages are to one subscriber, by ranges of sequences."""
-
-    def __init__(self, sure: list[Interval], doubtful: list[Interval]) -> None:
-        self._sure = sure
-        self._doubtful = doubtful
-
-    def split(self, publisher: bytes, first: int, last: int) -> list[tuple[int, int, Certainty]]:
-        """first..last in ranges of one class each."""
-        ends = {last}
-        for interval in (*self._sure, *self._doubtful):
-            for bound in interval:
-                if bound is not None and first <= bound.of(publisher) < last:
-                    ends.add(bound.of(publisher))
-        ranges: list[tuple[int, int, Certainty]] = []
-        for end in sorted(ends):
-            certainty = self._of(publisher, first)
-            if ranges and ranges[-1][2] is certainty:
-                first = ranges.pop()[0]
-            ranges.append((first, end, certainty))
-            first = end + 1
-        return ranges
-
-    def _of(self, publisher: bytes, sequence: int) -> Certainty:
-        if any(_within(publisher, sequence, interval) for interval in self._sure):
-            return Certainty.DELIVERED
-        if any(_within(publisher, sequence, interval) for interval in self._doubtful):
-            return Certainty.UNCERTAIN
-        return Certainty.MISSED
-
-
-def _within(publisher: bytes, sequence: int, interval: Interval) -> bool:
-    low, high = interval
-    return low.of(publisher) < sequence and (high is None or sequence <= high.of(publisher))
+OPEN: Final = MAX_SEQUENCE
+"""In a reach: any message of this publisher may have been delivered."""

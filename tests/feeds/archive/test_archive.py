@@ -147,10 +147,12 @@ def test_what_is_certain_about_a_subscriber(tmp_path: Path) -> None:
     one = publisher(1)
     acknowledged = Acknowledged(desk, with_desk.id, Vector(), Vector({one: 10}))
     with Store(tmp_path, "f") as store:
-        store.append([ViewRecord(with_desk, Vector(), ()), batch(1, 1, 20), acknowledged])
+        store.append(
+            [ViewRecord(with_desk, Vector(), (), complete=True), batch(1, 1, 20), acknowledged]
+        )
         store.seal()
         cut = Vector({one: 30})
-        record = ViewRecord(without, cut, (with_desk.id,))
+        record = ViewRecord(without, cut, (with_desk.id,), complete=True)
         store.append([batch(1, 21, 10), record, Settled(without.id, cut), batch(1, 31, 10)])
         store.sync()
     with Archive.open(tmp_path) as archive:

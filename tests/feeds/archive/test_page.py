@@ -1,10 +1,13 @@
-"""The page about archives: its examples run, on pyarrow, DuckDB, Polars and Spark; it tells of every field."""
+"""The page about archives: its examples run, on pyarrow, DuckDB and Polars; it tells of every field.
+
+The one for Spark runs where there is a Spark already: tests/selector/test_spark.py.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,47 +20,10 @@ from recado.feeds.archive.manifest import (
     Tail,
     ViewsFile,
 )
-from recado.feeds.archive.store import Store
-from recado.feeds.block import Block
-from recado.feeds.boundary import Batch
-from tests.selector.conftest import spark as spark  # one for all
 
-from .making import Clock, publisher
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "archive.md"
-EXAMPLES = re.findall(r"```py\n(.*?)```", PAGE.read_text(), re.DOTALL)
-COUNT = 60
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Two days, two symbols, two publishers."""
-    clock = Clock()
-    with Store(tmp_path, "quotes", clock=clock) as store:
-        for day in range(2):
-            for who in (1, 2):
-                block = Block.of(
-                    [b'{"price": %d}' % price for price in range(COUNT)],
-                    timestamps=int(clock.now * 1e6),
-                    keys=[(b"PETR4", b"VALE3")[price % 2] for price in range(COUNT)],
-                )
-                store.append([Batch(publisher(who), 1 + COUNT * day, block)])
-            store.seal()
-            clock.now += 86_400
-    return tmp_path
-
-
-def run(folder: Path, wanted: str, **names: object) -> dict[str, Any]:
-    """Run the examples that a tool needs: the one that finds the files, and its own."""
-    known: dict[str, Any] = {"FOLDER": str(folder), **names}
-    (finding,) = [text for text in EXAMPLES if "manifest.json" in text]
-    (own,) = [text for text in EXAMPLES if wanted in text]
-    for text in (finding, own):
-        exec(compile(text, wanted, "exec"), known)
-    return known
+from .making import publisher
+from .page import COUNT, PAGE, run
+from .page import folder as folder
 
 
 def test_recado(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,21 +55,6 @@ def test_duckdb(folder: Path) -> None:
 def test_polars(folder: Path) -> None:
     latest = run(folder, "import polars")["latest"]
     assert dict(latest.rows()) == {publisher(who).hex(): 2 * COUNT for who in (1, 2)}
-
-
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # PySpark's own sockets, see the fixture
-def test_spark(folder: Path, spark: SparkSession) -> None:
-    found = run(folder, "spark.read", spark=spark)
-    assert found["rows"].count() == 4 * COUNT
-    assert found["dear"].count() == 4 * 14
-    kinds = {each.name: each.dataType.simpleString() for each in found["rows"].schema}
-    assert {name: kinds[name] for name in ("offset", "publisher", "timestamp", "body", "date")} == {
-        "offset": "bigint",
-        "publisher": "string",
-        "timestamp": "timestamp",
-        "body": "binary",
-        "date": "date",
-    }
 
 
 @pytest.mark.parametrize("kind", [Manifest, DataFile, ViewsFile, Tail, Collected])

@@ -111,7 +111,7 @@ def test_kill_at_any_moment_loses_nothing_that_was_synced(tmp_path: Path) -> Non
     for _ in range(6):
         with writing(tmp_path) as process:
             durable(process)
-            until = time.monotonic() + random.random()
+            until = time.monotonic() + 0.3 * random.random()
             while time.monotonic() < until:
                 known = durable(process)
             process.kill()

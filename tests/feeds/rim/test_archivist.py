@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import recado
 from recado.feeds.archive.archive import Archive
-from recado.feeds.archivist import Archivist, Upkeep
-from recado.feeds.errors import ArchiveStopped, FeedError
+from recado.feeds.archive.store import Store
+from recado.feeds.archivist import Upkeep
+from recado.feeds.errors import ArchiveStopped, CannotJoin, FeedError
 from recado.feeds.feed import Feed
+from recado.feeds.link import Link
 from recado.feeds.subscription import Recovery
+from recado.feeds.transport.memory import MemoryCarrier, MemoryPort
 from recado.feeds.vector import Vector
 from recado.feeds.views import Certainty
 
 from .loop import in_the_loop, until
-from .town import CARRIERS, FAST, bodies, linking, take
-
-
-async def stored(archive: Archivist, feed: Feed) -> None:
-    """Until the archive has all that was published."""
-    await until(lambda: archive.vector.of(feed.publisher) == feed.published)
+from .town import CARRIERS, FAST, bodies, linking, stored, take
 
 
 @pytest.mark.parametrize("kind", CARRIERS)
@@ -105,7 +105,8 @@ async def test_an_archive_that_returns_goes_on(kind: str, tmp_path: Path) -> Non
             await stored(archive, feed)
             await feed.publish(b"three")
             await stored(archive, feed)
-    assert bodies(list(Archive.open(tmp_path).messages())) == [b"one", b"two", b"three"]
+    with Archive.open(tmp_path) as kept:
+        assert bodies(list(kept.messages())) == [b"one", b"two", b"three"]
 
 
 @pytest.mark.parametrize("kind", CARRIERS)
@@ -121,8 +122,8 @@ async def test_archives_repair_each_other(kind: str, tmp_path: Path) -> None:
                 await feed.publish(b"both")
                 await stored(first, feed)
                 await stored(second, feed)
-    one, two = (Archive.open(tmp_path / each) for each in "12")
-    assert bodies(list(one.messages())) == bodies(list(two.messages()))
+    with Archive.open(tmp_path / "1") as one, Archive.open(tmp_path / "2") as two:
+        assert bodies(list(one.messages())) == bodies(list(two.messages()))
 
 
 @in_the_loop
@@ -134,7 +135,8 @@ async def test_rows_are_sealed_beside_the_loop(tmp_path: Path) -> None:
             await feed.publish_many([b"%d" % number for number in range(250)])
             await stored(archive, feed)
             await until(lambda: list(tmp_path.glob("data/*/*.parquet")))
-    assert len(list(Archive.open(tmp_path).messages())) == 250
+    with Archive.open(tmp_path) as kept:
+        assert len(list(kept.messages())) == 250
 
 
 @in_the_loop
@@ -152,6 +154,62 @@ async def test_a_disk_that_fails_stops_the_archive(
             await feed.publish(b"one")
             with pytest.raises(ArchiveStopped, match="the disk is broken"):
                 await running
+
+
+@in_the_loop
+async def test_a_fault_of_ours_stops_the_archive_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("a mistake")
+
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path) as archive:
+            monkeypatch.setattr(archive.store, "sync", fail)
+            await feed.publish(b"one")
+            with pytest.raises(ArchiveStopped, match="a mistake"):
+                await archive.run()
+
+
+class Closed(MemoryCarrier):
+    async def join(self, *_: object) -> MemoryPort:
+        raise CannotJoin("nobody is let in")
+
+
+@in_the_loop
+async def test_an_archive_that_is_not_let_in_says_so_and_leaves_its_folder(tmp_path: Path) -> None:
+    async with Link.over(Closed()) as link:
+        for _ in range(2):
+            with pytest.raises(CannotJoin, match="nobody is let in"):
+                async with link.archive("quotes", tmp_path):
+                    pass
+
+
+@in_the_loop
+async def test_an_archive_that_nobody_waits_for_any_more_leaves_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens, goes_on = threading.Event(), threading.Event()
+
+    class Slow(Store):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            opens.set()
+            goes_on.wait(10)
+
+    async with linking("memory") as linked, linked() as link:
+        with monkeypatch.context() as patched:
+            patched.setattr("recado.feeds.archivist.Store", Slow)
+            entering = asyncio.create_task(link.archive("quotes", tmp_path).__aenter__())
+            await asyncio.to_thread(opens.wait)
+            entering.cancel()
+            await asyncio.sleep(0)
+            goes_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await entering
+        async with link.archive("quotes", tmp_path):
+            pass
 
 
 @in_the_loop

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import recado
-from recado.feeds.errors import CannotJoin
+from recado.feeds.errors import CannotJoin, FeedClosed
 from recado.feeds.views import View
 
 from .town import FAST
@@ -46,7 +46,11 @@ def test_publish_subscribe_and_recover(recado_broker: recado.Broker, tmp_path: P
 
 def test_what_cannot_be(recado_broker: recado.Broker) -> None:
     link = recado.connect_blocking(recado_broker.url)
-    with pytest.raises(RuntimeError, match="the link is not open"):
+    with pytest.raises(FeedClosed, match="the link is not open"):
         link.feed("quotes")
+    with link:
+        feed = link.feed("quotes")
+    with pytest.raises(FeedClosed, match="the link is not open"):
+        feed.publish(b"late")
     with pytest.raises(CannotJoin), recado.connect_blocking("amqp://localhost:1"):
         pass

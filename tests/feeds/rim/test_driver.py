@@ -25,7 +25,7 @@ from recado.feeds.boundary import (
     Target,
     Ticked,
 )
-from recado.feeds.driver import Driver, Silent, stack_for
+from recado.feeds.driver import Driver, Station, stack_for
 from recado.feeds.member import Member
 from recado.feeds.stack import StackError
 from recado.feeds.vector import Vector
@@ -57,12 +57,11 @@ class Scripted:
         return self.due
 
 
-class Noting(Silent):
+class Noting(Station):
     """A port and a station that note what is done."""
 
     def __init__(self) -> None:
         self.done: list[object] = []
-        self.driver: Driver
 
     def cast(self, packet: bytes, key: str, number: int) -> None:
         self.done.append(("cast", packet, key, number))
@@ -97,7 +96,7 @@ class Noting(Silent):
 def driven(member: Scripted) -> tuple[Driver, Noting]:
     noting = Noting()
     driver = Driver(cast("Member", member), noting)
-    noting.driver = driver
+    noting.attach(driver)
     return driver, noting
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -10,12 +12,14 @@ from recado.amqp.properties import Properties
 from recado.feeds.errors import CannotJoin, CarrierLost, FeedClosed, RecoveryFailed
 from recado.feeds.link import Link
 from recado.feeds.stack import StackError
-from recado.feeds.transport.memory import Hub, MemoryCarrier
+from recado.feeds.subscription import Subscription
+from recado.feeds.transport.memory import Hub, MemoryCarrier, MemoryPort
+from recado.feeds.transport.port import Listener
 from recado.feeds.vector import Vector
-from recado.feeds.views import Certainty, View
+from recado.feeds.views import Certainty, MemberId, Role, View
 from recado.selector import SelectorError
 
-from .loop import in_the_loop, until
+from .loop import in_the_loop, until, without_waiting
 from .town import CARRIERS, FAST, bodies, free_group, linking, take
 
 
@@ -104,6 +108,11 @@ async def test_what_cannot_be_is_told_at_once() -> None:
             await link.feed("quotes", stack="DISPATCH:SINC:AMQP")
         with pytest.raises(ValueError, match="2 bodies and 1 keys"):
             await feed.publish_many([b"a", b"b"], keys=["k"])
+        with pytest.raises(ValueError, match="a key has at most 255 bytes, not 256"):
+            await feed.publish_many([b"a", b"b"], keys=["k", "k" * 256])
+        with pytest.raises(ValueError, match="a message has at most 15,728,640 bytes"):
+            await feed.publish_many([bytes(15 << 20)], keys="k")
+        assert feed.published == 0
 
 
 @pytest.mark.parametrize(
@@ -131,7 +140,7 @@ async def test_an_interface_that_is_none() -> None:
             await (await link.feed("quotes")).publish(b"")
 
 
-@in_the_loop
+@without_waiting
 async def test_without_an_archive_there_is_no_recovery() -> None:
     async with linking("memory") as linked, linked() as link:
         feed = await link.feed("quotes")
@@ -203,6 +212,61 @@ async def test_what_is_closed_says_so() -> None:
         with pytest.raises(FeedClosed, match="not open"):
             await link.feed("quotes")
         assert feed.confirmed == 1
+
+
+class Slow(MemoryCarrier):
+    """Lets nobody in before it is told to."""
+
+    def __init__(self, hub: Hub) -> None:
+        super().__init__(hub)
+        self.asked, self.lets_in = asyncio.Event(), asyncio.Event()
+
+    async def join(self, feed: str, me: MemberId, role: Role, listener: Listener) -> MemoryPort:
+        self.asked.set()
+        await self.lets_in.wait()
+        return await super().join(feed, me, role, listener)
+
+
+@in_the_loop
+async def test_who_becomes_a_publisher_while_the_feed_is_closed_is_none() -> None:
+    carrier = Slow(hub := Hub())
+    async with Link.over(carrier, options=FAST) as link:
+        feed = await link.feed("quotes")
+        publishing = asyncio.create_task(feed.publish(b"x"))
+        await carrier.asked.wait()
+        await feed.close()  # which does not wait for one who may never be let in
+        carrier.lets_in.set()
+        for late in (publishing, feed.publish(b"y")):
+            with pytest.raises(FeedClosed):
+                await late
+        assert hub.ports == []
+
+
+@in_the_loop
+async def test_subscriptions_that_ended_are_forgotten() -> None:
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        known = weakref.WeakSet[Subscription]()
+        for _ in range(3):
+            async with feed.subscribe("a") as messages:
+                known.add(messages)
+        del messages
+        gc.collect()
+        assert len(known) == 1
+
+
+@in_the_loop
+async def test_all_is_closed_whatever_fails() -> None:
+    hub = Hub()
+    link = Link.over(MemoryCarrier(hub), options=FAST)
+    one, two, three = [await link.feed(name) for name in ("one", "two", "three")]
+    for feed in (one, two, three):
+        await feed.publish(b"x")
+    hub.ports[1].break_with(ConnectionError("the wire is cut"))
+    await two.publish(b"y")
+    with pytest.raises(CarrierLost, match="the wire is cut"):
+        await link.close()
+    assert hub.ports == []
 
 
 @in_the_loop

@@ -70,6 +70,18 @@ async def test_who_is_cancelled_while_waiting_takes_nothing_away() -> None:
 
 
 @in_the_loop
+async def test_one_at_a_time_takes() -> None:
+    """Who asks for the next has done with the last; of two, nobody would know which."""
+    inbox = Inbox()
+    taking = asyncio.create_task(inbox.take())
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="somebody waits for the next message already"):
+        await inbox.take()
+    inbox.put(batch(1))
+    assert await taking == batch(1)
+
+
+@in_the_loop
 async def test_the_end_comes_after_what_is_there() -> None:
     quiet, loud = Inbox(), Inbox()
     for inbox in (quiet, loud):

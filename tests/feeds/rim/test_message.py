@@ -72,14 +72,14 @@ def test_a_selector_sees_a_message_as_an_archive_does() -> None:
             timestamps=1_500_000,
             keys=b"PETR4",
             message_ids=b"m",
-            headers=encode_table({"venue": "B3"}),
+            headers=encode_table({"venue": "B3", "desk": {"floor": 2}}),
             properties=about,
         ),
     )
     (bare,) = messages_of("quotes", batch([b"x"]))
     for text in (
         "key = 'PETR4' AND routing_key LIKE 'PETR%'",
-        "headers.venue = 'B3' AND json.price > 10",
+        "headers.venue = 'B3' AND headers.desk.floor = 2 AND json.price > 10",
         "content_type = 'text/plain' AND priority = 3",
         "message_id = 'm' AND timestamp = 1.5 AND sequence = 1",
         f"exchange = 'feed.quotes' AND publisher = '{PUBLISHER.hex()}'",

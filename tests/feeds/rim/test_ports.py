@@ -156,6 +156,7 @@ async def test_after_the_end_nothing_is_told(kind: str) -> None:
         port = await one.join("quotes", new_id("a"), Role.SUBSCRIBER, ear)
         stays = await two.join("quotes", new_id("b"), Role.SUBSCRIBER, other)
         await port.close()
+        await port.close()  # once more is no harm
         stays.cast(BEAT, "", 0)
         await until(lambda: other.heard)
         await stays.close()

@@ -7,11 +7,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import recado
+from recado.feeds.archivist import Archivist
 from recado.feeds.boundary import Options
+from recado.feeds.feed import Feed
 from recado.feeds.link import Link
 from recado.feeds.message import Message
 from recado.feeds.subscription import Subscription
 from recado.feeds.transport.memory import Hub, MemoryCarrier
+
+from .loop import until
 
 FAST = Options(beat=0.03, suspect=0.3, flush=0.15, again=0.03, patience=2.0, recovery_timeout=3.0)
 CARRIERS = ("memory", "udp", "amqp")
@@ -49,6 +53,11 @@ async def take(messages: Subscription, count: int) -> list[Message]:
         if len(found) == count:
             break
     return found
+
+
+async def stored(archive: Archivist, feed: Feed) -> None:
+    """Until the archive has all that was published."""
+    await until(lambda: archive.vector.of(feed.publisher) == feed.published)
 
 
 def bodies(messages: list[Message]) -> list[bytes]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 import msgspec
@@ -16,8 +17,9 @@ from bench.feeds_sim import nodes, world
 from bench.feeds_sim.archive import Archive
 from bench.feeds_sim.verdict import Rule
 from recado.feeds.layer import Layer, Site
-from recado.feeds.layers import reach
+from recado.feeds.layers import reach, settling
 from recado.feeds.layers.archiver import Archiver
+from recado.feeds.layers.fifo import Fifo
 from recado.feeds.layers.nak import NakMember
 from recado.feeds.layers.pulse import Pulse
 from recado.feeds.layers.reach import Promise, Reach
@@ -26,9 +28,10 @@ from recado.feeds.layers.settling import Settling
 from recado.feeds.layers.sync import Sync
 from recado.feeds.layers.total import Total
 from recado.feeds.layers.uniform import Uniform
-from recado.feeds.packet import NewView, Prepared, Stable
+from recado.feeds.lineage import Lineage
+from recado.feeds.packet import NewView, Outlook, Prepared, Stable
+from recado.feeds.table import Standing, Table
 from recado.feeds.vector import Vector
-from recado.feeds.views import Standing, Table
 
 
 class Mutation(msgspec.Struct, frozen=True):
@@ -60,7 +63,7 @@ def _take_as_it_comes(self: Reception, item: Any, now: float) -> list[Any]:
 
 
 def _silence(self: Pulse, now: float) -> None:
-    self._due = None
+    self._due = inf
 
 
 def _pass_on(self: Any, event: Any, now: float = 0.0) -> None:
@@ -91,9 +94,24 @@ _accept = Reach._accept
 
 
 def _accept_any(self: Reach, new: NewView, now: float) -> None:
-    answer = Prepared(new.view.id, self.site.role, self._view_id, self._since, {})
+    answer = Prepared(new.view.id, self.site.role, self._view_id, self._since, {}, Outlook.CLEAR)
     self._promise = Promise(self.site.me, answer, now)
     _accept(self, new, now)
+
+
+def _as_if_all_had_told(self: Settling, since: float, now: float) -> Vector | None:
+    if now < since + self.site.options.suspect:
+        return None
+    return Vector(self.reception.known())
+
+
+_start = Reach.start
+
+
+def _start_at_once(self: Reach, now: float) -> None:
+    since, self.reception.since = self.reception.since, None
+    _start(self, now)
+    self.reception.since = since
 
 
 MUTATIONS = (
@@ -204,10 +222,66 @@ MUTATIONS = (
     ),
     Mutation(
         "an archive that knows of a view thinks the failed got nothing behind its cut",
+        settling,
+        "_known",
+        lambda *_: 0,
+        frozenset({Rule.CERTAINTY, Rule.MARK}),
+    ),
+    Mutation(
+        "a publisher that is silent is thought to have stopped",
         Settling,
         "_reach",
-        lambda *_: Vector(),
+        _as_if_all_had_told,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
+    ),
+    Mutation(
+        "every view is thought to have all in it who live",
+        Reach,
+        "_outlook",
+        lambda *_: Outlook.CLEAR,
+        frozenset({Rule.CERTAINTY, Rule.MARK}),
+    ),
+    Mutation(
+        "who hears nothing at all takes it for silence",
+        Reach,
+        "_is_hearing",
+        lambda *_: True,
+        frozenset({Rule.CERTAINTY, Rule.MARK}),
+    ),
+    Mutation(
+        "a view is the end of whoever is not in it, wherever they were",
+        Lineage,
+        "_follows",
+        lambda *_: True,
+        frozenset({Rule.CERTAINTY, Rule.MARK}),
+    ),
+    Mutation(
+        "an archive that was away thinks that nobody was there meanwhile",
+        Lineage,
+        "holes",
+        lambda *_: [],
+        frozenset({Rule.CERTAINTY, Rule.MARK}),
+    ),
+    Mutation(
+        "what comes live to one that returns is thought to be new to it",
+        Sync,
+        "_marked",
+        lambda _, batch: [batch],
+        frozenset({Rule.MARK}),
+    ),
+    Mutation(
+        "who begins where others lag takes what old publishers still keep",
+        Fifo,
+        "_meet_at",
+        _nothing,
+        frozenset({Rule.REPEAT}),
+    ),
+    Mutation(
+        "who begins joins before it has heard what was published",
+        Reach,
+        "start",
+        _start_at_once,
+        frozenset({Rule.REPEAT}),
     ),
     Mutation(
         "a view is taken whether it was promised or not",

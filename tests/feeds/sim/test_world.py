@@ -23,26 +23,16 @@ from recado.simulator.network import Weather
 AT_A_TIME = 10
 SEEDS = range(1, 321)
 
-# Faults of the protocol that are known and not mended; docs/feeds.md says what they mean for who uses it.
-OPEN = {
-    155: "a partial view is taken for the end of a view that somebody lives on in",
-    182: "likewise",
-    161: "the view of a return has a cut behind what the last life was given, so a repeat seems live",
-}
-
 
 @pytest.mark.parametrize("first", range(SEEDS.start, SEEDS.stop, AT_A_TIME))
 def test_nothing_is_wrong_with_a_feed(first: int) -> None:
-    seeds = [seed for seed in range(first, first + AT_A_TIME) if seed not in OPEN]
-    tally = work.worlds(seeds)
+    tally = work.worlds(range(first, first + AT_A_TIME))
     assert tally.problems == []
-    assert tally.worlds == len(seeds)
+    assert tally.worlds == AT_A_TIME
 
 
-@pytest.mark.xfail(strict=True, reason="known, see OPEN")
-@pytest.mark.parametrize("seed", OPEN)
-def test_what_is_known_to_be_wrong(seed: int) -> None:
-    """Strict: who mends it is told to take the seed from the list."""
+@pytest.mark.parametrize("seed", [403, 560, 618, 651, 694])
+def test_nothing_is_wrong_where_it_once_was(seed: int) -> None:
     assert work.worlds([seed]).problems == []
 
 

@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ..views import Certainty, Table
+from ..table import Table
+from ..views import Certainty
 from .batches import keys_of
 from .records import StoredRecord
 from .sealing import spans_of

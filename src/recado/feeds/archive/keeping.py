@@ -12,7 +12,8 @@ from contextlib import suppress
 
 from recado.journal.disk import Disk
 
-from ..views import Acknowledged, Lost, Settled, Table, ViewRecord
+from ..table import Table
+from ..views import Acknowledged, Lost, Settled, ViewRecord
 from . import manifest as manifests
 from . import sealing, views
 from .collection import Limits, Report, surplus

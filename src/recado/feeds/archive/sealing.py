@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +20,19 @@ from .layout import Tree, data_folder, date_of, file_name
 from .manifest import DataFile
 from .records import StoredBatch
 
-Spans = dict[str, tuple[int, int]]
+Span = tuple[int, int]
+"""The least and the greatest."""
+Spans = dict[str, Span]
+"""Of each publisher the first and the last sequence."""
+
+_NOTHING: Final[Span] = (1 << 63, -1 << 63)
 
 
 class _Group(NamedTuple):
     """A row group, and when its rows were stored."""
 
     table: pa.RecordBatch
-    stored: tuple[int, int]
+    stored: Span
 
 
 def seal(
@@ -38,12 +43,13 @@ def seal(
     for (date, _), of_day in groupby(batches, key=_Runs()):
         rows = (_Group(table_of(group, place), _times(group)) for group in groups(of_day))
         for first in rows:
-            most = most_rows - first.table.num_rows
-            made.append(_write(tree, date, chain([first], _take(rows, most)), generation))
+            some = chain([first], _take(rows, most_rows - first.table.num_rows))
+            notes = _Notes(first.table.column("offset")[0].as_py())
+            made.append(_write(tree, date, generation, notes, notes.taken(some)))
     return made
 
 
-def _times(group: Sequence[Scanned]) -> tuple[int, int]:
+def _times(group: Sequence[Scanned]) -> Span:
     times = [scanned.batch.stored for scanned in group]
     return min(times), max(times)
 
@@ -68,58 +74,48 @@ def _take(rows: Iterator[_Group], most: int) -> Iterator[_Group]:
 
 
 class _Notes:
-    """What the manifest says of a file, gathered while its groups pass."""
+    """What the manifest says of a file, gathered while its rows pass."""
 
-    def __init__(self, first: _Group) -> None:
-        self.first = self.end = first.table.column("offset")[0].as_py()
-        self.stored = first.stored
-        self.timestamps = _extremes(first.table)
+    def __init__(self, first: int) -> None:
+        self.first = self.end = first
+        self.stored = self.timestamps = _NOTHING
         self.publishers: Spans = {}
 
-    def tables(self, rows: Iterable[_Group]) -> Iterator[pa.Table]:
+    def add(self, rows: int, stored: Span, timestamps: Span, publishers: Spans) -> None:
+        self.end += rows
+        self.stored = _wider(self.stored, stored)
+        self.timestamps = _wider(self.timestamps, timestamps)
+        for publisher, span in publishers.items():
+            self.publishers[publisher] = _wider(self.publishers.get(publisher, _NOTHING), span)
+
+    def taken(self, rows: Iterable[_Group]) -> Iterator[pa.Table]:
         for table, stored in rows:
-            self.end += table.num_rows
-            self.stored = _wider(self.stored, stored)
-            self.timestamps = _wider(self.timestamps, _extremes(table))
-            join_spans(self.publishers, spans_of(keys_of(table)))
+            self.add(table.num_rows, stored, _extremes(table), spans_of(keys_of(table)))
             yield pa.Table.from_batches([table])
 
 
-def _write(tree: Tree, date: str, rows: Iterator[_Group], generation: int) -> DataFile:
-    first = next(rows)
-    notes = _Notes(first)
+def _write(
+    tree: Tree, date: str, generation: int, notes: _Notes, tables: Iterable[pa.Table]
+) -> DataFile:
+    """When this returns the file is durable."""
     folder, name = data_folder(date), file_name(notes.first, generation)
-    written = files.write(tree.disk(folder), name, INDEXED, notes.tables(chain([first], rows)))
+    written = files.write(tree.disk(folder), name, INDEXED, tables)
     return DataFile(
-        path=f"{folder}/{name}",
-        date=date,
-        first=notes.first,
-        end=notes.end,
-        bytes=written.bytes,
-        crc32=written.crc32,
-        footer=written.footer,
-        stored=notes.stored,
-        timestamps=notes.timestamps,
-        publishers=notes.publishers,
+        *(f"{folder}/{name}", date, notes.first, notes.end, *written),
+        *(notes.stored, notes.timestamps, notes.publishers),
     )
 
 
-def _extremes(table: pa.RecordBatch) -> tuple[int, int]:
+def _extremes(table: pa.RecordBatch) -> Span:
     times = table.column("timestamp").cast(pa.int64()).to_numpy()
     return int(times.min()), int(times.max())
 
 
-def _wider(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+def _wider(one: Span, other: Span) -> Span:
     return min(one[0], other[0]), max(one[1], other[1])
 
 
-def join_spans(spans: Spans, others: Spans) -> None:
-    for publisher, span in others.items():
-        spans[publisher] = _wider(spans.get(publisher, span), span)
-
-
 def spans_of(keys: Keys) -> Spans:
-    """The first and the last sequence of each publisher."""
     count = len(keys.publishers)
     firsts = np.full(count, np.iinfo(np.int64).max)
     lasts = np.zeros(count, np.int64)
@@ -150,27 +146,10 @@ def mergeable(made: Sequence[DataFile], most_rows: int) -> int:
 
 def merge(tree: Tree, parts: Sequence[DataFile], generation: int) -> DataFile:
     """The rows of consecutive files of a day in one. When this returns it is durable."""
-    first, last = parts[0], parts[-1]
-    folder, name = data_folder(first.date), file_name(first.first, generation)
-    written = files.write(tree.disk(folder), name, INDEXED, _regrouped(tree, parts))
-    publishers: Spans = {}
-    stored, timestamps = first.stored, first.timestamps
+    notes = _Notes(parts[0].first)
     for part in parts:
-        join_spans(publishers, part.publishers)
-        stored = _wider(stored, part.stored)
-        timestamps = _wider(timestamps, part.timestamps)
-    return DataFile(
-        path=f"{folder}/{name}",
-        date=first.date,
-        first=first.first,
-        end=last.end,
-        bytes=written.bytes,
-        crc32=written.crc32,
-        footer=written.footer,
-        stored=stored,
-        timestamps=timestamps,
-        publishers=publishers,
-    )
+        notes.add(part.rows, part.stored, part.timestamps, part.publishers)
+    return _write(tree, parts[0].date, generation, notes, _regrouped(tree, parts))
 
 
 def _regrouped(tree: Tree, parts: Sequence[DataFile]) -> Iterator[pa.Table]:

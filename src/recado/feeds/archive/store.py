@@ -26,8 +26,9 @@ from recado.journal.segment import file_name
 from ..block import Malformed
 from ..boundary import ArchiveState, Batch, Entry, Query
 from ..naming import exchange_p
+from ..table import Table
 from ..vector import Vector
-from ..views import Lost, Table
+from ..views import Lost
 from . import manifest as manifests
 from .collection import NO_LIMITS, Limits, Report
 from .errors import CorruptArchive, WrongArchive

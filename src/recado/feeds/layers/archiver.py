@@ -31,7 +31,9 @@ from ..packet import (
     MAX_RECORDS,
     Ack,
     Answer,
+    Bound,
     Carried,
+    Doubt,
     Known,
     Offer,
     Prepare,
@@ -41,16 +43,17 @@ from ..packet import (
     Recover,
     Stable,
 )
-from ..vector import Vector
+from ..table import Standing, Table, weight
+from ..vector import MAX_SEQUENCE, Vector
 from ..views import (
+    OPEN,
     Acknowledged,
     Certainty,
     MemberId,
     Record,
     Role,
     Seat,
-    Standing,
-    Table,
+    Settled,
     View,
     ViewId,
     ViewRecord,
@@ -128,7 +131,9 @@ class Archiver(Layer):
             case Pull(number, ranges):
                 self._ask_store(Question(sender, number, ranges), Query(Vector(), tuple(ranges)))
             case Recover():
-                self._recover(sender, event.packet)
+                self._recover(sender, event.packet, now)
+            case Doubt():
+                self._tell_bound(sender, now)
             case Stable(_, vector):
                 self._others.setdefault(sender.name, {}).update(vector)
             case Known():
@@ -189,26 +194,25 @@ class Archiver(Layer):
         if view is None or len(view.archives()) < 2:
             return
         views = [id_ for id_, record in table.views.items() if not record.provisional]
-        acks = [
-            (member, ack.view, sum(ack.vector.values()))
-            for member, ack in table.acknowledged.items()
-        ]
-        self.say(Known(views, list(table.settled), acks[-MAX_RECORDS:]), ARCHIVES, now)
+        settled = [(id_, *_extent(record)) for id_, record in table.settled.items()]
+        acks = [(member, _weight(ack)) for member, ack in table.acknowledged.items()]
+        self.say(Known(views, settled, acks[-MAX_RECORDS:]), ARCHIVES, now)
 
     def _answer_known(self, sender: MemberId, known: Known, now: float) -> None:
-        views, settled = set(known.views), set(known.settled)
-        acks = {member: (view, much) for member, view, much in known.acknowledged}
-        table = self.table
+        views, table = set(known.views), self.table
+        settled = {id_: (open_, total) for id_, open_, total in known.settled}
+        acks = dict(known.acknowledged)
         news: list[Record] = [
             record
             for id_, record in table.views.items()
             if id_ not in views and not record.provisional
         ]
-        news += [record for id_, record in table.settled.items() if id_ not in settled]
+        for id_, record in table.settled.items():
+            open_, total = _extent(record)
+            if id_ not in settled or open_ < settled[id_][0] or total > settled[id_][1]:
+                news.append(record)
         news += [
-            ack
-            for member, ack in table.acknowledged.items()
-            if acks.get(member, (None, -1))[1] < sum(ack.vector.values())
+            ack for member, ack in table.acknowledged.items() if acks.get(member, -1) < _weight(ack)
         ]
         if news:
             self.say(Records(news[:MAX_RECORDS]), sender, now)
@@ -227,9 +231,17 @@ class Archiver(Layer):
 
     # --- answering ---
 
-    def _recover(self, sender: MemberId, question: Recover) -> None:
+    def _tell_bound(self, sender: MemberId, now: float) -> None:
+        if self.table.knows(sender):
+            self._record(self.settling.tick(now))
+            bound = self.table.standing(sender.name, sender).bound()
+            if bound is not None:
+                self.say(Bound(dict(bound)), sender, now)
+
+    def _recover(self, sender: MemberId, question: Recover, now: float) -> None:
         if not self.table.knows(sender):
             return
+        self._record(self.settling.tick(now))
         waiting = Question(sender, question.number, [])
         after = question.after
         name = sender.name
@@ -297,6 +309,16 @@ class Archiver(Layer):
             ranked = sorted((one.get(publisher, 0) for one in stable), reverse=True)
             limit[publisher] = ranked[copies - 1] if len(ranked) >= copies else 0
         return limit
+
+
+def _weight(ack: Acknowledged) -> int:
+    return min(weight(ack), MAX_SEQUENCE)
+
+
+def _extent(settled: Settled) -> tuple[int, int]:
+    """Of how many publishers the reach is open, and how far it is in all for the others."""
+    ends = settled.reach.values()
+    return sum(s == OPEN for s in ends), min(sum(s for s in ends if s != OPEN), MAX_SEQUENCE)
 
 
 def _classified(batch: Batch, standing: Standing) -> list[Carried]:

@@ -6,7 +6,7 @@ D2  A view is acknowledged after everything before it was delivered, and never m
 """
 
 from ..boundary import ARCHIVES, Acknowledge, Deliver, Gap, Installed, Left, Send
-from ..layer import Began, Changed, Falling, Layer, Messages, Missing, Rising, Site
+from ..layer import Began, Changed, Falling, Layer, Messages, Met, Missing, Rising, Site
 from ..packet import Ack
 from ..vector import Vector
 from ..views import NO_VIEW, Role, ViewId
@@ -36,6 +36,8 @@ class Dispatch(Layer):
             case Began(vector):
                 self._start = dict(vector)
                 self.delivered = dict(vector)
+            case Met(publisher, last) if self._start is not None:
+                self._start[publisher] = self.delivered[publisher] = last
             case Changed(record):
                 cut = Vector({p: s for p, s in record.cut.items() if not p.startswith(ORDERS)})
                 if self._start is None:

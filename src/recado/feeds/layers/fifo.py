@@ -5,12 +5,15 @@ F1  Above FIFO the sequences of a publisher follow each other without gap or dou
 F2  A view passes when everything before its cut has passed, and nothing behind the cut passes before it.
 F3  A gap is closed only when it has waited for `patience` and everybody in the view has said not to have the
     message.
+F4  A subscriber without recovery that was alone so far begins with whom it does not know behind the cut of the
+    first view that it shares; where those in it may lag, behind what the publisher then tells.
 """
 
 from collections import deque
+from math import inf
 
 from ..block import EMPTY, KEY, SAME
-from ..boundary import Batch, Channel, Publish
+from ..boundary import Batch, Channel, Policy, Publish
 from ..layer import (
     Accepted,
     Changed,
@@ -19,6 +22,7 @@ from ..layer import (
     Heard,
     Layer,
     Messages,
+    Met,
     Missing,
     Part,
     Pieces,
@@ -27,10 +31,10 @@ from ..layer import (
     Site,
     Thawed,
 )
-from ..packet import Data, Fragment
+from ..packet import Data, Fragment, Last
 from ..vector import Vector
 from ..views import Lost, Role, ViewRecord
-from .reception import ORDERS, Item, Reception, order_id
+from .reception import ORDERS, Item, Reception, concerns, order_id
 
 
 class Numbering(Layer):
@@ -64,20 +68,23 @@ class Fifo(Layer):
         self.reception = reception
         self._pending: ViewRecord | None = None
         self._looked = 0.0
-        self._outbox: deque[Item | Lost] = deque()
+        self._outbox: deque[Item | Lost | Met] = deque()
         self._busy = False
+        self._alone = True
         if begun is not None:
             reception.begin(begun, 0.0)
             reception.limit = None
         if "REACH" not in site.names:
             reception.limit = None
 
+    def start(self, now: float) -> None:
+        if self.site.role is Role.SUBSCRIBER and self.site.options.recovery is Policy.NONE:
+            self.reception.since = now
+
     def up(self, event: Rising, now: float) -> None:
         match event:
-            case Heard(Channel.P, _, Data(publisher, first, block)):
-                self._take(Batch(publisher, first, block), now)
-            case Heard(Channel.P, _, Fragment(publisher, sequence, index, total, piece)):
-                self._take(Part(publisher, sequence, index, total, piece), now)
+            case Heard(Channel.P):
+                self._hear(event, now)
             case Accepted(record):
                 self._above(event, now)
                 self._turn(record, now)
@@ -91,6 +98,17 @@ class Fifo(Layer):
             case _:
                 self._above(event, now)
 
+    def _hear(self, event: Heard, now: float) -> None:
+        match event.packet:
+            case Data(publisher, first, block):
+                self._take(Batch(publisher, first, block), now)
+            case Fragment(publisher, sequence, index, total, piece):
+                self._take(Part(publisher, sequence, index, total, piece), now)
+            case Last():
+                self._get_acquainted(now)
+            case _:
+                self._above(event, now)
+
     def down(self, event: Falling, now: float) -> None:
         if isinstance(event, Filled):
             self._take(event.batch, now)
@@ -100,12 +118,15 @@ class Fifo(Layer):
     def _turn(self, record: ViewRecord, now: float) -> None:
         """A view is agreed to: let pass what is before its cut."""
         reception = self.reception
+        heard = None
         if reception.fresh:
+            heard = set(reception.tracks)
             others = [m for m in record.view.archives() if m != self.site.me]
             replica = self.site.role is Role.ARCHIVE and others
             # A new archive copies from the others all that there is; who is new alone begins here.
             reception.begin(Vector() if replica else record.cut, now)
         reception.skip_orders(record.cut, order_id(self.site.current), now)
+        self._meet_at(record, heard, now)
         for publisher, sequence in record.cut.items():
             reception.learn(publisher, sequence, now)
         reception.limit = dict(record.cut)
@@ -113,15 +134,47 @@ class Fifo(Layer):
         self._release(now)
         self._hand_up(now)
 
+    def _meet_at(self, record: ViewRecord, heard: set[bytes] | None, now: float) -> None:
+        """Others know them (F4). With `heard`, of whom we heard before, it is our first view."""
+        reception = self.reception
+        if reception.since is None:
+            return
+        joining = self._alone
+        self._alone = self._alone and len(record.view.seats) == 1
+        known = reception.tracks.keys() if heard is None else heard
+        for publisher, sequence in record.cut.items():
+            waits = reception.strangers.get(publisher)
+            if waits is not None and not joining and reception.tracks[publisher].next == 1:
+                self._begin_with(publisher, 0, now)
+            elif waits is not None or (
+                joining and publisher not in known and not publisher.startswith(ORDERS)
+            ):
+                self._begin_with(publisher, sequence, now)
+                if not self.site.options.ordered:
+                    reception.strangers[publisher] = waits or inf
+
+    def _get_acquainted(self, now: float) -> None:
+        """Begin with strangers that have told their age, or stay silent."""
+        reception, options = self.reception, self.site.options
+        if not reception.strangers:
+            return
+        for publisher, waits in list(reception.strangers.items()):
+            if reception.tracks[publisher].told > -inf or now >= waits + options.suspect:
+                last = reception.beginning(publisher, options, now)
+                self._begin_with(publisher, last, now)
+                self._outbox += reception.release(publisher, now)
+        self._hand_up(now)
+
+    def _begin_with(self, publisher: bytes, last: int, now: float) -> None:
+        self.reception.begin_with(publisher, last, now)
+        if last:
+            self._outbox.append(Met(publisher, last))
+
     def _take(self, item: Item, now: float) -> None:
-        if item.publisher.startswith(ORDERS) and not self._concerns_us(item.publisher):
+        if not concerns(self.site, item.publisher):
             return
         self._outbox += self.reception.take(item, now)
         self._hand_up(now)
-
-    def _concerns_us(self, orders: bytes) -> bool:
-        view = self.site.view
-        return orders in (order_id(self.site.current), view and order_id(view.id))
 
     def _release(self, now: float) -> None:
         for publisher in list(self.reception.tracks):
@@ -145,17 +198,18 @@ class Fifo(Layer):
                 break
         self._busy = False
 
-    def _risen(self, item: Item | Lost) -> Rising:
+    def _risen(self, item: Item | Lost | Met) -> Rising:
         match item:
             case Batch(publisher, first, block):
                 return Messages(Batch(publisher, first, block, self.site.current))
             case Lost():
                 return Missing(item)
-            case Part():
+            case Part() | Met():
                 return item
 
     def tick(self, now: float) -> None:
         self._looked = now
+        self._get_acquainted(now)
         for publisher, gap in list(self.reception.gaps.items()):
             if now < gap.since + self.site.options.patience:
                 continue
@@ -180,9 +234,9 @@ class Fifo(Layer):
         return min([last, *(gap.lacking[one] for one in asked)])
 
     def deadline(self) -> float | None:
-        gaps = self.reception.gaps
-        if not gaps:
-            return None
-        options = self.site.options
-        due = min(gap.since for gap in gaps.values()) + options.patience
-        return max(due, self._looked + options.again)
+        gaps, strangers, options = self.reception.gaps, self.reception.strangers, self.site.options
+        due = min(strangers.values()) + options.suspect if strangers else inf
+        if gaps:
+            closing = min(gap.since for gap in gaps.values()) + options.patience
+            due = min(due, max(closing, self._looked + options.again))
+        return due if due < inf else None

@@ -129,7 +129,9 @@ class Frag(Layer):
                 self._forget(key)
 
     def deadline(self) -> float | None:
-        return min((p.since + STALE for p in self._pieces.values()), default=None)
+        if not self._pieces:
+            return None
+        return min(p.since for p in self._pieces.values()) + STALE
 
 
 class _Partial:

@@ -13,7 +13,7 @@ from collections import deque
 from ..boundary import Channel, Range
 from ..layer import Falling, Heard, Layer, Rising, Say, Site
 from ..packet import MAX_RANGES, Data, Fragment, Lack, Last, Nak, Stable
-from .reception import ORDERS, Gap, Reception
+from .reception import ORDERS, Gap, Reception, concerns
 
 
 class NakPublisher(Layer):
@@ -71,23 +71,32 @@ class NakMember(Layer):
 
     def up(self, event: Rising, now: float) -> None:
         match event:
-            case Heard(Channel.P, _, Data() | Fragment()):
-                self._flowed = now
-                self._above(event, now)
-            case Heard(Channel.P, _, Last(publisher, last)):
-                self.reception.learn(publisher, last, now)
-                self.reception.tracks[publisher].heard = now
-            case Heard(Channel.P, _, Lack(publisher, first, last)):
-                gap = self.reception.gaps.get(publisher)
-                if gap is not None and first <= gap.at <= last:
-                    gap.lacking[publisher] = last
-            case Heard(Channel.P, _, Nak()):
-                pass
+            case Heard(Channel.P):
+                self._hear(event, now)
             case Heard(_, _, Stable(_, vector)):
                 if not self.reception.fresh:
                     for publisher, last in vector.items():
-                        self.reception.learn(publisher, last, now)
+                        if publisher in self.reception.tracks or self.reception.since is None:
+                            self.reception.learn(publisher, last, now)
                 self._above(event, now)
+            case _:
+                self._above(event, now)
+
+    def _hear(self, event: Heard, now: float) -> None:
+        match event.packet:
+            case Data() | Fragment():
+                self._flowed = now
+                self._above(event, now)
+            case Last(publisher, last, age):
+                if concerns(self.site, publisher):
+                    self.reception.tell(publisher, last, age / 1000, now)
+                    self._above(event, now)
+            case Lack(publisher, first, last):
+                gap = self.reception.gaps.get(publisher)
+                if gap is not None and first <= gap.at <= last:
+                    gap.lacking[publisher] = last
+            case Nak():
+                pass
             case _:
                 self._above(event, now)
 

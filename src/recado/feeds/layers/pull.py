@@ -1,6 +1,7 @@
 """PULL: asks archives, then other members, for what the publisher could not give; and answers who asks.
 
-P1  One question is open at a time. What came with an answer goes to FIFO as if it had just arrived.
+P1  One question is open at a time, and the next one follows at once only if the answer was of use. What came
+    with it goes to FIFO as if it had just arrived.
 P2  Whoever says not to have a message is noted, so that FIFO may know when nobody has it.
 P3  What is kept for others, and what an answer has, is bounded.
 """
@@ -50,7 +51,8 @@ class PullLayer(Layer):
             self._ask(now)
 
     def deadline(self) -> float | None:
-        if self._due is None and any(gap.pull for gap in self.reception.gaps.values()):
+        gaps = self.reception.gaps
+        if self._due is None and gaps and any(gap.pull for gap in gaps.values()):
             return 0.0
         return self._due
 
@@ -69,22 +71,24 @@ class PullLayer(Layer):
             self.say(Pull(self._number, wanted[:MOST_RANGES]), to, now)
 
     def _take(self, sender: MemberId, answer: Pulled, now: float) -> None:
-        useful = False
+        before = self._places()
         for part in answer.batches:
             try:
                 batch = carried(part)
             except Malformed:
                 self.site.refused += 1
                 continue
-            useful = True
             self._below(Filled(batch), now)
         for lack in answer.lacking:
             gap = self.reception.gaps.get(lack.publisher)
             if gap is not None and lack.first <= gap.at <= lack.last:
                 gap.lacking[sender.incarnation] = lack.last
-        if answer.number == self._number and useful:
+        if answer.number == self._number and self._places() != before:
             self._due = None
             self._ask(now)
+
+    def _places(self) -> dict[bytes, int]:
+        return {publisher: gap.at for publisher, gap in self.reception.gaps.items()}
 
     # --- answering ---
 

@@ -1,6 +1,7 @@
-"""REACH in a publisher: it tells from time to time that it lives, and the last it has published.
+"""REACH in a publisher: it tells from time to time that it lives, the last it has published, and its age.
 
-So who missed the end of what it published knows, though nothing comes behind it.
+So who missed the end of what it published knows, though nothing comes behind it; and who hears it for the first
+time knows which of the two was there before.
 """
 
 from ..layer import Falling, Layer, Say, Site
@@ -11,20 +12,27 @@ class Pulse(Layer):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self._last = 0
-        self._due: float | None = None
+        self._due = 0.0
+        self._begun = 0.0
+
+    def start(self, now: float) -> None:
+        self._begun = now
+        self._due = now + self.site.options.beat
+        self._tell(now)
 
     def down(self, event: Falling, now: float) -> None:
         if isinstance(event, Say) and isinstance(event.packet, Data | Fragment):
-            if event.number > self._last:
-                self._last = event.number
-            if self._due is None:
-                self._due = now + self.site.options.beat
+            self._last = max(self._last, event.number)
         self._below(event, now)
 
     def tick(self, now: float) -> None:
-        if self._due is not None and now >= self._due:
+        if now >= self._due:
             self._due = now + self.site.options.beat
-            self.say(Last(self.site.me.incarnation, self._last), None, now)
+            self._tell(now)
+
+    def _tell(self, now: float) -> None:
+        age = int(1000 * (now - self._begun))
+        self.say(Last(self.site.me.incarnation, self._last, age), None, now)
 
     def deadline(self) -> float | None:
         return self._due

@@ -12,15 +12,22 @@ RC2  A member has promised itself to one round at a time, the highest that asked
 RC3  Between the promise and the view, or its giving up, nothing passes.
 RC4  The oldest member that one hears coordinates. After a partition, the oldest of all makes one view of the
      groups.
-RC5  Who did not answer is left out, and asked again only after a while, so that one who cannot answer stops
-     nobody.
+RC5  Who did not answer is left out, and asked again only after a while, or when it has come to another view by
+     itself; so that one who cannot answer stops nobody.
+RC6  A view is called complete only if all who were asked are in it, none of them hears anybody else, and one of
+     them has listened for `suspect`. While a view with an archive is not, another one follows.
+RC7  Silence counts only while one listens: who was stalled, or is new in a view, hears others for `suspect`
+     before it takes them for failed. Who heard nothing at all, of publishers neither, may have been deaf, and
+     has not listened.
+RC8  A subscriber without recovery begins behind all that was published before it. Where publishers cast again
+     what others lack, it keeps quiet until it has heard what each of them has published.
 """
 
 from ..boundary import MEMBERS, Left
 from ..layer import Accepted, Falling, Heard, Layer, Rising, Site, Thawed
-from ..packet import Beat, NewView, Prepare, Prepared
+from ..packet import Beat, NewView, Outlook, Prepare, Prepared
 from ..vector import Vector, raise_to
-from ..views import NO_VIEW, MemberId, Seat, View, ViewId, ViewRecord
+from ..views import NO_VIEW, MemberId, Role, Seat, View, ViewId, ViewRecord
 from .reception import Reception
 
 
@@ -31,9 +38,15 @@ class Peer:
 
     def __init__(self, beat: Beat, now: float) -> None:
         self.shy = 0.0  # not to be invited before
+        self.view = beat.view
         self.update(beat, now)
 
+    def is_as_before(self, beat: Beat) -> bool:
+        return self.view == beat.view and self.since == beat.since and self.leaving == beat.leaving
+
     def update(self, beat: Beat, now: float) -> None:
+        if beat.view != self.view:
+            self.shy = 0.0
         self.role = beat.role
         self.view = beat.view
         self.since = beat.since
@@ -79,12 +92,22 @@ class Reach(Layer):
         self._round: Round | None = None
         self._decided: NewView | None = None
         self._view_at = 0.0
+        self._complete = False
+        self._alone = True  # in every view so far
         self._begun = 0.0
+        self._attended = 0.0
+        self._heard = 0.0  # somebody
+        self._listening = 0.0  # since when
         self._next_beat = 0.0
+        self._quiet_until = 0.0
         self._next_round = 0.0
+        self._next_completion = 0.0
 
     def start(self, now: float) -> None:
-        self._begun = now
+        self._begun = self._attended = self._heard = self._listening = now
+        options = self.site.options
+        if self.reception.since is not None and not options.ordered:
+            self._quiet_until = now + 1.2 * options.beat
         self._beat(now)
 
     # --- hearing ---
@@ -93,6 +116,11 @@ class Reach(Layer):
         if not isinstance(event, Heard):
             self._above(event, now)
             return
+        self._attend(now)
+        if event.sender != self.site.me:
+            if not self._is_hearing(now):
+                self._listening = now
+            self._heard = now
         match event.packet:
             case Beat() as beat:
                 self._hear(event.sender, beat, now)
@@ -114,6 +142,9 @@ class Reach(Layer):
     def _hear(self, sender: MemberId, beat: Beat, now: float) -> None:
         self._number = max(self._number, beat.view.number)
         peer = self.peers.get(sender)
+        if peer is not None and peer.is_as_before(beat) and beat.view == self._view_id:
+            peer.heard = now  # whether others are silent is looked at with our own beat
+            return
         if peer is None:
             if not beat.leaving:
                 self.peers[sender] = Peer(beat, now)
@@ -121,6 +152,14 @@ class Reach(Layer):
         else:
             peer.update(beat, now)
         self._coordinate(now)
+
+    def _attend(self, now: float) -> None:
+        """RC7: we beat oftener than that, unless we are stalled."""
+        missed, self._attended = now - self._attended, now
+        if missed > self.site.options.suspect / 2:
+            self._listening = now
+            for peer in self.peers.values():
+                peer.heard += missed
 
     # --- promising ---
 
@@ -135,20 +174,37 @@ class Reach(Layer):
         elif self.site.me in invited and round_ > self._promised:
             if sender != self.site.me:
                 self._round = None
-            self._give(sender, round_, now)
+            self._give(sender, round_, invited, now)
 
-    def _give(self, to: MemberId, round_: ViewId, now: float) -> None:
+    def _give(self, to: MemberId, round_: ViewId, invited: list[MemberId], now: float) -> None:
         """Stop delivering, and say what we have."""
         self._promised = round_
         self.reception.freeze()
         vector = self.reception.received()
         site = self.site
-        answer = Prepared(round_, site.role, self._view_id, self._since, vector)
+        # In a view of its own a subscriber has seen nobody of whom an archive would want to know.
+        unseen = self._alone and site.role is not Role.ARCHIVE
+        view = NO_VIEW if unseen else self._view_id
+        outlook = self._outlook(invited, now)
+        answer = Prepared(round_, site.role, view, self._since, vector, outlook)
         self._promise = Promise(to, answer, now)
         if to == site.me:
             self._collect(to, answer, now)
         else:
             self.say(answer, to, now)
+
+    def _outlook(self, invited: list[MemberId], now: float) -> Outlook:
+        names = {member.name for member in invited}
+        others = [m for m, peer in self.peers.items() if self._lives(peer, now)]
+        if any(member.name not in names for member in others):  # a name that is back counts once
+            return Outlook.OTHERS
+        return Outlook.CLEAR if self._has_listened(now) else Outlook.SHORT
+
+    def _is_hearing(self, now: float) -> bool:
+        return now - self._heard <= self.site.options.suspect / 2
+
+    def _has_listened(self, now: float) -> bool:
+        return self._is_hearing(now) and now - self._listening >= self.site.options.suspect
 
     def _give_up(self, now: float) -> None:
         self._promise = None
@@ -164,11 +220,17 @@ class Reach(Layer):
         self._promise = None
         self._view_id = view.id
         self._view_at = now
+        self._complete = new.complete
+        self._alone = self._alone and len(seats) == 1
         self._number = max(self._number, view.id.number)
         self._since = seats[self.site.me]
         self.site.view = view
+        for seat, since in zip(view.seats, new.since, strict=True):
+            if seat.member not in self.peers and seat.member != self.site.me:
+                self.peers[seat.member] = Peer(Beat(seat.role, view.id, since), now)
         self._beat(now)
-        self._above(Accepted(ViewRecord(view, Vector(new.cut), tuple(new.previous))), now)
+        record = ViewRecord(view, Vector(new.cut), tuple(new.previous), complete=new.complete)
+        self._above(Accepted(record), now)
 
     # --- coordinating ---
 
@@ -193,8 +255,16 @@ class Reach(Layer):
             for m in wanted
             if living[m].view != self._view_id and not (m in seated and fresh_view)
         ]
-        if view is None or astray or seated - {self.site.me} - living.keys():
+        failed = seated - {self.site.me} - living.keys()
+        if view is None or astray or failed or self._is_to_be_completed(view, living, now):
             self._open([self.site.me, *wanted], now)
+
+    def _is_to_be_completed(self, view: View, living: dict[MemberId, Peer], now: float) -> bool:
+        """Whether archives would learn from another view that all others are silent."""
+        if self._complete or now < self._next_completion or not view.archives():
+            return False
+        members = set(view.members())
+        return self._has_listened(now) and all(member in members for member in living)
 
     def _lives(self, peer: Peer, now: float) -> bool:
         return not peer.leaving and now - peer.heard < self.site.options.suspect
@@ -206,7 +276,7 @@ class Reach(Layer):
         # On P too: there an archive sees its place among the messages.
         self.say(prepare, None, now)
         self.say(prepare, MEMBERS, now)
-        self._give(self.site.me, self._round.id, now)
+        self._give(self.site.me, self._round.id, invited, now)
 
     def _collect(self, sender: MemberId, answer: Prepared, now: float) -> None:
         round_ = self._round
@@ -223,6 +293,7 @@ class Reach(Layer):
         options = self.site.options
         self._round = None
         self._next_round = now + options.again
+        self._next_completion = now + options.suspect if self._has_listened(now) else 0.0
         for member in round_.invited:
             if member not in round_.answers and member in self.peers:
                 self.peers[member].shy = now + 2 * options.suspect
@@ -234,7 +305,13 @@ class Reach(Layer):
         seats = tuple(Seat(member, round_.answers[member].role) for member in order)
         since = [round_.answers[member].since or number for member in order]
         previous = sorted({a.view for a in round_.answers.values()} - {NO_VIEW})
-        self._decided = NewView(View(round_.id, seats), since, cut, previous)
+        outlooks = {answer.outlook for answer in round_.answers.values()}
+        complete = (
+            len(round_.answers) == len(round_.invited)
+            and Outlook.OTHERS not in outlooks
+            and Outlook.CLEAR in outlooks
+        )
+        self._decided = NewView(View(round_.id, seats), since, cut, previous, complete)
         self.say(self._decided, MEMBERS, now)
         self._accept(self._decided, now)
 
@@ -242,10 +319,14 @@ class Reach(Layer):
 
     def _beat(self, now: float) -> None:
         self._next_beat = now + self.site.options.beat
-        self.say(Beat(self.site.role, self._view_id, self._since), MEMBERS, now)
+        if now >= self._quiet_until:
+            self.say(Beat(self.site.role, self._view_id, self._since), MEMBERS, now)
+        else:
+            self._next_beat = self._quiet_until
 
     def tick(self, now: float) -> None:
         options = self.site.options
+        self._attend(now)
         if now >= self._next_beat:
             self._beat(now)
         promise, round_ = self._promise, self._round
@@ -282,4 +363,6 @@ class Reach(Layer):
             due = min(due, self._round.repeat + options.again)
         elif self._promise is not None:
             due = min(due, self._promise.repeat + options.again)
+        elif self._next_round > self._attended:
+            due = min(due, self._next_round)
         return due

@@ -4,6 +4,8 @@ RE1  What `take` hands on is, per publisher, every sequence from where it began,
 RE2  Nothing passes beyond the limit: between a promise and its view nothing at all, behind it what is before
      the cut.
 RE3  What is held is bounded in bytes: the farthest is dropped first, and is missing again.
+RE4  With `since`, only what is published from then on is of interest: of a publisher that is not in the view's
+     cut nothing passes until it has told its age. One that is younger begins at 1, another behind its last.
 
 FIFO owns it; NAK and PULL look up what is missing, REACH what is there. A message that came in fragments is
 received when its last fragment is; until then the track stands at (sequence, index).
@@ -11,9 +13,10 @@ received when its last fragment is; until then the track stands at (sequence, in
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
+from math import inf
 
-from ..boundary import Batch, Range
-from ..layer import Part
+from ..boundary import Batch, Options, Range
+from ..layer import Part, Site
 from ..views import Lost, ViewId
 
 Item = Batch | Part
@@ -24,6 +27,14 @@ def order_id(view: ViewId) -> bytes:
     """The publisher whose messages are the places in the total order of this view; it concerns no other
     view."""
     return ORDERS + view.number.to_bytes(8)[-6:] + view.coordinator[:5]
+
+
+def concerns(site: Site, publisher: bytes) -> bool:
+    """All publishers do; of orders those of the view that is coming to its end, and of the next."""
+    if not publisher.startswith(ORDERS):
+        return True
+    view = site.view
+    return publisher in (order_id(site.current), view and order_id(view.id))
 
 
 class Gap:
@@ -44,7 +55,7 @@ class Gap:
 class Track:
     """One publisher."""
 
-    __slots__ = ("heard", "held", "index", "known", "next", "places", "tip")
+    __slots__ = ("born", "heard", "held", "index", "known", "next", "places", "tip", "told")
 
     def __init__(self, next_: int, now: float) -> None:
         self.next = next_
@@ -52,6 +63,8 @@ class Track:
         self.tip = (next_, 0)  # as (next, index), but counting what is held
         self.known = 0
         self.heard = now
+        self.told = -inf  # when it last told its last
+        self.born = -inf  # when it began, by our time; what is not known is long ago
         self.held: dict[tuple[int, int], Item] = {}
         self.places: list[tuple[int, int]] = []  # of what is held, in order
 
@@ -100,6 +113,10 @@ class Reception:
         """Nothing passes beyond it; None: everything may."""
         self.fresh = True
         """It has not begun: a publisher's first message seen is as good a beginning as any."""
+        self.since: float | None = None
+        """When we began, if what was published before is of no interest."""
+        self.strangers: dict[bytes, float] = {}
+        """With whom we do not know yet where to begin (RE4), and since when messages of theirs wait."""
         self._most_held = most_held
         self._held_bytes = 0
 
@@ -118,8 +135,8 @@ class Reception:
         self.limit = {p: track.next - 1 for p, track in self.tracks.items()}
 
     def received(self) -> dict[bytes, int]:
-        vector = {p: track.received() for p, track in self.tracks.items()}
-        return {p: sequence for p, sequence in vector.items() if sequence}
+        known = [(p, t) for p, t in self.tracks.items() if p not in self.strangers]
+        return {p: sequence for p, track in known if (sequence := track.received())}
 
     def passed(self) -> dict[bytes, int]:
         return {p: track.next - 1 for p, track in self.tracks.items() if track.next > 1}
@@ -141,6 +158,41 @@ class Reception:
             track.known = last
             self._note(publisher, track, now)
 
+    def tell(self, publisher: bytes, last: int, age: float, now: float) -> None:
+        """It says so itself."""
+        self._meet(publisher)
+        self.learn(publisher, last, now)
+        if self.fresh and self.since is not None:
+            self._skip(publisher, last, now)
+        track = self.tracks[publisher]
+        # What was long under way makes it look younger than it is.
+        track.born = now - age if track.told == -inf else min(track.born, now - age)
+        track.heard = track.told = now
+
+    def _meet(self, publisher: bytes) -> None:
+        """Somebody new may be a stranger."""
+        cautious = self.since is not None and not self.fresh
+        if cautious and publisher not in self.tracks and not publisher.startswith(ORDERS):
+            self.strangers[publisher] = inf
+
+    def beginning(self, publisher: bytes, options: Options, now: float) -> int:
+        """Behind which message we begin with a stranger that has told its age, or is silent."""
+        assert self.since is not None
+        track = self.tracks[publisher]
+        first = track.places[0][0] if track.places else track.known + 1
+        if track.told == -inf:
+            return first - 1
+        # If we have just begun, what it told before was only lost on the way.
+        if track.born >= self.since or (track.next > 1 and now < self.since + 2.5 * options.beat):
+            return track.next - 1
+        # Where nothing is cast again, what came was published when it came.
+        return first - 1 if options.ordered else track.known
+
+    def begin_with(self, publisher: bytes, last: int, now: float) -> None:
+        """A stranger, from behind this message on."""
+        self.strangers.pop(publisher, None)
+        self._skip(publisher, last, now)
+
     def take(self, item: Item, now: float) -> list[Item]:
         """What may pass now."""
         publisher = item.publisher
@@ -148,6 +200,7 @@ class Reception:
         last = item.last if isinstance(item, Batch) else item.sequence
         track = self.tracks.get(publisher)
         if track is None:
+            self._meet(publisher)
             track = self._track(publisher, first if self.fresh else 1, now)
         track.heard = now
         if last > track.known:
@@ -157,12 +210,15 @@ class Reception:
             and first == track.next
             and not track.held
             and self.limit is None
+            and publisher not in self.strangers
         ):
             track.next, track.index = last + 1, 0
             track.tip = (track.next, 0)
             if publisher in self.gaps or track.known > last:
                 self._note(publisher, track, now)
             return [item]
+        if publisher in self.strangers:
+            self.strangers[publisher] = min(self.strangers[publisher], now)
         self._hold(track, item)
         return self.release(publisher, now)
 
@@ -171,7 +227,7 @@ class Reception:
         track = self.tracks[publisher]
         most = None if self.limit is None else self.limit.get(publisher, 0)
         ready: list[Item] = []
-        while track.places:
+        while track.places and publisher not in self.strangers:
             place = track.places[0]
             if place > (track.next, track.index) or (most is not None and track.next > most):
                 break
@@ -287,7 +343,7 @@ class Reception:
         if track.tip < (track.next, track.index):
             track.tip = (track.next, track.index)
         at = track.received() + 1
-        if self.fresh or at > track.known:
+        if self.fresh or publisher in self.strangers or at > track.known:
             self.gaps.pop(publisher, None)
             return
         gap = self.gaps.get(publisher)
@@ -314,7 +370,7 @@ class Reception:
             assert track.places == sorted(track.held)
             total += sum(map(_size, track.held.values()))
             assert (publisher in self.gaps) == (
-                not self.fresh and track.received() < track.known
+                not (self.fresh or publisher in self.strangers) and track.received() < track.known
             ), "a gap is noted while there is one"
         assert total == self._held_bytes <= self._most_held
 

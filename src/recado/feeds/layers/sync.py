@@ -10,20 +10,26 @@ S2  Nothing live passes before all that is before it has been recovered.
 S3  What is held is bounded: if it is too much it is let go, and recovered from the archive too.
 S4  The archive keeps nothing about who recovers: each question says all that is needed, so any archive can go
     on.
+S5  The cut of the view that one returns in may be behind what the last life was given. Where the archive begins
+    the recovery, what comes live is marked as uncertain until an archive has told how far earlier lives can
+    have come, and up to there.
 """
 
 from collections import deque
 
+import msgspec
+
 from ..block import Malformed
 from ..boundary import Batch, Failed, Policy, Recovered
 from ..layer import Began, Changed, Heard, Layer, Messages, Missing, Rising, Site
-from ..packet import Answer, Offer, Recover
+from ..packet import Answer, Bound, Doubt, Offer, Recover
 from ..vector import Vector
-from ..views import Lost, MemberId
+from ..views import OPEN, Certainty, Lost, MemberId
 from ..wire import carried
 from .reception import ORDERS
 
 Waiting = Messages | Missing | Changed
+RARELY = 60.0  # seconds between questions about publishers that are silent
 
 
 class Sync(Layer):
@@ -42,6 +48,11 @@ class Sync(Layer):
         self._attempt = 0
         self._due: float | None = None
         self._answered = 0.0  # when an archive was last heard
+        self._bound: dict[bytes, int] | None = None  # of what earlier lives can have been given
+        self._is_marked = site.options.recovery in (Policy.PESSIMISTIC, Policy.ARCHIVE)
+        self._doubt_due: float | None = None
+        self._doubts = 0
+        self._pause = site.options.again
 
     def up(self, event: Rising, now: float) -> None:
         match event:
@@ -57,6 +68,10 @@ class Sync(Layer):
             case Heard(_, sender, Answer() as answer):
                 if not self._live and answer.number == self._number:
                     self._take(sender, answer, now)
+            case Heard(_, _, Bound(vector)):
+                self._bound = vector
+                if OPEN not in vector.values():
+                    self._doubt_due = None
             case Heard(_, sender, Offer(start)):
                 if self._waits_for_offer():
                     self._begin(Vector(start), now)
@@ -74,10 +89,12 @@ class Sync(Layer):
         if options.recovery is Policy.NONE:
             self._begin(Vector(cut), now)
             self._live = True
+            self.site.effects.append(Recovered(Vector(cut)))
             self._above(event, now)
             return
         self._target = cut
         self._answered = now
+        self._doubt_due = now if self._is_marked else None
         self._hold(event)
         self._anchored = bool(event.record.view.archives())
         if options.recovery is Policy.VECTOR:
@@ -119,7 +136,18 @@ class Sync(Layer):
         self._number += 1
         self.say(Recover(self._number, self._done, self._offset), self._archive, now)
 
+    def _ask_bound(self, now: float) -> None:
+        archives = self.site.view.archives() if self.site.view is not None else []
+        if archives:
+            self.say(Doubt(), archives[self._doubts % len(archives)], now)
+        self._doubts += 1
+        longest = 10 * self.site.options.again if self._bound is None else RARELY
+        self._pause = min(2 * self._pause, longest)
+        self._doubt_due = now + self._pause
+
     def tick(self, now: float) -> None:
+        if self._doubt_due is not None and now >= self._doubt_due:
+            self._ask_bound(now)
         if self._live or self._due is None or now < self._due:
             return
         options = self.site.options
@@ -148,7 +176,9 @@ class Sync(Layer):
         self.site.effects.append(Failed(reason))
 
     def deadline(self) -> float | None:
-        return None if self._live else self._due
+        if self._live or self._due is None:
+            return self._doubt_due
+        return self._due if self._doubt_due is None else min(self._due, self._doubt_due)
 
     # --- taking ---
 
@@ -229,12 +259,28 @@ class Sync(Layer):
             if done is not None and batch.first <= done:
                 if batch.last <= done:
                     return
-                event = Messages(batch.part(done + 1, batch.last))
-        elif isinstance(event, Missing):
+                batch = batch.part(done + 1, batch.last)
+            for part in self._marked(batch):
+                self._above(Messages(part), now)
+            return
+        if isinstance(event, Missing):
             done = self._done.get(event.lost.publisher, 0)
             if event.lost.last <= done:
                 return
         self._above(event, now)
+
+    def _marked(self, batch: Batch) -> list[Batch]:
+        """S5."""
+        if not self._is_marked:
+            return [batch]
+        last = batch.last
+        if self._bound is not None:
+            last = min(last, self._bound.get(batch.publisher, 0))
+        if last < batch.first:
+            return [batch]
+        doubtful = batch.part(batch.first, last)
+        marked = [msgspec.structs.replace(doubtful, certainty=Certainty.UNCERTAIN)]
+        return [*marked, batch.part(last + 1, batch.last)] if last < batch.last else marked
 
 
 def _without_orders(cut: Vector) -> dict[bytes, int]:

@@ -14,7 +14,7 @@ from struct import Struct as Layout
 
 from ..block import BODY, Block
 from ..boundary import Batch
-from ..layer import Changed, Filled, Layer, Messages, Missing, Rising, Say, Site
+from ..layer import Changed, Filled, Layer, Messages, Met, Missing, Rising, Say, Site
 from ..packet import Data, Last
 from ..views import NO_VIEW, Lost, View
 from .reception import ORDERS, order_id
@@ -28,6 +28,7 @@ class Total(Layer):
         super().__init__(site)
         self._pending: dict[bytes, deque[Ordered]] = {}
         self._places: deque[tuple[bytes, int, int]] = deque()  # publisher, first, last
+        self._met: dict[bytes, int] = {}  # what is up to here does not come
         self._id = order_id(NO_VIEW)
         self._ours = False  # to say the order
         self._said = 0
@@ -48,6 +49,10 @@ class Total(Layer):
             case Missing(lost):
                 self._pending.setdefault(lost.publisher, deque()).append(event)
                 self._place(lost.publisher, lost.first, lost.last - lost.first + 1, now)
+                self._drain(now)
+            case Met(publisher, last):
+                self._met[publisher] = last
+                self._above(event, now)
                 self._drain(now)
             case Changed(record):
                 self._turn(record.view, now)
@@ -70,7 +75,7 @@ class Total(Layer):
         if self._due is not None and now >= self._due:
             self._due = now + self.site.options.beat
             if self._said:
-                self.say(Last(self._id, self._said), None, now)
+                self.say(Last(self._id, self._said, 0), None, now)
 
     def deadline(self) -> float | None:
         return self._due
@@ -86,6 +91,9 @@ class Total(Layer):
     def _drain(self, now: float) -> None:
         while self._places:
             publisher, _, last = self._places[0]
+            if last <= self._met.get(publisher, 0):
+                self._places.popleft()
+                continue
             pending = self._pending.get(publisher)
             if not pending:
                 return

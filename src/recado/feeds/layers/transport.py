@@ -3,10 +3,10 @@
 T1  Nothing malformed comes above here; it is counted and dropped.
 """
 
+from .. import wire
 from ..block import Malformed
 from ..boundary import Arrived, Cast, Channel, Send
 from ..layer import Falling, Heard, Layer, Say
-from ..wire import decode, encode
 
 
 class Transport(Layer):
@@ -14,16 +14,16 @@ class Transport(Layer):
         if event.sender == self.site.me and event.channel is Channel.A:
             return
         try:
-            packet = decode(event.packet)
+            packet = wire.decode(event.packet)
         except Malformed:
             self.site.refused += 1
             return
-        self.up(Heard(event.channel, event.sender, packet), now)
+        self._above(Heard(event.channel, event.sender, packet), now)
 
     def down(self, event: Falling, now: float) -> None:
         if not isinstance(event, Say):
             return
-        data = encode(event.packet)
+        data = wire.encode(event.packet)
         if event.to is None:
             self.site.effects.append(Cast(data, event.key, event.number))
         else:

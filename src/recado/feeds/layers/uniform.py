@@ -24,6 +24,7 @@ class Uniform(Layer):
         # By name: an archive that restarts has its one disk still, and is not a second copy.
         self._stable: dict[str, dict[bytes, int]] = {}
         self._ours: deque[ViewId] = deque(maxlen=MOST_VIEWS)
+        self._agreed: deque[View] = deque()  # to be installed, or passed over
         self._waiting: deque[Waiting] = deque()
         self._size = 0
         self._view: View | None = None
@@ -40,6 +41,9 @@ class Uniform(Layer):
                 self._release(now)
             case Accepted(record):
                 self._ours.append(record.view.id)
+                self._agreed.append(record.view)
+                if len(self._agreed) > MOST_VIEWS:
+                    del self._agreed[1]
                 self._above(event, now)
             case Heard(_, sender, Stable(view, vector)):
                 self._above(event, now)
@@ -51,11 +55,12 @@ class Uniform(Layer):
 
     def _copies(self) -> int:
         """As the view demands that is coming to its end. If archives were lost with it, those in the next one
-        must do; if those are lost too it waits until some are back, because less would not be uniform."""
-        waiting = (event.record.view for event in self._waiting if isinstance(event, Changed))
+        must do, though it was passed over; if those are lost too it waits until some are back, because less
+        would not be uniform."""
         here = self.site.copies(self._view)
-        following = next(waiting, None)
-        return here if following is None else min(here, self.site.copies(following))
+        if self._agreed and any(isinstance(event, Changed) for event in self._waiting):
+            return min(here, self.site.copies(self._agreed[0]))
+        return here
 
     def _enough(self, publisher: bytes, copies: int) -> int:
         """Up to where enough archives have this publisher's messages."""
@@ -99,10 +104,15 @@ class Uniform(Layer):
                     self._size += 200 + len(rest.block.data)
         for event in ready:
             if isinstance(event, Changed):
-                self._view = event.record.view
+                self._turn(event.record.view)
             self._above(event, now)
         if turned:
             self._release(now)
+
+    def _turn(self, view: View) -> None:
+        self._view = view
+        while self._agreed and self._agreed[0].id <= view.id:
+            self._agreed.popleft()
 
     def _publisher(self, event: Waiting) -> bytes:
         match event:

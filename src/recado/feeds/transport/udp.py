@@ -271,8 +271,9 @@ class UdpPort:
 
     async def close(self) -> None:
         """What waits for its pace is sent before, unless the sockets do not take it."""
-        if not self._closed:
-            await self._sent.wait()
+        await self._sent.wait()
+        if self._closed:
+            return
         self._closed = True
         if self._pace is not None:
             self._pace.cancel()

@@ -1,0 +1,284 @@
+"""What a name that returns may have been given before, where archives lag, were away, or hear not everybody."""
+
+import pytest
+
+from recado.feeds.boundary import Policy
+from recado.feeds.views import Certainty, Role, ViewRecord
+
+from .test_recovery import numbers, say, scene
+from .world import Node, World, together
+
+LIVE, MISSED, UNCERTAIN = Certainty.LIVE, Certainty.MISSED, Certainty.UNCERTAIN
+
+
+def classes(node: Node, publisher: Node) -> dict[int, Certainty]:
+    """What each message is called."""
+    batches = [batch for batch in node.got if batch.publisher == publisher.me.incarnation]
+    return {n: batch.certainty for batch in batches for n in range(batch.first, batch.last + 1)}
+
+
+def test_what_the_archive_did_not_know_of_is_not_called_live() -> None:
+    """S5: the cut of the view of the return is behind what the last life was given."""
+    world, publisher, (keeper,) = scene(ordered=False)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, keeper)
+    say(world, publisher, 1, 5)
+    world.run(0.5)
+    world.cut = lambda one, other: one is publisher and other is keeper
+    say(world, publisher, 6, 7)
+    assert x.bodies() == numbers(1, 7)
+    world.kill(x)
+    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    assert together(world, again, keeper)
+    say(world, publisher, 8, 9)
+    world.run(0.3)
+    assert again.views[-1].cut.of(publisher.me.incarnation) == 5
+    assert again.bodies()[-4:] == numbers(6, 9)
+    assert {classes(again, publisher)[n] for n in (6, 7)} == {UNCERTAIN}
+    world.cut = lambda one, other: False
+    world.run(5)
+    say(world, publisher, 10, 12)
+    assert {classes(again, publisher)[n] for n in (10, 11, 12)} == {LIVE}
+    assert not again.gaps
+
+
+def test_where_the_archive_keeps_up_what_comes_live_is_live() -> None:
+    world, publisher, (keeper,) = scene()
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, keeper)
+    say(world, publisher, 1, 5)
+    world.kill(x)
+    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    assert together(world, again, keeper)
+    world.run(0.2)
+    say(world, publisher, 6, 9)
+    assert {classes(again, publisher)[n] for n in range(6, 10)} == {LIVE}
+
+
+def test_an_archive_that_was_away_does_not_know_what_another_one_gave() -> None:
+    """LI3."""
+    world, publisher, keepers = scene(archives=2, ordered=False)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, *keepers)
+    world.run(1)
+    world.kill(keepers[1])
+    assert together(world, x, keepers[0])
+    say(world, publisher, 1, 5)
+    assert x.bodies() == numbers(1, 5)
+    world.kill(x)
+    world.kill(keepers[0])
+    world.run(2)
+    back = world.add(Role.ARCHIVE, "archive-1", disk=keepers[1].disk)
+    assert together(world, back)
+    world.run(3)
+    say(world, publisher, 6, 7)
+    world.run(2)
+    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    assert together(world, again, back)
+    world.run(2)
+    assert again.bodies() == numbers(1, 7)
+    assert {classes(again, publisher)[n] for n in range(1, 6)} == {UNCERTAIN}
+    world.kill(again)
+    assert together(world, back)
+    world.run(3)
+    say(world, publisher, 8, 9)
+    world.run(1)
+    third = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    assert together(world, third, back)
+    world.run(2)
+    assert {classes(third, publisher)[n] for n in (8, 9)} == {MISSED}, "since then it was there"
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_archive_that_was_away_learns_from_one_that_was_there(ordered: bool) -> None:
+    world, publisher, keepers = scene(archives=3, ordered=ordered)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, *keepers)
+    world.run(1)
+    say(world, publisher, 1, 3)
+    world.kill(x)
+    assert together(world, *keepers)
+    world.run(2)
+    say(world, publisher, 4, 6)
+    world.kill(keepers[0])
+    assert together(world, *keepers[1:])
+    say(world, publisher, 7, 8)
+    back = world.add(Role.ARCHIVE, "archive-0", disk=keepers[0].disk)
+    assert together(world, back, *keepers[1:])
+    world.run(3)
+    world.kill(keepers[1])
+    assert together(world, back, keepers[2])
+    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    assert together(world, again, back, keepers[2])
+    world.run(2)
+    assert again.bodies()[-5:] == numbers(4, 8)
+    assert {classes(again, publisher)[n] for n in range(4, 9)} == {MISSED}
+
+
+# --- without recovery ---
+
+
+def test_who_starts_alone_begins_with_what_is_published_when_it_hears() -> None:
+    """RE4: its publisher was there before."""
+    world = World(ordered=False)
+    publisher = world.add(Role.PUBLISHER)
+    say(world, publisher, 1, 5)
+    world.cut = lambda one, other: one is publisher
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x)
+    say(world, publisher, 6, 7)
+    world.cut = lambda one, other: False
+    world.run(0.5)
+    say(world, publisher, 8, 9)
+    world.run(1)
+    assert x.bodies() == numbers(8, 9)
+    assert not x.gaps
+    world.publish(publisher, b"10")
+    world.run(2)
+    assert x.member.vector == {publisher.me.incarnation: 10}
+
+
+def test_it_has_all_of_a_publisher_that_is_younger() -> None:
+    world = World(ordered=False)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x)
+    world.run(1)
+    world.cut = lambda one, other: one.role is Role.PUBLISHER
+    publisher = world.add(Role.PUBLISHER)
+    say(world, publisher, 1, 3)
+    world.cut = lambda one, other: False
+    say(world, publisher, 4, 5)
+    world.run(1)
+    assert x.bodies() == numbers(1, 5)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_new_publisher_is_heard_at_once(ordered: bool) -> None:
+    """It says that it is new, before its first message."""
+    world = World(ordered=ordered)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x)
+    publisher = world.add(Role.PUBLISHER)
+    world.publish(publisher, b"1")
+    world.kill(publisher)
+    world.run(0.05)
+    assert x.bodies() == numbers(1, 1)
+
+
+def test_a_stranger_that_never_tells_its_age_is_taken_as_it_comes() -> None:
+    world = World(ordered=False)
+    publisher = world.add(Role.PUBLISHER)
+    say(world, publisher, 1, 5)
+    world.cut = lambda one, other: one is publisher
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x)
+    world.cut = lambda one, other: False
+    world.publish(publisher, b"6")
+    world.kill(publisher)
+    world.run(2)
+    assert x.bodies() == numbers(6, 6)
+    assert not x.gaps
+
+
+def test_who_was_alone_begins_at_the_cut_of_those_it_meets() -> None:
+    """F4 of FIFO. What its archives are told of it begins there too."""
+    world, publisher, (keeper,) = scene(ordered=True)
+    assert together(world, keeper)
+    say(world, publisher, 1, 5)
+    world.cut = lambda one, other: x in (one, other)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x)
+    say(world, publisher, 6, 7)
+    world.cut = lambda one, other: one is publisher and other is x
+    assert together(world, x, keeper)
+    world.cut = lambda one, other: False
+    say(world, publisher, 8, 9)
+    world.run(2)
+    assert x.bodies() == numbers(8, 9)
+    assert keeper.disk is not None
+    acks = [ack for ack in keeper.disk.state().acknowledged if ack.member == x.me]
+    assert {ack.start.of(publisher.me.incarnation) for ack in acks} == {7}
+
+
+def test_who_begins_listens_first_where_archives_may_lag() -> None:
+    """RC8."""
+    world, publisher, (keeper,) = scene(ordered=False)
+    assert together(world, keeper)
+    say(world, publisher, 1, 5)
+    world.cut = lambda one, other: one is publisher and other is keeper
+    say(world, publisher, 6, 7)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, keeper, x)
+    say(world, publisher, 8, 9)
+    world.run(0.5)
+    assert x.bodies() == numbers(8, 9)
+
+
+def test_who_begins_where_archives_do_not_hear_begins_when_it_hears() -> None:
+    """F4 of FIFO: the group is cut off from the publisher, and knows less than x was given before."""
+    world, publisher, (keeper,) = scene(ordered=False)
+    assert together(world, keeper)
+    say(world, publisher, 1, 5)
+    world.cut = lambda one, other: one is publisher
+    say(world, publisher, 6, 7)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, keeper, x)
+    world.run(1)
+    world.cut = lambda one, other: False
+    world.run(1)
+    say(world, publisher, 8, 9)
+    world.run(1)
+    assert x.bodies() == numbers(8, 9)
+    assert not x.gaps
+
+
+# --- which views are complete ---
+
+
+def last_view(node: Node) -> ViewRecord:
+    assert node.disk is not None
+    return [record for record in node.disk.state().views if not record.provisional][-1]
+
+
+def test_a_view_is_complete_when_all_others_are_silent() -> None:
+    """RC6."""
+    world, _, (keeper,) = scene()
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, keeper, x)
+    assert not last_view(keeper).complete, "nobody has listened for long"
+    world.run(1)
+    assert last_view(keeper).complete
+    y = world.add(Role.SUBSCRIBER, "y")
+    assert together(world, keeper, x, y)
+    assert last_view(keeper).complete
+    world.kill(x)
+    assert together(world, keeper, y)
+    assert last_view(keeper).complete
+
+
+def test_who_is_left_out_and_heard_makes_it_incomplete() -> None:
+    """RC6: one of them hears x, though the coordinator does not."""
+    world, _, keepers = scene(archives=2)
+    assert together(world, *keepers)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, *keepers)
+    world.run(1)
+    oldest = last_view(keepers[0]).view.seats[0].member
+    world.cut = lambda one, other: one is x and other.me == oldest
+    assert together(world, *keepers)
+    assert not last_view(keepers[0]).complete
+    world.kill(x)
+    world.run(2)
+    assert last_view(keepers[0]).complete
+
+
+def test_a_view_that_one_makes_who_hears_nothing_is_not_complete() -> None:
+    """RC7: it may be deaf."""
+    world, _, keepers = scene(archives=2)
+    assert together(world, *keepers)
+    world.run(1)
+    world.cut = lambda one, other: keepers[1] in (one, other)
+    assert together(world, keepers[1])
+    world.run(2)
+    assert not last_view(keepers[1]).complete
+    assert last_view(keepers[0]).complete, "it hears the publisher"

@@ -1,0 +1,116 @@
+"""How far those can have been who failed before a view; without one order for all, where publishers tell."""
+
+from recado.feeds.boundary import Options
+from recado.feeds.layer import Site
+from recado.feeds.layers.reception import ORDERS, Reception
+from recado.feeds.layers.settling import Settling
+from recado.feeds.table import Table
+from recado.feeds.vector import Vector
+from recado.feeds.views import OPEN, MemberId, Role, Settled, View, ViewId, ViewRecord
+
+P, Q = b"p" * 16, b"q" * 16
+OLD, NEW = ViewId(1, bytes(16)), ViewId(2, bytes(16))
+KNOWN = ViewRecord(View(OLD, ()), Vector(), ())
+
+
+class Scene:
+    """An archive that was there before, with a view that it agrees to at 10 s; `suspect` is 2 s."""
+
+    def __init__(self, *settled: Settled, ordered: bool = False) -> None:
+        site = Site(MemberId("a", b"a" * 16), Role.ARCHIVE, Options(ordered=ordered), frozenset())
+        self.reception = Reception(1_000_000)
+        self.reception.begin({}, 0.0)
+        self.table = Table([KNOWN, *settled])
+        self.settling = Settling(site, self.reception, self.table)
+
+    def tell(self, publisher: bytes, last: int, age: float, now: float) -> None:
+        self.reception.tell(publisher, last, age, now)
+
+    def tick(self, now: float) -> None:
+        for record in self.settling.tick(now):
+            assert self.table.add(record)
+
+    def reach(self, view: ViewId = NEW) -> dict[bytes, int] | None:
+        return dict(self.table.settled[view].reach) if view in self.table.settled else None
+
+
+def test_it_waits_until_a_publisher_has_told_its_last_after_the_view() -> None:
+    """SE1."""
+    scene = Scene()
+    scene.tell(P, 5, 100.0, 9.9)
+    assert scene.settling.accepted(NEW, 10.0) == []
+    scene.tell(P, 6, 101.0, 11.9)
+    scene.tick(12.0)
+    assert scene.reach() is None, "what it told may have been under way when the view was made"
+    scene.tell(P, 8, 102.0, 12.1)
+    scene.tick(12.2)
+    assert scene.reach() == {P: 8}
+
+
+def test_what_others_give_is_not_told_by_the_publisher() -> None:
+    """SE1."""
+    scene = Scene()
+    scene.reception.learn(P, 5, 9.0)
+    scene.settling.accepted(NEW, 10.0)
+    scene.reception.learn(P, 6, 12.5)
+    scene.tick(12.5)
+    assert scene.reach() == {P: OPEN}
+
+
+def test_of_a_silent_publisher_nothing_is_known_until_it_is_heard_again() -> None:
+    """SE2."""
+    scene = Scene()
+    scene.tell(P, 5, 100.0, 9.9)
+    scene.tell(Q, 3, 100.0, 9.9)
+    scene.settling.accepted(NEW, 10.0)
+    scene.tell(Q, 4, 103.0, 13.0)
+    scene.tick(13.1)
+    assert scene.reach() is None
+    scene.tick(14.0)
+    assert scene.reach() == {P: OPEN, Q: 4}
+    scene.tell(Q, 7, 105.0, 15.0)
+    scene.tell(P, 9, 110.0, 20.0)
+    scene.tick(20.1)
+    assert scene.reach() == {P: 9, Q: 4}
+
+
+def test_also_by_an_archive_that_restarts_meanwhile() -> None:
+    """SE2."""
+    scene = Scene(Settled(OLD, Vector({P: OPEN, Q: 4})))
+    scene.tell(Q, 7, 100.0, 20.0)
+    scene.tell(P, 9, 100.0, 20.0)
+    scene.tick(20.1)
+    assert scene.reach(OLD) == {P: 9, Q: 4}
+
+
+def test_one_that_is_heard_later_raises_the_reach_if_it_began_before() -> None:
+    """SE3."""
+    scene = Scene()
+    scene.settling.accepted(NEW, 10.0)
+    scene.tick(12.0)
+    assert scene.reach() == {}
+    scene.tell(P, 6, 20.0, 15.0)
+    scene.tell(Q, 3, 2.0, 15.0)
+    scene.tick(15.1)
+    assert scene.reach() == {P: 6}
+
+
+def test_with_one_order_the_place_of_prepare_says_it_all() -> None:
+    scene = Scene(ordered=True)
+    scene.tell(P, 5, 100.0, 9.0)
+    scene.tell(ORDERS.ljust(16, b"x"), 5, 0.0, 9.0)
+    scene.settling.marked(NEW)
+    scene.tell(P, 6, 100.0, 9.5)
+    assert scene.settling.accepted(NEW, 10.0) == [Settled(NEW, Vector({P: 5}))]
+    later = ViewId(3, bytes(16))
+    assert scene.settling.accepted(later, 11.0) == []
+    assert scene.settling.marked(later) == [Settled(later, Vector({P: 6}))]
+    assert scene.settling.tick(100.0) == []
+
+
+def test_an_archive_that_is_new_has_not_seen_what_came_before() -> None:
+    site = Site(MemberId("a", b"a" * 16), Role.ARCHIVE, Options(), frozenset())
+    settling = Settling(site, Reception(1000), Table())
+    settling.marked(NEW)
+    assert settling.accepted(NEW, 10.0) == []
+    assert settling.marked(ViewId(3, bytes(16))) == []
