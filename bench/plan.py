@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from dataclasses import dataclass, field
 
@@ -40,6 +41,12 @@ class Plan:
         if self.only:
             return scenario.name in self.only
         return not (self.quick and scenario.full_only)
+
+    def told_seed(self) -> int:
+        """The one that was asked for, else one by chance; it is told, so that it can be asked for again."""
+        seed = secrets.randbits(32) if self.seed is None else self.seed
+        print(f"seed {seed}", flush=True)
+        return seed
 
     def seconds_left(self) -> float:
         """Of the quick form's minute."""

@@ -66,6 +66,11 @@ class Scenario:
     note: str = ""  # what a reader of the figures has to know, such as what either side promises
 
 
+def limit(name: str, title: str, unit: str) -> Scenario:
+    """What must never be passed, whatever others do."""
+    return Scenario(name, title, unit, Comparison.AT_MOST)
+
+
 @dataclass(frozen=True)
 class Sample:
     """One figure of one round, with whatever else was seen while it was taken."""

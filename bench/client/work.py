@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 BODY = b"x" * 200
@@ -141,7 +141,7 @@ async def with_pika(work: str, url: str, count: int) -> dict[str, float]:
     return found
 
 
-CLIENTS: dict[str, Callable[[str, str, int], Awaitable[dict[str, float]]]] = {
+CLIENTS: dict[str, Callable[[str, str, int], Coroutine[Any, Any, dict[str, float]]]] = {
     "recado": with_recado,
     "pika": with_pika,
     "aio-pika": with_aio_pika,

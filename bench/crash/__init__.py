@@ -20,7 +20,6 @@ history of an era with a fault is kept, and `python -m bench.crash FILE` judges 
 
 from __future__ import annotations
 
-import secrets
 import sys
 import tempfile
 from collections import Counter
@@ -36,7 +35,7 @@ from bench.crash.era import Outcome, live_through
 from bench.crash.subject import durable
 from bench.crash.verdict import Kind
 from bench.plan import Plan
-from bench.scenario import Comparison, Sample, Scenario, Side
+from bench.scenario import Sample, Side, limit
 from workshop import peers
 from workshop.peers import DidNotStart
 
@@ -44,10 +43,6 @@ CYCLES: Final = 1_000
 QUICK_CYCLES: Final = 120
 CYCLES_PER_ERA: Final = 70
 SHOWN: Final = 10  # violations of an era
-
-
-def limit(name: str, title: str, unit: str) -> Scenario:
-    return Scenario(name, title, unit, Comparison.AT_MOST)
 
 
 VIOLATIONS: Final = {
@@ -68,8 +63,7 @@ SCENARIOS = (*VIOLATIONS.values(), FAULTS, AGAIN, RESTART)
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
-    seed = secrets.randbits(32) if plan.seed is None else plan.seed
-    print(f"seed {seed}", flush=True)
+    seed = plan.told_seed()
     with book.measuring(*names):
         try:
             enter(rounds(plan, seed), seed, book)

@@ -19,7 +19,6 @@ figure of every round is the worst of all rounds: a median would forgive a crash
 from __future__ import annotations
 
 import asyncio
-import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ from bench.fuzz import case, target
 from bench.fuzz.hostile import Outcome, attack
 from bench.fuzz.witness import Testimony, watching
 from bench.plan import Plan
-from bench.scenario import Comparison, Sample, Scenario, Side
+from bench.scenario import Sample, Side, limit
 from workshop.peers import DidNotStart, Server
 
 FRAMES: Final = 1_000_000
@@ -45,10 +44,6 @@ WARM_UP_SHARE: Final = 0.1
 PROGRESS_SECONDS: Final = 5.0
 SHOWN: Final = 10  # faults
 ENOUGH_FAULTS: Final = 100  # a broker that hangs would be waited for at every case
-
-
-def limit(name: str, title: str, unit: str) -> Scenario:
-    return Scenario(name, title, unit, Comparison.AT_MOST)
 
 
 FAULTS = limit("faults", "crashes, traces, broken answers", "faults")
@@ -90,8 +85,7 @@ class Round:
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
-    seed = secrets.randbits(32) if plan.seed is None else plan.seed
-    print(f"seed {seed}", flush=True)
+    seed = plan.told_seed()
     with book.measuring(*names):
         try:
             enter(fuzz(plan, seed), seed, book)

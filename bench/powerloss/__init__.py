@@ -20,7 +20,6 @@ the figure of every round is that of all rounds together. There is no peer.
 
 from __future__ import annotations
 
-import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ from bench.plan import Plan
 from bench.powerloss import work
 from bench.powerloss.flips import Result
 from bench.powerloss.work import Tally
-from bench.scenario import Comparison, Sample, Scenario, Side
+from bench.scenario import Sample, Side, limit
 
 SEEDS: Final = 10_000
 AT_A_TIME: Final = 20
@@ -45,10 +44,6 @@ QUICK_RESERVE: Final = 10.0
 """Seconds of the quick form that eras leave to those."""
 PROGRESS_SECONDS: Final = 5.0
 SHOWN: Final = 10  # problems
-
-
-def limit(name: str, title: str, unit: str) -> Scenario:
-    return Scenario(name, title, unit, Comparison.AT_MOST)
 
 
 VIOLATIONS: Final = {
@@ -72,8 +67,7 @@ Job: TypeAlias = processes.Job[Tally]
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
-    seed = secrets.randbits(32) if plan.seed is None else plan.seed
-    print(f"seed {seed}", flush=True)
+    seed = plan.told_seed()
     enter(rounds(plan, seed), seed, book)
     yield from names
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from typing import Final, NamedTuple
 
 from bench.book import Book
 from bench.plan import Plan
-from bench.scenario import Comparison, Sample, Scenario, Side
+from bench.scenario import Sample, Side, limit
 from bench.selector.texts import Outcome, Texts, try_one
 
 COUNT: Final = 1_000_000
@@ -18,8 +17,8 @@ QUICK_COUNT: Final = 100_000
 PROGRESS_SECONDS: Final = 5.0
 SHOWN: Final = 10  # faults
 
-FAULTS = Scenario("faults", "texts that did something else", "texts", Comparison.AT_MOST)
-SLOWEST = Scenario("slowest", "the slowest text", "ms", Comparison.AT_MOST)
+FAULTS = limit("faults", "texts that did something else", "texts")
+SLOWEST = limit("slowest", "the slowest text", "ms")
 SCENARIOS: Final = (FAULTS, SLOWEST)
 
 
@@ -27,8 +26,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS]
     if not plan.wants(*names):
         return
-    seed = secrets.randbits(32) if plan.seed is None else plan.seed
-    print(f"seed {seed}", flush=True)
+    seed = plan.told_seed()
     each = (QUICK_COUNT if plan.quick else COUNT) // plan.rounds + 1
     laps = [lap(plan, seed, first, each) for first in range(0, each * plan.rounds, each)]
     faults, slowest = sum(own.faults for own in laps), max(own.slowest for own in laps)

@@ -90,8 +90,8 @@ def contestant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Conte
         with peers.nats(data=tmp_path) as server:
             yield Contestant(rival.client, server.nats_url, server.pid)
     else:
-        with peers.rabbitmq(data=tmp_path) as server:
-            yield Contestant(rival.client, server.url, server.pid)
+        shared = request.getfixturevalue("rabbitmq_server")
+        yield Contestant(rival.client, shared.url, shared.pid)
 
 
 def test_a_rival_publishes_and_replays(contestant: Contestant) -> None:

@@ -13,7 +13,9 @@ import pytest
 
 import recado
 from recado.cli import main
-from recado.feeds.boundary import Options
+from recado.feeds.archive.store import Store
+from recado.feeds.block import Block
+from recado.feeds.boundary import Batch, Options
 
 FAST = Options(beat=0.05, suspect=0.5, flush=0.2, again=0.05)
 
@@ -107,6 +109,19 @@ def test_gc_of_an_archive_at_rest(
     assert "0 files with 0 messages (0 bytes) let go" in capsys.readouterr().out
 
 
+def test_gc_without_grace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store(tmp_path, "quotes", seal_rows=1) as store:
+        for first in (1, 2):
+            store.append([Batch(bytes(16), first, Block.of([b"x"]))])
+            store.seal()
+    gc = ["feed", "gc", str(tmp_path), "--max-messages", "1", "--grace", "0s", "--json"]
+    assert main(gc) == 0
+    assert main(gc) == 0
+    let_go, deleted = told(capsys)
+    assert (let_go["files"], let_go["removed"]) == (1, 0)
+    assert (deleted["files"], deleted["removed"]) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
@@ -142,6 +157,7 @@ def test_a_selector_or_a_stack_that_is_wrong(url: str, capsys: pytest.CaptureFix
         (["gc", "x", "--max-age", "long"], "write 90s, 15m, 36h, 30d or 2w"),
         (["gc", "x", "--max-share", "2"], "write 0.5 or 50%"),
         (["gc", "x", "--max-messages", "0"], "no number above 0"),
+        (["subscribe", "quotes", "desk", "--count", "0"], "no number above 0"),
     ],
 )
 def test_words_that_are_no_values(

@@ -5,7 +5,17 @@ from collections.abc import Callable
 
 import pytest
 
-from recado.client import ChannelRefused, Connection, Lost, NotRestored, Restored
+from recado.amqp.methods import BasicConsume
+from recado.client import (
+    Channel,
+    ChannelRefused,
+    Connection,
+    Consumer,
+    Lost,
+    NotRestored,
+    Restored,
+    Retrying,
+)
 from workshop.peers import Server
 
 from .running import in_a_loop, soon
@@ -103,6 +113,61 @@ async def test_a_channel_closed_while_it_is_restored_stays_closed(server: Server
         await notebook.wait_for(Restored)
         await soon(other.qos(1))
         assert not channel.is_open
+
+
+async def held(elsewhere: Connection, queue: str) -> Consumer:
+    """As soon as the broker has missed the one who had it."""
+    while True:
+        try:
+            return await (await elsewhere.channel()).consume(queue, exclusive=True)
+        except ChannelRefused:
+            await asyncio.sleep(0.01)
+
+
+@in_a_loop
+async def test_an_attempt_that_fails_halfway_ends_nobody(server: Server, name: Name) -> None:
+    """One channel is back already when the consumer of another still has to wait for its queue."""
+    async with robust(server) as (connection, wire, notebook):
+        one, other = await connection.channel(), await connection.channel()
+        queue = name("held")
+        await one.declare_queue(queue)
+        own = await one.declare_queue(exclusive=True)
+        consumers = await one.consume(own.name), await other.consume(queue, exclusive=True)
+        async with await Connection.open(server.url) as elsewhere:
+            wire.stall()
+            wire.cut()
+            holder = await soon(held(elsewhere, queue))
+            wire.go_on()
+            await notebook.wait_for(Retrying, 3)
+            assert not [each for each in notebook.notices if isinstance(each, Restored)]
+            await holder.cancel()
+        await notebook.wait_for(Restored)
+        one.publish("", connection.name_of(own.name), b"one")
+        other.publish("", queue, b"other")
+        assert [(await soon(anext(each))).body for each in consumers] == [b"one", b"other"]
+        await other.delete_queue(queue)
+
+
+@in_a_loop
+async def test_a_consumer_cancelled_while_another_is_restored_is_left_out(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with robust(server) as (connection, wire, notebook):
+        channel = await connection.channel()
+        queue = await channel.declare_queue(exclusive=True)
+        stays, goes = await channel.consume(queue.name), await channel.consume(queue.name)
+        start = Channel.start_consumer
+
+        async def start_and_cancel(bare: Channel, consumer: Consumer, method: BasicConsume) -> None:
+            await start(bare, consumer, method)
+            assert consumer is stays
+            await goes.cancel()
+
+        monkeypatch.setattr(Channel, "start_consumer", start_and_cancel)
+        wire.cut()
+        await notebook.wait_for(Restored)
+        assert (await channel.declare_queue(queue.name, passive=True)).consumers == 1
+        assert await soon(goes.next_batch()) == []
 
 
 @in_a_loop

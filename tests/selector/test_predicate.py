@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -45,3 +45,14 @@ def test_patterns(pattern: str, like: list[str], unlike: list[str]) -> None:
         assert (is_like(message), is_not(message)) == (text in like, text in unlike)
     assert not is_like(SimpleNamespace(type=None))
     assert not is_not(SimpleNamespace(type=None))
+
+
+def test_headers_may_be_any_mapping() -> None:
+    message = SimpleNamespace(headers=MappingProxyType({"a": {"b": {"c": 1}}, "d": 2}))
+    for text in (
+        "headers.a.b.c = 1",
+        "headers.d = 2",
+        "headers.a.x IS NULL",
+        "headers.d.e IS NULL",
+    ):
+        assert predicate(parse(text))(message), text

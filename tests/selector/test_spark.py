@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from recado.selector import SelectorError, parse, predicate, spark_sql
 from recado.selector.spark import ARCHIVE
+from tests.feeds.archive.page import COUNT, run
+from tests.feeds.archive.page import folder as folder
 
 from .cases import Case, all_conditions, no
 from .rows import NO_JSON, ODD_JSON, Row, rows, table
@@ -138,3 +140,18 @@ def test_a_field_that_is_no_column() -> None:
         spark_sql(parse("offset > 1 AND priority > 1"))
     with pytest.raises(SelectorError, match="column 1: headers is no column"):
         spark_sql(parse("headers.a = 1"))
+
+
+def test_the_archive_page(folder: Path, spark: SparkSession) -> None:
+    """The table of an archive, as docs/archive.md has it read."""
+    found = run(folder, "spark.read", spark=spark)
+    assert found["rows"].count() == 4 * COUNT
+    assert found["dear"].count() == 4 * 14
+    kinds = {each.name: each.dataType.simpleString() for each in found["rows"].schema}
+    assert {name: kinds[name] for name in ("offset", "publisher", "timestamp", "body", "date")} == {
+        "offset": "bigint",
+        "publisher": "string",
+        "timestamp": "timestamp",
+        "body": "binary",
+        "date": "date",
+    }

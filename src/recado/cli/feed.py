@@ -86,7 +86,7 @@ def grammar(verb: str) -> argparse.ArgumentParser:
             add("name", metavar="NAME", help="under which archives know this subscriber")
             add("--recovery", choices=["optimistic", "pessimistic", "archive"])
             add("--vector", metavar="FILE", help="begin behind what it says, and keep it there")
-            add("--count", type=int, metavar="N", help="end after so many")
+            add("--count", type=positive, metavar="N", help="end after so many")
         case "archive":
             add("folder", metavar="FOLDER", help="of the archive; made if there is none")
             add(
@@ -101,7 +101,7 @@ def grammar(verb: str) -> argparse.ArgumentParser:
             add("--from", dest="start", type=int, default=0, metavar="OFFSET")
             add("--to", dest="stop", type=int, metavar="OFFSET", help="not included")
             add("--subscriber", metavar="NAME", help="say of each whether this one surely had it")
-            add("--count", type=int, metavar="N", help="end after so many")
+            add("--count", type=positive, metavar="N", help="end after so many")
         case "members":
             add("--seconds", type=float, default=2.0, metavar="N", help="how long to listen")
         case _:

@@ -14,7 +14,7 @@ from recado.cli.feed_lines import line
 from recado.feeds.archive.archive import Archive
 from recado.feeds.archive.collection import Limits
 from recado.feeds.archive.errors import ArchiveError
-from recado.feeds.archive.store import GRACE, Store
+from recado.feeds.archive.store import Store
 from recado.journal.disk import InUse
 
 LINES_AT_ONCE: Final = 1_000
@@ -46,8 +46,8 @@ def gc(chosen: argparse.Namespace) -> int:
     try:
         with Archive.open(chosen.folder) as archive:
             feed = archive.feed
-        with Store(chosen.folder, feed, grace=chosen.grace or GRACE) as store:
-            report = store.collect(limits)
+        with Store(chosen.folder, feed) as store:
+            report = store.collect(limits, grace=chosen.grace)
     except InUse:
         hint = "give the limits to `recado feed archive` itself, which then keeps to them"
         return complain(f"{chosen.folder}: the archive is at work; {hint}", FAILED)

@@ -138,9 +138,9 @@ async def archive(chosen: argparse.Namespace) -> int:
     from recado.feeds.archivist import Upkeep
 
     limits = Limits(chosen.max_age, chosen.max_messages, chosen.max_share)
-    given = {"seal_rows": chosen.seal_rows, "seal_seconds": chosen.seal_seconds}
-    given["grace"] = chosen.grace
-    upkeep = Upkeep(limits=limits, **{key: value for key, value in given.items() if value})
+    given = {name: getattr(chosen, name) for name in ("seal_rows", "seal_seconds", "grace")}
+    known = {name: value for name, value in given.items() if value is not None}
+    upkeep = Upkeep(limits=limits, **known)
     async with linked(chosen) as link:
         archive = link.archive(
             chosen.feed, chosen.folder, name=chosen.name, stack=chosen.stack, upkeep=upkeep

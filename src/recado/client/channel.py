@@ -9,14 +9,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from recado.amqp import methods as m
 from recado.amqp.deliveries import Delivered
 from recado.amqp.frames import ack_frame
 from recado.amqp.properties import Properties
-from recado.amqp.values import Table
 
 from .commands import Commands, M
 from .consumer import Consumer
@@ -32,8 +30,9 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
-class Channel(Commands):
+class Channel(Commands[Consumer]):
     def __init__(self, connection: "Connection", wire: Wire) -> None:
+        super().__init__()
         self.connection = connection
         self.wire = wire
         self.number = 0
@@ -43,7 +42,6 @@ class Channel(Commands):
         self._flows = asyncio.Event()
         self._flows.set()
         self._consumers: dict[str, Consumer] = {}
-        self._named = 0
         self._closing = False
 
     @property
@@ -87,12 +85,7 @@ class Channel(Commands):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def end(self, error: Exception) -> None:
@@ -195,26 +188,10 @@ class Channel(Commands):
 
     # ── consuming ─────────────────────────────────────────────────────────────────────────────────────────
 
-    async def consume(
-        self,
-        queue: str,
-        *,
-        tag: str = "",
-        no_ack: bool = False,
-        exclusive: bool = False,
-        no_local: bool = False,
-        arguments: Table | None = None,
-    ) -> Consumer:
-        consumer = Consumer(tag or self.new_tag(), queue, no_ack=no_ack)
-        flags = (no_local, no_ack, exclusive, False)
-        await self.start_consumer(
-            consumer, m.BasicConsume(queue, consumer.tag, *flags, arguments or {})
-        )
+    async def _consume(self, method: m.BasicConsume) -> Consumer:
+        consumer = Consumer(method.consumer_tag, method.queue, no_ack=method.no_ack)
+        await self.start_consumer(consumer, method)
         return consumer
-
-    def new_tag(self) -> str:
-        self._named += 1
-        return f"recado-{self.number}-{self._named}"
 
     async def start_consumer(self, consumer: Consumer, method: m.BasicConsume) -> None:
         """It is known before the answer comes: deliveries may be right behind that."""

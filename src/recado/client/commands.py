@@ -1,17 +1,25 @@
 """What a channel asks the broker and gets one answer to; the same for bare and robust channels."""
 
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from itertools import count
+from typing import Generic, TypeVar
 
 from recado.amqp import methods as m
 from recado.amqp.values import Table
 
+from .consumer import Consumer
 from .messages import Queue
 
 M = TypeVar("M", bound=m.Method)
+C = TypeVar("C", bound=Consumer)
 
 
-class Commands(ABC):
+class Commands(ABC, Generic[C]):
+    """C is what consumes on such a channel."""
+
+    def __init__(self) -> None:
+        self._tags = (f"recado-{number}" for number in count(1))
+
     @abstractmethod
     async def call(self, method: m.Method, answer: type[M]) -> M:
         """Send a method and await its answer."""
@@ -88,3 +96,25 @@ class Commands(ABC):
     ) -> None:
         """How many deliveries a consumer may hold unacknowledged; 0 is no limit."""
         await self.call(m.BasicQos(prefetch_size, prefetch_count, global_), m.BasicQosOk)
+
+    # ── consuming ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def consume(
+        self,
+        queue: str,
+        *,
+        tag: str = "",
+        no_ack: bool = False,
+        exclusive: bool = False,
+        no_local: bool = False,
+        arguments: Table | None = None,
+    ) -> C:
+        """What is in the queue, and what comes; without a tag it gets one that is new on the channel."""
+        flags = (no_local, no_ack, exclusive, False)
+        return await self._consume(
+            m.BasicConsume(queue, tag or next(self._tags), *flags, arguments or {})
+        )
+
+    @abstractmethod
+    async def _consume(self, method: m.BasicConsume) -> C:
+        """Ask for it; deliveries may be right behind the answer."""

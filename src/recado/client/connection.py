@@ -12,7 +12,6 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -37,7 +36,7 @@ from .occurrences import (
     Occurrence,
     Opened,
 )
-from .waits import Waits
+from .waits import Waits, refuse
 from .wire import Wire
 
 
@@ -90,7 +89,7 @@ class Connection:
     async def _connect(self, context: ssl.SSLContext | None) -> None:
         loop = asyncio.get_running_loop()
         address = self.address
-        _, _ = await loop.create_connection(
+        await loop.create_connection(
             lambda: self._wire,
             address.host,
             address.port,
@@ -137,12 +136,7 @@ class Connection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def check(self) -> None:
@@ -170,7 +164,7 @@ class Connection:
                 if number in self.channels:
                     self.channels[number].flow_changed(active)
             case ChannelEnded(number, error, tokens):
-                _refuse(tokens, error)
+                refuse(tokens, error)
                 self.channels.pop(number).end(error)
             case BlockChanged(reason):
                 if self.on_blocked is not None:
@@ -184,19 +178,12 @@ class Connection:
 
     def _end(self, error: Exception, tokens: list[object]) -> None:
         self.error = error
-        _refuse([self._opened, *tokens], error)
+        refuse([self._opened, *tokens], error)
         channels, self.channels = self.channels, {}
         for channel in channels.values():
             channel.end(error)
         if self.on_end is not None:
             self.on_end(error)
-
-
-def _refuse(tokens: list[object], error: Exception) -> None:
-    for token in tokens:
-        if isinstance(token, asyncio.Future) and not token.done():
-            token.set_exception(error)
-            token.exception()  # it is raised where it is awaited, if anybody still does
 
 
 def _introduction(name: str) -> Table:

@@ -8,14 +8,13 @@ K2  What must be acknowledged is not handed over once its channel has ended: the
 K3  When no more can come, iteration ends: by an error, or quietly if this program cancelled.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .errors import ChannelClosed, ConnectionClosed
 from .messages import Delivery
+from .waits import Waiters
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -30,7 +29,7 @@ class Consumer:
         self.no_ack = no_ack
         self._ready: deque[Delivery] = deque()
         self._weight = 0  # of what is ready, as it counts on the wire of `_channel`
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
         self._error: Exception | None = None
         self._cancelled = False
         self._channel: Channel | None = None
@@ -65,19 +64,14 @@ class Consumer:
         """Want no more. What was delivered and not handed over goes back to the queue."""
         channel = self._channel
         self.abandon()
-        self._wake()
+        self._waiters.wake()
         if channel is not None:
             await channel.cancel(self)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if not self._cancelled and self._error is None:
             await self.cancel()
 
@@ -88,9 +82,7 @@ class Consumer:
                 return False
             if self._error is not None:
                 raise self._error.with_traceback(None)
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
+            await self._waiters.wait()
         return True
 
     # ── the channel's side ────────────────────────────────────────────────────────────────────────────────
@@ -108,7 +100,7 @@ class Consumer:
         self._weight += weight
         if self._channel is not None:
             self._channel.wire.buffered += weight
-        self._wake()
+        self._waiters.wake()
 
     def channel_ended(self, error: Exception) -> None:
         """No more can come from the channel; the bare consumer ends with it."""
@@ -131,13 +123,7 @@ class Consumer:
 
     def fail(self, error: Exception) -> None:
         self._error = self._error or error
-        self._wake()
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._waiters.wake()
 
     def _give_back(self) -> None:
         ready = list(self._ready)

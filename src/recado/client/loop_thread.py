@@ -1,33 +1,53 @@
-"""A thread with an event loop in it, for the blocking client: others hand it work, or wait for its answers."""
+"""A thread with an event loop in it, for programs without one: they hand it work, or wait for its answers."""
 
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from .errors import ConnectionClosed
-
+P = ParamSpec("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+R = TypeVar("R")
+W = TypeVar("W")
 
 
 class LoopThread:
-    """A thread with an event loop in it."""
+    """It runs from `start` to `stop`."""
 
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self.loop.run_forever, name="recado client", daemon=True
-        )
+    def __init__(self, name: str, closed: Callable[[], Exception]) -> None:
+        """`closed` makes the error for those who come before or behind."""
+        self._name = name
+        self._closed = closed
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
         self._work: list[Callable[[], object]] = []
+
+    def start(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=_live, args=(self._loop,), name=self._name, daemon=True
+        )
         self._thread.start()
+
+    def stop(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+
+    @property
+    def is_running(self) -> bool:
+        return self._loop is not None
 
     def soon(self, work: Callable[[], object]) -> None:
         """Done in the loop's thread, in the order of these calls; waking it for each would take 5 µs."""
+        loop = self._running()
         with self._lock:
             self._work.append(work)
             if len(self._work) == 1:
-                self.loop.call_soon_threadsafe(self._do)
+                loop.call_soon_threadsafe(self._do)
 
     def _do(self) -> None:
         with self._lock:
@@ -36,23 +56,70 @@ class LoopThread:
             each()
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise RuntimeError(
-                "a hook must not wait: the thread that it is called in does the work"
-            )
-        if self.loop.is_closed():
-            work.close()
-            raise ConnectionClosed
-        running = asyncio.run_coroutine_threadsafe(work, self.loop)
+        """Its result; `TimeoutError` if there is none in time, and then the work has been cancelled."""
         try:
-            return running.result(timeout)
-        except BaseException:  # a time-out or an interrupt as well: nobody waits any more
+            loop = self._running()
+            if threading.current_thread() is self._thread:
+                raise RuntimeError(
+                    "a hook must not wait: the thread that it is called in does the work"
+                )
+        except BaseException:
+            work.close()
+            raise
+        running = asyncio.run_coroutine_threadsafe(_within(timeout, work), loop)
+        try:
+            return running.result()
+        except BaseException:  # an interrupt as well: nobody waits any more
             running.cancel()
             raise
 
-    def stop(self) -> None:
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
-            self.loop.close()
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise self._closed()
+        return self._loop
+
+
+def _live(loop: asyncio.AbstractEventLoop) -> None:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.get_loop().run_forever()
+
+
+async def _within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
+    """Timed in the loop: a thread that gives up may do so when the work has just taken a message."""
+    async with asyncio.timeout(seconds):
+        return await work
+
+
+class Threaded(Generic[T_co]):
+    """What lives in a loop's thread, for all others."""
+
+    def __init__(self, thread: LoopThread, inner: T_co) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    def _run(self, work: Coroutine[Any, Any, R], timeout: float | None = None) -> R:
+        return self._thread.run(work, timeout)
+
+
+def waited(
+    method: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Threaded[T], P], R]:
+    """The same call of what lives there, waited for."""
+
+    def call(threaded: Threaded[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return threaded._run(method(threaded._inner, *args, **kwargs))
+
+    return update_wrapper(call, method)
+
+
+def waited_as(
+    wrap: Callable[[LoopThread, R], W],
+    method: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Threaded[T], P], W]:
+    """The same, and what it gives lives there, too."""
+
+    def call(threaded: Threaded[T], /, *args: P.args, **kwargs: P.kwargs) -> W:
+        found = threaded._run(method(threaded._inner, *args, **kwargs))
+        return wrap(threaded._thread, found)
+
+    return update_wrapper(call, method)

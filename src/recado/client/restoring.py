@@ -125,7 +125,9 @@ class Restoration:
 
     async def _consume(self, channel: RobustChannel, bare: Channel) -> bool:
         """False: the channel ended because one of its consumers was refused, which it goes on without."""
-        for consumer in list(channel.consumers.values()):
+        for tag, consumer in list(channel.consumers.items()):
+            if tag not in channel.consumers:
+                continue  # it was cancelled while another was restored
             method = self._topology.present(consumer.method)
             try:
                 await bare.start_consumer(consumer, method)

@@ -14,7 +14,6 @@ import ssl
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -27,13 +26,14 @@ from .errors import (
     ChannelRefused,
     ConnectionClosed,
     ConnectionEnded,
+    ConnectionLost,
     GaveUp,
 )
 from .notices import Blocked, GivenUp, Lost, Notice, Restored, Retrying, Unblocked
 from .restoring import Restoration
 from .robust_channel import WINDOW, RobustChannel, raise_unless_passing
 from .topology import Topology
-from .waits import Waits
+from .waits import Waiters, Waits
 
 log = logging.getLogger("recado.client")
 
@@ -81,7 +81,7 @@ class RobustConnection:
         self._patience = Patience(backoff)
         self._bare: Connection | None = None  # while all is restored
         self._channels: dict[RobustChannel, None] = {}
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
         self._supervisor: asyncio.Task[None] | None = None
 
     @property
@@ -105,12 +105,7 @@ class RobustConnection:
     async def __aenter__(self) -> Self:
         return await self._open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _open(self) -> Self:
@@ -141,7 +136,7 @@ class RobustConnection:
 
     def _use(self, bare: Connection) -> None:
         self._bare = bare
-        self._wake()
+        self._waiters.wake()
 
     async def close(self) -> None:
         """Part in order. What is not confirmed by now is not sent again: `flush` before, where it matters."""
@@ -161,7 +156,7 @@ class RobustConnection:
         self._bare = None
         for channel in list(self._channels):
             channel.end(error)
-        self._wake()
+        self._waiters.wake()
 
     # ── supervision ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -203,16 +198,15 @@ class RobustConnection:
     async def _attempt(self) -> "asyncio.Future[Exception]":
         loop, patience = asyncio.get_running_loop(), self._patience
         bare, ended = await self._connect()
-        done = False
         try:
             restoration = Restoration(bare, self.topology, self._tell)
             await restoration.declare()
             await restoration.resume(list(self._channels))
-            done = True
-        finally:
-            if not done:
-                bare.on_end = None
-                await bare.close()
+        except BaseException as failure:
+            # As if it had broken: to those who are on it already, a close would be the end for good.
+            bare.abort(ConnectionLost(f"not all could be restored: {failure}"))
+            await bare.close()
+            raise
         patience.restored(loop.time())
         self._use(bare)
         seconds = patience.since(loop.time())
@@ -265,15 +259,7 @@ class RobustConnection:
                 raise ValueError("await the connection first: connection = await connect(url)")
             if self._bare is not None and self._bare.error is None:
                 return self._bare
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            await self._waiters.wait()
 
 
 def _settle(ended: "asyncio.Future[Exception]", error: Exception) -> None:

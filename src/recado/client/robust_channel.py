@@ -6,16 +6,13 @@ X2  Calls wait while there is no connection, and those that it broke under are m
 X3  What the broker refuses is never repeated: the channel ends with its error, as a bare one does.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from recado.amqp import methods as m
 from recado.amqp.properties import Properties
-from recado.amqp.values import Table
 
 from .channel import Channel
 from .commands import Commands, M
@@ -31,7 +28,7 @@ from .errors import (
 from .messages import Delivery, Returned
 from .outstanding import Outstanding
 from .rendering import check_publish, property_bytes
-from .waits import ConfirmWaits, OnConfirm
+from .waits import ConfirmWaits, OnConfirm, Waiters
 
 if TYPE_CHECKING:
     from .robust import RobustConnection
@@ -70,10 +67,11 @@ class RobustConsumer(Consumer):
                 raise
 
 
-class RobustChannel(Commands):
+class RobustChannel(Commands[RobustConsumer]):
     """Made by `RobustConnection.channel`."""
 
     def __init__(self, connection: "RobustConnection", *, confirms: bool, window: int) -> None:
+        super().__init__()
         self.connection = connection
         self.window = window
         self.error: Exception | None = None
@@ -83,10 +81,9 @@ class RobustChannel(Commands):
         self.consumers: dict[str, RobustConsumer] = {}
         self.prefetch: dict[bool, m.BasicQos] = {}
         self._bare: Channel | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
         self._repeating = False  # there is a connection, and older messages go first
         self._last_queue = ""
-        self._named = 0
         if self.outstanding is not None:
             self._waits = ConfirmWaits(self.outstanding.confirms, connection.waits)
 
@@ -122,14 +119,14 @@ class RobustChannel(Commands):
         self._repeating = False
         if bare.is_open:
             self._bare = bare
-        self._wake()
+        self._waiters.wake()
 
     def _bare_ended(self, error: Exception) -> None:
         self._bare = None
         self._repeating = False
         if not is_passing(error):
             self.end(error)
-        self._wake()
+        self._waiters.wake()
 
     def end(self, error: Exception) -> None:
         """For good."""
@@ -142,7 +139,7 @@ class RobustChannel(Commands):
             self._waits.fail(error)
         for consumer in list(self.consumers.values()):
             consumer.channel_ended(error)
-        self._wake()
+        self._waiters.wake()
 
     async def close(self) -> None:
         """What is not confirmed by now is not sent again."""
@@ -158,12 +155,7 @@ class RobustChannel(Commands):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def check(self) -> None:
@@ -179,16 +171,8 @@ class RobustChannel(Commands):
 
     async def _change(self) -> None:
         """Wait until there may be a connection, or room."""
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
         with self.connection.waits:
-            await waiter
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            await self._waiters.wait()
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -214,14 +198,20 @@ class RobustChannel(Commands):
                     pass
             return found
 
-    def _meant(self, method: m.Method) -> m.Method:
+    def _meant(self, method: M) -> M:
         """AMQP's empty name, for the queue that was last declared on the channel, means another channel's
         after a reconnection; so it is spelled out."""
         match method:
             case m.QueueBind("", _, key):
                 name = self._last_queue
                 return msgspec.structs.replace(method, queue=name, routing_key=key or name)
-            case m.QueueUnbind("") | m.QueuePurge("") | m.QueueDelete("") | m.BasicGet(""):
+            case (
+                m.QueueUnbind("")
+                | m.QueuePurge("")
+                | m.QueueDelete("")
+                | m.BasicConsume("")
+                | m.BasicGet("")
+            ):
                 return msgspec.structs.replace(method, queue=self._last_queue)
             case _:
                 return method
@@ -330,8 +320,8 @@ class RobustChannel(Commands):
             self._waits.settled(own, ok=ok)
             if self.on_confirm is not None:
                 self.on_confirm(own, ok)
-        if self._waiters and self.outstanding.weight < self.window:
-            self._wake()
+        if self.outstanding.weight < self.window:
+            self._waiters.wake()
 
     def _came_back(self, message: Returned) -> None:
         if self.on_return is not None:
@@ -339,23 +329,12 @@ class RobustChannel(Commands):
 
     # ── consuming ─────────────────────────────────────────────────────────────────────────────────────────
 
-    async def consume(
-        self,
-        queue: str,
-        *,
-        tag: str = "",
-        no_ack: bool = False,
-        exclusive: bool = False,
-        no_local: bool = False,
-        arguments: Table | None = None,
-    ) -> RobustConsumer:
+    async def _consume(self, method: m.BasicConsume) -> RobustConsumer:
         """It goes on after a reconnection, in the same loop."""
-        self._named += 1
-        name = tag or f"recado-robust-{self._named}"
+        name = method.consumer_tag
         if name in self.consumers:
             raise ValueError(f"this channel has a consumer '{name}' already")
-        flags = (no_local, no_ack, exclusive, False)
-        method = m.BasicConsume(queue or self._last_queue, name, *flags, arguments or {})
+        method = self._meant(method)
         consumer = RobustConsumer(self, method)
         while True:
             bare = await self._ready()

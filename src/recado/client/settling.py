@@ -11,8 +11,8 @@ from .messages import Delivery, Source
 class _Settling:
     """The channel of a delivery, for other threads than the loop's."""
 
-    def __init__(self, loop: LoopThread, source: Source, channel: BareChannel) -> None:
-        self._loop = loop
+    def __init__(self, thread: LoopThread, source: Source, channel: BareChannel) -> None:
+        self._thread = thread
         self._source = source
         self._channel = channel
 
@@ -33,13 +33,13 @@ class _Settling:
         return Delivery(self._source, delivery.tag, delivery.header, delivery.body)
 
     def _settle(self, settle: Callable[[], bool]) -> bool:
-        if not self._channel.is_open or self._loop.loop.is_closed():
+        if not (self._channel.is_open and self._thread.is_running):
             return False
-        self._loop.soon(settle)
+        self._thread.soon(settle)
         return True
 
 
-def for_threads(loop: LoopThread, deliveries: list[Delivery]) -> list[Delivery]:
+def for_threads(thread: LoopThread, deliveries: list[Delivery]) -> list[Delivery]:
     """The same deliveries, which any thread may settle."""
     found: list[Delivery] = []
     source: Source | None = None
@@ -48,7 +48,7 @@ def for_threads(loop: LoopThread, deliveries: list[Delivery]) -> list[Delivery]:
             source = each.source
             assert isinstance(source.channel, BareChannel)
             own = Source(
-                _Settling(loop, source, source.channel),
+                _Settling(thread, source, source.channel),
                 source.consumer_tag,
                 source.redelivered,
                 source.exchange,

@@ -9,7 +9,7 @@ W2  Reading stops only while nobody waits for the broker: what they wait for may
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import ParamSpec, TypeVar, cast
 
 from recado.amqp.values import Table
 
@@ -17,7 +17,10 @@ from . import errors
 from .address import Address
 from .occurrences import BlockChanged, Ended, Occurrence
 from .session import Session, State
-from .waits import Waits
+from .waits import Waiters, Waits
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 WRITE_HIGH = 256 * 1024  # bytes that the transport holds before it says stop
 ROOM_BELOW = 1 << 20  # bytes in the session and the transport up to which there is room for more
@@ -39,7 +42,7 @@ class Wire(asyncio.Protocol):
         self._flushing = False
         self._writing_paused = False
         self.reading_paused = False
-        self._drainers: list[asyncio.Future[None]] = []
+        self._drainers = Waiters()
         self._heard = self._heard_before = 0
         self._wrote = self._wrote_before = 0
         self._quiet_beats = 0
@@ -125,10 +128,7 @@ class Wire(asyncio.Protocol):
         self._cancel_beat()
         if self._end_timer is not None:
             self._end_timer.cancel()
-        drainers, self._drainers = self._drainers, []
-        for waiter in drainers:
-            if not waiter.done():
-                waiter.set_exception(ended.error)
+        self._drainers.wake()
         if self._transport is None:
             if not self.closed.done():
                 self.closed.set_result(None)
@@ -156,6 +156,15 @@ class Wire(asyncio.Protocol):
             self._transport.write(self.session.take())
         self._release()
 
+    def write_at_once(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What `call` has to say goes out now, not at the end of the turn: somebody waits for the answer."""
+        scheduled, self._flushing = self._flushing, True
+        try:
+            return call(*args, **kwargs)
+        finally:
+            self._flushing = scheduled
+            self._flush()
+
     def pause_writing(self) -> None:
         self._writing_paused = True
 
@@ -170,20 +179,15 @@ class Wire(asyncio.Protocol):
 
     async def drain(self) -> None:
         """Wait until there is room for more, and the broker takes messages."""
+        while self._error is None and not self.has_room():
+            with self.waits:
+                await self._drainers.wait()
         if self._error is not None:
             raise self._error.with_traceback(None)
-        while not self.has_room():
-            waiter = self._loop.create_future()
-            self._drainers.append(waiter)
-            with self.waits:
-                await waiter
 
     def _release(self) -> None:
-        if self._drainers and self.has_room():
-            drainers, self._drainers = self._drainers, []
-            for waiter in drainers:
-                if not waiter.done():
-                    waiter.set_result(None)
+        if self.has_room():
+            self._drainers.wake()
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────
 

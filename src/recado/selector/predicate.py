@@ -179,14 +179,17 @@ class _Writer:
     def _member(self, source: str, path: tuple[str, ...]) -> str:
         if source == HEADERS:
             table = f"({self._attribute(HEADERS)} or {self._constant({})})"
-            if len(path) == 1:
-                return f"{table}.get({self._constant(path[0])})"
+            found, path = f"{table}.get({self._constant(path[0])})", path[1:]
         else:
             read = f"{self._constant(values.body_json)}({self._attribute(BODY)})"
-            table = f"(json if json is not unread else (json := {read}))"
-        if len(path) == 1:
-            return f"{self._constant(values.field)}({table}, {self._constant(path[0])})"
-        return f"{self._constant(values.field_within)}({table}, {self._constant(path)})"
+            found = f"(json if json is not unread else (json := {read}))"
+        match path:
+            case ():
+                return found
+            case (name,):
+                return f"{self._constant(values.field)}({found}, {self._constant(name)})"
+            case _:
+                return f"{self._constant(values.field_within)}({found}, {self._constant(path)})"
 
     def _body(self) -> str:
         read = f"{self._constant(values.body_text)}({self._attribute(BODY)})"
