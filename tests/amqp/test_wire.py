@@ -116,7 +116,7 @@ class WireMachine(RuleBasedStateMachine):
 
 
 TestWireMachine = WireMachine.TestCase
-TestWireMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestWireMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 # ── bad bytes ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,7 +152,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return b"".join(frames)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=400)
 @given(damaged(), st.integers(1, 100))
 def test_the_same_is_read_before_an_error(data: bytes, size: int) -> None:
     one_by_one = read(Reader(frame_max=FRAME_MAX), bytewise([data]))

@@ -356,4 +356,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestQueueMachine.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)

@@ -1,78 +1,27 @@
-"""The two brokers that every end-to-end test talks to, and connections that close themselves.
-
-`server` stands for recado and for Debian's RabbitMQ in turn, one process each for the whole run. A
-module about what only recado does says so: `pytestmark = parametrize("server", ["recado"], indirect)`.
-"""
+"""Connections to the two brokers that close themselves."""
 
 from __future__ import annotations
 
-import secrets
+import gc
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 
 import pika
 import pytest
-import trustme
 from pika import BlockingConnection
 from pika.adapters.blocking_connection import BlockingChannel
 
-from workshop import peers
-from workshop.peers import HOST, Certificates, Server
-
-from . import people
-
-BROKERS = ("recado", "rabbitmq")
+from workshop.peers import Server
 
 
-@pytest.fixture(scope="session")
-def authority() -> trustme.CA:
-    """The certificate authority of this run."""
-    return trustme.CA()
-
-
-@pytest.fixture(scope="session")
-def certificates(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """The certificate of the brokers."""
-    folder = tmp_path_factory.mktemp("certificates")
-    ours = authority.issue_cert(HOST, "localhost")
-    files = Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key")
-    authority.cert_pem.write_to_path(files.ca)
-    ours.cert_chain_pems[0].write_to_path(files.certificate)
-    ours.private_key_pem.write_to_path(files.key)
-    return files
-
-
-@pytest.fixture(scope="session")
-def start(
-    certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], AbstractContextManager[Server]]:
-    """Starts a broker with TLS and with the users of `people`: `with start("recado") as server`."""
-    definitions = tmp_path_factory.mktemp("rabbitmq") / "definitions.json"
-    definitions.write_text(people.as_definitions())
-
-    def starting(broker: str) -> AbstractContextManager[Server]:
-        if broker == "recado":
-            data = tmp_path_factory.mktemp("data")
-            return peers.recado(data=data, certificates=certificates, config=people.as_toml())
-        settings = {"load_definitions": str(definitions)}
-        return peers.rabbitmq(certificates=certificates, settings=settings)
-
-    return starting
-
-
-@pytest.fixture(scope="session", params=BROKERS)
-def server(
-    request: pytest.FixtureRequest, start: Callable[[str], AbstractContextManager[Server]]
-) -> Iterator[Server]:
-    """A running broker, shared by all tests that do it no harm."""
-    with start(request.param) as running:
-        yield running
-
-
-@pytest.fixture
-def name() -> Callable[[str], str]:
-    """Names that no other test uses: `name("orders")` is `orders-1f0c9a2b`."""
-    return lambda stem: f"{stem}-{secrets.token_hex(4)}"
+@pytest.fixture(scope="module", autouse=True)
+def others_leftovers() -> Iterator[None]:
+    """Other projects' clients leave sockets to the collector, which would complain in somebody else's test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
 
 
 @pytest.fixture

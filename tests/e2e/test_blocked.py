@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pika
@@ -9,13 +10,17 @@ import pytest
 from pika import BlockingConnection
 from pika.exceptions import ConnectionBlockedTimeout
 
+from recado.client import Blocked, ConnectionClosed, RobustChannel, Unblocked, connect
+from tests.brokers import BROKERS
+from tests.client.notebook import Notebook
+from tests.client.running import in_a_loop, soon
 from workshop import peers
 from workshop.peers import Server
 
 from .traffic import Inbox, await_that, put
 
 
-@pytest.fixture(params=["recado", "rabbitmq"])
+@pytest.fixture(scope="module", params=BROKERS)
 def scarce(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A broker whose memory is beyond its limit from the first moment."""
     if request.param == "recado":
@@ -52,3 +57,33 @@ def test_publishers_are_blocked_and_consumers_are_not(scarce: Server) -> None:
     assert channel.queue_declare(queue, passive=True).method.consumer_count == 1
     channel.basic_cancel(inbox.tag)
     consuming.close()
+
+
+@in_a_loop
+async def test_our_client_is_told_and_waits(
+    scarce: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recado.client.wire.CLOSE_SECONDS", 0.2)  # it hears no good-bye either
+    notebook = Notebook()
+    async with connect(scarce.url, on_event=notebook) as connection:
+        channel = await connection.channel()
+        queue = await channel.declare_queue(exclusive=True)
+        publishing = asyncio.create_task(publish_on(channel, queue.name))
+        blocked = await notebook.wait_for(Blocked)
+        publishing.cancel()
+        assert "memory" in blocked.reason
+        assert connection.blocked == blocked.reason
+        draining = asyncio.ensure_future(channel.drain())
+        await asyncio.sleep(0)
+        assert not draining.done()
+        await soon(connection.close())
+        with pytest.raises(ConnectionClosed):
+            await soon(draining)
+        assert not [each for each in notebook.notices if isinstance(each, Unblocked)]
+
+
+async def publish_on(channel: RobustChannel, queue: str) -> None:
+    """A broker looks at its memory from time to time, and blocks those who publish then."""
+    while True:
+        channel.publish("", queue, b"one too many")
+        await asyncio.sleep(0.01)

@@ -18,11 +18,9 @@ import pytest
 import recado
 from recado.feeds.archivist import Archivist
 from recado.feeds.boundary import Options
-from recado.feeds.feed import Feed
 from recado.feeds.link import Link
-from recado.feeds.message import Message
-from recado.feeds.subscription import Subscription
 from tests.feeds.rim.loop import until
+from tests.feeds.rim.town import stored, take
 from workshop.peers import Server
 
 RECADO = Path(sys.executable).with_name("recado")
@@ -42,22 +40,9 @@ def linked(server: Server) -> Link:
     return recado.connect(server.url, options=FAST)
 
 
-async def take(messages: Subscription, count: int) -> list[Message]:
-    found: list[Message] = []
-    async for message in messages:
-        found.append(message)
-        if len(found) == count:
-            break
-    return found
-
-
 def seats(archive: Archivist) -> int:
     """How many take part, as the archive sees it."""
     return 0 if archive.view is None else len(archive.view.seats)
-
-
-async def stored(archive: Archivist, feed: Feed) -> None:
-    await until(lambda: archive.vector.of(feed.publisher) == feed.published)
 
 
 @contextmanager

@@ -17,12 +17,13 @@ from bench.feeds_crash.people import body
 from bench.feeds_crash.town import Person
 from recado.feeds.archive.archive import Archive
 from recado.feeds.boundary import Options
+from tests.brokers import BROKERS
 from tests.feeds.rim.loop import until
+from tests.feeds.rim.town import stored, take
 from workshop import peers
 from workshop.peers import Server
 
-from .conftest import BROKERS
-from .test_feeds import run, stored, take
+from .test_feeds import run
 
 OPTIONS = Options(beat=0.1, suspect=1.0, flush=0.3, again=0.05, recovery_timeout=60.0)
 

@@ -211,18 +211,18 @@ def test_heartbeats(server: Server) -> None:
 
 
 def test_pooled_producers(server: Server, name: Callable[[str], str]) -> None:
-    connection = kombu_connection(server)
     queue = Queue(name("pooled"), durable=False, auto_delete=True)
-    with connection.ChannelPool(2).acquire() as channel:
-        queue(channel).declare()
-        for number in range(4):
-            with pools.producers[connection].acquire(block=True) as producer:
-                producer.publish(number, routing_key=queue.name)
-        found: list[object] = []
-        with Consumer(channel, queue, callbacks=[lambda b, _: found.append(b)], no_ack=True):
-            drain(connection, lambda: len(found) == 4)
-        assert found == [0, 1, 2, 3]
-    pools.reset()
+    with kombu_connection(server) as connection:
+        with connection.ChannelPool(2).acquire() as channel:
+            queue(channel).declare()
+            for number in range(4):
+                with pools.producers[connection].acquire(block=True) as producer:
+                    producer.publish(number, routing_key=queue.name)
+            found: list[object] = []
+            with Consumer(channel, queue, callbacks=[lambda b, _: found.append(b)], no_ack=True):
+                drain(connection, lambda: len(found) == 4)
+            assert found == [0, 1, 2, 3]
+        pools.reset()
 
 
 def test_a_wrong_password_is_refused(server: Server) -> None:

@@ -60,6 +60,7 @@ def play(server: Server, script: Callable[[SelectConnection], Script]) -> None:
 
     connection.ioloop.call_later(PATIENCE, late)
     connection.ioloop.start()
+    connection.ioloop.close()
     for failure in failures:
         raise failure
 

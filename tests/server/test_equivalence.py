@@ -21,7 +21,7 @@ from . import scenario as s
 from .client import EVERYTHING, publishing
 from .twins import Talk, Twins
 
-EXAMPLES = int(os.environ.get("RECADO_EXAMPLES", "400"))
+EXAMPLES = int(os.environ.get("RECADO_EXAMPLES", "250"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -243,6 +243,7 @@ def _simple(talk: Talk, name: str, queue: str) -> Iterator[m.Method]:
             raise AssertionError(name)
 
 
+@pytest.mark.no_cover
 @pytest.mark.timeout(max(EXAMPLES, 300))
 @settings(
     max_examples=EXAMPLES,

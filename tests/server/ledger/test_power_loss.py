@@ -28,6 +28,9 @@ from recado.server.ledger.pages import Pages
 from recado.server.ledger.turn import Turn
 from recado.simulator.disk import SimulatedDisk
 
+# Every line that these reach has tests of its own: see tests/conftest.py.
+pytestmark = pytest.mark.no_cover
+
 SEEDS = 500
 PARTS = 5
 
