@@ -21,6 +21,7 @@ from bench.scenario import Scenario
 
 # Each is a module of this package, with _ for -; a new one is named here, and has the two attributes below.
 BENCHES = (
+    "actors",
     "broker",
     "client",
     "crash",

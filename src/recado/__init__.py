@@ -1,4 +1,4 @@
-"""recado: a message broker that every AMQP 0-9-1 client uses unchanged, and feeds that remember.
+"""recado: a message broker that every AMQP 0-9-1 client uses unchanged, feeds that remember, and actors.
 
 The public names are resolved when first used, so that `import recado` and the command line stay
 fast: `recado.Broker` brings asyncio and the server with it, `recado.__version__` nothing.
@@ -9,6 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from recado.actors import Actor as Actor
+    from recado.actors import ActorRef as ActorRef
+    from recado.actors import ActorSystem as ActorSystem
+    from recado.actors import AllForOne as AllForOne
+    from recado.actors import Message as Message
+    from recado.actors import OneForOne as OneForOne
     from recado.feeds.blocking import BlockingLink
     from recado.feeds.boundary import Options
     from recado.feeds.link import Link
@@ -16,7 +22,19 @@ if TYPE_CHECKING:
     from recado.node.broker import Broker as Broker
 
 __version__ = "0.1.0"
-__all__ = ["Broker", "Vector", "__version__", "connect", "connect_blocking"]
+__all__ = [
+    "Actor",
+    "ActorRef",
+    "ActorSystem",
+    "AllForOne",
+    "Broker",
+    "Message",
+    "OneForOne",
+    "Vector",
+    "__version__",
+    "connect",
+    "connect_blocking",
+]
 
 
 def connect(
@@ -46,10 +64,14 @@ def connect_blocking(
     """The same for programs without an event loop, to be used by `with`."""
     from recado.feeds.blocking import BlockingLink
 
-    return BlockingLink(url, options=options, give_up=give_up, patient=patient)
+    return BlockingLink(connect(url, options=options, give_up=give_up, patient=patient))
 
 
 def __getattr__(name: str) -> object:
+    if name in ("Actor", "ActorRef", "ActorSystem", "AllForOne", "Message", "OneForOne"):
+        import recado.actors
+
+        return getattr(recado.actors, name)
     if name == "Broker":
         from recado.node.broker import Broker
 

@@ -30,6 +30,9 @@ usage: recado COMMAND [options]
                         a feed of financial quotes, to see what feeds do
   recado feed publish|subscribe|archive|replay|members|gc
                         messages for all who listen, kept for those who were away
+  recado trading run|report|serve|trade|network
+                        the Trading System: remote actors measured over TCP and over AMQP
+  recado actors URL     the actors of a node: mailboxes, restarts
   recado --version
 
 `recado COMMAND --help` tells the options of a command."""
@@ -72,6 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 from recado.cli.feed import feed
 
                 return feed(verb, options)
+            case ["trading", ("run" | "report" | "serve" | "trade" | "network") as verb, *options]:
+                from recado.cli.trading import trading
+
+                return trading(verb, options)
+            case ["actors", *options]:
+                from recado.cli.actors import actors
+
+                return actors(options)
             case ["--version"]:
                 print(f"recado {__version__}")
             case ["--help" | "-h" | "help"] | [_, "--help" | "-h"]:

@@ -12,7 +12,7 @@ import msgspec
 from recado.cli.flags import effective, grammar
 from recado.node.config import Config
 
-HIDDEN = ("password", "password_hash")
+HIDDEN = ("password", "password_hash", "cookie")
 
 
 def show(options: Sequence[str]) -> int:
@@ -37,7 +37,7 @@ def rows_of(config: Config) -> Iterator[tuple[str, object, str]]:
         for name, value in keys.items():
             key = f"{section}.{name}"
             if key != "access.users":
-                yield key, value, config.origin(key)
+                yield key, "(hidden)" if name in HIDDEN and value else value, config.origin(key)
     users = msgspec.to_builtins(config.settings.access.known_users())
     for name, user in users.items():
         for key, value in user.items():

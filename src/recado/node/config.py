@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 FILE = "recado.toml"
 PREFIX = "RECADO_"
 DEFAULT = "default"
-SECRET = "access."  # values below it are not repeated in messages
+# Values of these, and below them, are not repeated in messages.
+SECRET = ("access.", "actors.cookie", "actors.password")
 ARCHIVES = "feeds.archives"
-PATHS = ("node.data", "node.definitions", "server.certificate", "server.key", "server.ca")
+PATHS = (
+    "node.data", "node.definitions", "server.certificate", "server.key", "server.ca", "actors.mailboxes",
+)  # fmt: skip
 
 Tree = dict[str, Any]
 

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from recado.actors.settings import ActorsSettings
+from recado.actors.settings import complaints as complaints_about_actors
 from recado.broker.access import Permission, TopicPermission
 
 MIB = 1024 * 1024
@@ -144,6 +146,7 @@ class Settings(Section, frozen=True):
     broker: BrokerSettings = BrokerSettings()
     access: AccessSettings = AccessSettings()
     feeds: FeedsSettings = FeedsSettings()
+    actors: ActorsSettings = ActorsSettings()
 
 
 def complaints(settings: Settings) -> list[tuple[str, str]]:
@@ -153,7 +156,7 @@ def complaints(settings: Settings) -> list[tuple[str, str]]:
         found.append(("node.data", "is empty: name a folder"))
     for name, user in settings.access.users.items():
         found += complaints_about(user, f"access.users.{name}", settings.access.vhosts)
-    return found + complaints_about_feeds(settings)
+    return found + complaints_about_feeds(settings) + complaints_about_actors(settings.actors)
 
 
 def complaints_about_tls(server: ServerSettings) -> list[tuple[str, str]]:

@@ -90,6 +90,7 @@ class Server:
         self._logins: set[asyncio.Task[None]] = set()
         self._listeners: list[asyncio.Server] = []
         self._last_left: asyncio.Future[None] | None = None  # somebody waits for all to leave
+        self._stopping = False
         self._to_flush: dict[Connection, None] = {}
         self._reading = False
         self._flush_scheduled = False
@@ -120,6 +121,7 @@ class Server:
 
     async def stop(self) -> None:
         """Close every client properly, but wait for none of them too long."""
+        self._stopping = True
         for listener in self._listeners:
             listener.close()
         self._watch_timer.cancel()
@@ -156,10 +158,13 @@ class Server:
             self._last_left.set_result(None)
 
     def is_overrun(self) -> bool:
-        """Whether so many connect that not even a refusal can be spent on each."""
+        """Whether so many connect that not even a refusal can be spent on each.
+
+        Or it is too late: what was accepted just before a stop is made after it, and nobody would end it.
+        """
         most = self.limits.max_connections
         beyond = most is not None and len(self.connections) > most + SPARE_CONNECTIONS
-        return beyond or len(self.connections) > self._most_files
+        return beyond or self._stopping or len(self.connections) > self._most_files
 
     def full_reason(self) -> str | None:
         most = self.limits.max_connections

@@ -1,0 +1,45 @@
+"""The environment of the peers that are too large for ours: made when they are first measured, in .cache.
+
+xoscar comes with pandas and SciPy, Ray with half a gigabyte. `peers.txt` has their exact versions. What is made
+is kept under a name that they decide, so new versions make a new one. It is made by Python's own venv and pip,
+with whatever index and certificates are configured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.book import NotMeasured
+
+PINS = Path(__file__).with_name("peers.txt")
+CACHE = Path(__file__).parents[2] / ".cache"
+LONGEST_SECONDS = 900
+
+
+def python_of_peers(pins: Path = PINS, cache: Path = CACHE) -> Path:
+    """The Python that has them. Raises NotMeasured if they cannot be had."""
+    decides = pins.read_bytes() + sys.version.encode()
+    folder = cache / f"actor-peers-{hashlib.sha256(decides).hexdigest()[:12]}"
+    stamp = folder / "complete"
+    python = folder / "bin" / "python"
+    if not stamp.is_file():
+        print("installing the peers of actors, once: this takes some minutes", flush=True)
+        cache.mkdir(exist_ok=True)
+        step([sys.executable, "-m", "venv", "--clear", str(folder)])
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        step([*pip, "--requirement", str(pins)])
+        stamp.touch()
+    return python
+
+
+def step(command: list[str]) -> None:
+    try:
+        subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=True)
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or ["no word"])[-1]
+        raise NotMeasured(f"the peers cannot be installed: {last}") from None
+    except subprocess.TimeoutExpired:
+        raise NotMeasured(f"the peers were not installed within {LONGEST_SECONDS} s") from None

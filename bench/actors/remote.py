@@ -1,0 +1,124 @@
+"""Asks to an actor of another process on this machine: recado over TCP beside others, and beside no actors.
+
+One program for each, started once: it has the process that asks and the one that answers. Each peer is measured
+with recado beside it, round by round. The raw echo sends 64 bytes and gets them back, by asyncio's own
+protocols, with nothing written, checked or looked up: what any ask over asyncio has to pay.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.actors.environment import python_of_peers
+from bench.actors.running import Program, pause, started
+from bench.book import Book
+from bench.plan import Plan
+from bench.scenario import Comparison, Sample, Scenario, Side
+
+OURS = "recado_remote"
+ASKS, QUICK_ASKS = 10_000, 3_000
+WARM_UP = 300
+WINDOW = 64
+
+
+@dataclass(frozen=True)
+class Peer:
+    key: str
+    title: str
+    share: int = 1  # of our asks that it is given
+    large: bool = False  # in an environment of its own
+    slow_start: bool = False
+    has_flight: bool = True
+
+    @property
+    def program(self) -> str:
+        return f"{self.key}_remote"
+
+    def scenario(self, task: str) -> Scenario:
+        title, unit, comparison = TASKS[task]
+        return Scenario(
+            f"{task}-{self.key}",
+            f"{title}, beside {self.title}",
+            unit,
+            comparison,
+            full_only=self.slow_start or task == "flight",
+            peer=self.title,
+        )
+
+    @property
+    def scenarios(self) -> list[Scenario]:
+        tasks = [task for task in TASKS if task != "flight" or self.has_flight]
+        return [self.scenario(task) for task in tasks]
+
+
+TASKS = {
+    "remote": ("remote ask", "asks/s", Comparison.TIMES_MORE),
+    "remote-cpu": ("its CPU", "µs", Comparison.TIMES_LESS),
+    "flight": (f"{WINDOW} remote asks at a time", "asks/s", Comparison.TIMES_MORE),
+}
+PEERS = (
+    Peer("echo", "a raw echo"),
+    Peer("xoscar", "xoscar", share=3, large=True),
+    Peer("thespian", "Thespian", share=10, large=True, has_flight=False),
+    Peer("ray", "Ray", share=5, large=True, slow_start=True),
+)
+SCENARIOS = tuple(scenario for peer in PEERS for scenario in peer.scenarios)
+
+
+def run(plan: Plan, book: Book, python: Callable[[], Path] = python_of_peers) -> Iterator[str]:
+    for peer in PEERS:
+        names = [scenario.name for scenario in peer.scenarios if plan.includes(scenario)]
+        if names:
+            with book.measuring(*names):
+                beside(peer, names, plan, book, python)
+            yield from names
+
+
+def beside(
+    peer: Peer, names: list[str], plan: Plan, book: Book, python: Callable[[], Path]
+) -> None:
+    interpreter = python() if peer.large and plan.with_peer else Path(sys.executable)
+    asks = QUICK_ASKS if plan.quick else ASKS
+    with started(OURS) as ours:
+        if not plan.with_peer:
+            rounds(peer, names, {Side.RECADO: (ours, asks)}, plan, book)
+            return
+        with started(peer.program, python=interpreter) as theirs:
+            sides = {Side.RECADO: (ours, asks), Side.PEER: (theirs, asks // peer.share)}
+            rounds(peer, names, sides, plan, book)
+
+
+def rounds(
+    peer: Peer,
+    names: list[str],
+    sides: dict[Side, tuple[Program, int]],
+    plan: Plan,
+    book: Book,
+) -> None:
+    for program, _ in sides.values():
+        program.do("ask", WARM_UP)
+    for _ in range(plan.rounds):
+        for side, (program, asks) in sides.items():
+            pause(plan)
+            one_by_one(peer, side, program, asks, book)
+            if f"flight-{peer.key}" in names:
+                pause(plan)
+                in_flight(peer, side, program, asks // WINDOW * WINDOW, book)
+
+
+def one_by_one(peer: Peer, side: Side, program: Program, asks: int, book: Book) -> None:
+    figures = program.do("ask", asks)
+    rate, processor = asks / figures["seconds"], 1e6 * figures["cpu"] / asks
+    details = {"rate": rate, "cpu_us": processor, "count": float(asks)}
+    book.enter(peer.scenario("remote").name, side, Sample(rate, details))
+    book.enter(peer.scenario("remote-cpu").name, side, Sample(processor, details))
+
+
+def in_flight(peer: Peer, side: Side, program: Program, asks: int, book: Book) -> None:
+    figures = program.do("flight", asks, WINDOW)
+    rate = asks / figures["seconds"]
+    details = {"rate": rate, "cpu_us": 1e6 * figures["cpu"] / asks, "count": float(asks)}
+    book.enter(peer.scenario("flight").name, side, Sample(rate, details))

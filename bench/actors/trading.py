@@ -1,0 +1,198 @@
+"""The Trading System over AMQP: beside the same point to point, and through recado beside RabbitMQ.
+
+`recado trading run` measures, and its archive is read. What counts is the mean time of an ask, and beside
+RabbitMQ the asks per second. With latency the difference between AMQP and point to point is compared, at each
+number of clients, with that of table 7.2 in "Uso do padrão AMQP para transporte de mensagens entre atores
+remotos" by Thadeu de Russo e Carmo; the figure is the largest excess over it. The mean itself is compared too:
+an ask through a broker makes two round trips instead of one, so the less is added to those, the closer the
+difference comes to +100 %.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from bench.actors.running import ROOT
+from bench.book import Book, NotMeasured
+from bench.generator import last_line
+from bench.plan import Plan
+from bench.scenario import Comparison, Sample, Scenario, Side
+from workshop import peers
+
+FEW, MANY = 1, 80
+CLIENTS = (1, 2, 4, 8, 10, 20, 40, 80)
+TCP = "point to point"
+RABBITMQ = "rabbitmq"
+RECADO = "recado"
+# As large as the round trips of the dissertation's wireless network.
+LATENCY_MICROSECONDS = 1670
+ASKS, QUICK_ASKS, DELAYED_ASKS = 30_000, 1_200, 2_400
+LONGEST_SECONDS = 1_200
+
+Report = dict[str, Any]  # JSON, as `recado trading report` has it
+
+BESIDE_TCP = {
+    clients: Scenario(
+        f"trading-{clients}",
+        f"Trading System over AMQP, {clients} client{'s' * (clients > 1)}",
+        "µs",
+        Comparison.SHARE_OF_PEER,
+        peer=TCP,
+    )
+    for clients in (FEW, MANY)
+}
+BESIDE_RABBITMQ = {
+    clients: Scenario(
+        f"trading-rabbitmq-{clients}",
+        f"the same, {clients} client{'s' * (clients > 1)}, beside RabbitMQ",
+        "asks/s",
+        Comparison.TIMES_MORE,
+        full_only=True,
+        peer="RabbitMQ",
+    )
+    for clients in (FEW, MANY)
+}
+DELAYED = Scenario(
+    "trading-delayed",
+    "with latency: more than in table 7.2, at worst",
+    "% points",
+    Comparison.AT_MOST,
+    full_only=True,
+)
+DELAYED_MEAN = Scenario(
+    "trading-delayed-mean",
+    "with latency: the mean over AMQP, at worst",
+    "of published",
+    Comparison.AT_MOST,
+    full_only=True,
+)
+SCENARIOS = (*BESIDE_TCP.values(), *BESIDE_RABBITMQ.values(), DELAYED, DELAYED_MEAN)
+
+
+def run(plan: Plan, book: Book, folder: Path) -> Iterator[str]:
+    pairs = (*BESIDE_TCP.values(), *BESIDE_RABBITMQ.values())
+    wanted = [scenario.name for scenario in pairs if plan.includes(scenario)]
+    if wanted:
+        with book.measuring(*wanted), ExitStack() as stack:
+            brokers = {RECADO: ""}
+            if any(each.name in wanted for each in BESIDE_RABBITMQ.values()):
+                brokers[RABBITMQ] = rabbitmq_url(stack)
+            asks = QUICK_ASKS if plan.quick else ASKS
+            archive = folder / "trading"
+            trade(archive, (FEW, MANY), 0, asks, brokers, plan.rounds)
+            enter(every_run(archive), wanted, book)
+        yield from wanted
+    delayed = [each.name for each in (DELAYED, DELAYED_MEAN) if plan.includes(each)]
+    if delayed:
+        with book.measuring(*delayed):
+            for turn in range(plan.rounds):
+                place = folder / f"delayed-{turn}"
+                trade(place, CLIENTS, LATENCY_MICROSECONDS, DELAYED_ASKS, {RECADO: ""})
+                tables = json.loads(trading("report", "--json", str(place)))["tables"]
+                book.enter(DELAYED.name, Side.RECADO, excess(tables))
+                book.enter(DELAYED_MEAN.name, Side.RECADO, mean_of_published(tables))
+        yield from delayed
+
+
+def rabbitmq_url(stack: ExitStack) -> str:
+    try:
+        return stack.enter_context(peers.rabbitmq()).url
+    except peers.DidNotStart as error:
+        raise NotMeasured(str(error).splitlines()[0]) from error
+
+
+def trade(
+    archive: Path,
+    clients: Sequence[int],
+    latency: int,
+    asks: int,
+    brokers: Mapping[str, str],
+    rounds: int = 1,
+) -> None:
+    """So many runs of each kind, in turn. A broker without an address is the one that the program starts."""
+    words = ["--clients", ",".join(map(str, clients)), "--latency", f"{latency}us"]
+    words += ["--asks", str(asks), "--runs", str(rounds), "--archive", str(archive)]
+    for name, url in brokers.items():
+        words += ["--broker", f"{name}={url}" if url else name]
+    trading("run", "--json", *words)
+
+
+def every_run(archive: Path) -> list[Report]:
+    """In the form of the report, which has only the best of each kind."""
+    # The peers' programs import this package too, and where they live there is no recado.
+    from msgspec.structs import asdict
+
+    from recado.apps.trading.archived import measured
+
+    return [{**asdict(one.run), "figures": asdict(one.figures)} for one in measured(archive)]
+
+
+def trading(*words: str) -> str:
+    command = [sys.executable, "-m", "recado", "trading", *words]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise NotMeasured(f"the Trading System took more than {LONGEST_SECONDS} s") from None
+    if done.returncode:
+        raise NotMeasured(f"the Trading System: {last_line(done.stderr)}")
+    return done.stdout
+
+
+def enter(runs: Sequence[Report], wanted: Sequence[str], book: Book) -> None:
+    for run in runs:
+        clients, broker, figures = run["clients"], run["broker"], run["figures"]
+        beside_tcp, beside_rabbitmq = BESIDE_TCP[clients].name, BESIDE_RABBITMQ[clients].name
+        details = {"rate": figures["rate"]}
+        if broker is None or "broker" in run["processor"]:  # or that of the broker is not in it
+            details["cpu_us"] = 1e6 * sum(run["processor"].values()) / run["asks"]
+        mean, rate = Sample(figures["mean"], details), Sample(figures["rate"], details)
+        if broker is None:
+            book.enter(beside_tcp, Side.PEER, mean)
+        elif broker == RECADO:
+            book.enter(beside_tcp, Side.RECADO, mean)
+            if beside_rabbitmq in wanted:
+                book.enter(beside_rabbitmq, Side.RECADO, rate)
+        else:
+            book.enter(beside_rabbitmq, Side.PEER, rate)
+
+
+def excess(tables: Sequence[Report]) -> Sample:
+    """By how much more AMQP costs beside point to point than it did in the dissertation."""
+    return worst(
+        {
+            line["clients"]: line["recado"]["mean"] - line["published"]["mean"]
+            for line in lines(tables)
+            if line["is_difference"]
+        }
+    )
+
+
+def mean_of_published(tables: Sequence[Report]) -> Sample:
+    """The mean time of an ask over AMQP, as a share of what it was in the dissertation."""
+    return worst(
+        {
+            line["clients"]: line["recado"]["mean"] / line["published"]["mean"]
+            for line in lines(tables)
+            if not line["is_difference"] and line["series"].startswith("amqp")
+        }
+    )
+
+
+def lines(tables: Sequence[Report]) -> Iterator[Report]:
+    for table in tables:
+        yield from table["lines"]
+
+
+def worst(found: Mapping[int, float]) -> Sample:
+    """Of all numbers of clients, with each of them beside it."""
+    if sorted(found) != sorted(CLIENTS):
+        raise NotMeasured(f"the report has only {sorted(found)} clients")
+    return Sample(max(found.values()), {f"with_{n}": value for n, value in found.items()})

@@ -1,0 +1,58 @@
+"""Where an actor lives, as a value and as a text that travels.
+
+    recado-actor://exchange/book.A1#2s8m3kq0c1
+    └── scheme      └─ node  └─ name  └─ uid, base 36
+
+AD1  An address is its text: `Address.parse(str(address)) == address`.
+AD2  A uid is never given twice, also not by the next life of a node: an address with one means this actor
+     and no other of the same name. Without one (0, not written) it means whoever has the name.
+AD3  An actor without a name has only its uid: `recado-actor://exchange/#2s8m3kq0c1`.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+from msgspec import Struct
+
+SCHEME = "recado-actor://"
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+LARGEST_UID = (1 << 64) - 1
+
+
+class Address(Struct, frozen=True, gc=False):
+    node: str
+    name: str = ""
+    uid: int = 0
+
+    def __str__(self) -> str:
+        uid = f"#{_base36(self.uid)}" if self.uid else ""
+        return f"{SCHEME}{quote(self.node, safe='')}/{quote(self.name, safe='')}{uid}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """ValueError, with what is wrong, if it is none."""
+        if not text.startswith(SCHEME):
+            raise ValueError(f"not the address of an actor, which begins with {SCHEME}: {text!r}")
+        node, slash, rest = text.removeprefix(SCHEME).partition("/")
+        name, hash_sign, uid = rest.partition("#")
+        if not node or not slash or "/" in name or bool(hash_sign) != bool(uid):
+            raise ValueError(f"not the address of an actor, {SCHEME}node/name#uid: {text!r}")
+        if not name and not uid:
+            raise ValueError(f"neither a name nor a uid: {text!r}")
+        return cls(unquote(node), unquote(name), _number(uid, text) if uid else 0)
+
+
+def _base36(number: int) -> str:
+    digits = []
+    while number:
+        number, digit = divmod(number, 36)
+        digits.append(DIGITS[digit])
+    return "".join(reversed(digits))
+
+
+def _number(uid: str, text: str) -> int:
+    # int() would also take signs, spaces, underscores and capitals: many texts for one address (AD1).
+    if uid.strip(DIGITS) or uid[0] == "0" or (number := int(uid, 36)) > LARGEST_UID:
+        raise ValueError(f"not a uid: {uid!r} in {text!r}")
+    return number

@@ -1,0 +1,99 @@
+"""The threads of a dispatcher: how they begin, run cells, and end.
+
+CR1  After `close` no thread of it is left, and what was dispatched before has been run.
+CR2  What is dispatched later is run by the loop: late, perhaps slow, but not lost.
+CR3  No handler ends a thread, whatever it raises: its actor fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
+
+from ..errors import Interrupted
+
+if TYPE_CHECKING:
+    from ..cell import Cell
+
+MESSAGES = 64  # of one actor, before it is another's turn
+
+
+class Crew(ABC):
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._ended = threading.Condition(self._lock)
+        self._threads: set[threading.Thread] = set()
+        self._begun = 0
+        self._closed = False
+
+    @property
+    def threads(self) -> int:
+        """How many there are now."""
+        return len(self._threads)
+
+    def dispatch(self, cell: Cell) -> None:
+        if not cell.claim():
+            return
+        with self._lock:
+            if not self._closed:
+                self._enqueue(cell)
+                return
+        cell.system.on_loop(cell.run, MESSAGES)
+
+    @abstractmethod
+    def _enqueue(self, cell: Cell) -> None:
+        """Have it run by a thread. The lock is held."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Have every thread end when there is nothing to run any more. The lock is held."""
+
+    def _begin(self, work: Callable[[], None]) -> None:
+        """Start a thread. The lock is held."""
+        self._begun += 1
+        thread = threading.Thread(
+            target=self._live, args=(work,), name=f"{self._name}-{self._begun}", daemon=True
+        )
+        self._threads.add(thread)
+        thread.start()
+
+    def _live(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        finally:
+            with self._lock:
+                self._threads.discard(threading.current_thread())
+                self._ended.notify()
+
+    def close(self) -> None:
+        """Run what waits, and end the threads. Not in the loop's thread if handlers may wait for the loop."""
+        with self._lock:
+            self._closed = True
+            self._release()
+            while self._threads:
+                self._ended.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+
+def run(cell: Cell, messages: int = MESSAGES) -> None:
+    try:
+        cell.run(messages)
+    except BaseException as error:  # noqa: BLE001 - a SystemExit would end the thread, and stop nobody
+        interrupted = Interrupted(f"a handler of {cell.ref} raised {error!r}")
+        interrupted.__cause__ = error
+        cell.fail(interrupted)

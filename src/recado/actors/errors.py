@@ -1,0 +1,77 @@
+"""What can go wrong with actors, one class per thing that a program may want to do about it.
+
+    ActorError
+    ├── AskTimeout        nobody answered in time; a late answer is dropped
+    ├── ActorStopped      the actor is gone, and with it what was asked of it
+    ├── NoSuchActor       nobody has, or had, that address
+    ├── NameTaken         a living actor has that name already
+    ├── AlreadyLinked     it has a supervisor already
+    ├── Unhandled         an actor was sent what its behaviour does not know: its failure
+    ├── NobodyAsked       a reply, and nobody to give it to: a failure of who replies
+    ├── NotHere           called in the wrong place: the wrong thread, outside of a handler or of a system
+    ├── Interrupted       a handler was cancelled while it awaited something
+    ├── Unreachable       the node of an actor is silent; whether the actor lives is not known
+    ├── Escalated         an actor gave up one that it supervised, and fails for it
+    └── SystemClosed      the system is closed, or not open yet
+
+An error says what happened, and where something can be done about it, what.
+"""
+
+from __future__ import annotations
+
+
+class ActorError(Exception):
+    """Anything of the above."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(f"{what}. {hint}" if hint else what)
+        self.what = what
+        self.hint = hint
+
+
+class AskTimeout(ActorError, TimeoutError):
+    pass
+
+
+class ActorStopped(ActorError):
+    pass
+
+
+class NoSuchActor(ActorError):
+    pass
+
+
+class NameTaken(ActorError):
+    pass
+
+
+class AlreadyLinked(ActorError):
+    pass
+
+
+class Unhandled(ActorError):
+    pass
+
+
+class NobodyAsked(ActorError):
+    pass
+
+
+class NotHere(ActorError):
+    pass
+
+
+class Interrupted(ActorError):
+    pass
+
+
+class Unreachable(ActorError):
+    pass
+
+
+class Escalated(ActorError):
+    pass
+
+
+class SystemClosed(ActorError):
+    pass

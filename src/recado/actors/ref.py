@@ -1,0 +1,144 @@
+"""References: what everybody has of an actor, wherever it lives.
+
+    ref.tell(m)              no answer wanted
+    await ref.ask(m, 2.0)    its answer, typed by the message; AskTimeout after 2 s
+    ref.ask_future(m, 2.0)   the same as a future, to chain and to join
+    ref.forward(m)           from a handler: the answer goes to who sent the present message
+
+A reference is immutable and equal to any other with its address. How it delivers is a Post: the cell of an
+actor of this process, or what takes messages to another node. Who sends is captured: the actor whose handler
+this is, or none.
+
+RE1  Messages of one sender to one actor are handled in the order in which they were sent.
+RE2  `tell` never waits, and never fails because of the one it is for; what cannot arrive is a dead letter.
+RE3  An ask ends in an answer, an exception or AskTimeout; an answer that comes later is dropped.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+
+from .address import Address
+from .errors import NotHere
+from .future import Future
+from .message import Message, as_is, own
+from .signals import Stop
+
+if TYPE_CHECKING:
+    from .cell import Cell
+    from .signals import CellSignal
+    from .system import ActorSystem
+
+M_contra = TypeVar("M_contra", contravariant=True)
+R = TypeVar("R")
+
+
+class Reply(Protocol):
+    """Where the answer to an ask goes. Only the first counts; from any thread."""
+
+    def complete(self, value: Any) -> None: ...
+
+    def fail(self, error: BaseException) -> None: ...
+
+
+class Post(Protocol):
+    """What delivers to an address. `post` and `signal` are called by any thread, neither waits nor raises."""
+
+    def post(
+        self, target: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None
+    ) -> None: ...
+
+    async def post_wait(self, target: Address, message: Any, sender: ActorRef[Any] | None) -> None:
+        """Return when it is taken: there was room, and it is on disk if it is to last."""
+
+    def signal(self, target: Address, signal: CellSignal) -> None: ...
+
+
+# Set by who runs a cell, once per drain, and inherited by the tasks that its handlers start.
+current: ContextVar[Cell | None] = ContextVar("recado.actors.current", default=None)
+
+
+class ActorRef(Generic[M_contra]):
+    __slots__ = ("__weakref__", "_address", "_post", "_system")
+
+    def __init__(self, address: Address, post: Post, system: ActorSystem) -> None:
+        self._address = address
+        self._post = post
+        self._system = system
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    def tell(self, message: M_contra) -> None:
+        """Send it, and go on (RE2). From any thread."""
+        if type(message) not in as_is:
+            message = own(message)
+        sender = current.get()
+        self._post.post(self._address, message, None if sender is None else sender.ref, None)
+
+    async def tell_wait(self, message: M_contra) -> None:
+        """Send it, and return when it is taken: a full mailbox has room again, a durable one has it on disk."""
+        sender = current.get()
+        await self._post.post_wait(
+            self._address, own(message), None if sender is None else sender.ref
+        )
+
+    async def ask(
+        self,
+        message: Message[R],
+        timeout: float | None = None,  # noqa: ASYNC109  all asks share the timers of Asks
+    ) -> R:
+        """Its answer (RE3). Without a time-out, the system's `ask_timeout` is it."""
+        future = self.ask_future(message, timeout)
+        self._system.turns.early()
+        return await future
+
+    def ask_future(self, message: Message[R], timeout: float | None = None) -> Future[R]:
+        if type(message) not in as_is:
+            message = own(message)
+        future = self._system.asks.open(self, timeout)
+        sender = current.get()
+        self._post.post(self._address, message, None if sender is None else sender.ref, future)
+        return future
+
+    def forward(self, message: M_contra) -> None:
+        """Send it in the name of who sent the message that is being handled, and with its wish for an
+        answer."""
+        handling = current.get()
+        if handling is None:
+            raise NotHere("forward is for handlers of actors", "Elsewhere, tell or ask")
+        _, sender, reply = handling.envelope
+        self._post.post(self._address, own(message), sender, reply)
+
+    def stop(self) -> None:
+        """Have it stop after the message that it is handling; what else waits for it are dead letters."""
+        self.signal(Stop(None))
+
+    def signal(self, signal: CellSignal) -> None:
+        self._post.signal(self._address, signal)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActorRef) and self._address == other._address
+
+    def __hash__(self) -> int:
+        return hash(self._address)
+
+    def __repr__(self) -> str:
+        return f"<ActorRef {self._address}>"
+
+    def __str__(self) -> str:
+        return str(self._address)
+
+    def __copy__(self) -> ActorRef[M_contra]:
+        return self
+
+    def __deepcopy__(self, memo: object) -> ActorRef[M_contra]:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("send str(ref.address), and make a reference of it by system.ref(…)")
+
+
+as_is.add(ActorRef)

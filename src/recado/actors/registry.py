@@ -1,0 +1,67 @@
+"""Who lives in a system: by id, by name, by class.
+
+RG1  A name belongs to one living actor; it is free as soon as that one has stopped, or could not be started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .actor import Actor
+from .errors import NameTaken
+
+if TYPE_CHECKING:
+    from .address import Address
+    from .cell import Cell
+    from .ref import ActorRef
+
+M = TypeVar("M")
+
+
+class Registry:
+    def __init__(self) -> None:
+        self._by_uid: dict[int, Cell] = {}
+        self._by_name: dict[str, Cell] = {}
+
+    def require_free(self, name: str) -> None:
+        if name in self._by_name:
+            raise NameTaken(f"there is an actor {name!r}: {self._by_name[name].ref}")
+
+    def add(self, cell: Cell) -> None:
+        address = cell.ref.address
+        if address.name:
+            self._by_name[address.name] = cell
+        self._by_uid[address.uid] = cell
+
+    def remove(self, cell: Cell) -> None:
+        address = cell.ref.address
+        if self._by_uid.pop(address.uid, None) is not None and address.name:
+            del self._by_name[address.name]
+
+    def cell(self, address: Address) -> Cell | None:
+        """By its uid, or by its name if it has none (AD2)."""
+        if address.uid:
+            return self._by_uid.get(address.uid)
+        return self._by_name.get(address.name)
+
+    def cells(self) -> list[Cell]:
+        return list(self._by_uid.values())
+
+    def by_id(self, uid: int) -> ActorRef[Any] | None:
+        cell = self._by_uid.get(uid)
+        return cell.ref if cell is not None else None
+
+    def by_name(self, name: str) -> ActorRef[Any] | None:
+        cell = self._by_name.get(name)
+        return cell.ref if cell is not None else None
+
+    def by_class(self, kind: type[Actor[M]]) -> list[ActorRef[M]]:
+        """Those of this class, and of classes derived from it."""
+        return [cell.ref for cell in self._by_uid.values() if isinstance(cell.actor, kind)]
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def __iter__(self) -> Iterator[ActorRef[Any]]:
+        return iter([cell.ref for cell in self._by_uid.values()])

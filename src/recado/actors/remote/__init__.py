@@ -1,0 +1,68 @@
+"""Actors on other nodes: what they are sent, how it is sealed, and how nodes watch over each other.
+
+    node       puts the rest together, for one system    transport   the port to what carries frames
+    outbound   inbound   presence   ways                 tcp   amqp   memory   behind it
+    creation   moving                                    frame ─ envelope ─ serialisers   what is carried
+
+The names below are resolved when they are first used: durable mailboxes need a part of this, and no node.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .amqp import Amqp as Amqp
+    from .amqp import AmqpSettings as AmqpSettings
+    from .amqp import Sharing as Sharing
+    from .amqp import Storage as Storage
+    from .catalogue import register as register
+    from .failures import register_exception as register_exception
+    from .faults import CannotSerialise as CannotSerialise
+    from .faults import Cut as Cut
+    from .faults import Full as Full
+    from .faults import Gone as Gone
+    from .faults import NotOffered as NotOffered
+    from .faults import NoWay as NoWay
+    from .faults import Refusal as Refusal
+    from .faults import Refused as Refused
+    from .faults import RemoteFailure as RemoteFailure
+    from .faults import RemoteFault as RemoteFault
+    from .faults import Undelivered as Undelivered
+    from .memory import Hub as Hub
+    from .memory import MemoryTransport as MemoryTransport
+    from .moving import CannotMove as CannotMove
+    from .node import Node as Node
+    from .occurrences import FrameRefused as FrameRefused
+    from .occurrences import MessageRefused as MessageRefused
+    from .occurrences import NodeReachable as NodeReachable
+    from .occurrences import NodeUnreachable as NodeUnreachable
+    from .options import Options as Options
+    from .tcp.transport import Tcp as Tcp
+    from .tcp.transport import TcpSettings as TcpSettings
+    from .transport import Transport as Transport
+
+_ROOMS = {
+    "amqp": "Amqp AmqpSettings Sharing Storage",
+    "catalogue": "register",
+    "failures": "register_exception",
+    "faults": "CannotSerialise Cut Full Gone NoWay NotOffered Refusal Refused RemoteFailure RemoteFault "
+    "Undelivered",
+    "memory": "Hub MemoryTransport",
+    "moving": "CannotMove",
+    "node": "Node",
+    "occurrences": "FrameRefused MessageRefused NodeReachable NodeUnreachable",
+    "options": "Options",
+    "tcp.transport": "Tcp TcpSettings",
+    "transport": "Transport",
+}
+_WHERE = {name: module for module, names in _ROOMS.items() for name in names.split()}
+
+__all__ = sorted(_WHERE)
+
+
+def __getattr__(name: str) -> object:
+    if name in _WHERE:
+        return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,129 @@
+"""The channel that reads, as an actor: it has the queue, its bindings, and the consumer.
+
+RD1  What the handler is given and did not settle comes again, on the next channel.
+RD2  A queue has one reader: a second node of the same name is refused by the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Final
+
+from recado.actors.ref import ActorRef
+from recado.amqp import methods as m
+from recado.client import Channel, ClientError, Connection, ConnectionEnded, Consumer, Delivery
+
+from .acks import Acks
+from .bridge import Bridge
+from .handler import Arrival
+from .objects import make
+from .restarting import CLOSE_SECONDS, Broke, Reads, Restarting, Told
+
+ACK_DELAY: Final = 0.01
+"""Seconds. An ack for each message costs the broker as much as the message; and a node that dies may be given
+again what it took in its last moments anyway, for no ack arrives at once."""
+
+log = logging.getLogger("recado.actors")
+
+
+class BridgeConsumer(Consumer):
+    """Gives what comes to the bridge's handler at once, without a task that would wait for it."""
+
+    def __init__(self, actor: ReadChannelActor, channel: Channel) -> None:
+        super().__init__("recado-actors", actor.bridge.plan.queue, no_ack=False)
+        self._actor = actor
+        self._through = channel
+        self._bridge = actor.bridge
+        self._limit = actor.bridge.frame_limit
+        self._acks = Acks()
+        self._enough = max(1, actor.bridge.settings.prefetch // 4)
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._last: Delivery | None = None
+
+    def put(self, deliveries: list[Delivery], size: int) -> None:
+        self._last = deliveries[-1]
+        self._bridge.is_quiet = len(deliveries) == 1
+        arrivals = [
+            Arrival(self._settle, delivery.tag, delivery.header, delivery.body)
+            for delivery in deliveries
+            if 0 < len(delivery.body) <= self._limit or self._drops(delivery)
+        ]
+        if arrivals and self._bridge.handler.received(arrivals):
+            for arrival in arrivals:
+                arrival.settle(True)
+
+    def _drops(self, delivery: Delivery) -> bool:
+        size = len(delivery.body)
+        if size:
+            log.warning("%s: a frame of %d bytes is dropped", self.queue, size)
+        self._settle(delivery.tag, not size)  # nothing: somebody asks whether we are there
+        return False
+
+    def _settle(self, tag: int, taken: bool) -> None:
+        if taken:
+            if self._acks.settle(tag) >= self._enough:
+                self.tell()
+            elif self._timer is None:
+                self._timer = self._loop.call_later(ACK_DELAY, self.tell)
+        elif self._last is not None:
+            self._through.nack(self._delivery(tag), requeue=False)
+            self._acks.told(tag)
+
+    def tell(self) -> None:
+        """One ack for all that was settled meanwhile, if it was in order."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for tag, multiple in self._acks.take():
+            self._through.ack(self._delivery(tag), multiple=multiple)
+
+    def _delivery(self, tag: int) -> Delivery:
+        assert self._last is not None
+        return Delivery(self._last.source, tag, b"", b"")
+
+    def channel_ended(self, error: Exception) -> None:
+        """Also when only the consumer did, as when its queue is deleted."""
+        super().channel_ended(error)
+        self._actor.ended(self._through, error)
+
+
+class ReadChannelActor(Restarting):
+    def __init__(self, bridge: Bridge, connection: Connection, parent: ActorRef[Told]) -> None:
+        super().__init__(bridge, bridge.reading)
+        self._connection = connection
+        self._parent = parent
+        self._channel: Channel | None = None
+        self._consumer: BridgeConsumer | None = None
+
+    async def begin(self) -> None:
+        plan = self.bridge.plan
+        channel = self._channel = await self._connection.channel()
+        for each in plan.reads:
+            await make(channel, each)
+        await channel.qos(self.bridge.settings.prefetch)
+        consumer = self._consumer = BridgeConsumer(self, channel)
+        method = m.BasicConsume(consumer.queue, consumer.tag, False, False, True)
+        await channel.start_consumer(consumer, method)
+        self.bridge.reads()
+        self._parent.tell(Reads())
+
+    def ended(self, channel: Channel, error: Exception) -> None:
+        """With its connection, which is another actor's matter; or alone."""
+        self.bridge.no_longer_reads(error)
+        if not isinstance(error, ConnectionEnded):
+            self.ref.tell(Broke(channel, error))
+
+    def owns(self, what: Connection | Channel) -> bool:
+        return what is self._channel
+
+    async def leave(self) -> None:
+        if self._consumer is not None:
+            self._consumer.tell()
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            with suppress(ClientError, TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await channel.close()

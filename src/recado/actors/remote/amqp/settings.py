@@ -1,0 +1,36 @@
+"""How bridges deal with their broker. The file of settings says the same in its section `[actors]`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from recado.client.backoff import Backoff
+
+from .storage import Sharing, Storage
+
+
+class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    storage: Storage = Storage.DURABLE
+    persistent: bool = True  # whether messages in durable queues outlast the broker, too
+    server_sharing: Sharing = Sharing.PER_NODE
+    client_sharing: Sharing = Sharing.PER_NODE
+    serve: bool = True  # False for a node that only asks others: it has no server bridge
+
+    connect_timeout: float = 5.0  # seconds for one attempt, and for the first bridge in all
+    read_timeout: float = 20.0  # seconds of the broker's silence after which a connection is dead
+    reconnect_delay: float = 0.3  # seconds between two attempts, at most
+    give_up: float = 600.0  # seconds without a bridge after which the application is told
+    absence: float = 2.0  # seconds that a node which was there may be missing on the broker
+
+    hold_limit: int = 64 << 20  # bytes that a bridge holds until the broker has confirmed them
+    prefetch: int = 1024  # messages that came and are not settled
+    clients_limit: int = 10_000  # that a server bridge remembers
+
+    @property
+    def backoff(self) -> Backoff:
+        return Backoff(first=0.05, most=self.reconnect_delay, give_up=self.give_up)
+
+    @property
+    def heartbeat(self) -> int:
+        """The client takes two of them without a word for the end."""
+        return max(1, round(self.read_timeout / 2))

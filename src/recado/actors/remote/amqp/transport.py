@@ -1,0 +1,191 @@
+"""AMQP as a transport: nodes are names, and one port of one broker is all that has to be open.
+
+    async with ActorSystem("exchange", transport=Amqp("amqp://localhost")) as system: …
+
+The actors that have its connections and channels live in a system of their own: no registry of the application
+has them, its `stop_all` leaves them alone, and `close` is their end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from recado.actors.ref import ActorRef
+from recado.actors.registry import Registry
+from recado.actors.remote.faults import NoWay
+from recado.actors.remote.transport import Receiver
+from recado.actors.system import ActorSystem
+from recado.client import Address, CannotConnect, parse_address
+
+from .bridge import Bridge, Plan, client_plan, server_plan
+from .connection import Build, ConnectionSupervisor, Dismantle
+from .events import BridgeEvent, BridgeGone, BridgeHealed, BridgeLost
+from .handler import Watcher
+from .link import ClientEnd, ServerEnd
+from .naming import check_names
+from .settings import AmqpSettings
+from .storage import Sharing
+
+CLOSE_SECONDS: Final = 2.0  # for what was posted to be confirmed
+
+log = logging.getLogger("recado.actors")
+
+
+class Amqp:
+    def __init__(
+        self,
+        url: str | Address,
+        settings: AmqpSettings | None = None,
+        on_event: Callable[[BridgeEvent], object] | None = None,
+    ) -> None:
+        """How long to wait for the broker is said by `settings`, not by the URL."""
+        self._settings = settings or AmqpSettings()
+        self.address = msgspec.structs.replace(
+            parse_address(url) if isinstance(url, str) else url,
+            heartbeat=self._settings.heartbeat,
+            connection_timeout=self._settings.connect_timeout,
+        )
+        self._on_event = on_event
+        self._client = ""
+        self._frame_limit = 0
+        self._receiver: Receiver | None = None
+        self._system: ActorSystem | None = None
+        self._supervisor: ActorRef[Build | Dismantle]
+        self._server: ServerEnd | None = None
+        self._links: dict[str, ClientEnd] = {}
+
+    @property
+    def registry(self) -> Registry:
+        """The actors that have its connections and channels, for whoever wants to look at them."""
+        if self._system is None:
+            raise NoWay("the transport is not open")
+        return self._system.registry
+
+    async def open(self, node: str, client: str, frame_limit: int, receiver: Receiver) -> None:
+        check_names(node, client)
+        self._client = client
+        self._frame_limit = frame_limit
+        self._receiver = receiver
+        self._system = await ActorSystem(f"amqp.{node}").__aenter__()
+        self._supervisor = await self._system.spawn(ConnectionSupervisor)
+        if self._settings.serve:
+            settings = self._settings
+            server = self._server = ServerEnd(node, receiver, settings.clients_limit)
+            plan = server_plan(node, settings.storage)
+            server.bridge = self._bridge(plan, settings.server_sharing, server)
+            try:
+                await self._first(server.bridge)
+            except BaseException:
+                await self.close()
+                raise
+
+    def connect(self, node: str) -> ClientEnd:
+        link = self._links.get(node)
+        if link is None:
+            if self._receiver is None:
+                raise NoWay("the transport is not open")
+            try:
+                check_names(node, self._client)
+            except ValueError as error:
+                raise NoWay(str(error)) from None
+            settings = self._settings
+            link = self._links[node] = ClientEnd(node, self._receiver, self._part)
+            plan = client_plan(node, self._client, settings.storage)
+            link.bridge = self._bridge(plan, settings.client_sharing, link, self._client)
+        return link
+
+    def _bridge(
+        self,
+        plan: Plan,
+        sharing: Sharing,
+        end: ClientEnd | ServerEnd,
+        client: str | None = None,
+    ) -> Bridge:
+        bridge = Bridge(
+            plan,
+            self.address,
+            sharing,
+            self._settings,
+            end,
+            Teller(plan.name, end, self._tell),
+            frame_limit=self._frame_limit,
+            client=client,
+        )
+        self._supervisor.tell(Build(bridge))
+        return bridge
+
+    async def _first(self, bridge: Bridge) -> None:
+        seconds = self._settings.connect_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(bridge.up_once)
+        except TimeoutError:
+            why = bridge.error or f"no answer from {self.address} within {seconds:g} s"
+            raise CannotConnect(f"no bridge for {bridge.plan.name}: {why}") from bridge.error
+
+    def _part(self, link: ClientEnd) -> None:
+        if self._links.get(link.peer) is link:
+            del self._links[link.peer]
+        link.bridge.finish("closed")
+        self._supervisor.tell(Dismantle(link.bridge))
+
+    def _tell(self, event: BridgeEvent) -> None:
+        match event:
+            case BridgeLost(bridge, reason):
+                log.warning("the bridge of %s is lost, and being rebuilt: %s", bridge, reason)
+            case BridgeHealed(bridge):
+                log.info("the bridge of %s is well again", bridge)
+            case BridgeGone(bridge, reason):
+                log.error("the bridge of %s is given up: %s", bridge, reason)
+        if self._on_event is not None:
+            try:
+                self._on_event(event)
+            except Exception:
+                log.exception("on_event failed for %s", event)
+
+    async def close(self) -> None:
+        system, self._system = self._system, None
+        if system is None:
+            return
+        self._receiver = None
+        bridges = [link.bridge for link in self._links.values()]
+        if self._server is not None:
+            self._server.is_closed = True
+            bridges.append(self._server.bridge)
+        for link in self._links.values():
+            link.end = "closed"
+        self._links.clear()
+        waits = [asyncio.ensure_future(bridge.emptied()) for bridge in bridges]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=CLOSE_SECONDS)
+            for wait in late:
+                wait.cancel()
+        for bridge in bridges:
+            bridge.finish("closed")
+        await system.close()
+
+
+class Teller:
+    """Tells the node and the application."""
+
+    def __init__(self, bridge: str, end: Watcher, tell: Callable[[BridgeEvent], None]) -> None:
+        self._bridge = bridge
+        self._end = end
+        self._tell = tell
+
+    def lost(self, reason: str) -> None:
+        self._tell(BridgeLost(self._bridge, reason))
+        self._end.lost(reason)
+
+    def healed(self) -> None:
+        self._tell(BridgeHealed(self._bridge))
+        self._end.healed()
+
+    def gone(self, reason: str) -> None:
+        self._tell(BridgeGone(self._bridge, reason))
+        self._end.gone(reason)

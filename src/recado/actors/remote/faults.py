@@ -1,0 +1,79 @@
+"""What can go wrong between nodes, as those see it who send messages there."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from recado.actors.errors import ActorError
+
+
+class RemoteFault(ActorError):
+    """Something between two nodes; not a failure of an actor."""
+
+
+class NoWay(RemoteFault):
+    """No link leads to this node: its address is not known."""
+
+
+class Undelivered(RemoteFault):
+    """The message certainly did not arrive: nobody is there, or the way was lost before."""
+
+
+class Cut(RemoteFault):
+    """The link was lost after the message had gone out: nobody knows whether it was handled."""
+
+
+class Gone(RemoteFault):
+    """The link was closed, or its transport has given up."""
+
+
+class Full(RemoteFault):
+    """As much waits already as may: on a link, because its peer is slow or away, or here, for others."""
+
+
+class BadFrame(RemoteFault):
+    """Bytes that are no frame, or one that is not what it seems. Nothing in it was decoded."""
+
+
+class BadEnvelope(RemoteFault):
+    """An authentic frame whose content breaks the rules."""
+
+
+class Unacceptable(BadEnvelope):
+    """A serialisation that this node does not accept, or a class that is not registered here."""
+
+
+class Refusal(IntEnum):
+    """Why a node did not process a frame, as one byte."""
+
+    COOKIE = 1  # not sealed with the cookie that it demands
+    REPLAY = 2  # it was settled before
+    ENVELOPE = 3  # what was in it broke the rules
+    SERIALISATION = 4  # a serialisation that it does not accept, or a class that it does not know
+    UNTRUSTED = 5  # it creates, moves and supervises nothing for others
+    BUSY = 6  # too much of this is going on
+
+
+class Refused(RemoteFault):
+    """The other node did not process the message, and told us why."""
+
+    def __init__(self, reason: Refusal) -> None:
+        super().__init__(f"the node refused the message: {reason.name.lower()}")
+        self.reason = reason
+
+
+class NotOffered(RemoteFault):
+    """A class that the other node does not offer to others, or one that cannot do what it is to do."""
+
+
+class CannotSerialise(RemoteFault):
+    """A message whose class has no serialiser, or whose content it does not take."""
+
+
+class RemoteFailure(Exception):
+    """An exception of another node whose class is not registered here."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}" if text else kind)
+        self.kind = kind
+        self.text = text

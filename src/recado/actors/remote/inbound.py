@@ -1,0 +1,360 @@
+"""What comes in from other nodes: checked in the order in which it is cheapest to refuse.
+
+    size ─► seal ─► replay ─► envelope ─► target ─► serialisation ─► body ─► actor
+
+I1  Nothing of a frame is decoded before its seal is checked; nothing of a settled one is processed again.
+I2  Whatever comes, `received` raises nothing. Who sent a frame that was refused is told so (refusals.py).
+I3  What can be settled is settled once: when it is where it stays until it is handled, or when it was refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from recado.actors.address import Address
+from recado.actors.mailbox import Envelope as Letter
+from recado.actors.mailbox import Origin
+from recado.actors.pressure import when_room
+from recado.actors.ref import ActorRef
+from recado.actors.signals import Failed
+
+from .catalogue import reply_type
+from .compression import expand
+from .controls import (
+    COMMANDING,
+    MANIFEST,
+    Abandon,
+    Create,
+    Ping,
+    Pong,
+    Signalled,
+    decode_control,
+    read_signal,
+)
+from .controls import Settle as SettleHere
+from .early import Early
+from .envelope import read_envelope
+from .envelope_pb2 import ANSWER, CONTROL, MESSAGE, Envelope, Payload
+from .failures import read_failure
+from .faults import BadEnvelope, BadFrame, Full, Refusal, RemoteFault, Unacceptable
+from .frame import HEAD, INCARNATION, Seal, WrongSeal, is_refusal, open_refusal
+from .peer import Peer
+from .refusals import Refusals
+from .remote_ref import RemoteReply
+from .replay import Replay, Seen
+from .slowing import Slowing
+from .transport import Link, Settle
+
+if TYPE_CHECKING:
+    from .node import Node
+
+log = logging.getLogger("recado.actors")
+
+ADDRESSES_MOST: Final = 10_000
+
+
+class NotForUs(BadEnvelope):
+    """It is for another node: it was misled, or somebody sent it here again."""
+
+
+class Untrusted(BadEnvelope):
+    """It would rule over our actors, and we let nobody."""
+
+
+class Inbound:
+    def __init__(self, node: Node, seal: Seal) -> None:
+        self._node = node
+        self._system = node.system
+        self._seal = seal
+        self._options = node.options
+        self._replay = Replay()
+        self._lives = node.ways.lives
+        self._outbound = node.outbound
+        self._pending = node.outbound.pending
+        self._serialisers = node.serialisers
+        self._addresses: dict[str, Address] = {}
+        self._reply_types: dict[type, Any] = {}
+        # Of what is being processed. What comes again meanwhile came on another channel, and the first is gone.
+        self._settles: dict[tuple[bytes, int], Settle] = {}
+        self._slowing = Slowing(node.system)
+        self.early = Early(self._system.clock, self._has)
+        self._refusals = Refusals(node)
+
+    # ── the seal, and replay ──────────────────────────────────────────────────────────────────────────────
+
+    def received(self, link: Link, frame: bytes, settle: Settle | None) -> None:
+        try:
+            incarnation, sequence, data = self._seal.open(frame)
+        except BadFrame as error:
+            self._no_frame(link, frame, error)
+            if settle is not None:
+                settle(False)
+            return
+        if settle is None:
+            if not self._replay.once(incarnation, sequence):
+                self._refusals.refuse(link, incarnation, sequence, Refusal.REPLAY)
+                return
+            settled = None
+        else:
+            match self._replay.begin(incarnation, sequence):
+                case Seen.SETTLED:  # repeated by a link that was not sure: nobody's fault
+                    settle(True)
+                    return
+                case Seen.PENDING:
+                    if (incarnation, sequence) in self._settles:
+                        self._settles[incarnation, sequence] = settle
+                    return
+                case Seen.NEW:
+                    self._settles[incarnation, sequence] = settle
+                    settled = self._settling(incarnation, sequence)
+        try:
+            envelope = read_envelope(data)
+            if self._take(link, envelope, incarnation, sequence, settled):
+                return
+        except RemoteFault as error:
+            self._refusals.refuse(link, incarnation, sequence, _reason(error), str(error))
+        except Exception:
+            log.exception("a frame from %s could not be processed", link.peer or "somebody")
+            self._refusals.refuse(link, incarnation, sequence, Refusal.ENVELOPE)
+        else:
+            if settled is not None:
+                settled(None)
+            return
+        if settle is not None:
+            self._replay.settle(incarnation, sequence)
+            self._settles.pop((incarnation, sequence))(False)
+
+    def _no_frame(self, link: Link, frame: bytes, error: BadFrame) -> None:
+        if isinstance(error, WrongSeal):
+            self._refusals.refuse(link, error.incarnation, error.sequence, Refusal.COOKIE)
+            return
+        if is_refusal(frame):
+            try:
+                self._refusals.heard(open_refusal(frame))
+                return
+            except BadFrame as worse:
+                error = worse
+        self._refusals.strike(link, str(error))
+
+    def received_unproved(self, link: Link, frames: list[bytes]) -> None:
+        for frame in frames:
+            if is_refusal(frame):  # it refuses us as we refuse it
+                self.received(link, frame, None)
+            elif len(frame) >= HEAD:
+                sequence = int.from_bytes(frame[1 + INCARNATION : HEAD])
+                self._refusals.refuse(link, frame[1 : 1 + INCARNATION], sequence, Refusal.COOKIE)
+
+    def _settling(
+        self, incarnation: bytes, sequence: int
+    ) -> Callable[[BaseException | None], None]:
+        def settled(error: BaseException | None) -> None:
+            self._system.on_loop(done, error)
+
+        def done(error: BaseException | None) -> None:
+            settle = self._settles.pop((incarnation, sequence))
+            if error is None:
+                self._replay.settle(incarnation, sequence)
+                settle(True)
+            else:  # it is nowhere yet, and comes again
+                self._replay.forget(incarnation, sequence)
+
+        return settled
+
+    # ── the envelope ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(
+        self,
+        link: Link,
+        envelope: Envelope,
+        incarnation: bytes,
+        sequence: int,
+        settled: Callable[[BaseException | None], None] | None,
+    ) -> bool:
+        """Whether `settled` was, or will be, called."""
+        # Who speaks under this incarnation said its name when it began to.
+        peer = self._lives.get(incarnation)
+        if peer is None or peer.link is not link or peer.unreachable:
+            peer = self._introduced(link, envelope)
+            self._node.presence.met(peer, link, incarnation)
+        peer.spoke = True  # when, is looked at by the heartbeat: asking the clock takes 0.1 µs
+        kind = envelope.kind
+        if kind == ANSWER:
+            self._answered(peer, envelope)
+        elif kind == MESSAGE:
+            self._deliver(link, peer, envelope, incarnation, sequence, settled)
+            return True
+        elif kind == CONTROL:
+            self._control(peer, envelope)
+        else:
+            raise BadEnvelope(f"an envelope of unknown kind {kind}")
+        return False
+
+    def _introduced(self, link: Link, envelope: Envelope) -> Peer:
+        """Somebody whom we do not know, or not like this."""
+        name = envelope.node
+        if not name or name == self._system.name:
+            raise BadEnvelope(f"a node that calls itself {name!r}")
+        if link.peer not in ("", name, envelope.client):
+            raise BadEnvelope(f"{name} speaks on a link of {link.peer}")
+        return self._node.ways.peer(name)
+
+    def _deliver(
+        self,
+        link: Link,
+        peer: Peer,
+        envelope: Envelope,
+        incarnation: bytes,
+        sequence: int,
+        settled: Callable[[BaseException | None], None] | None,
+    ) -> None:
+        text = envelope.target
+        target = self._addresses.get(text) or self._address(text)
+        message = self._read(envelope.message)
+        text = envelope.sender
+        sender = self._node.ref_of(text) if text else None
+        reply = None if envelope.one_way else self._reply(peer, envelope)
+        letter, origin = (message, sender, reply), (incarnation, sequence)
+        # Whoever is meant by a uid lived before, if anybody did.
+        if self.early.is_open and settled is not None and not target.uid:
+            place = partial(self._place, link, target, letter, origin, settled)
+            if self.early.holds(target.name, place):
+                return
+        self._place(link, target, letter, origin, settled)
+
+    def _has(self, name: str) -> bool:
+        return self._node.reachable(Address(self._system.name, name)) is not None
+
+    def _place(
+        self,
+        link: Link,
+        target: Address,
+        letter: Letter,
+        origin: Origin,
+        settled: Callable[[BaseException | None], None] | None,
+    ) -> None:
+        cell = self._node.reachable(target)
+        if cell is None:
+            self._system.bury(letter, self._system.ref(target))
+        elif cell.lasting is not None:
+            cell.put_from(letter, origin, settled)
+            return
+        else:
+            cell.post(target, *letter)
+            if cell.capacity and settled is not None:
+                when_room(cell, lambda: settled(None))
+                return
+            if cell.capacity:
+                self._slowing.after(link, cell)
+        if settled is not None:
+            settled(None)
+
+    def _reply(self, peer: Peer, envelope: Envelope) -> RemoteReply:
+        milliseconds = envelope.patience
+        patience = milliseconds / 1000 if milliseconds else None
+        return RemoteReply(self._outbound, peer, envelope.id, patience)
+
+    def _address(self, text: str) -> Address:
+        try:
+            address = Address.parse(text)
+        except ValueError as error:
+            raise BadEnvelope(str(error)) from None
+        if address.node != self._system.name:
+            raise NotForUs(f"a message for {text}")
+        if len(self._addresses) >= ADDRESSES_MOST:
+            self._addresses.clear()
+        self._addresses[text] = address
+        return address
+
+    def _read(self, payload: Payload, reply: Any = None) -> object:
+        body = payload.body
+        if payload.compression:
+            body = expand(payload.compression, body, self._options.expanded_limit)
+        return self._serialisers.read(payload.serialisation, payload.manifest, body, reply)
+
+    def _answered(self, peer: Peer, envelope: Envelope) -> None:
+        if envelope.target != self._system.name:
+            raise NotForUs(f"an answer for {envelope.target}")
+        waiting = self._pending.take(envelope.answers, peer)
+        if waiting is None:
+            log.debug("an answer of %s that nobody waits for", peer.name)
+            return
+        reply, _, _, kind = waiting
+        if envelope.HasField("exception"):
+            reply.fail(read_failure(envelope.exception))
+            return
+        if kind not in self._reply_types:
+            self._reply_types[kind] = reply_type(kind)
+        try:
+            value = self._read(envelope.message, self._reply_types[kind])
+        except RemoteFault as error:
+            reply.fail(error)
+        else:
+            reply.complete(value)
+
+    # ── what nodes say to each other ──────────────────────────────────────────────────────────────────────
+
+    def _control(self, peer: Peer, envelope: Envelope) -> None:
+        payload = envelope.message
+        if payload.manifest != MANIFEST:
+            raise BadEnvelope(f"a control that is a {payload.manifest!r}")
+        control = decode_control(payload.body)
+        if isinstance(control, Signalled):
+            self._signalled(peer, self._address(envelope.target), control)
+            return
+        if envelope.target != self._system.name:
+            raise NotForUs(f"a control for {envelope.target}")
+        reply = self._reply(peer, envelope)
+        match control:
+            case Ping():
+                self._node.outbound.say(peer, Pong())
+            case Pong():
+                pass
+            case Create():
+                self._trust("creates an actor")
+                self._system.keep(self._node.creation.serve(peer, control, reply))
+            case SettleHere():
+                self._trust("moves an actor")
+                self._system.keep(self._node.moving.serve(peer, control, reply))
+            case Abandon(token):
+                self._trust("moves an actor")
+                self._node.moving.abandon(peer, token)
+
+    def _signalled(self, peer: Peer, target: Address, said: Signalled) -> None:
+        if said.name in COMMANDING:
+            self._trust(f"says {said.name}")
+        about: ActorRef[Any] | None = None
+        if said.ref:
+            try:
+                about = self._node.ref_of(said.ref)
+            except ValueError as error:
+                raise BadEnvelope(str(error)) from None
+            if about.address.node != peer.name:
+                raise BadEnvelope(f"{peer.name} speaks for {about}")
+        signal = read_signal(said, about)
+        cell = self._node.reachable(target)
+        if cell is None:
+            self._system.undertaker.signal(target, signal)
+        elif isinstance(signal, Failed) and signal.ref not in cell.children:
+            raise BadEnvelope(f"{cell.ref} does not supervise {signal.ref}")
+        else:
+            self._node.presence.heard(peer, cell.ref, signal, target)
+            cell.signal(target, signal)
+
+    def _trust(self, deed: str) -> None:
+        if self._options.untrusted:
+            raise Untrusted(f"somebody outside {deed}")
+
+
+def _reason(error: RemoteFault) -> Refusal:
+    match error:
+        case Unacceptable():
+            return Refusal.SERIALISATION
+        case Untrusted():
+            return Refusal.UNTRUSTED
+        case Full():
+            return Refusal.BUSY
+        case _:
+            return Refusal.ENVELOPE

@@ -1,0 +1,171 @@
+"""A node among others: the parts of remoting, put together for one system of actors.
+
+ways       who the others are, and on which links they are reached
+outbound   what goes out: messages, answers, requests
+inbound    what comes in, and what is refused
+presence   signs of life, signals, links that are lost and come back
+creation   actors that one node starts on another;   moving   those that go there
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from recado.actors.address import Address
+from recado.actors.cell import Cell
+from recado.actors.errors import NotHere
+from recado.actors.inspection import INSPECTOR, Inspector
+from recado.actors.ref import ActorRef
+from recado.actors.turn import Turns
+
+from .creation import Creation
+from .faults import BadEnvelope, Gone, NoWay
+from .frame import Seal
+from .inbound import Inbound
+from .moving import Moving
+from .options import Options
+from .outbound import Outbound
+from .peer import Peer
+from .presence import Presence
+from .remote_ref import RemotePost
+from .returned import Returned
+from .serialisers import Serialisers
+from .transport import Link, Settle, Transport
+from .ways import Ways
+
+if TYPE_CHECKING:
+    from recado.actors.system import ActorSystem
+
+REFS_MOST: Final = 10_000
+
+
+class Node:
+    def __init__(
+        self, system: ActorSystem, transport: Transport, options: Options | None = None
+    ) -> None:
+        self.system = system
+        self.name = system.name
+        self.transport = transport
+        self.options = options = options or Options()
+        self.exposed = {INSPECTOR}  # actors of the system's own that others may talk to, by name
+        self._turns = system.dispatcher if isinstance(system.dispatcher, Turns) else None
+        self._refs: dict[Address, ActorRef[Any]] = {}
+        self._texts: dict[str, ActorRef[Any]] = {}
+        seal = Seal(options.cookie, required=options.require_cookie, limit=options.frame_limit)
+        self.serialisers = Serialisers(options, _write_ref, self._read_ref)
+        self.ways = Ways(transport, seal, system.clock.time, self._in_use)
+        self.outbound = Outbound(system, self.ways, self.serialisers, options)
+        self.presence = Presence(system, self.ways, self.outbound, options)
+        self.creation = Creation(self)
+        self.moving = Moving(self)
+        self._returned = Returned(self)
+        # The transport's Receiver: what it is told goes to whom it concerns.
+        self.inbound = Inbound(self, seal)
+        self.received = self.inbound.received
+        self.received_unproved = self.inbound.received_unproved
+        self.prove, self.is_proved = seal.prove, seal.is_proved
+        self.lost = self.presence.lost
+        self.healed = self.presence.healed
+        self.gone = self.presence.gone
+
+    @classmethod
+    def of(cls, system: ActorSystem) -> Node:
+        """The node of a system that has a transport."""
+        if system.node is None:
+            raise NotHere(f"{system.name} knows no other nodes", "Give its system a transport")
+        return system.node
+
+    async def open(self) -> None:
+        client = self.options.client_id or self.name
+        self.inbound.early.open(self.options.warm_up)
+        await self.system.spawn(Inspector, name=INSPECTOR, internal=True)
+        await self.transport.open(self.name, client, self.options.frame_limit, self)
+
+    async def close(self) -> None:
+        self.presence.close()
+        self.inbound.early.close()
+        await self.transport.close()
+        self.outbound.close(Gone("the node was closed"))
+
+    def _in_use(self, peer: Peer) -> bool:
+        return peer.name in self.presence.vigil.bonds or self.outbound.pending.waits_for(peer)
+
+    def received_together(
+        self, link: Link, frames: list[bytes], settles: Sequence[Settle] | None = None
+    ) -> None:
+        """What comes in one read is handled at once, where it can be: an ask is answered before the loop looks
+        at its sockets again, which would take as long as the answer."""
+        turns = self._turns
+        begun = turns is not None and turns.begin()
+        try:
+            if settles is None:
+                for frame in frames:
+                    self.received(link, frame, None)
+            else:
+                for frame, settle in zip(frames, settles, strict=True):
+                    self.received(link, frame, settle)
+        finally:
+            if begun and turns is not None:
+                turns.end()
+
+    def returned(self, link: Link, frame: bytes, reason: str) -> None:
+        self._returned.handle(link, frame, reason)
+
+    async def room(self, name: str) -> None:
+        """Wait until there is room on the way to this node; where there is no way, nobody has to wait."""
+        try:
+            await self.ways.link_to(self.ways.peer(name)).room()
+        except (NoWay, Gone):
+            return
+
+    # ── references ────────────────────────────────────────────────────────────────────────────────────────
+
+    def ref(self, address: Address) -> ActorRef[Any]:
+        """A reference to an actor of another node."""
+        found = self._refs.get(address)
+        if found is None:
+            if len(self._refs) >= REFS_MOST:
+                self._refs.clear()
+            found = self._refs[address] = RemotePost(self, address).ref
+        return found
+
+    def ref_of(self, text: str) -> ActorRef[Any]:
+        """What an address that came from outside means here. Raises BadEnvelope."""
+        found = self._texts.get(text)
+        if found is None:
+            try:
+                address = Address.parse(text)
+            except ValueError as error:
+                raise BadEnvelope(str(error)) from None
+            found = self.system.ref(address)
+            if address.node != self.name:  # of our own, names pass from one actor to the next
+                if len(self._texts) >= REFS_MOST:
+                    self._texts.clear()
+                self._texts[text] = found
+        return found
+
+    def new_ref(self, node: str, said: object) -> ActorRef[Any]:
+        """An actor that this node says it has started for us. Raises BadEnvelope."""
+        ref = self.ref_of(said if isinstance(said, str) else "")
+        if ref.address.node != node:
+            raise BadEnvelope(f"{node} has started {ref}, as it says")
+        return ref
+
+    def _read_ref(self, kind: type, value: object) -> object:
+        if isinstance(value, str) and getattr(kind, "__origin__", kind) is ActorRef:
+            return self.ref_of(value)
+        raise NotImplementedError(f"{kind} does not travel")
+
+    def reachable(self, address: Address) -> Cell | None:
+        """The actor of that address, if others may talk to it."""
+        cell = self.system.registry.cell(address)
+        if cell is None and address.name in self.exposed:
+            cell = self.system.internals.cell(address)
+        return cell
+
+
+def _write_ref(value: object) -> object:
+    if isinstance(value, ActorRef):
+        return str(value.address)
+    raise NotImplementedError(f"{type(value).__qualname__} does not travel")

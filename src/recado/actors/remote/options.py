@@ -1,0 +1,43 @@
+"""How a node deals with others. The file of settings says the same in its section `[actors]`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from .compression import Scheme
+
+Serialiser = Literal["msgpack", "json", "protobuf", "pickle"]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    cookie: str = ""
+    require_cookie: bool = False
+    untrusted: bool = False  # nobody outside may create, move or supervise actors here
+
+    client_id: str = ""  # by which servers know us; the node's name if there is none
+    metadata: dict[str, str] = {}  # said in every envelope, for whoever looks at them on the way
+    serialiser: Literal["msgpack", "json"] = "msgpack"  # for messages that have no other
+    pickle: bool = False  # whether pickled messages are sent and accepted: they may run any code
+    compression: Scheme = "none"
+    compression_level: int | None = None
+
+    frame_limit: int = 1 << 20  # bytes
+    expanded_limit: int = 16 << 20  # bytes that a compressed message may have
+    asks_limit: int = 100_000  # that wait for answers of other nodes
+    watches_limit: int = 100_000  # of others on our actors
+    created_limit: int = 10_000  # actors that others have started here
+
+    heartbeat: float = 1.0  # seconds between signs of life to nodes whose actors are watched
+    silence: float = 5.0  # seconds after which a watched node is unreachable
+    warm_up: float = (
+        2.0  # seconds after the start in which messages wait for actors that are not there yet
+    )
+    create_timeout: float = 5.0  # seconds for another node to start or take over an actor
+
+    def __post_init__(self) -> None:
+        if self.require_cookie and not self.cookie:
+            raise ValueError("require_cookie needs a cookie")
+        if self.frame_limit < 1024:
+            raise ValueError("frame_limit is less than 1024 bytes")

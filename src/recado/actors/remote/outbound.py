@@ -1,0 +1,202 @@
+"""What goes out to other nodes: messages, answers, signals and requests.
+
+O1  What cannot be sent is a dead letter, and the failure of who asked. Nobody who sends waits for it, or fails.
+O2  An ask ends in an answer, an error, or its time-out, also when the link is cut.
+O3  Messages of one sender to one actor leave in the order in which they were sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from recado.actors.address import Address
+from recado.actors.ref import ActorRef, Reply, current
+
+from .compression import Compressor
+from .controls import MANIFEST, Control, encode_control
+from .envelope import EnvelopeWriter
+from .envelope_pb2 import MSGPACK, PLAIN
+from .failures import write_failure
+from .faults import CannotSerialise, RemoteFault
+from .options import Options
+from .peer import Peer
+from .pending import Pending
+from .serialisers import Serialisers
+from .ways import Ways
+
+if TYPE_CHECKING:
+    from recado.actors.clock import Timer
+    from recado.actors.system import ActorSystem
+
+log = logging.getLogger("recado.actors")
+
+SWEEP: Final = 1.0  # seconds between two looks for asks that nobody waits for
+TEXTS_MOST: Final = 10_000
+
+
+class Outbound:
+    def __init__(
+        self, system: ActorSystem, ways: Ways, serialisers: Serialisers, options: Options
+    ) -> None:
+        self._system = system
+        self._ways = ways
+        self._serialisers = serialisers
+        self._writer = EnvelopeWriter(system.name, options.client_id, options.metadata)
+        self._compressor = Compressor(options.compression, options.compression_level)
+        self._compresses = options.compression != "none"
+        self._sender_texts: dict[int, str] = {}
+        # From a random number on: an answer to the last life of this node must not fit an ask of this one.
+        self._number = int.from_bytes(os.urandom(8)) >> 2
+        self._sweeping: Timer | None = None
+        self.on_loop = system.on_loop
+        self.home = system.home  # the loop's thread
+        self.pending = Pending(options.asks_limit)
+
+    def close(self, error: Exception) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self.pending.fail(None, error)
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def send(
+        self,
+        recipient: ActorRef[Any],
+        text: str,
+        message: Any,
+        sender: ActorRef[Any] | None,
+        reply: Reply | None,
+    ) -> None:
+        """`text` is the recipient's address."""
+        number = self._number = self._number + 1
+        ways, node = self._ways, recipient.address.node
+        try:
+            peer = ways.peers.get(node) or ways.peer(node)
+            serialisation, manifest, body = self._serialisers.write(message)
+            compression = 0
+            if self._compresses:
+                compression, body = self._compressor.compress(body)
+            envelope = self._writer.message(
+                number,
+                text,
+                "" if sender is None else self._text_of(sender),
+                None if reply is None else _milliseconds(reply),
+                serialisation,
+                manifest,
+                compression,
+                body,
+            )
+            if reply is not None:
+                self._await_answer(number, reply, peer, type(message))
+            ways.post(peer, envelope)
+        except RemoteFault as error:
+            self.pending.discard(number)
+            self.undeliverable(recipient, message, sender, reply, error)
+
+    def undeliverable(
+        self,
+        recipient: ActorRef[Any],
+        message: Any,
+        sender: ActorRef[Any] | None,
+        reply: Reply | None,
+        error: Exception,
+    ) -> None:
+        log.info("a message for %s is lost: %s", recipient, error)
+        if reply is not None:
+            reply.fail(error)
+        self._system.bury((message, sender, None), recipient)
+
+    def _text_of(self, sender: ActorRef[Any]) -> str:
+        uid = sender.address.uid
+        text = self._sender_texts.get(uid)
+        if text is None:
+            if len(self._sender_texts) >= TEXTS_MOST:
+                self._sender_texts.clear()
+            text = str(sender.address)
+            if uid:
+                self._sender_texts[uid] = text
+        return text
+
+    # ── asks ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _await_answer(self, number: int, reply: Reply, peer: Peer, kind: type) -> None:
+        if self._sweeping is None:
+            self._sweeping = self._system.clock.call_later(SWEEP, self._sweep)
+        self.pending.add(number, (reply, peer, peer.sealer.sequence + 1, kind))
+
+    def _sweep(self) -> None:
+        clock = self._system.clock
+        self.pending.sweep(clock.time())
+        self._sweeping = clock.call_later(SWEEP, self._sweep) if self.pending else None
+
+    def answer(self, peer: Peer, asked: int, value: Any) -> None:
+        number = self._number = self._number + 1
+        try:
+            serialisation, manifest, body = self._serialisers.write(value)
+            compression = 0
+            if self._compresses:
+                compression, body = self._compressor.compress(body)
+            self._ways.post(
+                peer,
+                self._writer.answer(
+                    number, asked, peer.name, serialisation, manifest, compression, body
+                ),
+            )
+        except CannotSerialise as error:
+            self.answer_error(peer, asked, error)
+        except RemoteFault as error:
+            log.info("an answer to %s is lost: %s", peer.name, error)
+
+    def answer_error(self, peer: Peer, asked: int, error: BaseException) -> None:
+        number = self._number = self._number + 1
+        failing = current.get()
+        cell = None if failing is None else self._system.cell(failing.ref.address)
+        supervisor = "" if cell is None or cell.supervisor is None else str(cell.supervisor)
+        envelope = self._writer.failure(number, asked, peer.name, write_failure(error), supervisor)
+        try:
+            self._ways.post(peer, envelope)
+        except RemoteFault as lost:
+            log.info("an answer to %s is lost: %s", peer.name, lost)
+
+    # ── what nodes say to each other ──────────────────────────────────────────────────────────────────────
+
+    def say(self, peer: Peer, control: Control, target: str = "") -> None:
+        """To the node, or about one of its actors. Raises NoWay, Full."""
+        self._post_control(peer, target or peer.name, control, one_way=True)
+
+    async def request(self, node: str, control: Control, patience: float) -> Any:
+        """Have another node do something, and wait for its answer. Raises what it raises."""
+        peer = self._ways.peer(node)
+        asked = self._system.ref(Address(node, "node"))
+        future = self._system.asks.open(asked, patience)
+        self._await_answer(self._number + 1, future, peer, type(control))
+        try:
+            self._post_control(peer, node, control, one_way=False)
+        except RemoteFault as error:
+            future.fail(error)
+        return await future
+
+    def _post_control(self, peer: Peer, target: str, control: Control, *, one_way: bool) -> None:
+        number = self._number = self._number + 1
+        self._ways.post(
+            peer,
+            self._writer.message(
+                number,
+                target,
+                "",
+                None if one_way else 0,
+                MSGPACK,
+                MANIFEST,
+                PLAIN,
+                encode_control(control),
+                control=True,
+            ),
+        )
+
+
+def _milliseconds(reply: Reply) -> int:
+    """How long its asker waits; 0 if it does not say."""
+    patience: float | None = getattr(reply, "patience", None)
+    return 0 if patience is None else min(int(patience * 1000), 0xFFFFFFFF)

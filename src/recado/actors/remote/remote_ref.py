@@ -1,0 +1,85 @@
+"""How references to actors of other nodes deliver, and where answers to other nodes go.
+
+Both are called by any thread, and go on in the loop's.
+"""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from recado.actors.address import Address
+from recado.actors.ref import ActorRef, Reply
+from recado.actors.signals import CellSignal
+
+if TYPE_CHECKING:
+    from .node import Node
+    from .outbound import Outbound
+    from .peer import Peer
+
+
+class RemotePost:
+    """The Post of one address on another node."""
+
+    __slots__ = ("_node", "_ref", "_text")
+
+    def __init__(self, node: Node, address: Address) -> None:
+        self._node = node
+        self._ref: ActorRef[Any] = ActorRef(address, self, node.system)
+        self._text = str(address)  # 2 µs, and it is in every envelope
+
+    @property
+    def ref(self) -> ActorRef[Any]:
+        return self._ref
+
+    def post(
+        self, target: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None
+    ) -> None:
+        node = self._node
+        if get_ident() == node.system.home:
+            node.outbound.send(self._ref, self._text, message, sender, reply)
+        else:
+            node.system.loop.call_soon_threadsafe(
+                node.outbound.send, self._ref, self._text, message, sender, reply
+            )
+
+    async def post_wait(self, target: Address, message: Any, sender: ActorRef[Any] | None) -> None:
+        """Return when there is room on the way; what happens at its end, nobody says."""
+        await self._node.room(target.node)
+        self.post(target, message, sender, None)
+
+    def signal(self, target: Address, signal: CellSignal) -> None:
+        node = self._node
+        node.system.on_loop(node.presence.send, target, self._text, signal)
+
+
+class RemoteReply:
+    """The Reply of an ask from another node. `patience` is for how many seconds it waits, if it said so."""
+
+    __slots__ = ("_done", "_number", "_outbound", "_peer", "patience")
+
+    def __init__(
+        self, outbound: Outbound, peer: Peer, number: int, patience: float | None = None
+    ) -> None:
+        self.patience = patience
+        self._outbound = outbound
+        self._peer = peer
+        self._number = number
+        self._done = False
+
+    def done(self) -> bool:
+        return self._done
+
+    def complete(self, value: Any) -> None:
+        if not self._done:
+            self._done = True
+            outbound = self._outbound
+            if get_ident() == outbound.home:
+                outbound.answer(self._peer, self._number, value)
+            else:
+                outbound.on_loop(outbound.answer, self._peer, self._number, value)
+
+    def fail(self, error: BaseException) -> None:
+        if not self._done:
+            self._done = True
+            self._outbound.on_loop(self._outbound.answer_error, self._peer, self._number, error)

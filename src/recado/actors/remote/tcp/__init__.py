@@ -1,0 +1,3 @@
+"""Nodes that reach each other directly, over TCP."""
+
+from .transport import Tcp as Tcp

@@ -1,0 +1,240 @@
+"""Links over TCP: one that we make and make again, and one that a peer made.
+
+L1  While a link is not up, frames wait, as many bytes as the limit says. When an attempt to connect has failed,
+    those that waited for it are returned: nobody waits longer than one attempt and the delay before it.
+L2  A link that we made is gone only when it was closed, or when nothing answered for as long as `give_up` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from recado.actors.remote.faults import Gone
+from recado.actors.remote.transport import Full, Receiver
+
+from .wire import Wire
+
+DELAY_FIRST: Final = 0.05  # seconds; then twice as long each time
+
+
+class Settings(Protocol):
+    @property
+    def connect_timeout(self) -> float: ...
+    @property
+    def reconnect_delay(self) -> float: ...
+    @property
+    def give_up(self) -> float: ...
+    @property
+    def hold_limit(self) -> int: ...
+
+
+class TcpLink:
+    """What the two kinds have in common: room, and an end."""
+
+    lasting = False
+
+    def __init__(self, peer: str, receiver: Receiver, hold_limit: int) -> None:
+        self.peer = peer
+        self._receiver = receiver
+        self._hold_limit = hold_limit
+        self._loop = asyncio.get_running_loop()
+        self._waiters: list[asyncio.Future[None]] = []
+        self.wire: Wire | None = None
+        self.end: str | None = None  # why there is nothing any more
+
+    def post(self, frame: bytes) -> None:
+        if self.end is not None:
+            raise Gone(self.end)
+        wire = self.wire
+        if wire is None or self.held + len(frame) > self._hold_limit:
+            self._hold(frame)
+        else:
+            wire.post(frame)
+
+    @property
+    def held(self) -> int:
+        return self.wire.queued if self.wire is not None else 0
+
+    def _hold(self, frame: bytes) -> None:
+        raise Full(f"{self.held} bytes wait for {self.peer or 'a client'} already")
+
+    async def room(self) -> None:
+        while self.held > self._hold_limit // 2:
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+        if self.end is not None:
+            raise Gone(self.end)
+
+    def ready(self) -> None:
+        if self._waiters and (self.end is not None or self.held <= self._hold_limit // 2):
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def arrived(self, frames: list[bytes], *, proved: bool) -> None:
+        if proved:
+            self._receiver.received_together(self, frames)
+        else:
+            self._receiver.received_unproved(self, frames)
+
+    def pause_reading(self) -> None:
+        if self.wire is not None:
+            self.wire.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.wire is not None:
+            self.wire.resume_reading()
+
+    def close(self) -> None:
+        if self.end is None:
+            self.end = "closed"
+        if self.wire is not None:
+            self.wire.close()
+        self.ready()
+
+
+class AcceptedLink(TcpLink):
+    """A peer came to us. We cannot go to it: when it is lost, it is gone."""
+
+    def __init__(
+        self, receiver: Receiver, hold_limit: int, forget: Callable[[AcceptedLink], None]
+    ) -> None:
+        super().__init__("", receiver, hold_limit)
+        self._forget = forget
+
+    def opened(self) -> None:
+        pass  # it is kept if a frame comes, too
+
+    def ended(self, reason: str) -> None:
+        closed = self.end is not None
+        self.end = self.end or reason
+        self._forget(self)
+        self.ready()
+        if not closed:
+            self._receiver.gone(self, reason)
+
+
+class ConnectingLink(TcpLink):
+    """We go to the peer, and again when we lost it."""
+
+    def __init__(
+        self,
+        peer: str,
+        address: Callable[[], tuple[str, int]],
+        receiver: Receiver,
+        settings: Settings,
+        make: Callable[[ConnectingLink], Wire],
+    ) -> None:
+        super().__init__(peer, receiver, settings.hold_limit)
+        self._address = address
+        self._settings = settings
+        self._make = make
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._open = False  # whether the other end has answered as a node does
+        self._was_lost = False
+        self._delay = 0.0  # before the next attempt
+        self._down_since = self._loop.time()
+        self.attempts: asyncio.Task[None] | None = None  # while there is no connection
+        self._go()
+
+    @property
+    def held(self) -> int:
+        return self._waiting_bytes if self.wire is None else self.wire.queued
+
+    def _hold(self, frame: bytes) -> None:
+        if self.wire is not None or self._waiting_bytes + len(frame) > self._hold_limit:
+            super()._hold(frame)
+        self._waiting.append(frame)
+        self._waiting_bytes += len(frame)
+
+    # ── getting there ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _go(self) -> None:
+        if self.end is not None:  # whoever was told of the loss has closed it
+            return
+        self.attempts = self._loop.create_task(self._connect(), name=f"link to {self.peer}")
+
+    async def _connect(self) -> None:
+        while self.end is None:
+            if self._delay:
+                if self._loop.time() - self._down_since >= self._settings.give_up:
+                    self._give_up()
+                    return
+                await asyncio.sleep(self._delay)
+            self._delay = min(max(2 * self._delay, DELAY_FIRST), self._settings.reconnect_delay)
+            try:
+                async with asyncio.timeout(self._settings.connect_timeout):
+                    host, port = self._address()
+                    _, wire = await self._loop.create_connection(
+                        lambda: self._make(self), host, port
+                    )
+            except (OSError, TimeoutError) as error:
+                self._failed(str(error) or "nobody answered in time")
+            else:
+                if not wire.gone.done():
+                    self._up(wire)
+                    return
+                self._failed("it hung up")
+
+    def _up(self, wire: Wire) -> None:
+        self.attempts = None
+        self.wire = wire
+        for frame in self._drop_waiting():
+            wire.post(frame)
+        self.ready()
+
+    def opened(self) -> None:
+        self._open = True
+        self._delay = DELAY_FIRST
+        if self._was_lost:
+            self._was_lost = False
+            self._receiver.healed(self)
+
+    def _failed(self, reason: str) -> None:
+        if not self._was_lost:
+            self._was_lost = True
+            self._receiver.lost(self, reason)
+        for frame in self._drop_waiting():
+            self._receiver.returned(self, frame, reason)
+        self.ready()
+
+    def _drop_waiting(self) -> list[bytes]:
+        frames = list(self._waiting)
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        return frames
+
+    # ── losing it ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def ended(self, reason: str) -> None:
+        wire, self.wire = self.wire, None
+        if self.end is not None or wire is None:  # closed, or `_connect` will find out
+            return
+        for frame in wire.unsent():
+            self._waiting.append(frame)
+            self._waiting_bytes += len(frame)
+        if self._open:
+            self._open = False
+            self._was_lost = True
+            self._down_since = self._loop.time()
+            self._receiver.lost(self, reason)
+        else:
+            self._failed(reason)
+        if self.attempts is None:
+            self._go()
+
+    def _give_up(self) -> None:
+        self.end = f"no answer for {self._settings.give_up} s"
+        self.ready()
+        self._receiver.gone(self, self.end)
+
+    def close(self) -> None:
+        if self.attempts is not None:
+            self.attempts.cancel()
+        super().close()

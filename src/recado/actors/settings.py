@@ -1,0 +1,203 @@
+"""What can be configured of actors: the section `[actors]` of recado.toml.
+
+    [actors]
+    transport = "amqp"
+    broker = "amqps://broker.example"
+    user = "exchange"
+    password = "…"
+    cookie = "…"
+    require_cookie = true
+
+    async with open_system("exchange", read_settings("recado.toml")) as system: …
+
+Only the shape is imported here, since a broker's settings have it too, and that starts without any actor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .dispatchers.crew import Crew
+    from .remote.amqp import Amqp, AmqpSettings
+    from .remote.options import Options
+    from .remote.tcp import Tcp
+    from .remote.tcp.transport import TcpSettings
+    from .system import ActorSystem
+
+Seconds = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
+Sharing = Literal["one_connection_per_node", "one_connection_per_channel"]
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How actors reach others, `none` if they do not, and how they run.
+
+    `cookie` seals what nodes send to each other; with `require_cookie` nothing else is processed. A node that
+    is `untrusted` creates nothing for others. `read_timeout` is the silence after which a connection is taken
+    for dead; `reconnect_delay` is between two attempts at most, and after `give_up` seconds of them the
+    application is told.
+    """
+
+    transport: Literal["none", "tcp", "amqp"] = "none"
+    client_id: str | None = None
+    cookie: str | None = None
+    require_cookie: bool = False
+    untrusted: bool = False
+    serialiser: Literal["msgpack", "json"] = "msgpack"
+    pickle: bool = False
+    compression: Literal["none", "zlib", "zstd"] = "none"
+    compression_level: Annotated[int, Meta(ge=-1, le=22)] | None = None
+    frame_limit: Annotated[int, Meta(ge=1024)] = 1 << 20
+    expanded_limit: Annotated[int, Meta(ge=1024)] = 16 << 20
+
+    connect_timeout: Seconds = 5.0
+    read_timeout: Seconds = 20.0
+    reconnect_delay: Seconds = 0.3
+    give_up: Seconds = 600.0
+    hold_limit: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
+
+    listen: str | None = None
+    """TCP: host and port, 0 for any that is free."""
+    nodes: dict[str, str] = {}
+    """TCP: where other nodes listen."""
+
+    broker: str = "amqp://localhost"
+    """AMQP: its URL; the next three are said here or there."""
+    vhost: str | None = None
+    user: str | None = None
+    password: str | None = None
+    storage: Literal["durable", "transient", "exclusive_autodelete"] = "durable"
+    persistent: bool = True
+    server_bridge: bool = True
+    """AMQP: whether others reach this node by its name; one that only asks needs none."""
+    server_sharing: Sharing = "one_connection_per_node"
+    client_sharing: Sharing = "one_connection_per_node"
+
+    dispatcher: Literal["loop", "pool", "thread_per_actor", "self_sizing"] = "loop"
+    threads: Count = 8
+    mailbox_capacity: Annotated[int, Meta(ge=0)] = 0
+    """Messages that may wait for an actor before its senders do; 0 is any number."""
+    mailboxes: str | None = None
+    """The folder of durable mailboxes."""
+
+    # ── as the parts want it ──────────────────────────────────────────────────────────────────────────────
+
+    def options(self) -> Options:
+        from .remote.options import Options
+
+        return _alike(self, Options, client_id=self.client_id or "", cookie=self.cookie or "")
+
+    def amqp_settings(self) -> AmqpSettings:
+        from .remote.amqp import AmqpSettings
+        from .remote.amqp.storage import Sharing, Storage
+
+        return _alike(
+            self,
+            AmqpSettings,
+            serve=self.server_bridge,
+            storage=Storage(self.storage),
+            server_sharing=Sharing(self.server_sharing),
+            client_sharing=Sharing(self.client_sharing),
+        )
+
+    def tcp_settings(self) -> TcpSettings:
+        from .remote.tcp.transport import TcpSettings
+
+        return _alike(self, TcpSettings)
+
+    def transport_of(self) -> Amqp | Tcp | None:
+        """What carries messages to others. ValueError if it is wrong in a way that a type cannot tell."""
+        if self.transport == "none":
+            return None
+        if self.transport == "tcp":
+            from .remote.tcp import Tcp
+
+            return Tcp(self.listen, self.nodes, self.tcp_settings())
+        from recado.client import parse_address
+
+        from .remote.amqp import Amqp
+
+        said = {"vhost": self.vhost, "username": self.user, "password": self.password}
+        given = {name: value for name, value in said.items() if value is not None}
+        address = msgspec.structs.replace(parse_address(self.broker), **given)
+        return Amqp(address, self.amqp_settings())
+
+    def dispatcher_of(self) -> Crew | None:
+        """None is the loop itself."""
+        from . import dispatchers
+
+        match self.dispatcher:
+            case "loop":
+                return None
+            case "pool":
+                return dispatchers.Pool(self.threads)
+            case "thread_per_actor":
+                return dispatchers.ThreadPerActor()
+            case "self_sizing":
+                return dispatchers.SelfSizing(min(2, self.threads), self.threads)
+
+
+def _alike(settings: ActorsSettings, kind: type[S], **others: object) -> S:
+    """Made of the fields that both have, but for `others`."""
+    names = {field.name for field in msgspec.structs.fields(kind)}
+    common = names.intersection(field.name for field in msgspec.structs.fields(settings))
+    return kind(**({name: getattr(settings, name) for name in common} | others))
+
+
+def complaints(settings: ActorsSettings) -> list[tuple[str, str]]:
+    """What a type cannot tell: the key, and what is wrong with it, for instance beside the others."""
+    found = []
+    if settings.require_cookie and not settings.cookie:
+        found.append(("actors.cookie", "is needed for actors.require_cookie"))
+    if settings.mailboxes == "":
+        found.append(("actors.mailboxes", "is empty: name a folder"))
+    return found
+
+
+def read_settings(file: Path | str) -> ActorsSettings:
+    """The section of a file; ValueError, with the key, if there is something wrong with it."""
+    import tomllib
+    from pathlib import Path
+
+    path = Path(file)
+    tree = tomllib.loads(path.read_text(encoding="utf-8")).get("actors", {})
+    try:
+        settings = msgspec.convert(tree, ActorsSettings)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"[actors] in {file}: {error}") from error
+    for key, complaint in complaints(settings):
+        raise ValueError(f"{key} in {file} {complaint}")
+    if settings.mailboxes is not None:
+        folder = str(path.parent / settings.mailboxes)
+        settings = msgspec.structs.replace(settings, mailboxes=folder)
+    return settings
+
+
+@asynccontextmanager
+async def open_system(name: str, settings: ActorsSettings) -> AsyncIterator[ActorSystem]:
+    """A system as the settings say; dispatcher and capacity are those of actors that say nothing else."""
+    from .system import ActorSystem
+
+    async with AsyncExitStack() as stack:
+        dispatcher = settings.dispatcher_of()
+        if dispatcher is not None:
+            await stack.enter_async_context(dispatcher)
+        yield await stack.enter_async_context(
+            ActorSystem(
+                name,
+                transport=settings.transport_of(),
+                options=settings.options(),
+                dispatcher=dispatcher,
+                capacity=settings.mailbox_capacity,
+            )
+        )

@@ -1,0 +1,375 @@
+"""A system of actors: a node by name, the loop it runs on, and everybody who lives there.
+
+    async with ActorSystem("exchange") as system:
+        book = await system.spawn(Book, name="book.A1", supervision=OneForOne(3, within=10))
+        ack = await book.ask(Place(order), timeout=2)
+
+SY1  Everything but sending is done on the loop's thread; sending may be done by any.
+SY2  When a system is closed no actor of it runs any more, every ask has ended, and what waited are dead
+     letters.
+SY3  Actors of the system's own (`internal`) are in a registry apart: `stop_all` leaves them, closing does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import cached_property
+from threading import get_ident
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from . import hearing, restart
+from .actor import Actor
+from .address import Address
+from .cell import Cell
+from .errors import ActorStopped, NoSuchActor, SystemClosed
+from .family import Family
+from .future import Asks
+from .lifecycle import GRACE, gone, start
+from .mailbox import Envelope, MailboxFactory, Origin, Unbounded, emptied
+from .occurrences import DeadLetter
+from .ref import ActorRef, Reply
+from .registry import Registry
+from .signals import CellSignal
+from .state import State
+from .supervision import DEFAULT, PERMANENT, Lifecycle, Supervision
+from .turn import Dispatcher, Turns
+
+if TYPE_CHECKING:
+    from .clock import Clock
+    from .events import EventStream
+    from .remote.node import Node
+    from .remote.transport import Transport
+
+log = logging.getLogger("recado.actors")
+
+M = TypeVar("M")
+
+ASK_TIMEOUT = 5.0
+LONGEST_NAME = 255
+
+
+class ActorSystem:
+    def __init__(
+        self,
+        name: str = "local",
+        *,
+        transport: Transport | None = None,
+        options: Any = None,
+        ask_timeout: float = ASK_TIMEOUT,
+        clock: Clock | None = None,
+        chance: random.Random | None = None,
+        dispatcher: Dispatcher | None = None,
+        mailbox: MailboxFactory = Unbounded,
+        capacity: int = 0,
+    ) -> None:
+        """`transport` and `options` are for actors of other nodes (recado.actors.remote). The rest are
+        defaults, and for tests the time and the chance that it lives by; without them, the loop's time and
+        the machine's chance."""
+        if not name or len(name) > LONGEST_NAME:
+            raise ValueError(f"a node has a name of 1 to {LONGEST_NAME} characters: {name!r}")
+        self.name = name
+        self.registry = Registry()
+        self.internals = Registry()
+        self.guardian: Family[ActorRef[Any]] = Family(DEFAULT)
+        self.undertaker = Undertaker(self)
+        self.dead_letters = 0
+        self.node: Node | None = None
+        self.listeners: list[Callable[[object], None]] = []
+        self.loop: asyncio.AbstractEventLoop
+        self.clock: Clock
+        self.asks: Asks
+        self.home = 0  # the loop's thread
+        self._transport = transport
+        self._options = options
+        self._ask_timeout = ask_timeout
+        self._given_clock = clock
+        self._given_dispatcher = dispatcher
+        self._mailbox = mailbox
+        self._capacity = capacity
+        # From a random number on: the next life of this node gives other ones (AD2).
+        self._last_uid = (chance or random.SystemRandom()).getrandbits(62)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._at_close: list[Callable[[], Any]] = []
+        self._open = False
+
+    # --- its life -----------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self.loop = asyncio.get_running_loop()
+        self.home = get_ident()
+        self.clock = self._given_clock or self.loop
+        self.asks = Asks(self.clock, self.loop, self._ask_timeout)
+        self.turns = Turns(self.loop)
+        self.dispatcher: Dispatcher = self._given_dispatcher or self.turns
+        self._open = True
+        if self._transport is not None:
+            from .remote.node import Node
+
+            self.node = Node(self, self._transport, self._options)
+            try:
+                await self.node.open()
+            except BaseException:
+                await self.close()
+                raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop everybody: the application's actors, the node, then the system's own (SY2)."""
+        if not self._open:
+            return
+        self._open = False
+        await self.stop_all()
+        if self.node is not None:
+            await self.node.close()
+        await _stop([cell for cell in self.internals.cells() if cell.supervisor is None])
+        for callback in reversed(self._at_close):
+            if (closing := callback()) is not None:
+                await closing
+        self.asks.close(SystemClosed(f"the system {self.name} was closed"))
+        await self._finish()
+
+    async def _finish(self) -> None:
+        """Wait for the system's own tasks; a hook that does not end is cancelled."""
+        while self._tasks:
+            await asyncio.wait(self._tasks, timeout=GRACE)
+            for task in self._tasks:
+                task.cancel()
+
+    def at_close(self, callback: Callable[[], Any]) -> None:
+        """Have it called, and awaited if it returns something, when all actors have stopped; the last one
+        first."""
+        self._at_close.append(callback)
+
+    # --- actors ---------------------------------------------------------------------------------------
+
+    async def spawn(
+        self,
+        factory: Callable[[], Actor[M]],
+        *,
+        name: str = "",
+        supervision: Supervision | None = None,
+        lifecycle: Lifecycle = PERMANENT,
+        dispatcher: Dispatcher | None = None,
+        mailbox: MailboxFactory | None = None,
+        capacity: int | None = None,
+        supervisor: ActorRef[Any] | None = None,
+        internal: bool = False,
+    ) -> ActorRef[M]:
+        """Start an actor, of a class or of what makes one. It raises what that raises, and NameTaken.
+
+        `supervision` is how its failures are answered; without it, as its supervisor does. Without a supervisor
+        the system itself is it. `capacity` is how many messages may wait before those who send have to; 0 is
+        any.
+        """
+        if not self._open:
+            raise SystemClosed(f"the system {self.name} is not open", "Use it by async with")
+        if len(name) > LONGEST_NAME:
+            raise ValueError(f"a name has at most {LONGEST_NAME} characters: {name!r}")
+        above = self._above(supervisor)
+        internal = internal or (above is not None and above.internal)
+        registry = self.internals if internal else self.registry
+        registry.require_free(name)
+        self._last_uid += 1
+        cell = Cell(
+            self,
+            Address(self.name, name, self._last_uid),
+            factory,
+            lifecycle,
+            dispatcher or self.dispatcher,
+            (mailbox or self._mailbox)(),
+            self._capacity if capacity is None else capacity,
+        )
+        cell.internal = internal
+        cell.supervisor = supervisor
+        registry.add(cell)
+        if above is not None:
+            above.bonds().family.link(cell.ref, supervision)
+        elif supervisor is None and supervision is not None:
+            self.guardian.link(cell.ref, supervision)
+        await start(cell)
+        return cell.ref
+
+    def _above(self, supervisor: ActorRef[Any] | None) -> Cell | None:
+        """The cell of a supervisor; one on another node has linked the actor there."""
+        if supervisor is None or supervisor.address.node != self.name:
+            return None
+        above = self.cell(supervisor.address)
+        if above is None or above.doomed:
+            raise ActorStopped(f"{supervisor} has stopped, and supervises nobody any more")
+        return above
+
+    async def stop(self, ref: ActorRef[Any], grace: float = GRACE) -> None:
+        """Stop it, and wait until it has; a handler that awaits longer than `grace` seconds is cancelled."""
+        ref.stop()
+        if (cell := self.cell(ref.address)) is not None:
+            await gone(cell, grace)
+
+    async def stop_all(self, kind: type[Actor[Any]] = Actor, grace: float = GRACE) -> None:
+        """All of this class, by default everybody; but not the system's own (SY3)."""
+        everybody = self.registry.cells()
+        # One that is about to start has no actor yet.
+        chosen = {c.ref: c for c in everybody if kind is Actor or isinstance(c.actor, kind)}
+        # The others are stopped by their supervisors, in order (LI3).
+        await _stop([cell for cell in chosen.values() if cell.supervisor not in chosen], grace)
+
+    @overload
+    def actor(self, name: str, kind: type[Actor[M]], *, node: str = "") -> ActorRef[M]: ...
+
+    @overload
+    def actor(self, name: str, kind: None = None, *, node: str = "") -> ActorRef[Any]: ...
+
+    def actor(
+        self, name: str, kind: type[Actor[Any]] | None = None, *, node: str = ""
+    ) -> ActorRef[Any]:
+        """The actor of that name, here or on another node; `kind` is for the type checker, and checked here."""
+        if not node or node == self.name:
+            cell = self.registry.cell(Address(self.name, name))
+            if cell is None:
+                raise NoSuchActor(f"no actor {name!r} on {self.name}")
+            if kind is not None and cell.actor is not None and not isinstance(cell.actor, kind):
+                raise NoSuchActor(f"{cell.ref} is no {kind.__name__}")
+            return cell.ref
+        return self.ref(Address(node, name))
+
+    def ref(self, address: Address | str) -> ActorRef[Any]:
+        """A reference to whoever lives there, if anybody does. To an actor of this node it is the actor's
+        own."""
+        if isinstance(address, str):
+            address = Address.parse(address)
+        if address.node == self.name:
+            cell = self.cell(address)
+            return cell.ref if cell is not None else ActorRef(address, self.undertaker, self)
+        if self.node is None:
+            return ActorRef(address, self.undertaker, self)
+        return self.node.ref(address)
+
+    def cell(self, address: Address) -> Cell | None:
+        """The cell of an address, if it is one of this node and somebody lives there."""
+        if address.node != self.name:
+            return None
+        return self.registry.cell(address) or self.internals.cell(address)
+
+    def waiting(self, ref: ActorRef[Any]) -> int:
+        """How many messages wait for it; 0 if it is gone, or on another node."""
+        cell = self.cell(ref.address)
+        return cell.mailbox.qsize() if cell is not None else 0
+
+    # --- delivery from elsewhere ----------------------------------------------------------------------
+
+    def deliver(
+        self,
+        target: Address,
+        message: Any,
+        sender: ActorRef[Any] | None,
+        reply: Reply | None,
+        origin: Origin | None = None,
+        stored: Callable[[BaseException | None], None] | None = None,
+    ) -> None:
+        """A message that came from another node. `stored` is called when it is where it stays until it is
+        handled; a lasting mailbox drops one whose `origin` it knows already."""
+        cell = self.cell(target)
+        if cell is None:
+            self.bury((message, sender, reply), ActorRef(target, self.undertaker, self))
+        elif cell.lasting is not None and origin is not None:
+            cell.put_from((message, sender, reply), origin, stored)
+            return
+        else:
+            cell.post(target, message, sender, reply)
+        if stored is not None:
+            stored(None)
+
+    # --- what cells need ------------------------------------------------------------------------------
+
+    def on_loop(self, call: Callable[..., object], *args: Any) -> None:
+        """Now, or soon if this is another thread; never if the loop is closed: nobody is there any more."""
+        if get_ident() == self.home:
+            call(*args)
+        else:
+            with suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(call, *args)
+
+    def failed(self, cell: Cell, error: BaseException) -> None:
+        restart.failed(cell, error)
+
+    def hear(self, cell: Cell, signal: CellSignal) -> None:
+        hearing.hear(cell, signal)
+
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """A task that is the system's own; loops hold theirs only weakly."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def forget(self, cell: Cell) -> None:
+        self._registry(cell).remove(cell)
+
+    def _registry(self, cell: Cell) -> Registry:
+        return self.internals if cell.internal else self.registry
+
+    # --- who wants to know ------------------------------------------------------------------------------
+
+    def publish(self, event: object) -> None:
+        for listener in self.listeners:
+            listener(event)
+
+    @cached_property
+    def events(self) -> EventStream:
+        from .events import EventStream
+
+        stream = EventStream()
+        self.listeners.append(stream.publish)
+        return stream
+
+    def bury(self, envelope: Envelope, recipient: ActorRef[Any]) -> None:
+        """A message that nobody will handle: whoever asked is told, whoever listens for dead letters too."""
+        if (reply := envelope[2]) is not None:
+            reply.fail(ActorStopped(f"{recipient} is not there, or not any more"))
+        self.on_loop(self._note, envelope, recipient)
+
+    def _note(self, envelope: Envelope, recipient: ActorRef[Any]) -> None:
+        self.dead_letters += 1
+        if self.listeners:
+            self.publish(DeadLetter(envelope[0], envelope[1], recipient))
+
+
+class Undertaker:
+    """Where nobody lives: the Post of addresses without an actor, and the dispatcher of cells that have
+    stopped."""
+
+    def __init__(self, system: ActorSystem) -> None:
+        self._system = system
+
+    def dispatch(self, cell: Cell) -> None:
+        if cell.lasting is None:  # what lasts waits for the next life
+            for envelope in emptied(cell.mailbox):
+                self._system.bury(envelope, cell.ref)
+
+    def post(
+        self, target: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None
+    ) -> None:
+        self._system.bury((message, sender, reply), ActorRef(target, self, self._system))
+
+    async def post_wait(self, target: Address, message: Any, sender: ActorRef[Any] | None) -> None:
+        self.post(target, message, sender, None)
+
+    def signal(self, target: Address, signal: CellSignal) -> None:
+        self._system.on_loop(hearing.echo, ActorRef(target, self, self._system), signal)
+
+
+async def _stop(cells: list[Cell], grace: float = GRACE) -> None:
+    for cell in cells:
+        cell.ref.stop()
+    await asyncio.gather(*(gone(cell, grace) for cell in cells if cell.state is not State.STOPPED))

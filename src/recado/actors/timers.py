@@ -1,0 +1,89 @@
+"""Timers of an actor: messages that it sends to itself later.
+
+    class Session(Actor[Ping | TimedOut]):
+        def started(self) -> None:
+            self.timers = Timers(self)
+            self.timers.every(1.0, Ping())
+            self.timers.once(30.0, TimedOut(), key="idle")
+
+TI1  No timer of an instance fires after it has ended: neither after a stop nor after a restart.
+TI2  `every` does not drift: its n-th message is due n intervals after it was begun. What was missed, since the
+     loop was busy elsewhere, is left out, not made up for.
+TI3  A timer with a key takes the place of the one with the same key.
+
+What has fired waits in the mailbox like any message, and comes even if its timer is cancelled then.
+Time is the system's clock, which tests may turn. All calls may come from any thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .actor import Actor
+    from .clock import Timer
+
+
+class Timers:
+    def __init__(self, actor: Actor[Any]) -> None:
+        """From `started` of the actor, or later; not from its constructor, when it has no place to live yet."""
+        self._ref = actor.ref
+        self._system = actor.system
+        self._clock = actor.system.clock
+        self._set: dict[Hashable, Timer] = {}
+        self._ended = False
+        self._system.on_loop(actor._cell.at_end, self._end)
+
+    def once(self, delay: float, message: Any, *, key: Hashable = None) -> Hashable:
+        """Send it after `delay` seconds. Gives the key, by which it can be cancelled."""
+        key = object() if key is None else key
+        self._system.on_loop(self._begin, key, delay, None, message)
+        return key
+
+    def every(self, interval: float, message: Any, *, key: Hashable = None) -> Hashable:
+        """Send it every `interval` seconds, first after the first of them. Gives the key."""
+        if interval <= 0:
+            raise ValueError(f"every {interval} seconds is all the time")
+        key = object() if key is None else key
+        self._system.on_loop(self._begin, key, interval, interval, message)
+        return key
+
+    def cancel(self, key: Hashable) -> None:
+        """Also if it has fired, or never was."""
+        self._system.on_loop(self._cancel, key)
+
+    def cancel_all(self) -> None:
+        self._system.on_loop(self._cancel_all)
+
+    # ── on the loop ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, key: Hashable, delay: float, interval: float | None, message: Any) -> None:
+        self._cancel(key)
+        if not self._ended:
+            due = self._clock.time() + delay
+            self._set[key] = self._clock.call_later(delay, self._fire, key, due, interval, message)
+
+    def _fire(self, key: Hashable, due: float, interval: float | None, message: Any) -> None:
+        if interval is None:
+            del self._set[key]
+        else:
+            now = self._clock.time()
+            due += interval * max(1, math.floor((now - due) / interval) + 1)
+            self._set[key] = self._clock.call_later(
+                due - now, self._fire, key, due, interval, message
+            )
+        self._ref.tell(message)
+
+    def _cancel(self, key: Hashable) -> None:
+        if timer := self._set.pop(key, None):
+            timer.cancel()
+
+    def _cancel_all(self) -> None:
+        for key in list(self._set):
+            self._cancel(key)
+
+    def _end(self) -> None:
+        self._ended = True
+        self._cancel_all()

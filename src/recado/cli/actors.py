@@ -1,0 +1,133 @@
+"""`recado actors`: the actors of a node, their mailboxes and restarts, asked of the node itself."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
+
+if TYPE_CHECKING:
+    from recado.actors.inspection import Inspection, Seen
+    from recado.actors.remote.transport import Transport
+    from recado.actors.system import ActorSystem
+
+URL_HELP = "tcp://HOST:PORT where it listens, or amqp://… of the broker that it is on"
+SECONDS = 5.0
+COLUMNS = ("name", "class", "state", "mailbox", "restarts", "supervisor")
+
+
+def actors(options: Sequence[str]) -> int:
+    chosen = grammar().parse_args(options)
+    logging.basicConfig(level=logging.CRITICAL)  # what goes wrong is an error that we tell, once
+    try:
+        return asyncio.run(show(chosen))
+    except ImportError as error:
+        if error.name is None or not error.name.startswith("google"):
+            raise
+        return complain("remote actors need protobuf: pip install 'recado[actors]'", FAILED)
+    except ValueError as error:
+        return complain(str(error), WRONG_USAGE)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return complain(told(error) or str(error), FAILED)
+
+
+def grammar() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="recado actors", description="Show the actors of nodes, their mailboxes and restarts."
+    )
+    add = parser.add_argument
+    add("url", metavar="URL", help=URL_HELP)
+    add("nodes", nargs="+", metavar="NODE", help="its name; over a broker there may be several")
+    add("--cookie", metavar="TEXT", help="if the node demands one; default: RECADO_ACTORS_COOKIE")
+    add("--internals", action="store_true", help="the node's own actors instead")
+    add("--timeout", type=float, default=SECONDS, metavar="SECONDS", help="default: 5")
+    add("--json", action="store_true", help="for programs")
+    return parser
+
+
+async def show(chosen: argparse.Namespace) -> int:
+    from recado.actors.errors import ActorError
+    from recado.actors.remote.options import Options
+    from recado.actors.system import ActorSystem
+
+    cookie = chosen.cookie or os.environ.get("RECADO_ACTORS_COOKIE", "")
+    me = f"recado-actors-{os.getpid()}"
+    options = Options(cookie=cookie, client_id=me)
+    status = DONE
+    async with ActorSystem(me, transport=transport_to(chosen), options=options) as system:
+        for node in chosen.nodes:
+            try:
+                found = await inspect(system, node, chosen.internals, chosen.timeout)
+            except ActorError as error:
+                status = complain(f"{node}: {error}", FAILED)
+                continue
+            if chosen.json:
+                print(msgspec.json.encode(found).decode())
+            else:
+                print(text_of(found))
+    return status
+
+
+def transport_to(chosen: argparse.Namespace) -> Transport:
+    parts = urlsplit(chosen.url)
+    match parts.scheme:
+        case "tcp":
+            from recado.actors.remote import Tcp
+
+            return Tcp(nodes=dict.fromkeys(chosen.nodes, parts.netloc))
+        case "amqp" | "amqps":
+            from recado.actors.remote import Amqp, AmqpSettings, Storage
+
+            # Gone before the answer is given up: then the error says why there is no broker.
+            settings = AmqpSettings(
+                storage=Storage.EXCLUSIVE_AUTODELETE, serve=False, give_up=chosen.timeout / 2
+            )
+            return Amqp(chosen.url, settings)
+        case _:
+            raise ValueError(f"{chosen.url!r} begins neither with tcp:// nor with amqp://")
+
+
+async def inspect(system: ActorSystem, node: str, internals: bool, seconds: float) -> Inspection:
+    """All pages as one."""
+    from recado.actors.inspection import INSPECTOR, Inspect, Inspector
+
+    inspector = system.actor(INSPECTOR, Inspector, node=node)
+    page = await inspector.ask(Inspect(0, internals), seconds)
+    seen = list(page.seen)
+    while page.seen:
+        page = await inspector.ask(Inspect(seen[-1].uid, internals), seconds)
+        seen += page.seen
+    return msgspec.structs.replace(page, seen=tuple(seen))
+
+
+def text_of(found: Inspection) -> str:
+    rows = [COLUMNS, *map(row_of, found.seen)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [f"{found.node}: {found.actors} actors, {found.dead_letters} dead letters"]
+    nodes = [
+        f"{each.node} (unreachable)" if each.unreachable else each.node for each in found.nodes
+    ]
+    lines += [f"talks with {', '.join(nodes)}", ""]
+    for row in rows:
+        cells = [
+            f"{cell:>{width}}" if title in ("mailbox", "restarts") else f"{cell:{width}}"
+            for title, cell, width in zip(COLUMNS, row, widths, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def row_of(actor: Seen) -> tuple[str, ...]:
+    name = actor.name or f"#{actor.uid}"
+    supervisor = actor.supervisor.rpartition("/")[2].partition("#")[0]
+    return (name, actor.kind, actor.state, str(actor.waiting), str(actor.restarts), supervisor)

@@ -1,0 +1,80 @@
+"""How far `recado trading run` is: a bar in a terminal, if rich is there; else a line for each run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from recado.apps.trading.measurement import Run
+from recado.apps.trading.plan import Plan, Trial
+from recado.apps.trading.running import Told
+
+
+@contextmanager
+def progress_of(plan: Plan, *, as_json: bool) -> Iterator[Told]:
+    if as_json:
+        yield JsonLines()
+        return
+    try:
+        from rich.console import Console
+    except ImportError:
+        yield Lines(len(plan))
+        return
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Lines(len(plan))
+        return
+    with Bar(console, plan) as bar:
+        yield bar
+
+
+class JsonLines(Told):
+    """What was published of each run, when it is over."""
+
+    def ended(self, run: Run) -> None:
+        print(msgspec.json.encode(run).decode(), flush=True)
+
+
+class Lines(Told):
+    def __init__(self, runs: int) -> None:
+        self._runs = runs
+
+    def begun(self, number: int, trial: Trial) -> None:
+        print(f"run {number} of {self._runs}: {trial.label}", file=sys.stderr, flush=True)
+
+
+class Bar(Told):
+    """All asks of all runs, and which run it is."""
+
+    def __init__(self, console: object, plan: Plan) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        assert isinstance(console, Console)
+        self._runs = len(plan)
+        self._before = 0
+        self._asks = plan.asks
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        self._progress = Progress(*columns, console=console)
+        self._task = self._progress.add_task("", total=plan.asks * self._runs)
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def begun(self, number: int, trial: Trial) -> None:
+        self._before = self._asks * (number - 1)
+        told = f"run {number} of {self._runs}: {trial.label}"
+        self._progress.update(self._task, description=told, completed=self._before)
+
+    def asked(self, count: int) -> None:
+        self._progress.update(self._task, completed=self._before + count)
+
+    def ended(self, run: Run) -> None:
+        self._progress.update(self._task, completed=self._before + run.asks)

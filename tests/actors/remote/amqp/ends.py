@@ -1,0 +1,59 @@
+"""A node without actors: a transport, and a receiver that takes everything and writes it down."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from recado.actors.remote.amqp import Amqp, AmqpSettings
+from recado.actors.remote.amqp.events import BridgeEvent
+from recado.actors.remote.transport import Link, Settle
+from recado.client import Address
+from tests.actors.remote.recorder import Recorder
+
+LIMIT = 1 << 20
+QUICK: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": 2.0, "reconnect_delay": 0.2}
+
+
+class End(Recorder):
+    def __init__(self, transport: Amqp, told: list[BridgeEvent]) -> None:
+        super().__init__()
+        self.transport = transport
+        self.told = told
+        self.settles_at_once = True
+
+    def received(self, link: Link, frame: bytes, settle: Settle | None) -> None:
+        assert settle is not None
+        if self.settles_at_once:
+            settle(True)
+        super().received(link, frame, settle)
+
+    @property
+    def unique(self) -> list[bytes]:
+        """What came, without what came again."""
+        return list(dict.fromkeys(self.frames))
+
+    @property
+    def is_well(self) -> bool:
+        return not self.events or self.events[-1] == "healed"
+
+
+@asynccontextmanager
+async def end(url: str | Address, name: str, client: str = "", **given: Any) -> AsyncIterator[End]:
+    told: list[BridgeEvent] = []
+    transport = Amqp(url, AmqpSettings(**(QUICK | given)), told.append)
+    it = End(transport, told)
+    await transport.open(name, client or name, LIMIT, it)
+    try:
+        yield it
+    finally:
+        await transport.close()
+
+
+def frame(number: int, size: int = 40) -> bytes:
+    return number.to_bytes(4) + bytes(size)
+
+
+def frames(first: int, last: int) -> list[bytes]:
+    return [frame(number) for number in range(first, last)]

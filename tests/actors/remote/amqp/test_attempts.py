@@ -1,0 +1,41 @@
+"""When to try again: at once, then after growing delays, and no more when the window is over."""
+
+from __future__ import annotations
+
+from recado.actors.remote.amqp.attempts import Attempts
+from recado.client import Backoff
+
+BACKOFF = Backoff(first=0.1, most=0.4, give_up=10.0, steady=5.0)
+
+
+def test_the_first_is_made_at_once_and_the_others_ever_later() -> None:
+    attempts = Attempts(BACKOFF)
+    assert [attempts.delay(100.0, 1.0) for _ in range(5)] == [0.0, 0.1, 0.2, 0.4, 0.4]
+
+
+def test_the_window_is_open_from_the_beginning() -> None:
+    attempts = Attempts(BACKOFF)
+    attempts.delay(100.0, 1.0)
+    assert attempts.delay(109.9, 1.0) is not None
+    assert attempts.delay(110.0, 1.0) is None
+    assert attempts.since(110.0) == 10.0
+
+
+def test_a_success_that_lasts_begins_a_new_window() -> None:
+    attempts = Attempts(BACKOFF)
+    attempts.delay(100.0, 1.0)
+    attempts.succeeded(101.0)
+    assert attempts.delay(200.0, 1.0) == 0.1
+    assert attempts.delay(209.0, 1.0) is not None
+    assert attempts.count == 2
+
+
+def test_one_that_does_not_last_is_none() -> None:
+    """Or a broker that takes us and throws us out for ever would never be given up."""
+    attempts = Attempts(BACKOFF)
+    attempts.delay(100.0, 1.0)
+    for second in range(101, 110):
+        attempts.succeeded(float(second))
+        assert attempts.delay(second + 0.5, 1.0) is not None
+    attempts.succeeded(110.0)
+    assert attempts.delay(110.5, 1.0) is None

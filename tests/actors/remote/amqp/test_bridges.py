@@ -1,0 +1,267 @@
+"""Bridges on a broker that is well: what arrives, what is kept for whom, and what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import recado
+from recado.actors.remote.amqp import Sharing, Storage
+from recado.actors.remote.faults import Gone, NoWay
+from recado.actors.remote.transport import Full
+from recado.client import CannotConnect, Channel, ChannelRefused, Connection, LoginFailed
+from tests.actors.remote.running import in_a_loop
+
+from .ends import LIMIT, end, frame, frames
+
+EVERY_STORAGE = pytest.mark.parametrize("storage", Storage)
+
+
+@pytest.mark.parametrize("sharing", Sharing)
+@EVERY_STORAGE
+@in_a_loop
+async def test_frames_go_there_and_answers_back(storage: Storage, sharing: Sharing) -> None:
+    policy: dict[str, Any] = {
+        "storage": storage,
+        "server_sharing": sharing,
+        "client_sharing": sharing,
+    }
+    async with (
+        recado.Broker() as broker,
+        end(broker.url, "server", **policy) as server,
+        end(broker.url, "node", "client", serve=False, **policy) as client,
+    ):
+        server.answer = lambda frame: frame + b"!"
+        link = client.transport.connect("server")
+        assert (link.peer, link.lasting) == ("server", True)
+        assert client.transport.connect("server") is link
+        for each in frames(0, 500):
+            link.post(each)
+        await client.until(lambda: len(client.frames) == 500)
+        assert server.frames == frames(0, 500)
+        assert client.frames == [each + b"!" for each in frames(0, 500)]
+        assert set(client.links) == {link}
+        assert {each.peer for each in server.links} == {"client"}
+        assert server.events == client.events == []
+
+
+@in_a_loop
+async def test_the_largest_frame_passes_and_a_larger_one_is_dropped() -> None:
+    async with (
+        recado.Broker() as broker,
+        end(broker.url, "server") as server,
+        end(broker.url, "client") as client,
+    ):
+        largest = bytes(range(256)) * (LIMIT // 256)
+        for each in (largest + b"x", largest):
+            client.transport.connect("server").post(each)
+        await server.until(lambda: bool(server.frames))
+        assert server.frames == [largest]
+        assert await waiting(broker.url, "actor.queue.in.server") == 0
+
+
+@in_a_loop
+async def test_what_was_not_settled_comes_to_the_next_life() -> None:
+    async with recado.Broker() as broker, end(broker.url, "client") as client:
+        link = client.transport.connect("server")
+        async with end(broker.url, "server") as server:
+            server.settles_at_once = False
+            await client.until(lambda: client.is_well)
+            for each in frames(0, 5):
+                link.post(each)
+            await server.until(lambda: len(server.frames) == 5)
+            for number, taken in ((0, True), (3, True), (2, False)):
+                settle = server.settles[number]
+                assert settle is not None
+                settle(taken)
+        link.post(frame(5))
+        async with end(broker.url, "server") as server:
+            await server.until(lambda: len(server.frames) == 3)
+            assert server.frames == [frame(1), frame(4), frame(5)]
+
+
+@in_a_loop
+async def test_a_client_with_the_same_id_finds_its_answers() -> None:
+    async with recado.Broker() as broker, end(broker.url, "server") as server:
+        async with end(broker.url, "node", "client", serve=False) as client:
+            client.transport.connect("server").post(frame(1))
+            await server.until(lambda: server.frames == [frame(1)])
+        server.links[0].post(b"the answer")
+        async with end(broker.url, "node", "client", serve=False) as client:
+            client.transport.connect("server")
+            await client.until(lambda: client.frames == [b"the answer"])
+
+
+@in_a_loop
+async def test_frames_for_a_node_that_never_was_come_back() -> None:
+    async with recado.Broker() as broker, end(broker.url, "client") as client:
+        link = client.transport.connect("server")
+        link.post(frame(1))
+        await client.until(lambda: client.returned_frames == [frame(1)])
+        assert client.events == ["lost"]
+        async with end(broker.url, "server") as server:
+            await client.until(lambda: client.events == ["lost", "healed"])
+            link.post(frame(2))
+            await server.until(lambda: server.frames == [frame(2)])
+
+
+@in_a_loop
+async def test_answers_to_a_client_that_is_gone_come_back() -> None:
+    exclusive: dict[str, Any] = {"storage": Storage.EXCLUSIVE_AUTODELETE}
+    async with recado.Broker() as broker, end(broker.url, "server", **exclusive) as server:
+        async with end(broker.url, "client", **exclusive) as client:
+            client.transport.connect("server").post(frame(1))
+            await server.until(lambda: server.frames == [frame(1)])
+        server.links[0].post(b"the answer")
+        await server.until(lambda: server.returned_frames == [b"the answer"])
+        async with end(broker.url, "client", **exclusive) as client:
+            client.transport.connect("server").post(frame(2))
+            await server.until(lambda: server.frames == [frame(1), frame(2)])
+
+
+@EVERY_STORAGE
+@in_a_loop
+async def test_what_stays_on_the_broker_is_what_the_policy_says(storage: Storage) -> None:
+    async with recado.Broker() as broker:
+        async with (
+            end(broker.url, "server", storage=storage) as server,
+            end(broker.url, "client", storage=storage) as client,
+        ):
+            client.transport.connect("server").post(frame(1))
+            await server.until(lambda: server.frames == [frame(1)])
+        stays = storage is not Storage.EXCLUSIVE_AUTODELETE
+        for queue in ("actor.queue.in.server", "actor.queue.out.server.client"):
+            if stays:
+                assert await waiting(broker.url, queue) == 0
+            else:
+                with pytest.raises(ChannelRefused):
+                    await waiting(broker.url, queue)
+
+
+async def waiting(url: str, queue: str) -> int:
+    async with await Connection.open(url) as connection:
+        channel: Channel = await connection.channel()
+        return (await channel.declare_queue(queue, passive=True)).messages
+
+
+@in_a_loop
+async def test_what_was_posted_is_sent_before_the_end() -> None:
+    async with recado.Broker() as broker, end(broker.url, "server") as server:
+        async with end(broker.url, "client") as client:
+            link = client.transport.connect("server")
+            link.post(frame(0))
+            await server.until(lambda: bool(server.frames))
+            for each in frames(1, 1000):
+                link.post(each)
+        await server.until(lambda: server.frames == frames(0, 1000))
+        with pytest.raises(NoWay):
+            client.transport.connect("server")
+        with pytest.raises(Gone):
+            link.post(frame(1))
+
+
+@in_a_loop
+async def test_a_closed_link_takes_nothing_and_a_new_one_does() -> None:
+    async with (
+        recado.Broker() as broker,
+        end(broker.url, "server") as server,
+        end(broker.url, "client") as client,
+    ):
+        link = client.transport.connect("server")
+        link.post(frame(1))
+        await server.until(lambda: server.frames == [frame(1)])
+        link.close()
+        with pytest.raises(Gone):
+            link.post(frame(1))
+        with pytest.raises(Gone):
+            await link.room()
+        client.transport.connect("server").post(frame(2))
+        await server.until(lambda: server.frames == [frame(1), frame(2)])
+
+
+@in_a_loop
+async def test_a_client_whose_link_the_node_has_closed_gets_another() -> None:
+    async with (
+        recado.Broker() as broker,
+        end(broker.url, "server") as server,
+        end(broker.url, "client") as client,
+    ):
+        for number in (1, 2, 3):
+            client.transport.connect("server").post(frame(number))
+            await server.until(lambda number=number: len(server.frames) == number)  # type: ignore[misc]
+            if number == 1:
+                server.links[0].close()
+        one, two, three = server.links
+        assert one is not two
+        assert two is three
+        two.post(b"an answer")
+        await client.until(lambda: client.frames == [b"an answer"])
+
+
+@in_a_loop
+async def test_a_name_that_no_broker_takes_is_no_way() -> None:
+    async with recado.Broker() as broker, end(broker.url, "client") as client:
+        with pytest.raises(NoWay, match="bytes too long"):
+            client.transport.connect("n" * 250)
+
+
+@in_a_loop
+async def test_a_second_node_of_the_same_name_is_refused() -> None:
+    async with recado.Broker() as broker, end(broker.url, "server") as server:
+        with pytest.raises(CannotConnect, match="403"):
+            async with end(broker.url, "server", connect_timeout=0.5):
+                pass
+        async with end(broker.url, "client") as client:
+            client.transport.connect("server").post(frame(1))
+            await server.until(lambda: server.frames == [frame(1)])
+
+
+@in_a_loop
+async def test_a_wrong_password_is_told_at_once() -> None:
+    async with recado.Broker() as broker:
+        with pytest.raises(LoginFailed):
+            async with end(broker.url.replace("guest:guest", "guest:guess"), "server"):
+                pass
+
+
+@in_a_loop
+async def test_a_broker_that_is_not_there_is_told_in_time() -> None:
+    async with recado.Broker() as broker:
+        url = broker.url
+    with pytest.raises(CannotConnect, match="nobody listens"):
+        async with end(url, "server", connect_timeout=0.3):
+            pass
+
+
+@in_a_loop
+async def test_too_many_clients_forget_the_one_that_was_silent_longest() -> None:
+    async with recado.Broker() as broker, end(broker.url, "server", clients_limit=2) as server:
+        for number, client in enumerate(["one", "two", "one", "three"], 1):
+            async with end(broker.url, "node", client, serve=False) as there:
+                there.transport.connect("server").post(frame(number))
+                await server.until(lambda number=number: len(server.frames) == number)  # type: ignore[misc]
+        assert server.events == ["gone"]
+        one, two, again, three = server.links
+        assert one is again
+        with pytest.raises(Gone):
+            two.post(frame(1))
+        one.post(frame(1))
+        three.post(frame(1))
+
+
+@in_a_loop
+async def test_what_waits_is_bounded_and_there_is_room_again() -> None:
+    async with (
+        recado.Broker() as broker,
+        end(broker.url, "server") as server,
+        end(broker.url, "client", hold_limit=1 << 16) as client,
+    ):
+        link = client.transport.connect("server")
+        for number in range(54):  # each counts with what it takes beside its bytes
+            link.post(frame(number, 1000))
+        with pytest.raises(Full):
+            link.post(frame(54, 1000))
+        await link.room()
+        link.post(frame(54, 1000))
+        await server.until(lambda: len(server.frames) == 55)

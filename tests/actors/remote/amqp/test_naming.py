@@ -1,0 +1,54 @@
+"""The names are a contract with everybody else on the broker: spelled out."""
+
+from __future__ import annotations
+
+import pytest
+
+from recado.actors.remote.amqp import naming
+from recado.actors.remote.amqp.bridge import client_plan, server_plan
+from recado.actors.remote.amqp.objects import Binding, Exchange, Queue
+from recado.actors.remote.amqp.storage import EXCHANGES, QUEUES, Storage
+
+
+def test_the_server_bridge() -> None:
+    plan = server_plan("node1", Storage.DURABLE)
+    exchange = Exchange("actor.exchange.in.node1", EXCHANGES[Storage.DURABLE])
+    assert plan.exchange == "actor.exchange.in.node1"
+    assert plan.reads == (
+        exchange,
+        Queue("actor.queue.in.node1", QUEUES[Storage.DURABLE]),
+        Binding("actor.queue.in.node1", "actor.exchange.in.node1", "to.server.node1"),
+    )
+    assert plan.writes == (exchange,)
+
+
+def test_the_client_bridge() -> None:
+    plan = client_plan("node1", "7", Storage.TRANSIENT)
+    assert plan.exchange == "actor.exchange.in.node1"
+    assert plan.reads == (
+        Queue("actor.queue.out.node1.7", QUEUES[Storage.TRANSIENT]),
+        Binding("actor.queue.out.node1.7", "actor.exchange.in.node1", "client.node1.7"),
+    )
+    assert plan.probe == "to.server.node1"
+
+
+def test_what_each_policy_keeps() -> None:
+    flags = {
+        policy: (queue.durable, queue.exclusive, queue.auto_delete)
+        for policy, queue in QUEUES.items()
+    }
+    assert flags == {
+        Storage.DURABLE: (True, False, False),
+        Storage.TRANSIENT: (False, False, False),
+        Storage.EXCLUSIVE_AUTODELETE: (False, True, True),
+    }
+
+
+def test_names_that_no_broker_takes() -> None:
+    naming.check_names("ñ" * 100, "c" * 38)
+    with pytest.raises(ValueError, match="1 bytes too long"):
+        naming.check_names("ñ" * 100, "c" * 39)
+    with pytest.raises(ValueError, match="1 bytes too long"):
+        naming.check_names("n" * 238)
+    with pytest.raises(ValueError, match="needs a name"):
+        naming.check_names("")

@@ -1,0 +1,96 @@
+"""The outbox against a list that is obviously right: nothing is lost, doubled or out of order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from recado.actors.remote.amqp.outbox import WEIGHT, Entry, Outbox
+from recado.actors.remote.transport import Full
+
+LIMIT = 20 * WEIGHT
+
+
+class Outboxes(RuleBasedStateMachine):
+    """What is owed, in order, and which of it is out by which number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outbox = Outbox(LIMIT)
+        self.owed: list[Entry] = []
+        self.out: dict[int, Entry] = {}
+        self.last = 0
+        self.made = 0
+
+    @rule(size=st.integers(0, 100))
+    def post(self, size: int) -> None:
+        self.made += 1
+        entry = ("key", b"%d" % self.made + bytes(size))
+        full = sum(len(frame) + WEIGHT for _, frame in [*self.owed, entry]) > LIMIT
+        if full:
+            with pytest.raises(Full):
+                self.outbox.hold(len(entry[1]))
+        else:
+            self.outbox.hold(len(entry[1]))
+            self.outbox.waiting.append(entry)
+            self.owed.append(entry)
+
+    @rule(count=st.integers(1, 5))
+    def publish(self, count: int) -> None:
+        for _ in range(min(count, len(self.outbox.waiting))):
+            self.last += 1
+            entry = self.outbox.waiting.popleft()
+            assert entry == self.owed[len(self.out)]
+            self.outbox.out(self.last, entry)
+            self.out[self.last] = entry
+
+    @rule(upto=st.integers(0, 30), count=st.integers(1, 5))
+    def settle(self, upto: int, count: int) -> None:
+        """Also numbers that are none of ours."""
+        numbers = range(upto, upto + count)
+        expected = [self.out[number] for number in numbers if number in self.out]
+        assert self.outbox.settled(numbers) == expected
+        for number in numbers:
+            if number in self.out:
+                self.owed.remove(self.out.pop(number))
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.out)))
+        entry = self.out.pop(number)
+        assert self.outbox.returned(*entry)
+        assert not self.outbox.returned(*entry)
+        self.owed.remove(entry)
+
+    @rule()
+    def lose(self) -> None:
+        self.outbox.lost()
+        self.out.clear()
+        self.last = 0  # the next channel counts anew
+
+    @invariant()
+    def keeps_its_word(self) -> None:
+        self.outbox.check()
+        assert self.outbox.is_empty is not bool(self.owed)
+        assert [*self.out.values(), *self.outbox.waiting] == self.owed
+
+    def teardown(self) -> None:
+        assert self.outbox.drop() == self.owed
+        assert self.outbox.is_empty
+
+
+TestOutboxes = Outboxes.TestCase
+
+
+def test_there_is_room_again_when_half_of_it_is_gone() -> None:
+    outbox = Outbox(4 * WEIGHT)
+    for number in range(1, 5):
+        outbox.hold(0)
+        outbox.out(number, ("key", b""))
+    assert not outbox.has_room
+    outbox.settled(range(1, 2))
+    assert not outbox.has_room
+    outbox.settled(range(2, 3))
+    assert outbox.has_room

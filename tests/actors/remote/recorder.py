@@ -1,0 +1,68 @@
+"""A receiver that writes down what it is told, and lets a test wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import repeat
+
+from recado.actors.remote.transport import Link, Settle
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.links: list[Link] = []  # on which they came
+        self.settles: list[Settle | None] = []
+        self.unproved: list[bytes] = []
+        self.returned_frames: list[bytes] = []
+        self.events: list[str] = []
+        self.answer: Callable[[bytes], bytes | None] = lambda frame: None
+        self._changed = asyncio.Event()
+
+    def received(self, link: Link, frame: bytes, settle: Settle | None) -> None:
+        self.frames.append(frame)
+        self.links.append(link)
+        self.settles.append(settle)
+        if (answer := self.answer(frame)) is not None:
+            link.post(answer)
+        self._changed.set()
+
+    def received_together(
+        self, link: Link, frames: list[bytes], settles: Sequence[Settle] | None = None
+    ) -> None:
+        for frame, settle in zip(frames, settles or repeat(None), strict=False):
+            self.received(link, frame, settle)
+
+    def prove(self, text: bytes) -> bytes:
+        return b"a proof, perhaps"
+
+    def is_proved(self, text: bytes, proof: bytes) -> bool:
+        return proof == b"a proof, perhaps"
+
+    def received_unproved(self, link: Link, frames: list[bytes]) -> None:
+        self.unproved += frames
+        self._changed.set()
+
+    def returned(self, link: Link, frame: bytes, reason: str) -> None:
+        self.returned_frames.append(frame)
+        self._changed.set()
+
+    def lost(self, link: Link, reason: str) -> None:
+        self._note("lost")
+
+    def healed(self, link: Link) -> None:
+        self._note("healed")
+
+    def gone(self, link: Link, reason: str) -> None:
+        self._note("gone")
+
+    def _note(self, event: str) -> None:
+        self.events.append(event)
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()

@@ -1,0 +1,176 @@
+"""Messages and actors for the tests of remoting, and two systems that reach each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from recado.actors import Actor, ActorRef, ActorSystem, Message, Signal
+from recado.actors.remote.memory import Hub, MemoryTransport
+from recado.actors.remote.node import Node
+from recado.actors.remote.options import Options
+from recado.actors.remote.tcp import Tcp
+
+
+class Ack(Message[None]):
+    order: int
+
+
+class Place(Message[Ack]):
+    order: int
+
+
+class Fail(Message[None]):
+    text: str
+
+
+class Log(Message[list[int]]):
+    """What was placed so far."""
+
+
+class Silence(Message[None]):
+    """It is never answered."""
+
+
+class Who(Message[str]):
+    """The address of who sent it."""
+
+
+class Reach(Message[int]):
+    """Ask the actor in it, and give its answer on."""
+
+    book: ActorRef[Place]
+
+
+class Pass(Message[Ack]):
+    """To be forwarded to the actor in it."""
+
+    book: ActorRef[Any]
+    place: Place
+
+
+class Book(Actor[Any]):
+    def __init__(self, first: int = 0) -> None:
+        self.placed: list[int] = [first] if first else []
+
+    async def receive(self, message: Any) -> None:
+        match message:
+            case Place(order):
+                self.placed.append(order)
+                self.reply_if_asked(Ack(order))
+            case Log():
+                self.reply(self.placed)
+            case Fail(text):
+                raise ValueError(text)
+            case Who():
+                self.reply(str(self.sender))
+            case Reach(book):
+                ack = await book.ask(Place(7))
+                self.reply(ack.order)
+            case Pass(book, place):
+                book.forward(place)
+            case Silence():
+                pass
+            case _:
+                self.unhandled(message)
+
+    def snapshot(self) -> list[int]:
+        return self.placed
+
+    def restore(self, state: list[int]) -> None:
+        self.placed = state
+
+
+class Watcher(Actor[Any]):
+    """It writes down the signals that it hears, and does what a function says."""
+
+    def __init__(self) -> None:
+        self.heard: list[Signal] = []
+        self.changed = asyncio.Event()
+
+    def receive(self, message: Any) -> None:
+        raise AssertionError(f"nobody sends it {message}")
+
+    def on_signal(self, signal: Signal) -> None:
+        self.heard.append(signal)
+        self.changed.set()
+
+    async def until(self, count: int) -> list[Signal]:
+        async with asyncio.timeout(10):
+            while len(self.heard) < count:
+                self.changed.clear()
+                await self.changed.wait()
+        return self.heard
+
+
+@dataclass
+class Pair:
+    server: ActorSystem
+    client: ActorSystem
+    hub: Hub | None = None
+
+    def book(self, name: str = "book") -> ActorRef[Any]:
+        """As the client knows it."""
+        ref: ActorRef[Any] = self.client.actor(name, node="server")
+        return ref
+
+    @property
+    def at_server(self) -> Node:
+        return Node.of(self.server)
+
+    @property
+    def at_client(self) -> Node:
+        return Node.of(self.client)
+
+
+KINDS = ["tcp", "memory", "lasting"]
+
+
+@asynccontextmanager
+async def pair(
+    kind: str = "memory", server: Options | None = None, client: Options | None = None
+) -> AsyncIterator[Pair]:
+    """A server with a book, and a client."""
+    hub = None
+    if kind == "tcp":
+        tcp = Tcp("127.0.0.1:0")
+        first = ActorSystem("server", transport=tcp, options=server)
+    else:
+        hub = Hub(lasting=kind == "lasting")
+        first = ActorSystem("server", transport=MemoryTransport(hub), options=server)
+    async with first:
+        await first.spawn(Book, name="book")
+        if kind == "tcp":
+            host, port = tcp.address
+            second = ActorSystem(
+                "client", transport=Tcp(nodes={"server": f"{host}:{port}"}), options=client
+            )
+        else:
+            assert hub is not None
+            second = ActorSystem("client", transport=MemoryTransport(hub), options=client)
+        async with second:
+            yield Pair(first, second, hub)
+
+
+async def watcher(system: ActorSystem) -> Watcher:
+    ref: ActorRef[Any] = await system.spawn(Watcher)
+    actor = actor_of(system, ref)
+    assert isinstance(actor, Watcher)
+    return actor
+
+
+def actor_of(system: ActorSystem, ref: ActorRef[Any]) -> Actor[Any]:
+    cell = system.cell(ref.address)
+    assert cell is not None
+    assert cell.actor is not None
+    return cell.actor
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Turns of the loop until it is so: most things here take turns, and some a few milliseconds."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  it is about what nobody tells
+            await asyncio.sleep(0.0005)

@@ -1,0 +1,332 @@
+"""Actors of other nodes: tell, ask, answers, errors, refs in messages, and the ways in which they end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from recado.actors import (
+    ActorStopped,
+    ActorSystem,
+    AskTimeout,
+    DeadLetter,
+    Message,
+    NotHere,
+    Unhandled,
+)
+from recado.actors.remote.faults import (
+    BadEnvelope,
+    CannotSerialise,
+    Cut,
+    Gone,
+    NoWay,
+    RemoteFault,
+    Undelivered,
+)
+from recado.actors.remote.memory import Hub, MemoryTransport
+from recado.actors.remote.node import Node
+from recado.actors.remote.options import Options
+
+from .running import in_a_loop
+from .shop import KINDS, Ack, Book, Fail, Log, Pass, Place, Reach, Silence, Who, pair, until
+
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@each_kind
+@in_a_loop
+async def test_an_ask_is_answered(kind: str) -> None:
+    async with pair(kind) as it:
+        assert await it.book().ask(Place(3)) == Ack(3)
+        assert await it.book().ask(Log()) == [3]
+
+
+@each_kind
+@in_a_loop
+async def test_messages_of_one_sender_arrive_in_order(kind: str) -> None:
+    async with pair(kind) as it:
+        book = it.book()
+        for order in range(500):
+            book.tell(Place(order))
+        assert await book.ask(Log()) == list(range(500))
+
+
+@each_kind
+@in_a_loop
+async def test_exceptions_travel_back_and_the_actor_is_restarted(kind: str) -> None:
+    async with pair(kind) as it:
+        with pytest.raises(ValueError, match="no such thing"):
+            await it.book().ask(Fail("no such thing"))
+        with pytest.raises(Unhandled):
+            await it.book().ask(Ack(1))
+        assert await it.book().ask(Place(4)) == Ack(4)
+
+
+@each_kind
+@in_a_loop
+async def test_many_asks_at_once_get_their_own_answers(kind: str) -> None:
+    async with pair(kind) as it:
+        book = it.book()
+        answers = await asyncio.gather(*(book.ask(Place(order)) for order in range(300)))
+        assert answers == [Ack(order) for order in range(300)]
+
+
+@each_kind
+@in_a_loop
+async def test_nobody_lives_there(kind: str) -> None:
+    async with pair(kind) as it:
+        with pytest.raises(ActorStopped, match="not there"):
+            await it.book("nobody").ask(Place(1))
+        assert it.server.dead_letters == 1
+
+
+@in_a_loop
+async def test_who_never_answers_is_not_waited_for_and_a_late_answer_is_dropped() -> None:
+    async with pair(client=Options()) as it:
+        with pytest.raises(AskTimeout):
+            await it.book().ask(Silence(), timeout=0.01)
+        it.at_client.outbound._sweep()
+        assert len(it.at_client.outbound.pending) == 0
+
+
+@each_kind
+@in_a_loop
+async def test_references_travel_and_work_from_where_they_arrive(kind: str) -> None:
+    async with pair(kind) as it:
+        mine = await it.client.spawn(Book, name="mine")
+        assert await it.book().ask(Reach(mine)) == 7  # the server asks the client's actor
+        assert await mine.ask(Log()) == [7]
+        assert await mine.ask(Reach(it.book())) == 7  # and the other way round
+        theirs = it.server.actor("book")
+        assert it.client.ref(str(theirs.address)) == theirs
+        assert it.server.ref(str(theirs.address)) is theirs  # one of the own node is local
+
+
+@each_kind
+@in_a_loop
+async def test_the_sender_arrives_with_the_message(kind: str) -> None:
+    async with pair(kind) as it:
+        mine = await it.client.spawn(Book, name="mine")
+
+        class AskWho(Book):
+            async def receive(self, message: object) -> None:
+                self.reply(await it.book().ask(Who()))
+
+        asker = await it.client.spawn(AskWho)
+        assert await asker.ask(Who()) == str(asker.address)
+        assert mine.address.node == "client"
+
+
+@each_kind
+@in_a_loop
+async def test_a_forwarded_ask_is_answered_to_who_asked(kind: str) -> None:
+    async with pair(kind) as it:
+        mine = await it.client.spawn(Book, name="mine")
+        assert await it.book().ask(Pass(mine, Place(5))) == Ack(5)  # there and back again
+        assert await mine.ask(Log()) == [5]
+
+
+@in_a_loop
+async def test_what_cannot_be_sent_fails_who_asked_and_is_a_dead_letter() -> None:
+    class Odd(Message[None]):
+        content: object
+
+    async with pair() as it:
+        letters: list[object] = []
+        it.client.listeners.append(letters.append)
+        with pytest.raises(CannotSerialise):
+            await it.book().ask(Odd(object()))
+        it.book().tell(Odd(object()))
+        with pytest.raises(NoWay):
+            await it.client.actor("book", node="nowhere").ask(Place(1))
+        it.client.actor("book", node="nowhere").tell(Place(1))
+        assert [type(letter) for letter in letters] == [DeadLetter] * 4
+        with pytest.raises(CannotSerialise, match="more than"):
+            await it.book().ask(Fail("x" * (1 << 20)))
+
+
+@in_a_loop
+async def test_an_answer_that_cannot_be_sent_is_an_error_of_who_asked() -> None:
+    class Give(Message[object]):
+        pass
+
+    class Giver(Book):
+        async def receive(self, message: object) -> None:
+            self.reply(threading.Lock)
+
+    async with pair() as it:
+        await it.server.spawn(Giver, name="giver")
+        with pytest.raises(CannotSerialise):
+            await it.book("giver").ask(Give())
+
+
+@in_a_loop
+async def test_an_answer_of_the_wrong_type_is_an_error_of_who_asked() -> None:
+    class Count(Message[int]):
+        pass
+
+    class Liar(Book):
+        async def receive(self, message: object) -> None:
+            self.reply("many")
+
+    async with pair() as it:
+        await it.server.spawn(Liar, name="liar")
+        with pytest.raises(BadEnvelope):
+            await it.book("liar").ask(Count())
+
+
+@each_kind
+@in_a_loop
+async def test_any_thread_may_tell(kind: str) -> None:
+    async with pair(kind) as it:
+        book = it.book()
+
+        def work() -> None:
+            for order in range(50):
+                book.tell(Place(order))
+
+        await asyncio.to_thread(work)
+        await until(lambda: it.server.waiting(it.server.actor("book")) == 0)
+        async with asyncio.timeout(10):
+            while await book.ask(Log()) != list(range(50)):
+                pass
+
+
+@each_kind
+@in_a_loop
+async def test_tell_wait_returns_when_there_is_room(kind: str) -> None:
+    async with pair(kind) as it:
+        for order in range(10):
+            await it.book().tell_wait(Place(order))
+        assert await it.book().ask(Log()) == list(range(10))
+        await it.client.actor("book", node="nowhere").tell_wait(Place(1))
+
+
+@pytest.mark.parametrize("compression", ["zlib", "zstd"])
+@in_a_loop
+async def test_compressed_messages_travel(compression: str) -> None:
+    options = Options(compression=compression)  # type: ignore[arg-type]
+    async with pair("tcp", client=options, server=options) as it:
+        with pytest.raises(ValueError, match="x" * 100):
+            await it.book().ask(Fail("x" * 50_000))
+
+
+@in_a_loop
+async def test_json_is_for_those_who_want_it() -> None:
+    async with pair(server=Options(serialiser="json"), client=Options(serialiser="json")) as it:
+        assert await it.book().ask(Place(3)) == Ack(3)
+        assert await it.book().ask(Log()) == [3]
+
+
+# ── links that are lost ───────────────────────────────────────────────────────────────────────────────────
+
+
+@in_a_loop
+async def test_asks_end_when_the_server_goes() -> None:
+    async with pair("tcp") as it:
+        asking = asyncio.create_task(it.book().ask(Silence(), timeout=30))
+        assert await it.book().ask(Place(1)) == Ack(1)
+        await it.server.close()
+        with pytest.raises(Cut):
+            await asking
+        with pytest.raises((Undelivered, Cut)):
+            await it.book().ask(Place(1), timeout=30)
+
+
+@in_a_loop
+async def test_messages_for_a_node_that_is_away_are_dead_letters() -> None:
+    async with pair("memory") as it:
+        await it.book().ask(Place(1))
+        await it.server.close()
+        letters: list[object] = []
+        it.client.listeners.append(letters.append)
+        it.book().tell(Place(2))
+        await until(lambda: bool(letters))
+        assert letters == [DeadLetter(Place(2), None, it.book())]
+
+
+@in_a_loop
+async def test_with_a_lasting_transport_a_stopped_node_finds_its_messages() -> None:
+    hub = Hub(lasting=True)
+    async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
+        hub.known.add("server")
+        book = client.actor("book", node="server")
+        for order in range(5):
+            book.tell(Place(order))
+        asking = asyncio.create_task(book.ask(Log(), timeout=30))
+        await asyncio.sleep(0)
+        server = ActorSystem("server", transport=MemoryTransport(hub))
+        async with server:
+            here = await server.spawn(Book, name="book")
+            assert await asking == [0, 1, 2, 3, 4]
+            assert await here.ask(Log()) == [0, 1, 2, 3, 4]
+            assert not any(hub.queues.values())
+
+
+@in_a_loop
+async def test_what_a_link_repeats_is_processed_once() -> None:
+    async with pair("lasting") as it:
+        assert it.hub is not None
+        repeated: list[bytes] = []
+
+        def twice(sender: str, to: str, frame: bytes) -> bool:
+            if to == "server":
+                repeated.append(frame)
+            return True
+
+        it.hub.wire = twice
+        await it.book().ask(Place(1))
+        link = it.at_client.ways.link_to(it.at_client.ways.peer("server"))
+        for frame in repeated[:]:
+            link.post(frame)
+        assert await it.book().ask(Log()) == [1]
+
+
+@in_a_loop
+async def test_asks_of_a_closed_node_end() -> None:
+    hub = Hub()
+    system = ActorSystem("client", transport=MemoryTransport(hub))
+    async with system, ActorSystem("server", transport=MemoryTransport(hub)) as server:
+        await server.spawn(Book, name="book")
+        asking = asyncio.create_task(system.actor("book", node="server").ask(Silence(), timeout=30))
+        await asyncio.sleep(0)
+        await system.close()
+        with pytest.raises(Gone):
+            await asking
+
+
+@in_a_loop
+async def test_asks_that_wait_are_bounded() -> None:
+    async with pair(client=Options(asks_limit=2)) as it:
+        asks = [asyncio.create_task(it.book().ask(Silence(), timeout=0.05)) for _ in range(3)]
+        results = await asyncio.gather(*asks, return_exceptions=True)
+        assert sorted(type(result).__name__ for result in results) == [
+            "AskTimeout",
+            "AskTimeout",
+            "Full",
+        ]
+
+
+@in_a_loop
+async def test_a_system_without_transport_has_no_node() -> None:
+    async with ActorSystem("alone") as system:
+        with pytest.raises(NotHere):
+            Node.of(system)
+        with pytest.raises(ActorStopped):
+            await system.actor("book", node="server").ask(Place(1))
+
+
+@in_a_loop
+async def test_the_systems_own_actors_are_not_for_others() -> None:
+    async with pair() as it:
+        await it.server.spawn(Book, name="own", internal=True)
+        with pytest.raises(ActorStopped):
+            await it.book("own").ask(Place(1))
+        it.at_server.exposed.add("own")
+        assert await it.book("own").ask(Place(1)) == Ack(1)
+
+
+def test_faults_are_errors_of_actors() -> None:
+    assert all(issubclass(kind, RemoteFault) for kind in (Cut, Gone, NoWay, Undelivered))

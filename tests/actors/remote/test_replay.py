@@ -1,0 +1,109 @@
+"""Which frames were settled, against a model that is a set."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.actors.remote.replay import PENDING, Replay, Seen, Settled
+
+ONE, OTHER = bytes(16), bytes([1]) * 16
+
+
+@given(st.lists(st.integers(1, 60), max_size=120))
+def test_settled_numbers_are_those_that_were_added(numbers: list[int]) -> None:
+    settled, model = Settled(), set[int]()
+    for number in numbers:
+        settled.add(number)
+        model.add(number)
+    assert [n in settled for n in range(1, 70)] == [n in model for n in range(1, 70)]
+    gaps = sum(1 for n in model if n + 1 not in model)
+    assert settled.ranges <= gaps  # neighbours are one range
+    again = Settled.of(*settled.state())
+    assert [n in again for n in range(1, 70)] == [n in model for n in range(1, 70)]
+
+
+@given(st.lists(st.integers(1, 500), unique=True, max_size=200))
+def test_gaps_are_bounded_and_what_was_settled_stays_so(numbers: list[int]) -> None:
+    settled = Settled(gaps=4)
+    for number in numbers:
+        settled.add(number)
+        assert settled.ranges <= 4
+    assert all(number in settled for number in numbers)
+
+
+def test_in_order_it_is_one_number() -> None:
+    settled = Settled()
+    for number in range(1, 1000):
+        settled.add(number)
+    assert (settled.floor, settled.ranges) == (999, 0)
+
+
+commands = st.lists(
+    st.tuples(st.sampled_from(["begin", "settle", "forget", "once"]), st.integers(1, 12)),
+    max_size=80,
+)
+
+
+@given(commands)
+def test_a_settled_one_is_refused_and_an_unsettled_one_is_not(
+    said: list[tuple[str, int]],
+) -> None:
+    replay = Replay()
+    pending, settled = set[int](), set[int]()
+    for word, number in said:
+        match word:
+            case "begin":
+                expected = (
+                    Seen.SETTLED
+                    if number in settled
+                    else Seen.PENDING
+                    if number in pending
+                    else Seen.NEW
+                )
+                assert replay.begin(ONE, number) is expected
+                if expected is Seen.NEW:
+                    pending.add(number)
+            case "once":
+                new = number not in settled | pending
+                assert replay.once(ONE, number) is new
+                if new:
+                    settled.add(number)
+            case "settle" if number in pending:
+                replay.settle(ONE, number)
+                pending.discard(number)
+                settled.add(number)
+            case "forget" if number in pending:
+                replay.forget(ONE, number)
+                pending.discard(number)
+
+
+def test_incarnations_do_not_know_of_each_other() -> None:
+    replay = Replay()
+    assert replay.once(ONE, 1)
+    assert replay.once(OTHER, 1)
+    assert not replay.once(OTHER, 1)
+
+
+def test_the_longest_silent_incarnation_is_forgotten() -> None:
+    replay = Replay(incarnations=2)
+    replay.once(ONE, 1)
+    replay.once(OTHER, 1)
+    replay.once(ONE, 2)
+    replay.once(bytes([2]) * 16, 1)
+    assert len(replay) == 2
+    assert not replay.once(ONE, 1)
+    assert replay.once(OTHER, 1)
+
+
+def test_what_is_being_processed_is_bounded() -> None:
+    replay = Replay()
+    for number in range(1, PENDING + 1):
+        assert replay.begin(ONE, number) is Seen.NEW
+    assert replay.begin(ONE, PENDING + 1) is Seen.PENDING
+    replay.settle(ONE, 5)
+    assert replay.begin(ONE, PENDING + 1) is Seen.NEW
+
+
+def test_to_forget_what_nobody_knows_is_nothing() -> None:
+    replay = Replay()
+    replay.forget(ONE, 1)
+    assert len(replay) == 0

@@ -1,0 +1,65 @@
+"""A bounded mailbox slows down who sends to it, also from another node."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from recado.actors import ActorRef
+from recado.actors.pressure import PATIENCE
+
+from .running import in_a_loop
+from .shop import KINDS, Book, Log, Place, pair, until
+
+CAPACITY = 10
+
+
+class Slow(Book):
+    gate: asyncio.Semaphore
+
+    async def receive(self, message: Any) -> None:
+        if isinstance(message, Place):
+            await Slow.gate.acquire()
+        await super().receive(message)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@in_a_loop
+async def test_everything_arrives_and_the_mailbox_is_bounded_where_the_link_can_wait(
+    kind: str,
+) -> None:
+    async with pair(kind) as it:
+        Slow.gate = asyncio.Semaphore(0)
+        slow: ActorRef[Any] = await it.server.spawn(Slow, name="slow", capacity=CAPACITY)
+        there = it.book("slow")
+        there.tell(Place(0))
+        await until(lambda: it.server.waiting(slow) == 0)
+        for order in range(1, 5000):
+            there.tell(Place(order))
+            if order % 100 == 0:
+                await asyncio.sleep(0)
+        most = 0
+        for _ in range(5000):
+            most = max(most, it.server.waiting(slow))
+            Slow.gate.release()
+            await asyncio.sleep(0)
+        assert await there.ask(Log(), timeout=30) == list(range(5000))
+        if kind == "tcp":  # what one read brought may be over it
+            assert most < 5000
+
+
+@in_a_loop
+async def test_a_link_is_not_paused_for_ever() -> None:
+    assert PATIENCE <= 1.0
+    async with pair("tcp") as it:
+        Slow.gate = asyncio.Semaphore(0)
+        await it.server.spawn(Slow, name="slow", capacity=1)
+        for order in range(5):
+            it.book("slow").tell(Place(order))
+        # The slow one is stuck; others on the same link are reached all the same.
+        it.book().tell(Place(7))
+        assert await it.book().ask(Log(), timeout=10 * PATIENCE) == [7]
+        for _ in range(5):
+            Slow.gate.release()

@@ -1,0 +1,156 @@
+"""Pickles and other names of code: never loaded, never imported, wherever they are put."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from recado.actors.remote.controls import Create, Settle
+from recado.actors.remote.envelope_pb2 import JSON, MSGPACK, PICKLE, PROTOBUF, Failure, Payload
+from recado.actors.remote.faults import Refusal, RemoteFailure, RemoteFault
+from recado.actors.remote.options import Options
+from tests.actors.remote.running import in_a_loop
+from tests.actors.security.mallory import Account, Deposit, Link, Mallory, bank, waiting
+
+exploded: list[str] = []
+
+
+def explode(text: str) -> None:
+    exploded.append(text)
+
+
+class Bomb:
+    """It goes off when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return explode, ("boom",)
+
+
+PICKLED = pickle.dumps(Bomb())
+KIND = f"{Account.__module__}.{Account.__qualname__}"
+
+
+@pytest.fixture(autouse=True)
+def _defused() -> None:
+    exploded.clear()
+
+
+def test_the_bomb_is_one() -> None:
+    pickle.loads(PICKLED)
+    assert exploded == ["boom"]
+
+
+@pytest.mark.parametrize("manifest", ["", f"{Deposit.__module__}.Deposit", "builtins.eval"])
+def test_a_pickled_message_is_refused_and_not_loaded(manifest: str) -> None:
+    @in_a_loop
+    async def go() -> None:
+        async with bank() as house:
+            payload = Payload(serialisation=PICKLE, manifest=manifest, body=PICKLED)
+            link = house.give(Mallory().frame(payload))
+            assert link.refusals == [Refusal.SERIALISATION]
+            assert await house.balance() == 0
+
+    go()
+    assert exploded == []
+
+
+@pytest.mark.parametrize("serialisation", [JSON, PROTOBUF, 0, 4, 127])
+def test_a_pickle_under_another_label_is_no_message(serialisation: Any) -> None:
+    @in_a_loop
+    async def go() -> None:
+        async with bank() as house:
+            payload = Payload(serialisation=serialisation, body=PICKLED)
+            link = house.give(Mallory().frame(payload))
+            assert len(link.refusals) == 1
+            assert await house.balance() == 0
+
+    go()
+    assert exploded == []
+
+
+@in_a_loop
+async def test_pickled_arguments_of_an_actor_are_not_loaded() -> None:
+    async with bank() as house:
+        house.node.creation.offer(Account)
+        link = Link()
+        house.give(
+            Mallory().control(Create(KIND, "new", int(PICKLE), PICKLED, "", temporary=False)), link
+        )
+        await link.until_told()
+        assert link.answers[0].HasField("exception")
+        assert len(house.system.registry) == 1
+    assert exploded == []
+
+
+@in_a_loop
+async def test_a_pickled_state_of_an_actor_that_moves_is_not_loaded() -> None:
+    async with bank() as house:
+        house.node.creation.offer(Account)
+        link = Link()
+        moved = Settle("token", KIND, "new", int(PICKLE), "", PICKLED, temporary=False)
+        house.give(Mallory().control(moved), link)
+        await link.until_told()
+        assert link.answers[0].HasField("exception")
+        assert len(house.system.registry) == 1
+    assert exploded == []
+
+
+@in_a_loop
+async def test_a_pickled_answer_is_an_error_of_who_asked() -> None:
+    async with waiting() as it:
+        payload = Payload(serialisation=PICKLE, body=PICKLED)
+        it.give(Mallory(name="bank").frame(payload, **it.fields), Link(peer="bank"))
+        with pytest.raises(RemoteFault):
+            await it.future
+    assert exploded == []
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "asyncio.exceptions.CancelledError", "StopIteration",
+     "os.system", "builtins.eval", "subprocess.Popen", "recado.actors.remote.faults.os", "__main__.Bomb"],
+)  # fmt: skip
+def test_an_exception_is_never_code_nor_the_end_of_the_program(kind: str) -> None:
+    @in_a_loop
+    async def go() -> None:
+        async with waiting() as it:
+            failure = Failure(kind=kind, text="no", arguments=msgspec.msgpack.encode(["echo hi"]))
+            mallory = Mallory(name="bank")
+            it.give(mallory.frame(exception=failure, **it.fields), Link(peer="bank"))
+            with pytest.raises(RemoteFailure, match=kind):
+                await it.future
+
+    go()
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    ["antigravity", "antigravity.geohash", "os.system", "builtins.eval", "this", "recado.actors.actor.Actor",
+     "recado.actors.remote.controls.Create", "recado.actors.signals.Stop",
+     "recado.actors.occurrences.DeadLetter"],
+)  # fmt: skip
+def test_a_manifest_is_never_imported_and_no_class_of_ours_but_messages(manifest: str) -> None:
+    @in_a_loop
+    async def go() -> None:
+        before = set(sys.modules)
+        async with bank() as house:
+            for serialisation in (MSGPACK, JSON, PROTOBUF):
+                payload = Payload(serialisation=serialisation, manifest=manifest, body=b"\x80")
+                link = house.give(Mallory().frame(payload))
+                assert link.refusals == [Refusal.SERIALISATION]
+            assert await house.balance() == 0
+        assert not {"antigravity", "this"} & (set(sys.modules) - before)
+
+    go()
+
+
+@in_a_loop
+async def test_pickles_are_for_those_who_ask_for_them() -> None:
+    async with bank(Options(pickle=True)) as house:
+        house.give(Mallory().frame(Payload(serialisation=PICKLE, body=pickle.dumps(Deposit(100)))))
+        assert await house.balance() == 100

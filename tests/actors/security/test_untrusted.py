@@ -1,0 +1,206 @@
+"""Untrusted mode: nobody outside creates, moves, stops, restarts or supervises actors of this node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from recado.actors import Actor, ActorRef, AllForOne, Down, Restarted, Stopped
+from recado.actors.remote.controls import Abandon, Control, Create, Settle, Signalled, SignalName
+from recado.actors.remote.envelope_pb2 import Failure
+from recado.actors.remote.faults import Refusal, Refused
+from recado.actors.remote.node import Node
+from recado.actors.remote.options import Options
+from tests.actors.remote.running import in_a_loop
+from tests.actors.security.mallory import (
+    Account,
+    Balance,
+    Bank,
+    Deposit,
+    Link,
+    Mallory,
+    bank,
+    customer,
+)
+
+UNTRUSTED = Options(untrusted=True)
+KIND = f"{Account.__module__}.{Account.__qualname__}"
+ACCOUNT = "recado-actor://bank/account"
+HERS = "recado-actor://mallory/hers"
+REASON = Failure(kind="ValueError", text="so").SerializeToString()
+NONE = msgspec.msgpack.encode([])
+
+
+@dataclass
+class Watched:
+    house: Bank
+    seen: list[object]
+
+    async def unharmed(self) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert self.seen == []
+        assert await self.house.balance() == 0
+        assert len(self.house.system.registry) == 1
+
+
+@asynccontextmanager
+async def watched(options: Options = UNTRUSTED) -> AsyncIterator[Watched]:
+    async with bank(options) as house:
+        house.node.creation.offer(Account)
+        seen: list[object] = []
+        house.system.listeners.append(
+            lambda event: seen.append(event) if isinstance(event, Restarted | Stopped) else None
+        )
+        yield Watched(house, seen)
+
+
+@pytest.mark.parametrize(
+    "control",
+    [
+        Create(KIND, "new", 0, NONE, "", temporary=False),
+        Create(KIND, "", 0, NONE, HERS, temporary=True),
+        Settle("token", KIND, "new", 0, "", b"\x07", temporary=False),
+        Abandon("token"),
+    ],
+)
+def test_nothing_is_created_or_moved(control: Control) -> None:
+    @in_a_loop
+    async def go() -> None:
+        async with watched() as it:
+            link = it.house.give(Mallory().control(control))
+            assert link.refusals == [Refusal.UNTRUSTED]
+            await it.unharmed()
+
+    go()
+
+
+@pytest.mark.parametrize("name", ["link", "unlink", "restart", "stop", "tie", "untie", "exit"])
+def test_nobody_is_ruled(name: SignalName) -> None:
+    @in_a_loop
+    async def go() -> None:
+        async with watched() as it:
+            about = "" if name in ("stop", "restart") else HERS
+            mallory, link = Mallory(), Link()
+            it.house.give(mallory.control(Signalled(name, about, REASON), target=ACCOUNT), link)
+            assert link.refusals == [Refusal.UNTRUSTED]
+            await it.unharmed()
+
+    go()
+
+
+@pytest.mark.parametrize("options", [UNTRUSTED, Options()])
+@pytest.mark.parametrize("name", ["down", "failed", "ended"])
+def test_what_nobody_waits_for_is_not_heard(name: SignalName, options: Options) -> None:
+    """Of an actor that ours neither watches nor supervises. So many are more than any budget."""
+
+    @in_a_loop
+    async def go() -> None:
+        async with watched(options) as it:
+            mallory, link = Mallory(), Link()
+            for number in range(60):
+                about = f"recado-actor://mallory/{number % 3}"
+                it.house.give(mallory.control(Signalled(name, about, REASON), target=ACCOUNT), link)
+            await it.unharmed()
+
+    go()
+
+
+class Parent(Actor[Any]):
+    supervision = AllForOne(1, within=60)
+
+    def __init__(self, children: list[ActorRef[Any]]) -> None:
+        self._children = children
+
+    async def started(self) -> None:
+        self._children.append(await self.start_link(Account))
+
+
+@in_a_loop
+async def test_the_children_of_ours_are_not_restarted_for_a_stranger() -> None:
+    async with watched() as it:
+        children: list[ActorRef[Any]] = []
+        await it.house.system.spawn(lambda: Parent(children), name="parent")
+        mallory = Mallory()
+        for _ in range(5):
+            signal = Signalled("failed", HERS, REASON)
+            it.house.give(mallory.control(signal, target="recado-actor://bank/parent"))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert it.seen == []
+        assert len(children) == 1
+
+
+@in_a_loop
+async def test_a_node_speaks_for_its_own_actors_only() -> None:
+    """Ours watches one of the branch; she tells that it is down."""
+    async with watched() as it:
+        heard: list[object] = []
+
+        class Watcher(Actor[Any]):
+            def on_signal(self, signal: object) -> None:
+                heard.append(signal)
+
+        ref: ActorRef[Any] = await it.house.system.spawn(Watcher, name="watcher")
+        theirs = it.house.system.ref("recado-actor://branch/account")
+        cell = it.house.system.cell(ref.address)
+        assert cell is not None
+        cell.bonds().watched[theirs] = None
+        said = Signalled("down", "recado-actor://branch/account", REASON)
+        link = it.house.give(Mallory().control(said, target="recado-actor://bank/watcher"))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert link.refusals == [Refusal.ENVELOPE]
+        assert heard == []
+
+
+@in_a_loop
+async def test_messages_and_watching_are_allowed() -> None:
+    async with bank(UNTRUSTED) as house, customer(house.port) as guest:
+        account = guest.actor("account", Account, node="bank")
+        assert await account.ask(Deposit(5), timeout=5) == 5
+        heard: asyncio.Queue[Any] = asyncio.Queue()
+
+        class Watcher(Actor[Any]):
+            def started(self) -> None:
+                self.monitor(account)
+
+            def on_signal(self, signal: object) -> None:
+                heard.put_nowait(signal)
+
+        await guest.spawn(Watcher)
+        assert await account.ask(Balance(), timeout=5) == 5  # so the watch has arrived
+        house.account.stop()
+        down = await asyncio.wait_for(heard.get(), 5)
+        assert isinstance(down, Down)
+        assert down.ref == account
+
+
+@in_a_loop
+async def test_who_wants_to_create_is_told_that_it_may_not() -> None:
+    async with bank(UNTRUSTED) as house, customer(house.port) as guest:
+        house.node.creation.offer(Account)
+        with pytest.raises(Refused) as refused:
+            await Node.of(guest).creation.create("bank", Account)
+        assert refused.value.reason is Refusal.UNTRUSTED
+
+
+@in_a_loop
+async def test_even_where_it_is_trusted_only_what_is_offered_is_created() -> None:
+    async with bank() as house, customer(house.port) as guest:
+        with pytest.raises(Exception, match="offers no"):
+            await Node.of(guest).creation.create("bank", "subprocess.Popen", ["true"])
+        with pytest.raises(Exception, match="offers no"):
+            await Node.of(guest).creation.create("bank", Account)
+        assert len(house.system.registry) == 1
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ValueError, match="cookie"):
+        Options(require_cookie=True)

@@ -1,0 +1,132 @@
+"""Systems: finding actors, stopping them, and the system's own."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import recado
+from recado.actors import Actor, ActorStopped, ActorSystem, Address, NameTaken, NoSuchActor
+from tests.feeds.rim.loop import in_the_loop
+
+from .cast import Do, Echo, Notebook, Say, Stage
+
+
+class Diary(Notebook):
+    pass
+
+
+@in_the_loop
+async def test_actors_are_found_by_id_name_and_class() -> None:
+    async with ActorSystem("exchange") as system:
+        book = await system.spawn(Notebook, name="book")
+        diary, stage = await system.spawn(Diary), await system.spawn(Stage)
+        registry = system.registry
+        assert registry.by_name("book") == book
+        assert registry.by_name("nobody") is None
+        assert registry.by_id(diary.address.uid) == diary
+        assert registry.by_id(1) is None
+        assert registry.by_class(Notebook) == [book, diary]
+        assert list(registry) == [book, diary, stage]
+        assert len(registry) == 3
+        assert system.actor("book", Notebook) is book
+        assert system.actor("book", node="exchange") is book
+        assert system.ref(Address("exchange", "book")) is book
+        with pytest.raises(NoSuchActor):
+            system.actor("nobody")
+        with pytest.raises(NoSuchActor, match="no Stage"):
+            system.actor("book", Stage)
+
+
+@in_the_loop
+async def test_a_name_belongs_to_one_living_actor() -> None:  # RG1
+    async with ActorSystem() as system:
+        first = await system.spawn(Notebook, name="book")
+        with pytest.raises(NameTaken):
+            await system.spawn(Notebook, name="book")
+        assert system.actor("book") == first
+        await system.stop(first)
+        second = await system.spawn(Notebook, name="book")
+        assert first != second  # AD2
+        assert system.ref(first.address) == first
+        with pytest.raises(ActorStopped):
+            await system.ref(str(first)).ask(Echo("?"))
+
+
+@in_the_loop
+async def test_all_of_a_class_are_stopped_but_not_the_systems_own() -> None:  # SY3
+    async with ActorSystem() as system:
+        for _ in range(2):
+            await system.spawn(Notebook)
+        own = await system.spawn(Stage, name="own", internal=True)
+        child = await own.ask(Do(lambda own: own.start_link(Stage)))
+        await system.spawn(Stage)
+        await system.stop_all(Notebook)
+        assert len(system.registry) == 1
+        await system.stop_all()
+        assert len(system.registry) == 0
+        assert len(system.internals) == 2
+        assert system.ref(str(own)) is own
+        assert system.ref(str(child)) == child
+        assert await own.ask(Do(lambda own: own.children)) == (child,)
+    assert len(system.internals) == 0
+
+
+@in_the_loop
+async def test_what_closes_with_it_is_closed_last_first() -> None:
+    order: list[str] = []
+
+    async def later() -> None:
+        order.append("later")
+
+    async with ActorSystem() as system:
+        system.at_close(lambda: order.append(f"first, {len(system.registry)} actors"))
+        system.at_close(later)
+        await system.spawn(Notebook)
+    assert order == ["later", "first, 0 actors"]
+
+
+@in_the_loop
+async def test_what_comes_from_elsewhere_is_delivered() -> None:
+    async with ActorSystem("here") as system:
+        book, stored = await system.spawn(Notebook, name="book"), list[object]()
+        system.deliver(
+            Address("here", "book"), Say("hello"), None, None, (b"life", 1), stored.append
+        )
+        answer = system.asks.open(book, 1)
+        system.deliver(book.address, Echo("?"), None, answer)
+        assert await answer == "?"
+        lost = system.asks.open(book, 1)
+        system.deliver(Address("here", "nobody"), Echo("?"), None, lost, None, stored.append)
+        with pytest.raises(ActorStopped):
+            await lost
+        assert stored == [None, None]
+
+
+@in_the_loop
+async def test_names_are_limited() -> None:
+    for name in ("", "x" * 256):
+        with pytest.raises(ValueError, match="255"):
+            ActorSystem(name)
+    async with ActorSystem() as system:
+        with pytest.raises(ValueError, match="255"):
+            await system.spawn(Notebook, name="x" * 256)
+
+
+@in_the_loop
+async def test_chance_is_given() -> None:
+    uids = []
+    for _ in range(2):
+        async with ActorSystem(chance=random.Random(7)) as system:
+            uids.append((await system.spawn(Notebook)).address.uid)
+    assert uids[0] == uids[1]
+
+
+def test_the_public_names_are_there() -> None:
+    assert recado.ActorSystem is ActorSystem
+    assert recado.Actor is Actor
+    for name in recado.actors.__all__:
+        assert getattr(recado.actors, name) is not None
+    with pytest.raises(AttributeError):
+        recado.actors.nothing  # noqa: B018

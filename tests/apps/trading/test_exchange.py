@@ -1,0 +1,135 @@
+"""The exchange as actors of one system: who there is, where an order goes, what clients are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import pytest
+
+from recado.actors.ref import ActorRef
+from recado.actors.system import ActorSystem
+from recado.apps.trading.book import BadOrder, OrderBook, Side, Totals
+from recado.apps.trading.clients import ORDERS, Client, Disagreement, Trading
+from recado.apps.trading.exchange import NODE, RECEPTIONIST, Book, Engine, Receiver, Receptionist
+from recado.apps.trading.listing import RECEIVERS, SYMBOLS, group_of
+from recado.apps.trading.messages import Ask, Bid, Confirmed, FindReceivers, Order, TellTotals
+
+SECONDS = 10.0
+Reception = ActorRef[FindReceivers | TellTotals]
+
+
+@asynccontextmanager
+async def exchange() -> AsyncIterator[tuple[ActorSystem, Reception]]:
+    async with ActorSystem(NODE) as system:
+        yield system, await system.spawn(Receptionist, name=RECEPTIONIST)
+
+
+async def receivers(receptionist: Reception) -> tuple[ActorRef[Order], ...]:
+    return (await receptionist.ask(FindReceivers(), SECONDS)).receivers
+
+
+def test_who_there_is() -> None:
+    async def work() -> None:
+        async with exchange() as (system, receptionist):
+            assert len(system.registry.by_class(Book)) == 15
+            assert len(system.registry.by_class(Engine)) == 3
+            assert len(system.registry.by_class(Receiver)) == 10
+            for symbol in SYMBOLS:
+                book = system.registry.by_name(f"book.{symbol}")
+                assert book is not None
+            found = await receivers(receptionist)
+            names = [f"receiver.{number}" for number in range(1, RECEIVERS + 1)]
+            assert [ref.address.name for ref in found] == names
+
+    asyncio.run(work())
+
+
+def test_groups_are_letters() -> None:
+    assert Counter(map(group_of, SYMBOLS)) == {"A": 5, "B": 5, "C": 5}
+    assert (SYMBOLS[0], SYMBOLS[-1]) == ("A1", "C5")
+
+
+def test_any_receiver_takes_orders_for_any_share() -> None:
+    """A bid through one of them meets an ask through the next."""
+
+    async def work() -> None:
+        async with exchange() as (_, receptionist):
+            found = await receivers(receptionist)
+            for number, symbol in enumerate(SYMBOLS):
+                one, other = found[number % RECEIVERS], found[(number + 1) % RECEIVERS]
+                assert await one.ask(Bid(symbol, 10, 5), SECONDS) == Confirmed(1, 0)
+                assert await other.ask(Ask(symbol, 9, 3), SECONDS) == Confirmed(2, 3)
+            told = await receptionist.ask(TellTotals(), SECONDS)
+            assert told.totals == Totals(30, 75, 45, 45, 30, 0)
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    "order", [Bid("Z9", 1, 1), Ask("A6", 1, 1), Bid("", 1, 1), Bid("A1", 0, 1), Ask("A1", 1, -1)]
+)
+def test_an_order_that_nobody_takes_is_an_error_and_nothing_else(order: Order) -> None:
+    async def work() -> None:
+        async with exchange() as (system, receptionist):
+            receiver = (await receivers(receptionist))[0]
+            with pytest.raises(BadOrder):
+                await receiver.ask(order, SECONDS)
+            assert (await receptionist.ask(TellTotals(), SECONDS)).totals == Totals()
+            assert not any(cell.restarts for cell in system.registry.cells())
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(("clients", "asks"), [(1, 60), (4, 120), (80, 2960), (3, 15)])
+def test_clients_send_their_lists_one_ask_at_a_time(clients: int, asks: int) -> None:
+    async def work() -> None:
+        async with exchange() as (system, _):
+            trading = Trading(system, "run-1", clients)
+            await trading.prepare()
+            assert len(system.registry.by_class(Client)) == clients
+            outcome = await trading.trade(asks)
+            assert trading.asked == len(outcome.asked) == asks
+            each = asks // clients
+            numbers = [(ask.run, ask.client, ask.number) for ask in outcome.asked]
+            assert numbers == [
+                ("run-1", c, number) for c in range(clients) for number in range(each)
+            ]
+            of_first = [ask for ask in outcome.asked if ask.client == 0]
+            for before, after in pairwise(of_first):
+                assert before.began + before.nanoseconds <= after.began
+            assert outcome.totals == expected(clients, each)
+
+    asyncio.run(work())
+
+
+def expected(clients: int, each: int) -> Totals:
+    """What the books have at last does not depend on whose order came first: all are at one price."""
+    books = {symbol: OrderBook() for symbol in SYMBOLS}
+    for _ in range(clients):
+        for number in range(each):
+            order = ORDERS[number % len(ORDERS)]
+            side = Side.BUY if isinstance(order, Bid) else Side.SELL
+            books[order.symbol].place(side, order.price, order.volume)
+    return sum((book.totals for book in books.values()), Totals())
+
+
+def test_the_list_has_fifteen_of_each_and_they_meet() -> None:
+    assert Counter(type(order) for order in ORDERS) == {Bid: 15, Ask: 15}
+    totals = expected(1, 30)
+    assert (totals.traded, totals.resting_bids, totals.resting_asks) == (15_000, 0, 0)
+
+
+def test_an_exchange_that_has_another_account_is_told() -> None:
+    async def work() -> None:
+        async with exchange() as (system, receptionist):
+            await (await receivers(receptionist))[0].ask(Bid("A1", 1, 1), SECONDS)
+            trading = Trading(system, "run-1", 1)
+            await trading.prepare()
+            await trading.trade(30)
+
+    with pytest.raises(Disagreement, match="30 orders were confirmed, and the exchange has"):
+        asyncio.run(work())

@@ -1,0 +1,40 @@
+"""Who plays in the end-to-end tests of actors: messages, and actors of a node that is a process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from recado.actors import Actor, Message
+
+
+class Note(Message[int]):
+    """To be written down, once if possible."""
+
+    life: int
+    number: int
+
+
+class Twice(Message[int]):
+    number: int
+
+
+class Ledger(Actor[Note]):
+    """Writes what it is told to a file, which outlives it."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def receive(self, message: Note) -> None:
+        os.write(self._file, b"%d %d\n" % (message.life, message.number))
+        self.reply_if_asked(message.number)
+
+    def stopped(self) -> None:
+        os.close(self._file)
+
+
+class Calculator(Actor[Twice]):
+    def receive(self, message: Twice) -> None:
+        if message.number < 0:
+            raise ValueError(f"{message.number} is negative")
+        self.reply(2 * message.number)

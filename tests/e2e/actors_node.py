@@ -1,0 +1,59 @@
+"""A node as a process: `python -m tests.e2e.actors_node server|client URL NAME FOLDER STORAGE`.
+
+A server has a ledger with a durable mailbox, and a calculator. A client tells the ledger numbers until it is
+killed. Either says `ready` when it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from functools import partial
+from pathlib import Path
+
+from recado.actors import ActorSystem
+from recado.actors.durable import DurableMailboxes
+from recado.actors.remote.amqp import Amqp, AmqpSettings, Storage
+
+from .actors_cast import Calculator, Ledger, Note
+
+
+async def serve(url: str, name: str, folder: Path, storage: Storage) -> None:
+    transport = Amqp(url, AmqpSettings(storage=storage, connect_timeout=20.0))
+    async with ActorSystem(name, transport=transport) as system:
+        boxes = DurableMailboxes(system, folder / "mail")
+        ledger = partial(Ledger, folder / "ledger")
+        await system.spawn(ledger, name="ledger", mailbox=boxes.mailbox("ledger"))
+        await system.spawn(Calculator, name="calculator")
+        say_ready()
+        await asyncio.Event().wait()
+
+
+async def tell(url: str, name: str, folder: Path, storage: Storage) -> None:
+    lives = folder / "lives"
+    life = lives.stat().st_size if lives.exists() else 0
+    with lives.open("ab") as file:
+        file.write(b".")
+    transport = Amqp(url, AmqpSettings(storage=storage, serve=False))
+    async with ActorSystem("teller", transport=transport) as system:
+        ledger = system.actor("ledger", Ledger, node=name)
+        say_ready()
+        number = 0
+        while True:
+            for _ in range(10):
+                ledger.tell(Note(life, number))
+                number += 1
+            # An answer shows that the ledger keeps up.
+            await ledger.ask(Note(life, number), timeout=30.0)
+            number += 1
+
+
+def say_ready() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    role, where, who, place, policy = sys.argv[1:]
+    play = serve if role == "server" else tell
+    asyncio.run(play(where, who, Path(place), Storage(policy)))
