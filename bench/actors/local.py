@@ -17,6 +17,7 @@ from bench.scenario import Comparison, Sample, Scenario, Side
 OURS, THEIRS = "recado_local", "pykka_local"
 PYKKA = "Pykka"
 QUICK_SHARE = 4
+WARM_UP_SHARE = 40
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
 def beside_pykka(work: Work, plan: Plan, book: Book) -> None:
     share = QUICK_SHARE if plan.quick else 1
     with started(OURS) as ours, started(THEIRS) as theirs:
+        for program, count in ((ours, work.ours), (theirs, work.theirs)):
+            program.do(work.task, count // WARM_UP_SHARE)
         for _ in range(plan.rounds):
             take(work, Side.RECADO, ours, work.ours // share, plan, book)
             if plan.with_peer:

@@ -19,7 +19,7 @@ from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
 
 OURS = "recado_remote"
-ASKS, QUICK_ASKS = 10_000, 3_000
+ASKS, QUICK_ASKS = 10_000, 2_000
 WARM_UP = 300
 WINDOW = 64
 

@@ -92,3 +92,20 @@ def test_short_runs_join() -> None:
         run.first = place
         lane.append(run)
     assert len(lane.take(100)) == 100
+
+
+def test_what_is_shelved_is_fetched_when_it_is_needed() -> None:
+    """L3"""
+    shelf = [run_of([b"%d" % place]) for place in range(4)]
+    for place, run in enumerate(shelf):
+        run.first = place
+    lane = Lane(lambda: [shelf.pop(0)])
+    lane.shelved = len(shelf)
+    first = lane.take(1)
+    assert messages(first) == [(0, b"0")]
+    lane.put_back(first)
+    assert [messages(run) for run in lane.load()] == [
+        [(1, b"1"), (2, b"2"), (3, b"3")],
+        [(0, b"0")],
+    ]
+    assert lane.shelved == 0

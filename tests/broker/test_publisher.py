@@ -3,7 +3,7 @@
 import pytest
 
 from recado.amqp.errors import AccessRefused, NotFound, PreconditionFailed
-from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
+from recado.amqp.events import Acked, ContentReceived, Event, Interleaved, MethodReceived
 from recado.amqp.facts import REPLY_HERE
 from recado.amqp.frames import body_of, properties_of
 from recado.amqp.methods import BasicAck, BasicNack, BasicReturn
@@ -288,3 +288,42 @@ def test_a_commit_is_whole_or_not_at_all(broker: Broker, channel: Channel) -> No
     with pytest.raises(PreconditionFailed):
         channel.commit(0)
     assert queue.ready == 0
+
+
+def interleaved(*keys: str, exchange: str = "") -> Interleaved:
+    """A message for each key in turn, as the reader gives them; bodies count up."""
+    runs = [published(key, b"%d" % at, exchange=exchange) for at, key in enumerate(keys)]
+    methods = [run.method for run in runs]
+    return Interleaved(1, runs[0].facts, b"", methods, [run.tails[0] for run in runs])
+
+
+def strands(channel: Channel, event: Interleaved) -> list[list[bytes]]:
+    return [[body_of(tail) for tail in run.tails] for run in channel.publisher.sorted(event)]
+
+
+def test_interleaved_messages_go_by_route_where_nobody_can_tell(
+    broker: Broker, channel: Channel
+) -> None:
+    for name in ("a", "b"):
+        new_queue(broker, name)
+    event = interleaved("a", "b", "a", "b")
+    singles = [[b"0"], [b"1"], [b"2"], [b"3"]]
+    assert strands(channel, event) == singles  # nothing is known of these routes yet
+    for key in ("a", "b"):
+        channel.publisher.publish(published(key, b""), 0)
+    assert strands(channel, event) == [[b"0", b"2"], [b"1", b"3"]]
+    assert strands(channel, interleaved("a", "b")) == singles[:2]  # not worth it
+    assert strands(channel, interleaved("a", "a", "b")) == [[b"0", b"1"], [b"2"]]
+    new_queue(broker, "c")
+    assert strands(channel, event) == singles  # routes may have changed
+
+
+def test_messages_that_meet_again_keep_their_order(broker: Broker, channel: Channel) -> None:
+    new_queue(broker, "a")
+    for key in ("x", "y"):
+        broker.vhosts["/"].bind_queue("a", "amq.direct", key)
+    for key in ("x", "y", "nowhere"):
+        channel.publisher.publish(published(key, b"", exchange="amq.direct"), 0)
+    for keys in (("x", "y") * 2, ("x", "nowhere") * 2):
+        event = interleaved(*keys, exchange="amq.direct")
+        assert strands(channel, event) == [[b"0"], [b"1"], [b"2"], [b"3"]]

@@ -131,6 +131,9 @@ def test_the_text() -> None:
     )
     assert spark_sql(parse("key = 'it''s'")) == "(`routing_key` = CAST(X'69742773' AS STRING))"
     assert spark_sql(parse("type = 'a'"), {"type": "kind"}) == "(kind = 'a')"
+    assert spark_sql(parse("sequence IN (1, 2)")) == (
+        "((nanvl(CAST(`sequence` AS DOUBLE), CAST(NULL AS DOUBLE)) + 0.0D) IN (1.0D, 2.0D))"
+    )
 
 
 def test_a_field_that_is_no_column() -> None:
