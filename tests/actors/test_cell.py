@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from queue import Empty
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import pytest
@@ -303,3 +303,85 @@ async def test_a_mailbox_that_remembers_is_told_what_became_of_each() -> None:
         system.cell(stage.address).mailbox.put((good, None, None))  # type: ignore[union-attr]
     assert notes[-1] == "closed"
     assert system.dead_letters == 0
+
+
+class Raises(Message[None]):
+    error: str
+
+
+class Raiser(Actor[Raises | Echo]):
+    def receive(self, message: Raises | Echo) -> None:
+        match message:
+            case Raises("StopIteration"):
+                next(iter(()))
+            case Raises():
+                raise asyncio.CancelledError
+            case Echo(text):
+                self.reply(text)
+
+
+@pytest.mark.parametrize(
+    ("raised", "heard"), [("StopIteration", RuntimeError), ("CancelledError", Interrupted)]
+)
+@pytest.mark.parametrize("threads", [False, True])
+def test_what_no_future_can_hold_is_a_failure_like_any(
+    raised: str, heard: type[Exception], threads: bool
+) -> None:
+    @in_the_loop
+    async def play() -> None:
+        dispatcher = Threads(1) if threads else None
+        async with ActorSystem(dispatcher=dispatcher) as system:
+            raiser = await system.spawn(Raiser)
+            with pytest.raises(heard):
+                await raiser.ask(Raises(raised))
+            assert await raiser.ask(Echo("restarted")) == "restarted"
+            cell = system.cell(raiser.address)
+            assert cell is not None
+            assert cell.restarts == 1
+        if dispatcher is not None:
+            await asyncio.to_thread(dispatcher.pool.shutdown)
+
+    play()
+
+
+class Faulty(SimpleQueue[Envelope]):
+    """It fails once, when something is taken out, or when it is told what became of that."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+
+    def fails(self, where: str) -> None:
+        if self.where == where:
+            self.where = ""
+            raise OSError(where)
+
+    def get_nowait(self) -> Envelope:
+        self.fails("get")
+        return super().get_nowait()
+
+    def settle(self, envelope: Envelope, failure: BaseException | None) -> bool:
+        self.fails("settle" if failure is None else "settle failure")
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("where", ["get", "settle", "settle failure"])
+@pytest.mark.parametrize("awaits", [False, True])
+def test_a_mailbox_that_fails_is_a_failure_of_its_actor(where: str, awaits: bool) -> None:
+    @in_the_loop
+    async def play() -> None:
+        async with ActorSystem() as system:
+            factory: Callable[[], Actor[Any]] = Stage if awaits else Raiser
+            stage = await system.spawn(factory, mailbox=lambda: Faulty(where))
+            cell = system.cell(stage.address)
+            assert cell is not None
+            cell.awaits = awaits
+            stage.tell(Do(lambda _: 1 // (where != "settle failure")) if awaits else Raises(where))
+            await until(lambda: cell.restarts)
+            answer = Do(lambda _: "goes on") if awaits else Echo("goes on")
+            assert await stage.ask(answer) == "goes on"
+
+    play()

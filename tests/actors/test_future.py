@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recado.actors import ActorSystem, AskTimeout, Future, SystemClosed, join
+from recado.actors import ActorSystem, AskTimeout, Future, Interrupted, SystemClosed, join
 from tests.feeds.rim.loop import in_the_loop, without_waiting
 
 from .cast import Break, Broken, Do, Echo, Notebook, Read, Say, Stage
@@ -53,7 +53,7 @@ async def test_it_completes_as_another_does() -> None:
         others[1].fail(KeyError())
         others[2].cancel()
         outcomes = await asyncio.gather(*futures, return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [int, KeyError, asyncio.CancelledError]
+        assert [type(outcome) for outcome in outcomes] == [int, KeyError, Interrupted]
 
 
 @in_the_loop
@@ -131,3 +131,25 @@ async def test_whoever_asks_a_system_that_closes_is_told() -> None:
         future = system.asks.open(await system.spawn(Stage), 60)
     with pytest.raises(SystemClosed):
         await future
+
+
+@in_the_loop
+async def test_a_failure_that_no_future_can_hold_is_told_as_another_one() -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    def raises(error: BaseException) -> None:
+        raise error
+
+    async with ActorSystem() as system:
+        results: list[Future[None]] = []
+        for step in (
+            lambda _: raises(StopIteration()),
+            lambda _: raises(asyncio.CancelledError()),
+            lambda _: cancelled(),
+        ):
+            first = fresh(system)
+            results.append(first.then(step))
+            first.complete(1)
+        outcomes = await asyncio.gather(*results, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [RuntimeError, Interrupted, Interrupted]

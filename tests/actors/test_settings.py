@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from recado.actors import Actor, Message
 from recado.actors.remote.amqp import Amqp, AmqpSettings, Sharing, Storage
+from recado.actors.remote.occurrences import BridgeGone, BridgeLost
 from recado.actors.remote.options import Options
 from recado.actors.remote.tcp import Tcp
 from recado.actors.remote.tcp.transport import TcpSettings
@@ -57,9 +61,7 @@ def test_the_defaults_are_those_of_the_parts() -> None:
     settings = ActorsSettings()
     assert settings.options() == Options()
     assert settings.amqp_settings() == AmqpSettings()
-    common = ("connect_timeout", "give_up", "hold_limit")
-    for name in common:
-        assert getattr(settings.tcp_settings(), name) == getattr(TcpSettings(), name)
+    assert settings.tcp_settings() == TcpSettings()
     assert settings.transport_of() is None
     assert settings.dispatcher_of() is None
 
@@ -93,6 +95,84 @@ def test_what_it_says_reaches_the_parts(file: Path) -> None:
 def test_tcp() -> None:
     settings = ActorsSettings(transport="tcp", listen="127.0.0.1:0", nodes={"a": "host:1"})
     assert isinstance(settings.transport_of(), Tcp)
+    given = ActorsSettings(connect_timeout=1, read_timeout=2, reconnect_delay=3, give_up=4)
+    assert given.tcp_settings() == TcpSettings(
+        connect_timeout=1, read_timeout=2, reconnect_delay=3, give_up=4
+    )
+
+
+def test_every_field_of_a_part_that_a_file_may_say_is_one_of_the_section() -> None:
+    """What is renamed in one place only would be dropped without a word."""
+    said = set(ActorsSettings.__struct_fields__)
+    elsewhere = {"serve"}  # here it is server_bridge
+    of_programs = {
+        "metadata", "asks_limit", "watches_limit", "created_limit", "heartbeat", "silence", "warm_up",
+        "create_timeout", "absence", "prefetch", "clients_limit", "connections_limit",
+        "greeting_timeout",
+    }  # fmt: skip
+    for part in (Options, AmqpSettings, TcpSettings):
+        assert set(part.__struct_fields__) <= said | elsewhere | of_programs
+
+
+class Note(Message[None]):
+    text: str
+
+
+class Notes(Actor[Note]):
+    def __init__(self, seen: asyncio.Queue[str]) -> None:
+        self._seen = seen
+
+    def receive(self, message: Note) -> None:
+        self._seen.put_nowait(message.text)
+
+
+@in_a_loop
+async def test_its_folder_of_mailboxes_outlasts_the_system(tmp_path: Path) -> None:
+    file = tmp_path / "recado.toml"
+    file.write_text('[actors]\nmailboxes = "mail"')
+    settings = read_settings(file)
+    seen: asyncio.Queue[str] = asyncio.Queue()
+    async with open_system("exchange", settings) as system:
+        box = system.mailboxes.mailbox("notes")
+        ref = await system.spawn(lambda: Notes(seen), name="notes", mailbox=box)
+        await ref.tell_wait(Note("one"))
+        assert await seen.get() == "one"
+        await system.stop(ref)
+        ref.tell(Note("two"))
+    assert (tmp_path / "mail").is_dir()
+    async with open_system("exchange", settings) as system:
+        box = system.mailboxes.mailbox("notes")
+        await system.spawn(lambda: Notes(seen), name="notes", mailbox=box)
+        assert await seen.get() == "two"
+
+
+@in_a_loop
+async def test_the_application_is_told_of_a_way_that_is_given_up() -> None:
+    with socket.socket() as nobody:  # bound, and nobody listens
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        settings = ActorsSettings(
+            transport="tcp", nodes={"far": f"127.0.0.1:{port}"}, give_up=0.1, reconnect_delay=0.01
+        )
+        told: asyncio.Queue[object] = asyncio.Queue()
+        async with open_system("near", settings) as system:
+            system.listeners.append(told.put_nowait)
+            system.actor("anybody", node="far").tell(Note("lost"))
+            events = [await told.get()]
+            while not isinstance(events[-1], BridgeGone):
+                events.append(await told.get())
+        bridges = [event for event in events if isinstance(event, BridgeLost | BridgeGone)]
+        assert [type(event) for event in bridges] == [BridgeLost, BridgeGone]
+        assert {event.bridge for event in bridges} == {"client of far"}
+
+
+@pytest.mark.parametrize(
+    ("cookie", "said", "demanded"),
+    [("", None, False), ("x", None, True), ("x", False, False), ("x", True, True)],
+)
+def test_who_has_a_cookie_demands_it(cookie: str, said: bool | None, demanded: bool) -> None:
+    options = ActorsSettings(cookie=cookie, require_cookie=said).options()
+    assert options.demands_cookie is demanded
 
 
 @pytest.mark.parametrize("kind", ["pool", "thread_per_actor", "self_sizing"])

@@ -49,7 +49,7 @@ def test_one_for_one_has_a_budget_each() -> None:
     family.link("b", None)
     assert family.decide("a", ValueError(), 0.0) == RestartOne("a")
     assert family.decide("b", ValueError(), 0.0) == RestartOne("b")
-    assert family.decide("a", ValueError(), 1.0) == GiveUp(("a",), exhausted=True)
+    assert family.decide("a", ValueError(), 1.0) == GiveUp(("a",))
 
 
 def test_all_for_one_restarts_those_who_share_it_in_their_order() -> None:  # FA1
@@ -58,14 +58,14 @@ def test_all_for_one_restarts_those_who_share_it_in_their_order() -> None:  # FA
     for child, strategy in (("a", group), ("b", None), ("c", group), ("d", AllForOne())):
         family.link(child, strategy)
     assert family.decide("c", ValueError(), 0.0) == RestartGroup(group, ("a", "c"))
-    assert family.decide("a", ValueError(), 9.0) == GiveUp(("a", "c"), exhausted=True)
+    assert family.decide("a", ValueError(), 9.0) == GiveUp(("a", "c"))
     assert family.decide("a", ValueError(), 10.0) == RestartGroup(group, ("a", "c"))
 
 
 def test_what_is_not_trapped_is_given_up_at_once() -> None:
     family: Family[str] = Family(OneForOne(trap=(KeyError,)))
     family.link("a", None)
-    assert family.decide("a", ValueError(), 0.0) == GiveUp(("a",), exhausted=False)
+    assert family.decide("a", ValueError(), 0.0) == GiveUp(("a",))
     decision: Decision[str] = family.decide("a", KeyError(), 0.0)
     assert decision == RestartOne("a")
 

@@ -126,7 +126,7 @@ async def test_who_does_not_decide_escalates() -> None:
 async def test_what_is_not_trapped_escalates_at_once() -> None:
     async with ActorSystem() as system:
         diary: list[str] = []
-        director = await system.spawn(lambda: Director(diary), lifecycle=TEMPORARY)
+        director = await system.spawn(lambda: Escalating(diary), lifecycle=TEMPORARY)
         child = system.actor("y", Notebook)
         child.tell(Do(lambda _: None))  # type: ignore[arg-type]
         await until(lambda: len(system.registry) == 0)
@@ -327,3 +327,20 @@ async def test_failures_of_the_trade_are_a_line_in_the_log() -> None:
         ("INFO", False),
         ("WARNING", True),
     ]
+
+
+@in_the_loop
+async def test_a_supervisor_may_bear_what_is_not_trapped() -> None:  # SU2
+    async with ActorSystem() as system:
+        stage = await system.spawn(Stage)
+        only = OneForOne(trap=(KeyError,))
+        book = await stage.ask(Do(lambda stage: stage.start_link(Notebook, supervision=only)))
+        book.tell(Break("not trapped"))
+        await until(lambda: system.cell(book.address) is None)
+        [told] = await signals(stage)
+        assert isinstance(told, Exhausted)
+        assert told.ref == book
+        assert isinstance(told.reason, Broken)
+        cell = system.cell(stage.address)
+        assert cell is not None
+        assert cell.restarts == 0

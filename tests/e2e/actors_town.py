@@ -16,8 +16,8 @@ from typing import Any
 
 from recado.actors import ActorError, ActorRef, ActorSystem
 from recado.actors.remote.amqp import Amqp, AmqpSettings, Storage
-from recado.actors.remote.amqp.events import BridgeEvent, BridgeLost
 from recado.actors.remote.faults import RemoteFault
+from recado.actors.remote.occurrences import BridgeEvent, BridgeLost
 from recado.client import Address
 from tests.feeds.rim.loop import until
 from workshop import peers
@@ -53,10 +53,17 @@ class NodeProcess:
 
     def kill(self) -> None:
         """As kill -9 does."""
+        self._end(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """As who asks it to end, and waits."""
+        await asyncio.to_thread(self._end, signal.SIGTERM)
+
+    def _end(self, by: signal.Signals) -> None:
         running, self._running = self._running, None
         if running is not None:
-            running.kill()
-            running.wait()
+            running.send_signal(by)
+            running.wait(PATIENCE)
             assert running.stdout is not None
             running.stdout.close()
 
@@ -145,8 +152,14 @@ class Desk:
 @asynccontextmanager
 async def desk(url: str | Address, exchange: str, **settings: Any) -> AsyncIterator[Desk]:
     told: list[BridgeEvent] = []
-    transport = Amqp(url, AmqpSettings(serve=False, **settings), told.append)
+    transport = Amqp(url, AmqpSettings(serve=False, **settings))
     async with ActorSystem(f"desk of {exchange}", transport=transport) as system:
+
+        def listen(event: object) -> None:
+            if isinstance(event, BridgeEvent):
+                told.append(event)
+
+        system.listeners.append(listen)
         yield Desk(system, exchange, told)
 
 

@@ -81,12 +81,12 @@ class Actor(Generic[M]):
         return None
 
     def on_signal(self, signal: Signal) -> Awaitable[None] | None:
-        """Somebody that it monitors is down; somebody that it supervises has failed too often."""
+        """Somebody that it monitors is down; somebody that it supervises was given up."""
         match signal:
             case Down(ref, reason):
                 raise Unhandled(f"{ref} is down ({reason!r}), and {self.ref} has no on_signal")
             case Exhausted(ref, reason):
-                raise Escalated(f"{ref} failed too often, at last with {reason!r}") from reason
+                raise Escalated(f"{ref} was given up: it failed with {reason!r}") from reason
 
     # --- around the message that is being handled -------------------------------------------------
 
@@ -208,7 +208,8 @@ class Actor(Generic[M]):
         )
 
     def link(self, ref: ActorRef[Any], *, supervision: Supervision | None = None) -> None:
-        """Supervise an actor that is there already; AlreadyLinked if another one does."""
+        """Supervise an actor that is there already; AlreadyLinked if another one does. (If it is on another
+        node, that is found out there: then it is not among `children` any more.)"""
         cell = self._cell
         other = cell.system.cell(ref.address)
         if other is not None and other.supervisor not in (None, cell.ref):

@@ -18,7 +18,7 @@ Ref: TypeAlias = "ActorRef[Any]"
 
 class Bonds:
     __slots__ = (
-        "behaviours", "endings", "family", "farewells", "ties", "watched", "watchers",
+        "behaviours", "endings", "family", "farewells", "parting", "ties", "watched", "watchers",
     )  # fmt: skip
 
     def __init__(self, default: Supervision) -> None:
@@ -32,6 +32,8 @@ class Bonds:
         self.endings: list[Callable[[], None]] = []
         # Called when the actor has stopped.
         self.farewells: list[Callable[[], None]] = []
+        # It waits until those that it supervises have stopped.
+        self.parting = False
 
 
 # --- what a handler may do, on the loop's thread ----------------------------------------------------

@@ -18,6 +18,7 @@ full mailbox, in pressure.py.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from queue import Empty
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 Behaviour: TypeAlias = Callable[[Any], Awaitable[None] | None]
 # What is done on the loop while the cell is held; it ends by `rest`, or never.
 Hold: TypeAlias = Callable[[], None]
+
+log = logging.getLogger("recado.actors")
 
 NOTHING: Envelope = (None, None, None)
 
@@ -153,21 +156,29 @@ class Cell:
                     self.envelope = mailbox.get_nowait()
                 except Empty:  # stolen
                     break
+                except Exception as error:  # noqa: BLE001  as below
+                    self.envelope = NOTHING
+                    self.fail(error)
+                    return
                 if self.waiting:
                     pressure.relieve(self)
                 handle = self.behaviour
             try:
                 going = handle(self.envelope[0])
+                if going is None:
+                    if self.lasting is not None:
+                        self.lasting.settle(self.envelope, None)
+                    continue
+            except asyncio.CancelledError as error:
+                self.fail(self._interrupted(error))
+                return
             except Exception as error:  # noqa: BLE001  whatever it is, the supervisor decides
                 self.fail(error)
                 return
-            if going is not None:
-                # Behind it, the handlers of a thread belong to that thread again.
-                here = get_ident() == self.system.home
-                self.system.on_loop(self._go_on, going, budget if here else 1)
-                return
-            if self.lasting is not None:
-                self.lasting.settle(self.envelope, None)
+            # Behind it, the handlers of a thread belong to that thread again.
+            here = get_ident() == self.system.home
+            self.system.on_loop(self._go_on, going, budget if here else 1)
+            return
         self.rest()
 
     async def drain(self, budget: int, going: Awaitable[None] | None = None) -> None:
@@ -186,19 +197,22 @@ class Cell:
                     awaited = True
                     await going
                     going = None
+                if self.lasting is not None:
+                    self.lasting.settle(self.envelope, None)
             except asyncio.CancelledError as error:
-                interrupted = Interrupted(f"a handler of {self.ref} was cancelled")
-                interrupted.__cause__ = error
-                self.fail(interrupted)
+                self.fail(self._interrupted(error))
                 return
             except Exception as error:  # noqa: BLE001  as above
                 self.fail(error)
                 return
-            if self.lasting is not None:
-                self.lasting.settle(self.envelope, None)
         self.awaits = awaited
         self.task = None
         self.rest()
+
+    def _interrupted(self, error: asyncio.CancelledError) -> Interrupted:
+        interrupted = Interrupted(f"a handler of {self.ref} was cancelled")
+        interrupted.__cause__ = error
+        return interrupted
 
     def _go_on(self, going: Awaitable[None], budget: int) -> None:
         self.awaits = True
@@ -208,6 +222,7 @@ class Cell:
         """What handles the next message, which is in `envelope` then."""
         if self.urgent:
             return self._heed() or GIVEN_AWAY
+        self.envelope = NOTHING  # what fails here is not the fault of the last one
         try:
             self.envelope = self.mailbox.get_nowait()
         except Empty:
@@ -240,9 +255,12 @@ class Cell:
         """The handler of `envelope` has failed, or something in its place. The claim stays (CE4)."""
         envelope = self.envelope
         self.task = None
-        comes_again = self.lasting is not None and not self.lasting.settle(envelope, error)
-        if envelope[2] is not None and not comes_again:
-            envelope[2].fail(error)
+        try:
+            comes_again = self.lasting is not None and not self.lasting.settle(envelope, error)
+            if envelope[2] is not None and not comes_again:
+                envelope[2].fail(error)
+        except Exception:  # its supervisor has to hear of the failure even so
+            log.exception("nobody could be told that %s failed by %r", self.ref, error)
         self.system.on_loop(self.system.failed, self, error)
 
     # --- being held ---------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 from recado.journal.disk import Disk, FolderDisk
 
 from .address import Address
-from .errors import NameTaken
+from .errors import NameTaken, SystemClosed
 from .mailroom import SEGMENT_SIZE, Entered, Entry, Mailroom
 from .ref import ActorRef, Reply
 from .remote.faults import BadEnvelope, CannotSerialise
@@ -119,7 +119,7 @@ class DurableMailbox:
         self._ready: deque[tuple[Entry, Envelope]] = deque()
         # Handed out and not settled, by the identity of the envelope: stashed ones, too.
         self._out: dict[int, tuple[Entry, Envelope]] = {}
-        self._refusal: CannotSerialise | None = None
+        self._refusal: CannotSerialise | SystemClosed | None = None
         for entry, record in self._room.left(name):
             if (envelope := self._envelope(record)) is not None:
                 self._ready.append((entry, envelope))
@@ -155,24 +155,28 @@ class DurableMailbox:
             self._refuse(envelope, error)
             return
         address = "" if sender is None else str(sender.address)
-        entry = self._room.enter(
-            lambda number: Entered(
-                number=number,
-                box=self._name,
-                origin=origin,
-                attempts=0,
-                sender=address,
-                asked=reply is not None,
-                serialisation=serialisation,
-                manifest=manifest,
-                body=body,
+        try:
+            entry = self._room.enter(
+                lambda number: Entered(
+                    number=number,
+                    box=self._name,
+                    origin=origin,
+                    attempts=0,
+                    sender=address,
+                    asked=reply is not None,
+                    serialisation=serialisation,
+                    manifest=manifest,
+                    body=body,
+                )
             )
-        )
+        except SystemClosed as error:
+            self._refuse(envelope, error)
+            return
         if entry is not None:
             # If the actor has stopped, another one may have the mailbox by now.
             self._boxes.open.get(self._name, self)._ready.append((entry, envelope))
 
-    def _refuse(self, envelope: Envelope, error: CannotSerialise) -> None:
+    def _refuse(self, envelope: Envelope, error: CannotSerialise | SystemClosed) -> None:
         """The sender does not fail (RE2); but whoever wants to know is told."""
         message, sender, reply = envelope
         log.error("the mailbox %s cannot keep a message: %s", self._name, error)

@@ -30,10 +30,7 @@ class RestartGroup(Generic[Child]):
 
 @dataclass(frozen=True)
 class GiveUp(Generic[Child]):
-    """`exhausted`: they may have been restarted before; otherwise what happened is not trapped at all."""
-
     children: tuple[Child, ...]
-    exhausted: bool
 
 
 Decision: TypeAlias = RestartOne[Child] | RestartGroup[Child] | GiveUp[Child]
@@ -69,9 +66,9 @@ class Family(Generic[Child]):
                 budget = self._group_budgets.setdefault(strategy, Budget())
                 restart = RestartGroup(strategy, children)
         if not isinstance(reason, strategy.trap):
-            return GiveUp((child,), exhausted=False)
+            return GiveUp((child,))
         if not budget.spend(strategy, now):
-            return GiveUp(children, exhausted=True)
+            return GiveUp(children)
         return restart
 
     def _strategy(self, child: Child) -> Supervision:

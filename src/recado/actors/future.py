@@ -22,7 +22,7 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .errors import AskTimeout, NotHere
+from .errors import AskTimeout, Interrupted, NotHere
 
 if TYPE_CHECKING:
     from .clock import Clock, Timer
@@ -79,7 +79,7 @@ class Future(asyncio.Future[R]):
             self._soon(self.fail, error)
         elif not self.done():
             self._lane.pop(self, None)
-            self.set_exception(error)
+            self.set_exception(_bearable(error))
 
     def _soon(self, call: Callable[[Any], None], outcome: Any) -> None:
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
@@ -111,7 +111,7 @@ class Future(asyncio.Future[R]):
                 return
             try:
                 made = step(done.result())
-            except Exception as error:  # noqa: BLE001  it is the step's answer
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  it is the step's answer
                 after.fail(error)
                 return
             if isinstance(made, Awaitable):
@@ -141,7 +141,21 @@ def pass_on(reply: Reply, done: asyncio.Future[Any]) -> None:
 
 
 def _error(done: asyncio.Future[Any]) -> BaseException | None:
-    return asyncio.CancelledError() if done.cancelled() else done.exception()
+    return Interrupted("what it waits for was cancelled") if done.cancelled() else done.exception()
+
+
+def _bearable(error: BaseException) -> BaseException:
+    """What a future can hold: no StopIteration; and no CancelledError, as who awaits it was not cancelled."""
+    borne: BaseException
+    match error:
+        case StopIteration():
+            borne = RuntimeError(f"{error!r} was raised")
+        case asyncio.CancelledError():
+            borne = Interrupted("what it waits for was cancelled")
+        case _:
+            return error
+    borne.__cause__ = error
+    return borne
 
 
 @overload
@@ -220,6 +234,7 @@ class Asks:
                 lane.timer.cancel()
             for future in list(lane):
                 future.fail(error)
+        self._lanes.clear()  # a later ask begins a lane, and with it a timer
 
     def _expire(self, lane: Lane) -> None:
         now, timeout = self._clock.time(), lane.patience

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias, assert_never
 
 from .cell import Cell
-from .errors import NoSuchActor
+from .errors import AlreadyLinked, NoSuchActor
 from .lifecycle import stop
 from .ref import ActorRef
 from .restart import judge, restart
@@ -43,9 +43,12 @@ def hear(cell: Cell, signal: CellSignal) -> None:
             judge(cell.system, cell, ref, reason)
         case Ended(ref, _):
             cell.bonds().family.unlink(ref)
-        case Link(supervisor):
+        case Link(supervisor) if cell.supervisor in (None, supervisor):
             cell.system.guardian.unlink(cell.ref)
             cell.supervisor = supervisor
+        case Link(supervisor):
+            taken = AlreadyLinked(f"{cell.ref} is supervised by {cell.supervisor}")
+            supervisor.signal(Ended(cell.ref, taken))
         case Unlink(supervisor):
             if cell.supervisor == supervisor:
                 cell.supervisor = None

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
 from .actor import Actor
+from .errors import Unhandled
 from .message import Message
 
 if TYPE_CHECKING:
@@ -64,7 +65,12 @@ class Inspect(Message[Inspection]):
 
 
 class Inspector(Actor[Inspect]):
+    # Anybody may send it anything.
+    expected: ClassVar[tuple[type[BaseException], ...]] = (Unhandled,)
+
     def receive(self, message: Inspect) -> None:
+        if not isinstance(message, Inspect):
+            self.unhandled(message)
         system = self.system
         registry = system.internals if message.internals else system.registry
         cells = registry.cells()  # by uid: that is how they were added

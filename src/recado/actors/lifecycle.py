@@ -18,6 +18,7 @@ from . import pressure
 from .actor import Actor
 from .bonds import Bonds
 from .cell import GIVEN_AWAY, NOTHING, Cell
+from .errors import ActorStopped
 from .occurrences import Stopped
 from .ref import ActorRef, current
 from .signals import Down, Ended, Exit, Reason, Stop, Untie, Unwatch
@@ -35,6 +36,8 @@ async def start(cell: Cell) -> None:
     try:
         if (starting := instantiate(cell)) is not None:
             await starting
+        if cell.state is State.STOPPED:
+            raise ActorStopped(f"{cell.ref} was to stop before it was started, and was left behind")
     except BaseException as error:
         cell.doom = (error,)
         await stop_children(cell)
@@ -142,10 +145,16 @@ def _part(ref: ActorRef[Any], reason: Reason, bound: Bonds) -> None:
 
 async def stop_children(cell: Cell) -> None:
     """The last linked first, each when the one before is gone (LI3)."""
-    for ref in reversed(cell.children):
-        ref.signal(Stop(None))
-        if (child := local(ref)) is not None:
-            await gone(child)
+    if cell.bound is None:
+        return
+    cell.bound.parting = True
+    try:
+        for ref in reversed(cell.children):
+            ref.signal(Stop(None))
+            if (child := local(ref)) is not None:
+                await gone(child)
+    finally:
+        cell.bound.parting = False
 
 
 async def gone(cell: Cell, grace: float = GRACE) -> None:
@@ -168,7 +177,7 @@ def resolve(future: asyncio.Future[bool], value: bool) -> None:
 
 
 def _impatient(cell: Cell, grace: float) -> None:
-    if cell.children:  # it waits for them, and they have a grace of their own
+    if cell.bound is not None and cell.bound.parting:  # its children have a grace of their own
         cell.system.clock.call_later(grace, partial(_impatient, cell, grace))
     elif cell.task is not None:
         log.warning("%s is cancelled: it was to stop %g s ago, and awaits", cell.ref, grace)
@@ -177,7 +186,19 @@ def _impatient(cell: Cell, grace: float) -> None:
         cell.system.clock.call_later(grace, partial(_impatient, cell, grace))
     elif cell.state is not State.STOPPED:
         log.error("%s is left behind: it was to stop, and its handler does not end", cell.ref)
-        _leave(cell, cell.doom[0] if cell.doom is not None else None)
+        if cell.children:
+            cell.system.keep(_leave_behind(cell))
+        else:
+            _leave(cell, _fate(cell))
+
+
+async def _leave_behind(cell: Cell) -> None:
+    await stop_children(cell)
+    _leave(cell, _fate(cell))
+
+
+def _fate(cell: Cell) -> Reason:
+    return cell.doom[0] if cell.doom is not None else None
 
 
 def local(ref: ActorRef[Any]) -> Cell | None:

@@ -105,6 +105,8 @@ class Mailroom:
         self._origins: OrderedDict[bytes, Settled] = OrderedDict()
         self._waiting: list[Then] = []
         self._failure: BaseException | None = None
+        # Much was written since, and nobody waits for it.
+        self._due = False
         self._closing = False
         disk.lock()
         self._journal = Journal(disk, segment_size=segment_size)
@@ -115,6 +117,7 @@ class Mailroom:
             self._journal.close()
             disk.close()
             raise
+        self._synced = self._journal.position
         self._thread = threading.Thread(target=self._work, name="recado-mailroom", daemon=True)
         self._thread.start()
 
@@ -141,14 +144,17 @@ class Mailroom:
     # ── entering ──────────────────────────────────────────────────────────────────────────────────────────
 
     def enter(self, make: Callable[[int], Entered]) -> Entry | None:
-        """Take up what is made with a number; None if its origin is known already (MR3)."""
+        """Take up what is made with a number; None if its origin is known (MR3). Raises SystemClosed."""
         with self._lock:
+            if self._closing:
+                raise SystemClosed("the mailroom is closed")
             record = make(self._next)
             if self._is_known(record.origin):
                 return None
             self._next += 1
             payload = _encode(record)
             (position,) = self._journal.append(payload)
+            self._look_at_size()
             return self._note(record, position, len(payload))
 
     def _note(self, record: Entered, position: int, size: int) -> Entry:
@@ -188,6 +194,8 @@ class Mailroom:
     def attempt(self, entry: Entry) -> None:
         """A handler is about to begin (MR2)."""
         with self._lock:
+            if self._closing:  # a thread that was left behind
+                return
             entry.attempts += 1
             self._journal.append(_encode(Attempted(entry.number)))
             self._write()
@@ -195,15 +203,25 @@ class Mailroom:
     def handled(self, entry: Entry, *, more: bool = False) -> None:
         """It has ended. If `more` is to be attempted now, it is written with that: 13 µs instead of 17."""
         with self._lock:
+            if self._closing:
+                return
             self._forget(entry.number)
             self._journal.append(_encode(Handled(entry.number)))
+            self._look_at_size()
             if not more:
                 self._write()
 
     def write(self) -> None:
         """Let the end of the process change nothing any more (MR2)."""
         with self._lock:
-            self._write()
+            if not self._closing:
+                self._write()
+
+    def _look_at_size(self) -> None:
+        """Who only tells and handles waits for no sync, but without one nothing is ever dropped."""
+        if not self._due and self._journal.position - self._synced >= self._segment_size:
+            self._due = True
+            self._lock.notify()
 
     def _forget(self, number: int) -> None:
         entry = self._live.pop(number, None)
@@ -246,11 +264,12 @@ class Mailroom:
     def _work(self) -> None:
         while True:
             with self._lock:
-                while not self._waiting and not self._closing:
+                while not self._waiting and not self._due and not self._closing:
                     self._lock.wait()
                 waiting, self._waiting = self._waiting, []
-                if not waiting:
+                if not waiting and self._closing:
                     return
+                self._due, self._synced = False, self._journal.position
             failure = self._sync()
             for then in waiting:
                 try:
@@ -270,20 +289,25 @@ class Mailroom:
             return error
         try:
             self._journal.sync()
-            with self._lock:
-                self._clean()
+            while self._cleaned():
+                pass
         except Exception as error:  # noqa: BLE001 - whatever it is, everybody who waits must hear of it
             log.critical("durable mailboxes can promise nothing any more: %s", error)
             self._failure = error
         return self._failure
 
-    def _clean(self) -> None:
-        """Drop the oldest segments if more than half of the journal is of no use any more (MR4)."""
+    def _cleaned(self) -> bool:
+        with self._lock:
+            return self._clean()
+
+    def _clean(self) -> bool:
+        """Drop the oldest segments if more than half of the journal is of no use any more (MR4). Whether it
+        did; perhaps there are more then."""
         journal, known = self._journal, self._known_bytes
         segments = journal.segments
         size = journal.position - segments[0].base if segments else 0
         if size < 2 * self._live_bytes + 6 * known + self._segment_size:
-            return
+            return False
         oldest: list[Segment] = []
         for segment in segments[:-1]:
             oldest.append(segment)
@@ -291,7 +315,7 @@ class Mailroom:
             if segment.end - oldest[0].base >= 4 * known:
                 break
         if not oldest:
-            return
+            return False
         for entry in list(self._live.values()):
             if entry.position >= oldest[-1].end:
                 break
@@ -303,12 +327,13 @@ class Mailroom:
         try:
             journal.write()
         except OSError:  # a full disk: all that lives is still where it was, too
-            return
+            return False
         journal.sync()
         journal.sync_mark()
         for segment in oldest:
             journal.drop(segment.base)
             journal.sync()
+        return True
 
     def _move(self, entry: Entry) -> None:
         """Behind all others."""

@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from .cell import NOTHING, Cell, Hold
-from .errors import Escalated
 from .family import Family, GiveUp, RestartGroup, RestartOne
 from .lifecycle import end, end_instance, gone, instantiate, local, resolve, stop, stop_children
 from .occurrences import GivenUp, Restarted
@@ -93,18 +92,14 @@ def judge(system: ActorSystem, owner: Cell | None, child: Ref, reason: BaseExcep
             # From now on, not from when the task begins: another one may fail in between.
             family.rebuilding[group] = dict.fromkeys(refs)
             system.keep(_rebuild(system, owner, family, group, refs, reason))
-        case GiveUp(refs, exhausted):
+        case GiveUp(refs):
             for ref in reversed(refs):
                 ref.signal(Stop(reason))
             if owner is None:
                 log.error("%s is given up: %r", child, reason)
                 system.publish(GivenUp(child, reason))
-            elif exhausted:
-                owner.urge(Exhausted(child, reason))
             else:
-                escalated = Escalated(f"{child} failed with {reason!r}, which is not trapped")
-                escalated.__cause__ = reason
-                owner.hold(partial(owner.fail, escalated))
+                owner.urge(Exhausted(child, reason))
         case never:
             assert_never(never)
 

@@ -6,9 +6,11 @@
     user = "exchange"
     password = "…"
     cookie = "…"
-    require_cookie = true
+    mailboxes = "mail"
 
-    async with open_system("exchange", read_settings("recado.toml")) as system: …
+    async with open_system("exchange", read_settings("recado.toml")) as system:
+        mailbox = system.mailboxes.mailbox("book.A1")
+        book = await system.spawn(Book, name="book.A1", mailbox=mailbox)
 
 Only the shape is imported here, since a broker's settings have it too, and that starts without any actor.
 """
@@ -42,16 +44,16 @@ S = TypeVar("S", bound=msgspec.Struct)
 class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How actors reach others, `none` if they do not, and how they run.
 
-    `cookie` seals what nodes send to each other; with `require_cookie` nothing else is processed. A node that
-    is `untrusted` creates nothing for others. `read_timeout` is the silence after which a connection is taken
-    for dead; `reconnect_delay` is between two attempts at most, and after `give_up` seconds of them the
-    application is told.
+    `cookie` seals what nodes send to each other; nothing else is processed then, unless `require_cookie` is
+    false. A node that is `untrusted` creates nothing for others. `read_timeout` is the silence after which a
+    connection is taken for dead; `reconnect_delay` is between two attempts at most, and after `give_up` seconds
+    of them the application is told: `BridgeGone` in the system's events.
     """
 
     transport: Literal["none", "tcp", "amqp"] = "none"
     client_id: str | None = None
     cookie: str | None = None
-    require_cookie: bool = False
+    require_cookie: bool | None = None
     untrusted: bool = False
     serialiser: Literal["msgpack", "json"] = "msgpack"
     pickle: bool = False
@@ -185,14 +187,18 @@ def read_settings(file: Path | str) -> ActorsSettings:
 
 @asynccontextmanager
 async def open_system(name: str, settings: ActorsSettings) -> AsyncIterator[ActorSystem]:
-    """A system as the settings say; dispatcher and capacity are those of actors that say nothing else."""
+    """A system as the settings say; dispatcher and capacity are those of actors that say nothing else.
+
+    If there is a folder of durable mailboxes they are `system.mailboxes`; InUse and Corrupt are raised as they
+    are by DurableMailboxes.
+    """
     from .system import ActorSystem
 
     async with AsyncExitStack() as stack:
         dispatcher = settings.dispatcher_of()
         if dispatcher is not None:
             await stack.enter_async_context(dispatcher)
-        yield await stack.enter_async_context(
+        system = await stack.enter_async_context(
             ActorSystem(
                 name,
                 transport=settings.transport_of(),
@@ -201,3 +207,8 @@ async def open_system(name: str, settings: ActorsSettings) -> AsyncIterator[Acto
                 capacity=settings.mailbox_capacity,
             )
         )
+        if settings.mailboxes is not None:
+            from .durable import DurableMailboxes
+
+            system.mailboxes = DurableMailboxes(system, settings.mailboxes, pickle=settings.pickle)
+        yield system

@@ -40,7 +40,7 @@ class Down(_Sign):
 
 
 class Exhausted(_Sign):
-    """A supervised actor failed more often than its strategy allows, and was stopped."""
+    """A supervised actor failed too often for its strategy, or by what that does not trap, and was stopped."""
 
     ref: Ref
     reason: BaseException

@@ -16,7 +16,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import cached_property
 from threading import get_ident
 from types import TracebackType
@@ -41,6 +41,7 @@ from .turn import Dispatcher, Turns
 
 if TYPE_CHECKING:
     from .clock import Clock
+    from .durable import DurableMailboxes
     from .events import EventStream
     from .remote.node import Node
     from .remote.transport import Transport
@@ -51,6 +52,8 @@ M = TypeVar("M")
 
 ASK_TIMEOUT = 5.0
 LONGEST_NAME = 255
+# How often a task of the system's own is cancelled, before it is left behind.
+CANCELLATIONS = 3
 
 
 class ActorSystem:
@@ -84,6 +87,7 @@ class ActorSystem:
         self.clock: Clock
         self.asks: Asks
         self.home = 0  # the loop's thread
+        self.mailboxes: DurableMailboxes  # durable ones, if settings name a folder (open_system)
         self._transport = transport
         self._options = options
         self._ask_timeout = ask_timeout
@@ -127,26 +131,39 @@ class ActorSystem:
         await self.close()
 
     async def close(self) -> None:
-        """Stop everybody: the application's actors, the node, then the system's own (SY2)."""
+        """Stop everybody: the application's actors, the node, then the system's own (SY2). If one of these
+        steps fails, or this is cancelled, the others are done even so."""
         if not self._open:
             return
         self._open = False
-        await self.stop_all()
-        if self.node is not None:
-            await self.node.close()
+        async with AsyncExitStack() as rest:  # from the last to the first
+            rest.push_async_callback(self._finish)
+            rest.callback(self.asks.close, SystemClosed(f"the system {self.name} was closed"))
+            rest.push_async_callback(self._call_back)
+            rest.push_async_callback(self._stop_internals)
+            if self.node is not None:
+                rest.push_async_callback(self.node.close)
+                self.node.hush()
+            await self.stop_all()
+
+    async def _stop_internals(self) -> None:
         await _stop([cell for cell in self.internals.cells() if cell.supervisor is None])
-        for callback in reversed(self._at_close):
-            if (closing := callback()) is not None:
-                await closing
-        self.asks.close(SystemClosed(f"the system {self.name} was closed"))
-        await self._finish()
+
+    async def _call_back(self) -> None:
+        async with AsyncExitStack() as callbacks:
+            for callback in self._at_close:
+                callbacks.push_async_callback(_awaited, callback)
 
     async def _finish(self) -> None:
-        """Wait for the system's own tasks; a hook that does not end is cancelled."""
-        while self._tasks:
+        """Wait for the system's own tasks; a hook that does not end is cancelled, and then left behind."""
+        for _ in range(CANCELLATIONS):
+            if not self._tasks:
+                return
             await asyncio.wait(self._tasks, timeout=GRACE)
             for task in self._tasks:
                 task.cancel()
+        for task in self._tasks:
+            log.error("%s is left behind: it was cancelled, and does not end", task)
 
     def at_close(self, callback: Callable[[], Any]) -> None:
         """Have it called, and awaited if it returns something, when all actors have stopped; the last one
@@ -367,6 +384,11 @@ class Undertaker:
 
     def signal(self, target: Address, signal: CellSignal) -> None:
         self._system.on_loop(hearing.echo, ActorRef(target, self, self._system), signal)
+
+
+async def _awaited(callback: Callable[[], Any]) -> None:
+    if (going := callback()) is not None:
+        await going
 
 
 async def _stop(cells: list[Cell], grace: float = GRACE) -> None:

@@ -51,7 +51,7 @@ class Turns:
             # Once for all that a thread sends before the loop hears of it: 5 µs each.
             if not cell.knocked:
                 cell.knocked = True
-                self._loop.call_soon_threadsafe(self._open, cell)
+                cell.system.on_loop(self._open, cell)
             return
         # Only this thread claims cells that are run here, so no lock is needed (150 ns).
         if cell.busy:

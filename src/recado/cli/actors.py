@@ -62,7 +62,8 @@ async def show(chosen: argparse.Namespace) -> int:
 
     cookie = chosen.cookie or os.environ.get("RECADO_ACTORS_COOKIE", "")
     me = f"recado-actors-{os.getpid()}"
-    options = Options(cookie=cookie, client_id=me)
+    # The node may have none: who only looks need not demand it of the other side.
+    options = Options(cookie=cookie, require_cookie=False, client_id=me)
     status = DONE
     async with ActorSystem(me, transport=transport_to(chosen), options=options) as system:
         for node in chosen.nodes:

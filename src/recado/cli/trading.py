@@ -228,16 +228,16 @@ async def running(chosen: argparse.Namespace) -> int:
 
 
 def report(chosen: argparse.Namespace) -> int:
-    from recado.apps.trading.archived import Incomplete
     from recado.apps.trading.report import Report
     from recado.feeds.archive.errors import ArchiveError
 
     try:
         found = Report.of(chosen.folder)
-    except (ArchiveError, Incomplete) as error:
+    except ArchiveError as error:
         return complain(str(error), FAILED)
     if not found.tables:
-        return complain(f"{chosen.folder} has no finished run", FAILED)
+        why = "; ".join(map(str, ("no finished run", *found.left_out)))
+        return complain(f"{chosen.folder} has {why}", FAILED)
     if chosen.json:
         print(msgspec.json.encode(found.as_json()).decode())
     else:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from itertools import repeat
 
+from recado.actors.remote.occurrences import BridgeEvent
 from recado.actors.remote.transport import Link, Settle
 
 
@@ -17,6 +18,7 @@ class Recorder:
         self.unproved: list[bytes] = []
         self.returned_frames: list[bytes] = []
         self.events: list[str] = []
+        self.told: list[BridgeEvent] = []
         self.answer: Callable[[bytes], bytes | None] = lambda frame: None
         self._changed = asyncio.Event()
 
@@ -56,6 +58,10 @@ class Recorder:
 
     def gone(self, link: Link, reason: str) -> None:
         self._note("gone")
+
+    def happened(self, event: BridgeEvent) -> None:
+        self.told.append(event)
+        self._changed.set()
 
     def _note(self, event: str) -> None:
         self.events.append(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recado.actors import Address, Exhausted
@@ -115,6 +115,7 @@ def test_the_others_travel_too(control: Any) -> None:
 
 
 @given(st.binary(max_size=60))
+@example(b"\x91\xa4\x00\x00\x00\x80")  # a text that is none
 def test_noise_is_no_control(noise: bytes) -> None:
     try:
         decode_control(noise)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, ClassVar
 
 import pytest
 
-from recado.actors import TEMPORARY, ActorError, ActorRef, NameTaken, OneForOne, Restarted
+from recado.actors import (
+    TEMPORARY,
+    ActorError,
+    ActorRef,
+    ActorStopped,
+    AskTimeout,
+    NameTaken,
+    OneForOne,
+    Restarted,
+)
 from recado.actors.remote.controls import Create
 from recado.actors.remote.faults import BadEnvelope, Full, NotOffered, Refusal, Refused
 from recado.actors.remote.options import Options
@@ -61,6 +71,71 @@ async def test_what_its_constructor_raises_is_raised_here_and_nothing_is_left() 
         await it.at_client.creation.create("server", Picky, 1, name="picky")
         with pytest.raises(NameTaken):
             await it.at_client.creation.create("server", Picky, 1, name="picky")
+
+
+class Late(Book):
+    """Its `started` ends when the test says so."""
+
+    go_on: asyncio.Event
+    starts = 0
+
+    async def started(self) -> None:
+        Late.starts += 1
+        await Late.go_on.wait()
+
+
+@in_a_loop
+async def test_what_nobody_waits_for_any_more_is_stopped_when_it_is_there() -> None:
+    async with pair(client=Options(create_timeout=0.05)) as it:
+        it.at_server.creation.offer(Late)
+        Late.go_on, Late.starts = asyncio.Event(), 0
+        with pytest.raises(AskTimeout):
+            await it.at_client.creation.create("server", Late, name="late")
+        assert Late.starts == 1
+        await it.book().ask(Log())  # what was said before has come
+        Late.go_on.set()
+        await until(lambda: it.server.registry.by_name("late") is None)
+
+
+@in_a_loop
+async def test_one_that_was_started_after_all_is_stopped_if_its_creation_is_cancelled() -> None:
+    async with pair() as it:
+        assert it.hub is not None
+        it.at_server.creation.offer(Book)
+        it.hub.wire = lambda sender, to, frame: to == "server"  # its answer is lost
+        wanted = it.at_client.creation.create("server", Book, name="late")
+        creating = asyncio.create_task(wanted)
+        await until(lambda: it.server.registry.by_name("late") is not None)
+        creating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+        await until(lambda: it.server.registry.by_name("late") is None)
+
+
+@in_a_loop
+async def test_nothing_is_left_of_one_whose_supervisor_stops_meanwhile() -> None:
+    async with pair() as it:
+        it.at_server.creation.offer(Late)
+        Late.go_on, Late.starts = asyncio.Event(), 0
+        boss: ActorRef[Any] = await it.client.spawn(Boss)
+        wanted = it.at_client.creation.create("server", Late, name="late", supervisor=boss)
+        creating = asyncio.create_task(wanted)
+        await until(lambda: Late.starts == 1)
+        await it.client.stop(boss)
+        Late.go_on.set()
+        with pytest.raises(ActorStopped):
+            await creating
+        await until(lambda: it.server.registry.by_name("late") is None)
+
+
+@in_a_loop
+async def test_one_that_cannot_be_supervised_from_there_is_not_left() -> None:
+    async with pair(server=Options(watches_limit=0)) as it:
+        it.at_server.creation.offer(Book)
+        boss: ActorRef[Any] = await it.client.spawn(Boss)
+        with pytest.raises(Full):
+            await it.at_client.creation.create("server", Book, name="book2", supervisor=boss)
+        assert it.server.registry.by_name("book2") is None
 
 
 @in_a_loop

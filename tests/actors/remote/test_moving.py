@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from recado.actors import ActorRef, ActorStopped, AskTimeout, Down, Message
+from recado.actors import (
+    ActorRef,
+    ActorStopped,
+    AskTimeout,
+    Down,
+    Message,
+    Signal,
+    Unreachable,
+)
 from recado.actors.bonds import monitor
 from recado.actors.remote.controls import Abandon, Settle
 from recado.actors.remote.faults import CannotSerialise, NotOffered, Refused, RemoteFault
@@ -112,6 +120,149 @@ async def test_what_was_made_of_a_move_that_nobody_heard_of_is_taken_back() -> N
             await it.at_client.moving.move(old, "server")
         await until(lambda: it.server.registry.by_name("mover") is None)
         assert await old.ask(Place(1)) == Ack(1)
+
+
+class Late(Book):
+    """On its new node its `started` ends when the test says so."""
+
+    go_on: asyncio.Event
+    starts = 0
+
+    async def started(self) -> None:
+        if self.system.name == "server":
+            Late.starts += 1
+            await Late.go_on.wait()
+
+
+@in_a_loop
+async def test_one_whose_start_takes_too_long_is_not_there_twice() -> None:
+    async with pair(client=Options(create_timeout=0.05)) as it:
+        it.at_server.creation.offer(Late)
+        Late.go_on, Late.starts = asyncio.Event(), 0
+        old: ActorRef[Any] = await it.client.spawn(Late, name="mover")
+        with pytest.raises(AskTimeout):
+            await it.at_client.moving.move(old, "server")
+        assert Late.starts == 1
+        await it.book().ask(Log())  # what was said before has come
+        Late.go_on.set()
+        await until(lambda: it.server.registry.by_name("mover") is None)
+        assert await old.ask(Place(1)) == Ack(1)
+
+
+@pytest.mark.parametrize("turns", range(4))
+@in_a_loop
+async def test_a_move_that_is_cancelled_leaves_it_where_it_was(turns: int) -> None:
+    """While it waits for the handler, or just when that has ended."""
+    async with pair() as it:
+        it.at_server.creation.offer(Slow)
+        Slow.go_on = asyncio.Event()
+        old: ActorRef[Any] = await it.client.spawn(Slow, name="mover")
+        old.tell(Wait())
+        await asyncio.sleep(0)
+        moving = asyncio.create_task(it.at_client.moving.move(old, "server"))
+        await asyncio.sleep(0)
+        if turns:
+            Slow.go_on.set()
+            for _ in range(turns - 1):
+                await asyncio.sleep(0)
+        moving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await moving
+        Slow.go_on.set()
+        assert await old.ask(Place(1)) == Ack(1)
+        await until(lambda: it.server.registry.by_name("mover") is None)
+
+
+@in_a_loop
+async def test_one_that_is_stopped_while_it_is_handed_over_is_nowhere() -> None:
+    async with pair() as it:
+        it.at_server.creation.offer(Late)
+        Late.go_on, Late.starts = asyncio.Event(), 0
+        old: ActorRef[Any] = await it.client.spawn(Late, name="mover")
+        moving = asyncio.create_task(it.at_client.moving.move(old, "server"))
+        await until(lambda: Late.starts == 1)
+        old.stop()
+        Late.go_on.set()
+        with pytest.raises(ActorStopped):
+            await moving
+        await until(lambda: it.server.registry.by_name("mover") is None)
+        await until(lambda: it.client.registry.by_name("mover") is None)
+
+
+class Nosy(Book):
+    """It monitors somebody, and notes its own end."""
+
+    other: ActorRef[Any] | None = None
+    ends: list[str]
+
+    def started(self) -> None:
+        if Nosy.other is not None:
+            self.monitor(Nosy.other)
+
+    def on_signal(self, signal: Signal) -> None:
+        raise AssertionError(f"it has moved, and hears {signal}")
+
+    async def stopped(self) -> None:
+        await asyncio.sleep(0)
+        Nosy.ends.append(self.system.name)
+
+
+@in_a_loop
+async def test_the_old_reference_outlives_those_whom_the_old_instance_watched() -> None:
+    async with pair() as it:
+        it.at_server.creation.offer(Nosy)
+        other: ActorRef[Any] = await it.client.spawn(Book)
+        Nosy.other, Nosy.ends = other, []
+        old: ActorRef[Any] = await it.client.spawn(Nosy, name="mover")
+        Nosy.other = None
+        new = await it.at_client.moving.move(old, "server")
+        assert Nosy.ends == ["client"]  # it was told
+        forwarder = it.client.cell(old.address)
+        assert forwarder is not None
+        assert list(forwarder.bonds().watched) == [new]
+        await it.client.stop(other)
+        assert forwarder.actor is not None
+        forwarder.actor.on_signal(Down(other, None))  # one that was under way
+        assert await old.ask(Place(1)) == Ack(1)
+        await it.server.stop(it.server.actor("mover"))
+        await until(lambda: it.client.cell(old.address) is None)
+        assert Nosy.ends == ["client", "server"]
+
+
+class Grumpy(Book):
+    def stopped(self) -> None:
+        raise ValueError("it does not want to")
+
+
+@in_a_loop
+async def test_one_that_does_not_end_well_has_moved_even_so() -> None:
+    async with pair() as it:
+        it.at_server.creation.offer(Grumpy)
+        old: ActorRef[Any] = await it.client.spawn(Grumpy)
+        new = await it.at_client.moving.move(old, "server")
+        assert await old.ask(Place(1)) == Ack(1)
+        assert await new.ask(Log()) == [1]
+
+
+@in_a_loop
+async def test_the_old_reference_outlives_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recado.actors.remote.moving.WATCH_AGAIN", 0.01)
+    quick = Options(heartbeat=0.02, silence=0.1)
+    async with pair(client=quick) as it:
+        assert it.hub is not None
+        it.at_server.creation.offer(Book)
+        old: ActorRef[Any] = await it.client.spawn(Book, name="mover")
+        new = await it.at_client.moving.move(old, "server")
+        seer = await watcher(it.client)
+        monitor(seer._cell, new)
+        it.hub.wire = lambda sender, to, frame: False
+        (down,) = await seer.until(1)
+        assert isinstance(down, Down)
+        assert isinstance(down.reason, Unreachable)
+        it.hub.wire = lambda sender, to, frame: True
+        assert await old.ask(Place(1)) == Ack(1)
+        it.server.actor("mover").stop()  # and of a death it hears again
+        await until(lambda: it.client.cell(old.address) is None)
 
 
 @in_a_loop

@@ -16,6 +16,8 @@ from recado.actors import (
     NotHere,
     Unhandled,
 )
+from recado.actors.address import Address
+from recado.actors.inspection import INSPECTOR, Inspect
 from recado.actors.remote.faults import (
     BadEnvelope,
     CannotSerialise,
@@ -321,11 +323,26 @@ async def test_a_system_without_transport_has_no_node() -> None:
 @in_a_loop
 async def test_the_systems_own_actors_are_not_for_others() -> None:
     async with pair() as it:
-        await it.server.spawn(Book, name="own", internal=True)
+        own = await it.server.spawn(Book, name="own", internal=True)
         with pytest.raises(ActorStopped):
             await it.book("own").ask(Place(1))
+        # Nor by its uid under the name of one that is.
+        alias = it.client.ref(Address("server", INSPECTOR, own.address.uid))
+        with pytest.raises(ActorStopped):
+            await alias.ask(Place(1))
         it.at_server.exposed.add("own")
         assert await it.book("own").ask(Place(1)) == Ack(1)
+
+
+@in_a_loop
+async def test_the_inspector_outlives_what_is_not_for_it() -> None:
+    async with pair() as it:
+        inspector = it.book(INSPECTOR)
+        for _ in range(12):
+            inspector.tell(Place(1))
+        with pytest.raises(Unhandled):
+            await inspector.ask(Place(1))
+        assert (await inspector.ask(Inspect())).node == "server"
 
 
 def test_faults_are_errors_of_actors() -> None:

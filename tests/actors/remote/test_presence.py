@@ -297,6 +297,19 @@ async def test_a_supervisor_may_sit_on_another_node(kind: str) -> None:
 
 
 @in_a_loop
+async def test_who_has_a_supervisor_is_not_taken_away_by_another_node() -> None:
+    async with pair() as it:
+        book = it.server.cell(it.server.actor("book").address)
+        assert book is not None
+        boss = await boss_of(it.server, book.ref)
+        thief = await boss_of(it.client, it.client.ref(book.ref.address))
+        await until(lambda: not thief.children)
+        assert book.supervisor == boss.ref
+        assert not it.at_client.presence.vigil.bonds
+        assert not it.at_server.presence.vigil.bonds
+
+
+@in_a_loop
 async def test_a_supervisor_hears_that_the_node_of_its_child_is_unreachable() -> None:
     async with pair("memory", QUICK, QUICK) as it:
         assert it.hub is not None

@@ -23,7 +23,7 @@ from recado.actors.remote.refusals import REFUSALS_MOST, STRIKES_MOST
 from .running import in_a_loop
 from .shop import KINDS, Ack, Log, Pair, Place, pair, until
 
-SECRET = Options(cookie="secret", require_cookie=True)
+SECRET = Options(cookie="secret")  # and so it is demanded
 STRANGER = bytes(range(16))
 
 

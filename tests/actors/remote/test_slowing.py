@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recado.actors import ActorRef
+from recado.actors import ActorRef, DurableMailboxes
 from recado.actors.pressure import PATIENCE
 
 from .running import in_a_loop
@@ -48,6 +49,32 @@ async def test_everything_arrives_and_the_mailbox_is_bounded_where_the_link_can_
         assert await there.ask(Log(), timeout=30) == list(range(5000))
         if kind == "tcp":  # what one read brought may be over it
             assert most < 5000
+
+
+@pytest.mark.parametrize("kind", ["tcp", "lasting"])
+@in_a_loop
+async def test_a_durable_mailbox_slows_down_as_well(kind: str, tmp_path: Path) -> None:
+    async with pair(kind) as it:
+        Slow.gate = asyncio.Semaphore(0)
+        boxes = DurableMailboxes(it.server, tmp_path)
+        slow: ActorRef[Any] = await it.server.spawn(
+            Slow, name="slow", mailbox=boxes.mailbox("slow"), capacity=CAPACITY
+        )
+        there = it.book("slow")
+        for order in range(100):
+            there.tell(Place(order))
+        await until(lambda: it.server.waiting(slow) == 99)
+        if it.hub is not None:
+            safe = asyncio.Event()
+            boxes.room.when_safe(lambda error: it.server.on_loop(safe.set))
+            await safe.wait()  # all of them; and few of them are the hub's no more
+            assert len(it.hub.queues["client", "server"]) >= 99 - CAPACITY
+        else:
+            (link,) = it.at_server.transport._accepted  # type: ignore[attr-defined]
+            assert not link.wire._transport.is_reading()
+        for _ in range(100):
+            Slow.gate.release()
+        assert await there.ask(Log(), timeout=30) == list(range(100))
 
 
 @in_a_loop

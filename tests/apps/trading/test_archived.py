@@ -17,6 +17,7 @@ from recado.apps.trading.archived import (
     Series,
     best_by_latency,
     figures,
+    finished,
     measured,
 )
 from recado.apps.trading.measurement import Asked, Run
@@ -58,9 +59,17 @@ def test_a_run_that_was_not_finished_is_left_out(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_misses_asks_of_a_run_is_told(tmp_path: Path) -> None:
-    archive_of(tmp_path, [*asks_of("r", 29), run_of("r", asks=30)])
-    with pytest.raises(Incomplete, match="of the 30 asks of run r the archive has 29"):
-        measured(tmp_path)
+    """And the other runs of the same folder are not lost by it."""
+    told: list[Asked | Run] = [*asks_of("short", 29), run_of("short", asks=30)]
+    told += [*asks_of("whole", 30), run_of("whole", asks=30)]
+    told += [*asks_of("double", 30), *asks_of("double", 1), run_of("double", asks=30)]
+    archive_of(tmp_path, told)
+    first, whole, last = finished(tmp_path)
+    assert isinstance(first, Incomplete)
+    assert str(first) == "of the 30 asks of run short the archive has 29"
+    assert isinstance(last, Incomplete)
+    assert str(last) == "of the 30 asks of run double the archive has 31"
+    assert measured(tmp_path) == [whole]
 
 
 def test_an_archive_of_nothing(tmp_path: Path) -> None:

@@ -127,6 +127,16 @@ def test_without_latency_there_is_one_plot(tmp_path: Path) -> None:
     assert [file.name for file in draw_all(report.by_latency, tmp_path)] == ["figure-7.2.png"]
 
 
+def test_a_run_with_a_gap_is_left_out_of_it_and_told(tmp_path: Path) -> None:
+    gap: list[Asked | Run] = [*asks_of("gap", 29), run_of("gap", asks=30)]
+    archive_of(tmp_path, gap + told((TCP, None, 0, 1, 1_000_000)))
+    report = Report.of(tmp_path)
+    assert [table.name for table in report.tables] == ["Table 7.1"]
+    said = "of the 30 asks of run gap the archive has 29"
+    assert f"Left out: {said}" in report.text()
+    assert report.as_json()["left_out"] == [said]
+
+
 def test_of_nothing(tmp_path: Path) -> None:
     archive_of(tmp_path, [])
     report = Report.of(tmp_path)

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from .memory import MemoryTransport as MemoryTransport
     from .moving import CannotMove as CannotMove
     from .node import Node as Node
+    from .occurrences import BridgeGone as BridgeGone
+    from .occurrences import BridgeHealed as BridgeHealed
+    from .occurrences import BridgeLost as BridgeLost
     from .occurrences import FrameRefused as FrameRefused
     from .occurrences import MessageRefused as MessageRefused
     from .occurrences import NodeReachable as NodeReachable
@@ -52,7 +55,8 @@ _ROOMS = {
     "memory": "Hub MemoryTransport",
     "moving": "CannotMove",
     "node": "Node",
-    "occurrences": "FrameRefused MessageRefused NodeReachable NodeUnreachable",
+    "occurrences": "BridgeGone BridgeHealed BridgeLost FrameRefused MessageRefused NodeReachable "
+    "NodeUnreachable",
     "options": "Options",
     "tcp.transport": "Tcp TcpSettings",
     "transport": "Transport",

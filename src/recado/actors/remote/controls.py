@@ -7,7 +7,7 @@ catalogue of messages is not asked.
     Signalled      a signal for an actor (signals.py), with the reason as a failure
     Create         start an actor of a class that this node offers; answered by its address
     Settle         take over an actor that moves here, with its state; answered by its new address
-    Abandon        the one with this token did not move after all: what was made of it is to go
+    Abandon        the one with this token is not wanted after all: what was made of it is to go
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class Create(msgspec.Struct, frozen=True, array_like=True, tag="create"):
     arguments: bytes  # a list
     supervisor: str  # an address, or nothing
     temporary: bool
+    token: str = ""
 
 
 class Settle(msgspec.Struct, frozen=True, array_like=True, tag="settle"):
@@ -108,7 +109,7 @@ def decode_control(body: bytes) -> Control:
     """Raises BadEnvelope."""
     try:
         control: Control = _decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadEnvelope(f"not a control: {error}") from None
     return control
 

@@ -2,24 +2,28 @@
 
 CR1  Only classes that this node offers can be created from outside, and no more at a time than the limit.
 CR2  If it cannot be started, who wanted it is told why, and nothing of it is left.
+     So too if who wanted it did not wait until it was told.
 CR3  An actor whose supervisor is on another node is supervised there from its first moment.
 """
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from recado.actors.actor import Actor
 from recado.actors.address import Address
 from recado.actors.bonds import link
-from recado.actors.errors import ActorError
+from recado.actors.errors import ActorError, ActorStopped, AskTimeout
 from recado.actors.ref import ActorRef, Reply
 from recado.actors.supervision import PERMANENT, TEMPORARY, Lifecycle, Supervision
 
 from .controls import Create
-from .faults import BadEnvelope, Full, NotOffered
+from .faults import BadEnvelope, Cut, Full, NotOffered
 from .peer import Peer
+from .unheard import Unheard, take_back
 
 if TYPE_CHECKING:
     from .node import Node
@@ -37,6 +41,7 @@ class Creation:
         self._system = node.system
         self._offered: dict[str, type[Actor[Any]]] = {}
         self._living = 0
+        self.unheard = Unheard()
 
     def offer(self, cls: type[Actor[Any]], kind: str = "") -> None:
         """Let other nodes start actors of this class here, and move them here."""
@@ -76,6 +81,7 @@ class Creation:
         except Exception as error:  # noqa: BLE001  constructors are anybody's, and who wanted it must hear (CR2)
             reply.fail(error)
         else:
+            self.unheard.started(peer, wanted.token, ref)
             reply.complete(str(ref.address))
 
     def _supervisor(self, peer: Peer, text: str) -> ActorRef[Any] | None:
@@ -110,7 +116,11 @@ class Creation:
         else:
             cell.at_stop(self._ended)
             if supervisor is not None:
-                self._node.presence.supervised(ref, supervisor)
+                try:
+                    self._node.presence.supervised(ref, supervisor)
+                except Full:
+                    await self._system.stop(ref)
+                    raise
         return ref
 
     def _ended(self) -> None:
@@ -143,11 +153,12 @@ class Creation:
         lifecycle: Lifecycle = PERMANENT,
     ) -> ActorRef[Any]:
         """Start an actor on another node, of a class that it offers. Raises what its constructor raises
-        there."""
+        there, and AskTimeout: then it is stopped as soon as it is there."""
         above = None if supervisor is None else self._system.cell(supervisor.address)
         if supervisor is not None and above is None:
             raise ActorError(f"{supervisor} is not here, or not any more")
         serialisation, _, body = self._node.serialisers.write(list(arguments))
+        token = secrets.token_hex(16)
         wanted = Create(
             kind if isinstance(kind, str) else self.kind(kind),
             name,
@@ -155,10 +166,17 @@ class Creation:
             body,
             "" if supervisor is None else str(supervisor),
             lifecycle is TEMPORARY,
+            token,
         )
         timeout = self._node.options.create_timeout
-        address = await self._node.outbound.request(node, wanted, timeout)
-        ref = self._node.new_ref(node, address)
+        try:
+            address = await self._node.outbound.request(node, wanted, timeout)
+            ref = self._node.new_ref(node, address)
+            if above is not None and above.doomed:
+                raise ActorStopped(f"{supervisor} has stopped, and supervises nobody any more")
+        except (asyncio.CancelledError, AskTimeout, Cut, ActorStopped):
+            take_back(self._node, node, token)
+            raise
         if above is not None:
             link(above, ref, supervision)
         return ref

@@ -5,6 +5,8 @@
 I1  Nothing of a frame is decoded before its seal is checked; nothing of a settled one is processed again.
 I2  Whatever comes, `received` raises nothing. Who sent a frame that was refused is told so (refusals.py).
 I3  What can be settled is settled once: when it is where it stays until it is handled, or when it was refused.
+I4  While the actors of a node that is closed stop, no message that can be settled is delivered or buried: it
+    stays unsettled, and comes to the next life.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
+from recado.actors.cell import Cell
 from recado.actors.mailbox import Envelope as Letter
 from recado.actors.mailbox import Origin
 from recado.actors.pressure import when_room
 from recado.actors.ref import ActorRef
 from recado.actors.signals import Failed
+from recado.actors.state import State
 
 from .catalogue import reply_type
 from .compression import expand
@@ -80,6 +84,7 @@ class Inbound:
         # Of what is being processed. What comes again meanwhile came on another channel, and the first is gone.
         self._settles: dict[tuple[bytes, int], Settle] = {}
         self._slowing = Slowing(node.system)
+        self._hushed = False
         self.early = Early(self._system.clock, self._has)
         self._refusals = Refusals(node)
 
@@ -235,21 +240,45 @@ class Inbound:
         origin: Origin,
         settled: Callable[[BaseException | None], None] | None,
     ) -> None:
+        if self._hushed and settled is not None:  # I4
+            return
         cell = self._node.reachable(target)
         if cell is None:
             self._system.bury(letter, self._system.ref(target))
         elif cell.lasting is not None:
+            if cell.capacity and settled is not None:
+                settled = partial(self._stored, cell, settled)
             cell.put_from(letter, origin, settled)
+            if cell.capacity and settled is None:
+                self._slowing.after(link, cell)
             return
         else:
             cell.post(target, *letter)
             if cell.capacity and settled is not None:
-                when_room(cell, lambda: settled(None))
+                when_room(cell, partial(self._roomy, cell, settled))
                 return
             if cell.capacity:
                 self._slowing.after(link, cell)
         if settled is not None:
             settled(None)
+
+    def _stored(
+        self,
+        cell: Cell,
+        settled: Callable[[BaseException | None], None],
+        error: BaseException | None,
+    ) -> None:
+        if error is None:
+            when_room(cell, partial(settled, None))
+        else:
+            settled(error)
+
+    def _roomy(self, cell: Cell, settled: Callable[[BaseException | None], None]) -> None:
+        if not (self._hushed and cell.state is State.STOPPED):  # there it was buried (I4)
+            settled(None)
+
+    def hush(self) -> None:
+        self._hushed = True
 
     def _reply(self, peer: Peer, envelope: Envelope) -> RemoteReply:
         milliseconds = envelope.patience
@@ -319,8 +348,8 @@ class Inbound:
                 self._trust("moves an actor")
                 self._system.keep(self._node.moving.serve(peer, control, reply))
             case Abandon(token):
-                self._trust("moves an actor")
-                self._node.moving.abandon(peer, token)
+                self._trust("takes an actor back")
+                self._node.creation.unheard.abandon(peer, token)
 
     def _signalled(self, peer: Peer, target: Address, said: Signalled) -> None:
         if said.name in COMMANDING:

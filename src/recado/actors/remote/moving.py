@@ -9,7 +9,10 @@ An actor that can move has `snapshot()`, which gives its state as something that
 
 MO1  What was told to the old reference, before, during or after the move, arrives in order.
 MO2  At most one of the two places handles messages. If the move fails the actor goes on where it was.
+     (What was made there is taken back by a word that can be lost: then its node goes on to have it.)
 MO3  Who watches the old reference hears of the death of the moved actor, which its new node supervises.
+MO4  The instance that was here is told its end (`stopped`) when the new one is there. What it monitored is not
+     monitored any more, unless the new one does.
 """
 
 from __future__ import annotations
@@ -17,21 +20,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
 from recado.actors.actor import Actor
-from recado.actors.bonds import monitor
-from recado.actors.errors import ActorError, ActorStopped
-from recado.actors.lifecycle import end_instance, resolve
-from recado.actors.ref import ActorRef, Reply
+from recado.actors.bonds import monitor, unmonitor
+from recado.actors.errors import ActorError, ActorStopped, Unreachable
+from recado.actors.lifecycle import GRACE, end_instance, resolve
+from recado.actors.ref import ActorRef, Reply, current
 from recado.actors.signals import Down, Exhausted, Signal, Stop
 from recado.actors.supervision import PERMANENT, TEMPORARY, Lifecycle
 
-from .controls import Abandon, Settle
-from .faults import NotOffered, RemoteFault
+from .controls import Settle
+from .faults import NotOffered
 from .peer import Peer
+from .unheard import take_back
 
 if TYPE_CHECKING:
     from recado.actors.cell import Cell
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recado.actors")
 
-TOKENS_MOST: Final = 1000  # moves of others that may still be taken back
+WATCH_AGAIN: Final = 5.0  # seconds after the node of the moved actor was out of reach
 
 
 class CannotMove(ActorError):
@@ -55,7 +58,8 @@ class Movable(Protocol):
 
 
 class Forwarder(Actor[Any]):
-    """What is left of an actor that has moved. It lives until that one is down."""
+    """What is left of an actor that has moved. It lives until that one is down: also while the node of that
+    one is out of reach, since it may come back."""
 
     def __init__(self, moved: ActorRef[Any]) -> None:
         self._moved = moved
@@ -65,17 +69,21 @@ class Forwarder(Actor[Any]):
 
     def on_signal(self, signal: Signal) -> None:
         match signal:
-            case Down(_, reason):
-                self.ref.signal(Stop(reason))
-            case Exhausted():
-                pass  # it supervises nobody
+            case Down(ref, reason) if ref == self._moved:
+                if isinstance(reason, Unreachable):
+                    clock = self.system.clock
+                    again = clock.call_later(WATCH_AGAIN, partial(self.monitor, ref))
+                    self._cell.at_end(again.cancel)
+                else:
+                    self.ref.signal(Stop(reason))
+            case Down() | Exhausted():
+                pass  # what the actor watched before it moved; and it supervises nobody
 
 
 class Moving:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._system = node.system
-        self._taken: OrderedDict[tuple[str, str], ActorRef[Any]] = OrderedDict()
 
     # ── away ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -93,15 +101,17 @@ class Moving:
         except BaseException:
             cell.rest()
             raise
-        end_instance(cell)
-        forwarder = Forwarder(moved)
-        forwarder._cell = cell
-        cell.actor, cell.behaviour = forwarder, forwarder.receive
-        cell.factory = partial(Forwarder, moved)
-        cell.awaits = False
-        cell.bonds().behaviours.clear()
-        monitor(cell, moved)
-        cell.rest()
+        try:
+            await _ended(cell)
+        finally:
+            forwarder = Forwarder(moved)
+            forwarder._cell = cell
+            cell.actor, cell.behaviour = forwarder, forwarder.receive
+            cell.factory = partial(Forwarder, moved)
+            cell.awaits = False
+            cell.bonds().behaviours.clear()
+            monitor(cell, moved)
+            cell.rest()
         return moved
 
     async def _hand_over(self, cell: Cell, to: str) -> ActorRef[Any]:
@@ -122,17 +132,13 @@ class Moving:
             address = await self._node.outbound.request(
                 to, wanted, self._node.options.create_timeout
             )
-            return self._node.new_ref(to, address)
+            moved = self._node.new_ref(to, address)
+            if cell.doomed:
+                raise ActorStopped(f"{cell.ref} was to stop while it moved")
+            return moved
         except BaseException:
-            # Perhaps it is there, and only the word of it was lost (MO2).
-            self._take_back(to, token)
+            take_back(self._node, to, token)  # MO2
             raise
-
-    def _take_back(self, node: str, token: str) -> None:
-        try:
-            self._node.outbound.say(self._node.ways.peer(node), Abandon(token))
-        except RemoteFault as error:
-            log.warning("%s cannot be told that an actor did not move: %s", node, error)
 
     # ── here ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,15 +156,8 @@ class Moving:
         except Exception as error:  # noqa: BLE001  as with creation: whatever it is, the other node must hear
             reply.fail(error)
             return
-        self._taken[peer.name, wanted.token] = ref
-        if len(self._taken) > TOKENS_MOST:
-            self._taken.popitem(last=False)
+        self._node.creation.unheard.started(peer, wanted.token, ref)
         reply.complete(str(ref.address))
-
-    def abandon(self, peer: Peer, token: str) -> None:
-        ref = self._taken.pop((peer.name, token), None)
-        if ref is not None:
-            ref.stop()
 
 
 def _restored(cls: type[Actor[Any]], state: Any) -> Actor[Any]:
@@ -182,6 +181,35 @@ def _check(cell: Cell) -> None:
 async def _held(cell: Cell) -> bool:
     """Wait until no handler of it runs, and keep it so; False if it has stopped meanwhile."""
     holding: asyncio.Future[bool] = cell.system.loop.create_future()
+
+    def reached() -> None:
+        if holding.done():  # nobody waits for it any more
+            cell.rest()
+        else:
+            holding.set_result(True)
+
     cell.at_stop(partial(resolve, holding, False))
-    cell.hold(partial(resolve, holding, True))
-    return await holding
+    cell.hold(reached)
+    try:
+        return await holding
+    except asyncio.CancelledError:
+        if not holding.cancelled() and holding.result():  # cancelled just when it was reached
+            cell.rest()
+        raise
+
+
+async def _ended(cell: Cell) -> None:
+    """The instance that was here is told of its end, and hears of nobody any more."""
+    end_instance(cell)
+    for watched in tuple(cell.bonds().watched):
+        unmonitor(cell, watched)
+    assert cell.actor is not None
+    token = current.set(cell)
+    try:
+        if (going := cell.actor.stopped()) is not None:
+            async with asyncio.timeout(GRACE):
+                await going
+    except Exception:
+        log.exception("stopped of %s, which has moved, failed", cell.ref)
+    finally:
+        current.reset(token)

@@ -17,6 +17,7 @@ from recado.actors.cell import Cell
 from recado.actors.errors import NotHere
 from recado.actors.inspection import INSPECTOR, Inspector
 from recado.actors.ref import ActorRef
+from recado.actors.supervision import OneForOne
 from recado.actors.turn import Turns
 
 from .creation import Creation
@@ -52,7 +53,7 @@ class Node:
         self._turns = system.dispatcher if isinstance(system.dispatcher, Turns) else None
         self._refs: dict[Address, ActorRef[Any]] = {}
         self._texts: dict[str, ActorRef[Any]] = {}
-        seal = Seal(options.cookie, required=options.require_cookie, limit=options.frame_limit)
+        seal = Seal(options.cookie, required=options.demands_cookie, limit=options.frame_limit)
         self.serialisers = Serialisers(options, _write_ref, self._read_ref)
         self.ways = Ways(transport, seal, system.clock.time, self._in_use)
         self.outbound = Outbound(system, self.ways, self.serialisers, options)
@@ -68,6 +69,7 @@ class Node:
         self.lost = self.presence.lost
         self.healed = self.presence.healed
         self.gone = self.presence.gone
+        self.happened = system.publish
 
     @classmethod
     def of(cls, system: ActorSystem) -> Node:
@@ -79,8 +81,15 @@ class Node:
     async def open(self) -> None:
         client = self.options.client_id or self.name
         self.inbound.early.open(self.options.warm_up)
-        await self.system.spawn(Inspector, name=INSPECTOR, internal=True)
+        # It has no budget, or whoever sends it nonsense would end it.
+        await self.system.spawn(
+            Inspector, name=INSPECTOR, internal=True, supervision=OneForOne(max_restarts=None)
+        )
         await self.transport.open(self.name, client, self.options.frame_limit, self)
+
+    def hush(self) -> None:
+        """The actors are about to stop. What a broker keeps for us and is not handed on yet is left to it."""
+        self.inbound.hush()
 
     async def close(self) -> None:
         self.presence.close()
@@ -160,8 +169,11 @@ class Node:
     def reachable(self, address: Address) -> Cell | None:
         """The actor of that address, if others may talk to it."""
         cell = self.system.registry.cell(address)
-        if cell is None and address.name in self.exposed:
-            cell = self.system.internals.cell(address)
+        if cell is None:
+            # By its own name: who said the address said any name, and perhaps the uid of another one.
+            own = self.system.internals.cell(address)
+            if own is not None and own.ref.address.name in self.exposed:
+                return own
         return cell
 
 

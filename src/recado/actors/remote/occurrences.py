@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from recado.actors.occurrences import Occurrence
 
 from .faults import Refusal
@@ -31,3 +33,24 @@ class FrameRefused(Occurrence):
 
     peer: str  # as the transport knows it: nobody has proved it
     reason: Refusal
+
+
+class BridgeLost(Occurrence):
+    """A way to others is lost, and being rebuilt: a bridge to a broker, a connection that we made."""
+
+    bridge: str
+    reason: str
+
+
+class BridgeHealed(Occurrence):
+    bridge: str
+
+
+class BridgeGone(Occurrence):
+    """It could not be rebuilt in time (`give_up`). Nobody tries any more."""
+
+    bridge: str
+    reason: str
+
+
+BridgeEvent: TypeAlias = BridgeLost | BridgeHealed | BridgeGone

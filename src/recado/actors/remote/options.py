@@ -13,7 +13,7 @@ Serialiser = Literal["msgpack", "json", "protobuf", "pickle"]
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cookie: str = ""
-    require_cookie: bool = False
+    require_cookie: bool | None = None  # without a word of it: if there is one
     untrusted: bool = False  # nobody outside may create, move or supervise actors here
 
     client_id: str = ""  # by which servers know us; the node's name if there is none
@@ -35,6 +35,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         2.0  # seconds after the start in which messages wait for actors that are not there yet
     )
     create_timeout: float = 5.0  # seconds for another node to start or take over an actor
+
+    @property
+    def demands_cookie(self) -> bool:
+        return bool(self.cookie) if self.require_cookie is None else self.require_cookie
 
     def __post_init__(self) -> None:
         if self.require_cookie and not self.cookie:

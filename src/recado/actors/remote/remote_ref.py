@@ -39,9 +39,7 @@ class RemotePost:
         if get_ident() == node.system.home:
             node.outbound.send(self._ref, self._text, message, sender, reply)
         else:
-            node.system.loop.call_soon_threadsafe(
-                node.outbound.send, self._ref, self._text, message, sender, reply
-            )
+            node.system.on_loop(node.outbound.send, self._ref, self._text, message, sender, reply)
 
     async def post_wait(self, target: Address, message: Any, sender: ActorRef[Any] | None) -> None:
         """Return when there is room on the way; what happens at its end, nobody says."""

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .faults import Full as Full
+from .occurrences import BridgeEvent
 
 Settle = Callable[[bool], None]
 """True: it was taken in, and need not come again. False: nobody wants it, so it must not."""
@@ -81,6 +82,9 @@ class Receiver(Protocol):
 
     def gone(self, link: Link, reason: str) -> None:
         """The link will not heal. A new one may be had by `connect`, if there is an address."""
+
+    def happened(self, event: BridgeEvent) -> None:
+        """What the application may want to know."""
 
 
 class Transport(Protocol):

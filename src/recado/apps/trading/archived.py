@@ -59,12 +59,23 @@ class Series:
         return self.transport == Transport.TCP.value
 
 
-class Incomplete(ValueError):
+@dataclass(frozen=True)
+class Incomplete:
     """A run of which some asks are not in the archive, or are there twice."""
+
+    run: Run
+    asks: int
+
+    def __str__(self) -> str:
+        return f"of the {self.run.asks} asks of run {self.run.run} the archive has {self.asks}"
 
 
 def measured(folder: Path | str) -> list[Measured]:
-    """All runs that were finished, in the order in which they were stored."""
+    """All runs that were finished and are complete, in the order in which they were stored."""
+    return [each for each in finished(folder) if isinstance(each, Measured)]
+
+
+def finished(folder: Path | str) -> list[Measured | Incomplete]:
     runs: list[Run] = []
     asked: list[pa.Table] = []
     with Archive.open(folder) as archive:
@@ -72,9 +83,7 @@ def measured(folder: Path | str) -> list[Measured]:
             key, body = batch.column("routing_key"), batch.column("body")
             runs += map(decode_run, body.filter(pc.equal(key, RUN)).to_pylist())
             asked += parsed(body.filter(pc.equal(key, ASKED)))
-    return [
-        Measured(run, figures) for run, figures in zip(runs, figures_of(runs, asked), strict=True)
-    ]
+    return list(figures_of(runs, asked))
 
 
 def parsed(bodies: pa.Array) -> Iterable[pa.Table]:
@@ -85,7 +94,7 @@ def parsed(bodies: pa.Array) -> Iterable[pa.Table]:
     yield pj.read_json(lines, parse_options=explicit)
 
 
-def figures_of(runs: Sequence[Run], asked: Sequence[pa.Table]) -> Iterable[Figures]:
+def figures_of(runs: Sequence[Run], asked: Sequence[pa.Table]) -> Iterable[Measured | Incomplete]:
     table = pa.concat_tables([SCHEMA.empty_table(), *asked])
     table = table.sort_by("run")
     names = table.column("run").combine_chunks()
@@ -97,8 +106,9 @@ def figures_of(runs: Sequence[Run], asked: Sequence[pa.Table]) -> Iterable[Figur
     for run in runs:
         count = counted.get(run.run, 0)
         if count != run.asks:
-            raise Incomplete(f"of the {run.asks} asks of run {run.run} the archive has {count}")
-        yield figures(table.slice(first[run.run], count))
+            yield Incomplete(run, count)
+        else:
+            yield Measured(run, figures(table.slice(first[run.run], count)))
 
 
 def figures(asks: pa.Table) -> Figures:

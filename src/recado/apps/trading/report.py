@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from . import published
-from .archived import Best, Measured, Series, best_by_latency, measured
+from .archived import Best, Incomplete, Measured, Series, best_by_latency, finished
 from .tables import Table, processor_text, tables_of, text_of
 
 
@@ -20,17 +20,20 @@ class Report:
     tables: Sequence[Table]
     runs: int
     """The most that a line was chosen from."""
+    left_out: Sequence[Incomplete] = ()
 
     @classmethod
     def of(cls, folder: Path | str) -> Report:
-        """From the archive in a folder; NoArchive, Incomplete."""
-        return cls.from_runs(measured(folder))
+        """From the archive in a folder; NoArchive."""
+        return cls.from_runs(finished(folder))
 
     @classmethod
-    def from_runs(cls, found: Sequence[Measured]) -> Report:
+    def from_runs(cls, archived: Sequence[Measured | Incomplete]) -> Report:
+        found = [each for each in archived if isinstance(each, Measured)]
+        left_out = [each for each in archived if isinstance(each, Incomplete)]
         by_latency = best_by_latency(found)
         each = Counter((m.run.latency_us, Series.of(m.run), m.run.clients) for m in found)
-        return cls(by_latency, tables_of(by_latency), max(each.values(), default=0))
+        return cls(by_latency, tables_of(by_latency), max(each.values(), default=0), left_out)
 
     @property
     def chosen(self) -> list[Measured]:
@@ -39,6 +42,7 @@ class Report:
     def text(self) -> str:
         parts = [text_of(table, self.runs) for table in self.tables]
         parts.append(processor_text(self.chosen))
+        parts += [f"Left out: {each}\n" for each in self.left_out]
         parts.append(f"Carmo 2012: {published.CITATION}\n")
         return "\n".join(parts)
 
@@ -62,5 +66,6 @@ class Report:
                 }
                 for table in self.tables
             ],
+            "left_out": [str(each) for each in self.left_out],
             "runs": [{**asdict(each.run), "figures": asdict(each.figures)} for each in self.chosen],
         }

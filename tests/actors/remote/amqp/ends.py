@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from recado.actors.remote.amqp import Amqp, AmqpSettings
-from recado.actors.remote.amqp.events import BridgeEvent
 from recado.actors.remote.transport import Link, Settle
 from recado.client import Address
 from tests.actors.remote.recorder import Recorder
@@ -17,10 +16,9 @@ QUICK: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": 2.0, "reconnect
 
 
 class End(Recorder):
-    def __init__(self, transport: Amqp, told: list[BridgeEvent]) -> None:
+    def __init__(self, transport: Amqp) -> None:
         super().__init__()
         self.transport = transport
-        self.told = told
         self.settles_at_once = True
 
     def received(self, link: Link, frame: bytes, settle: Settle | None) -> None:
@@ -41,9 +39,8 @@ class End(Recorder):
 
 @asynccontextmanager
 async def end(url: str | Address, name: str, client: str = "", **given: Any) -> AsyncIterator[End]:
-    told: list[BridgeEvent] = []
-    transport = Amqp(url, AmqpSettings(**(QUICK | given)), told.append)
-    it = End(transport, told)
+    transport = Amqp(url, AmqpSettings(**(QUICK | given)))
+    it = End(transport)
     await transport.open(name, client or name, LIMIT, it)
     try:
         yield it

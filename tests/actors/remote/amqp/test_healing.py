@@ -16,8 +16,8 @@ import pytest
 
 import recado
 from recado.actors.remote.amqp import Sharing, Storage
-from recado.actors.remote.amqp.events import BridgeGone, BridgeHealed, BridgeLost
 from recado.actors.remote.faults import Gone
+from recado.actors.remote.occurrences import BridgeGone, BridgeHealed, BridgeLost
 from recado.client import Connection
 from tests.actors.remote.running import in_a_loop
 from tests.client.faulty import Faulty, faulty_wire

@@ -5,10 +5,10 @@ from __future__ import annotations
 import recado
 from recado.actors.remote.amqp import Sharing
 from recado.actors.remote.amqp.connection import ConnectionActor, ConnectionSupervisor
-from recado.actors.remote.amqp.events import BridgeHealed, BridgeLost
 from recado.actors.remote.amqp.reading import ReadChannelActor
 from recado.actors.remote.amqp.restarting import Restarting
 from recado.actors.remote.amqp.transport import Amqp
+from recado.actors.remote.occurrences import BridgeHealed, BridgeLost
 from recado.client import Connection
 from tests.actors.remote.running import in_a_loop
 from tests.client.faulty import faulty_wire

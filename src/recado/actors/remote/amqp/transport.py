@@ -18,13 +18,13 @@ import msgspec
 from recado.actors.ref import ActorRef
 from recado.actors.registry import Registry
 from recado.actors.remote.faults import NoWay
+from recado.actors.remote.occurrences import BridgeEvent, BridgeGone, BridgeHealed, BridgeLost
 from recado.actors.remote.transport import Receiver
 from recado.actors.system import ActorSystem
 from recado.client import Address, CannotConnect, parse_address
 
 from .bridge import Bridge, Plan, client_plan, server_plan
 from .connection import Build, ConnectionSupervisor, Dismantle
-from .events import BridgeEvent, BridgeGone, BridgeHealed, BridgeLost
 from .handler import Watcher
 from .link import ClientEnd, ServerEnd
 from .naming import check_names
@@ -37,12 +37,7 @@ log = logging.getLogger("recado.actors")
 
 
 class Amqp:
-    def __init__(
-        self,
-        url: str | Address,
-        settings: AmqpSettings | None = None,
-        on_event: Callable[[BridgeEvent], object] | None = None,
-    ) -> None:
+    def __init__(self, url: str | Address, settings: AmqpSettings | None = None) -> None:
         """How long to wait for the broker is said by `settings`, not by the URL."""
         self._settings = settings or AmqpSettings()
         self.address = msgspec.structs.replace(
@@ -50,7 +45,6 @@ class Amqp:
             heartbeat=self._settings.heartbeat,
             connection_timeout=self._settings.connect_timeout,
         )
-        self._on_event = on_event
         self._client = ""
         self._frame_limit = 0
         self._receiver: Receiver | None = None
@@ -142,11 +136,8 @@ class Amqp:
                 log.info("the bridge of %s is well again", bridge)
             case BridgeGone(bridge, reason):
                 log.error("the bridge of %s is given up: %s", bridge, reason)
-        if self._on_event is not None:
-            try:
-                self._on_event(event)
-            except Exception:
-                log.exception("on_event failed for %s", event)
+        if self._receiver is not None:
+            self._receiver.happened(event)
 
     async def close(self) -> None:
         system, self._system = self._system, None

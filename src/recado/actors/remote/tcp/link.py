@@ -8,14 +8,18 @@ L2  A link that we made is gone only when it was closed, or when nothing answere
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from recado.actors.remote.faults import Gone
+from recado.actors.remote.occurrences import BridgeGone, BridgeHealed, BridgeLost
 from recado.actors.remote.transport import Full, Receiver
 
 from .wire import Wire
+
+log = logging.getLogger("recado.actors")
 
 DELAY_FIRST: Final = 0.05  # seconds; then twice as long each time
 
@@ -131,6 +135,7 @@ class ConnectingLink(TcpLink):
         make: Callable[[ConnectingLink], Wire],
     ) -> None:
         super().__init__(peer, receiver, settings.hold_limit)
+        self._name = f"client of {peer}"
         self._address = address
         self._settings = settings
         self._make = make
@@ -174,7 +179,10 @@ class ConnectingLink(TcpLink):
                     _, wire = await self._loop.create_connection(
                         lambda: self._make(self), host, port
                     )
-            except (OSError, TimeoutError) as error:
+            except (
+                OSError,
+                UnicodeError,
+            ) as error:  # what is no name of a host is one of the latter
                 self._failed(str(error) or "nobody answered in time")
             else:
                 if not wire.gone.done():
@@ -194,15 +202,20 @@ class ConnectingLink(TcpLink):
         self._delay = DELAY_FIRST
         if self._was_lost:
             self._was_lost = False
+            self._receiver.happened(BridgeHealed(self._name))
             self._receiver.healed(self)
 
     def _failed(self, reason: str) -> None:
         if not self._was_lost:
-            self._was_lost = True
-            self._receiver.lost(self, reason)
+            self._lose(reason)
         for frame in self._drop_waiting():
             self._receiver.returned(self, frame, reason)
         self.ready()
+
+    def _lose(self, reason: str) -> None:
+        self._was_lost = True
+        self._receiver.happened(BridgeLost(self._name, reason))
+        self._receiver.lost(self, reason)
 
     def _drop_waiting(self) -> list[bytes]:
         frames = list(self._waiting)
@@ -221,9 +234,8 @@ class ConnectingLink(TcpLink):
             self._waiting_bytes += len(frame)
         if self._open:
             self._open = False
-            self._was_lost = True
             self._down_since = self._loop.time()
-            self._receiver.lost(self, reason)
+            self._lose(reason)
         else:
             self._failed(reason)
         if self.attempts is None:
@@ -232,6 +244,8 @@ class ConnectingLink(TcpLink):
     def _give_up(self) -> None:
         self.end = f"no answer for {self._settings.give_up} s"
         self.ready()
+        log.error("the way to %s is given up: %s", self.peer, self.end)
+        self._receiver.happened(BridgeGone(self._name, self.end))
         self._receiver.gone(self, self.end)
 
     def close(self) -> None:

@@ -24,11 +24,12 @@ CLOSE_SECONDS: Final = 2.0  # for what was posted to be sent
 
 class TcpSettings(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout: float = 5.0  # seconds for one attempt
-    reconnect_delay: float = 1.0  # seconds between two attempts, at most
+    read_timeout: float = 20.0  # seconds of silence, though asked, after which a connection is dead
+    reconnect_delay: float = 0.3  # seconds between two attempts, at most
     give_up: float = 600.0  # seconds without an answer, after which the link is gone
     hold_limit: int = 64 << 20  # bytes that wait for one peer
     connections_limit: int = 10_000  # that others made
-    greeting_timeout: float = 10.0  # seconds for the first frame on such a one
+    greeting_timeout: float = 10.0  # seconds for the first frame of somebody proved on such a one
 
 
 class Tcp:
@@ -121,7 +122,8 @@ class Tcp:
     def _wire(self, link: ConnectingLink | AcceptedLink, patience: float, *, calls: bool) -> Wire:
         assert self._receiver is not None
         handshake = Handshake(self._receiver, os.urandom(CHALLENGE), calls=calls)
-        wire = Wire(link, handshake, self._limit, self._buffer)
+        silence = self._settings.read_timeout
+        wire = Wire(link, handshake, self._limit, self._buffer, silence)
         wire.expect(patience)
         return wire
 

@@ -1,6 +1,8 @@
 """One TCP connection with frames on it.
 
     handshake, then  | size u32 | frame |
+                     | 0 u32 |             is anybody there?
+                     | 1 u32 |             somebody is
 
 P1  No more is kept of what comes than one frame within the limit, and one read. A size above the limit, or too
     small for any frame, ends the connection before its frame is read.
@@ -8,6 +10,10 @@ P2  Of what is posted after a read the first frame is written at once: mostly it
     follows in the same turn is written together. An ask takes 1.4 times as long as a raw echo by that, and by
     what is handled within a read (Node.received_together); with a turn of the loop for each of them, 1.9 times.
 P3  What the socket does not take waits here, and is given back by `unsent` when the connection ends.
+P4  Who cannot prove that it has the cookie is kept no longer than the time for its first frame, however many it
+    sends, and no more than UNPROVED_MOST bytes of them.
+P5  A connection on which nothing comes is ended after `silence` seconds at most, in which the other end was
+    asked. One that does not read, since it has enough to do, says by itself that it is there.
 """
 
 from __future__ import annotations
@@ -22,6 +28,12 @@ from recado.actors.remote.frame import REFUSAL_SIZE
 from .handshake import GREETING, PROOF, Handshake
 
 READ: Final = 256 * 1024  # bytes at a time
+UNPROVED_MOST: Final = 4096  # bytes of a frame, which is only refused
+ASKS: Final = (0).to_bytes(4)
+IS_THERE: Final = (1).to_bytes(4)
+LOOKS: Final = (
+    3  # within the time of silence: at the second one in silence it is asked, the third is the end
+)
 WRITE_HIGH: Final = 256 * 1024  # bytes that the socket's transport holds before it says stop
 
 
@@ -42,7 +54,14 @@ class Owner(Protocol):
 
 
 class Wire(asyncio.BufferedProtocol):
-    def __init__(self, owner: Owner, handshake: Handshake, limit: int, buffer: memoryview) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        handshake: Handshake,
+        limit: int,
+        buffer: memoryview,
+        silence: float,
+    ) -> None:
         self._owner = owner
         self._handshake: Handshake | None = handshake  # until it is done
         self._proved = False
@@ -60,6 +79,10 @@ class Wire(asyncio.BufferedProtocol):
         self._reason = "closed by the other side"
         self.queued = 0  # bytes in the queue
         self._greeting: asyncio.TimerHandle | None = None
+        self._silence = silence
+        self._looking: asyncio.TimerHandle | None = None
+        self._heard = True  # something, since the last look
+        self._asked = False
         self._ending = False
         self.gone = self._loop.create_future()  # when the socket is
 
@@ -78,6 +101,8 @@ class Wire(asyncio.BufferedProtocol):
             self._reason = str(exc) or type(exc).__name__
         self._ending = True
         self.greeted()
+        if self._looking is not None:
+            self._looking.cancel()
         self.gone.set_result(None)
         self._owner.ended(self._reason)
 
@@ -85,7 +110,8 @@ class Wire(asyncio.BufferedProtocol):
         return False
 
     def expect(self, seconds: float) -> None:
-        """Whoever does not shake hands in that time, or if it called, has nothing to say, is not kept."""
+        """Whoever does not shake hands in that time, or if it called, has nothing to say that is proved, is not
+        kept (P4)."""
         self._greeting = self._loop.call_later(seconds, self.abort, "nothing came in time")
 
     def greeted(self) -> None:
@@ -112,6 +138,7 @@ class Wire(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._wrote = False
+        self._heard = True
         if self._part or self._handshake is not None:
             self._part += self._buffer[:nbytes]
             if self._handshake is not None:
@@ -145,15 +172,23 @@ class Wire(asyncio.BufferedProtocol):
             self._handshake = None
             if handshake.calls:
                 self.greeted()
+            if not self._proved:
+                self._limit = min(self._limit, UNPROVED_MOST)
+            self._look()
             self._owner.opened()
 
     def _split(self, data: bytes) -> None:
         """Into frames, and the beginning of one that is not whole."""
         at, end, frames = 0, len(data), []
+        asked = False
         self._need = 4
         while end - at >= 4:
             size = int.from_bytes(data[at : at + 4])
             if size > self._limit or size < REFUSAL_SIZE:
+                if size <= 1:
+                    at += 4
+                    asked = asked or size == 0
+                    continue
                 self.abort(f"a frame of {size} bytes")
                 break
             start = at + 4
@@ -162,8 +197,10 @@ class Wire(asyncio.BufferedProtocol):
                 break
             at = start + size
             frames.append(data[start:at])
+        if asked:
+            self._say_there()
         if frames:
-            if self._greeting is not None:
+            if self._greeting is not None and self._proved:
                 self.greeted()
             self._owner.arrived(frames, proved=self._proved)
         if at < end and not self._ending:
@@ -172,10 +209,31 @@ class Wire(asyncio.BufferedProtocol):
     def pause_reading(self) -> None:
         if self._transport is not None and not self._ending:
             self._transport.pause_reading()
+            self._say_there()  # who asks now is heard late
 
     def resume_reading(self) -> None:
         if self._transport is not None and not self._ending:
             self._transport.resume_reading()
+
+    # ── silence ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _look(self) -> None:
+        assert self._transport is not None
+        if self._heard or not self._transport.is_reading():
+            self._asked = False
+        elif self._asked:
+            self.abort(f"silent for {self._silence:g} s")
+            return
+        else:
+            self._asked = True
+            self._transport.write(ASKS)
+        self._heard = False
+        self._looking = self._loop.call_later(self._silence / LOOKS, self._look)
+
+    def _say_there(self) -> None:
+        # Who does not take what it was sent has enough of it to hear.
+        if self._transport is not None and self._may_write and not self._paused:
+            self._transport.write(IS_THERE)
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────────────────
 

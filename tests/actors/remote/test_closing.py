@@ -1,0 +1,130 @@
+"""The end of a node among others: what comes meanwhile is not lost, and what is told later harms nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from recado.actors import Actor, ActorSystem
+from recado.actors.durable import DurableMailboxes
+from recado.actors.remote.memory import Hub, MemoryTransport
+from recado.actors.remote.options import Options
+from recado.journal.disk import Disk, MemoryDisk
+
+from .running import in_a_loop
+from .shop import Ack, Book, Place, pair, until
+
+
+class Lingers(Actor[Any]):
+    """It holds up the end of its node until it may go."""
+
+    def __init__(self, going: asyncio.Event, gate: asyncio.Event) -> None:
+        self.going, self.gate = going, gate
+
+    async def stopped(self) -> None:
+        self.going.set()
+        await self.gate.wait()
+
+
+class Ledger(Actor[Place]):
+    def __init__(self, placed: list[int], gate: asyncio.Event | None = None) -> None:
+        self.placed, self.gate = placed, gate
+
+    async def receive(self, message: Place) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        self.placed.append(message.order)
+        self.reply_if_asked(Ack(message.order))
+
+
+async def ledger(
+    system: ActorSystem, placed: list[int], disk: Disk | None, gate: asyncio.Event | None = None
+) -> None:
+    if disk is None:
+        await system.spawn(lambda: Ledger(placed, gate), name="ledger", capacity=1)
+    else:
+        box = DurableMailboxes(system, disk).mailbox("ledger")
+        await system.spawn(lambda: Ledger(placed, gate), name="ledger", mailbox=box)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@in_a_loop
+async def test_a_node_that_is_closed_finds_what_came_meanwhile_in_its_next_life(
+    durable: bool,
+) -> None:  # I4, R9, R11
+    hub, disk, placed = Hub(lasting=True), MemoryDisk() if durable else None, list[int]()
+    going, gate = asyncio.Event(), asyncio.Event()
+    async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
+        cold = Options(warm_up=0.0)  # or what comes for a name that is gone would be held anyway
+        async with ActorSystem("server", transport=MemoryTransport(hub), options=cold) as server:
+            await ledger(server, placed, disk)
+            await server.spawn(lambda: Lingers(going, gate))
+            book = client.actor("ledger", node="server")
+            assert await book.ask(Place(0)) == Ack(0)
+            closing = asyncio.create_task(server.close())
+            await going.wait()
+            for order in range(1, 10):
+                book.tell(Place(order))
+            asked = book.ask_future(Place(10))
+            passed = asyncio.Event()
+            client.loop.call_soon(client.loop.call_soon, passed.set)  # behind what was sent
+            await passed.wait()
+            gate.set()
+            await closing
+            assert server.dead_letters == 0
+        async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
+            await ledger(server, placed, disk)
+            assert await asked == Ack(10)
+    assert placed == list(range(11))
+
+
+@in_a_loop
+async def test_what_found_no_room_comes_to_the_next_life() -> None:  # I4
+    """It was in a mailbox, over its capacity, so the broker has it still."""
+    hub, placed = Hub(lasting=True), list[int]()
+    async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
+        async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
+            gate = asyncio.Event()
+            await ledger(server, placed, None, gate)
+            book = client.actor("ledger", node="server")
+            cell = server.cell(server.actor("ledger").address)
+            assert cell is not None
+            book.tell(Place(0))
+            await until(lambda: cell.busy)
+            for order in range(1, 4):
+                book.tell(Place(order))
+            await until(lambda: cell.mailbox.qsize() == 3)
+            server.loop.call_soon(gate.set)
+        assert server.dead_letters == 3
+        async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
+            await ledger(server, placed, None)
+            assert await book.ask(Place(4)) == Ack(4)
+    assert placed[0] == 0
+    assert placed[-3:] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", ["memory", "lasting"])
+@in_a_loop
+async def test_what_is_told_to_others_after_the_end_harms_nobody(kind: str) -> None:  # K6
+    async with pair(kind) as both:
+        book = both.book()
+        assert await book.ask(Place(1)) == Ack(1)
+        await both.client.close()
+        book.tell(Place(2))
+        await asyncio.to_thread(book.tell, Place(3))
+        assert await both.server.actor("book", Book).ask(Place(4)) == Ack(4)
+
+
+def test_a_thread_may_tell_others_when_the_loop_is_closed() -> None:  # K6
+    async def live() -> Any:
+        async with pair() as both:
+            return both.book()
+
+    book = asyncio.run(live())
+
+    async def other() -> None:
+        await asyncio.to_thread(book.tell, Place(1))
+
+    asyncio.run(other())
