@@ -7,23 +7,15 @@ killed. Either says `ready` when it is.
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from functools import partial
 from pathlib import Path
 
-from recado.actors import Actor, ActorSystem
+from recado.actors import ActorSystem
 from recado.actors.durable import DurableMailboxes
 from recado.actors.remote.amqp import Amqp, AmqpSettings, Storage
 
 from .actors_cast import Calculator, Ledger, Note
-
-
-class Lingerer(Actor[Note]):
-    """It takes a moment to stop, in which messages for the others still come."""
-
-    async def stopped(self) -> None:
-        await asyncio.sleep(0.3)
 
 
 async def serve(url: str, name: str, folder: Path, storage: Storage) -> None:
@@ -33,11 +25,8 @@ async def serve(url: str, name: str, folder: Path, storage: Storage) -> None:
         ledger = partial(Ledger, folder / "ledger")
         await system.spawn(ledger, name="ledger", mailbox=boxes.mailbox("ledger"))
         await system.spawn(Calculator, name="calculator")
-        await system.spawn(Lingerer)
         say_ready()
-        stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        await stop.wait()
+        await asyncio.Event().wait()
 
 
 async def tell(url: str, name: str, folder: Path, storage: Storage) -> None:

@@ -53,17 +53,10 @@ class NodeProcess:
 
     def kill(self) -> None:
         """As kill -9 does."""
-        self._end(signal.SIGKILL)
-
-    async def stop(self) -> None:
-        """As who asks it to end, and waits."""
-        await asyncio.to_thread(self._end, signal.SIGTERM)
-
-    def _end(self, by: signal.Signals) -> None:
         running, self._running = self._running, None
         if running is not None:
-            running.send_signal(by)
-            running.wait(PATIENCE)
+            running.kill()
+            running.wait()
             assert running.stdout is not None
             running.stdout.close()
 
