@@ -84,7 +84,7 @@ class DurableMailboxes:
     def _read_ref(self, wanted: type, value: object) -> object:
         if issubclass(typing.get_origin(wanted) or wanted, ActorRef) and isinstance(value, str):
             return self.system.ref(value)
-        raise NotImplementedError
+        raise NotImplementedError(f"{wanted} cannot be kept")  # how msgspec wants to be told
 
 
 def _write_ref(value: object) -> object:

@@ -164,7 +164,7 @@ class Node:
     def _read_ref(self, kind: type, value: object) -> object:
         if isinstance(value, str) and getattr(kind, "__origin__", kind) is ActorRef:
             return self.ref_of(value)
-        raise NotImplementedError(f"{kind} does not travel")
+        raise NotImplementedError(f"{kind} does not travel")  # how msgspec wants to be told
 
     def reachable(self, address: Address) -> Cell | None:
         """The actor of that address, if others may talk to it."""

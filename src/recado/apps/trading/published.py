@@ -21,9 +21,6 @@ CITATION: Final = (
     "Thadeu de Russo e Carmo: Uso do padrão AMQP para transporte de mensagens entre atores remotos. "
     "Dissertação de mestrado, IME-USP, 2012"
 )
-# Of a byte there and a byte back, by Netperf.
-WIRED_MICROSECONDS: Final = 1e6 / 2246.44
-WIRELESS_MICROSECONDS: Final = 1e6 / 597.31
 
 Table = dict[tuple[Transport, int], Figures]
 
