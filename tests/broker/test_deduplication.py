@@ -199,7 +199,7 @@ def test_what_was_refused_may_come_again() -> None:
     broker, peer = new_broker(), Peer()
     queue = new_queue(broker, window=LARGE, max_length=1, overflow="reject-publish")
     channel = open_channel(broker, peer)
-    channel.publisher.confirming = True
+    channel.publisher.begin_confirming()
     publish(channel, "a", "b", "a")
     channel.publisher.confirm()
     assert _confirms(peer) == [1, -2, 3]
@@ -392,7 +392,7 @@ def test_a_duplicate_is_confirmed_when_what_it_repeats_is_safe(target: Target) -
     peers = Peer(), Peer()
     channels = [open_channel(broker, peer) for peer in peers]
     for channel in channels:
-        channel.publisher.confirming = True
+        channel.publisher.begin_confirming()
         publish(channel, "a", **way)
         channel.publisher.confirm()
     assert [_confirms(peer) for peer in peers] == [[], []]

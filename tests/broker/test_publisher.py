@@ -78,7 +78,7 @@ def test_a_mandatory_message_with_nowhere_to_go_is_returned(channel: Channel, pe
 
 def test_a_return_comes_before_its_confirm(channel: Channel, peer: Peer) -> None:
     """P1"""
-    channel.publisher.confirming = True
+    channel.publisher.begin_confirming()
     channel.publisher.publish(published("nowhere", b"1", b"2", mandatory=True), 0)
     channel.publisher.confirm()
     channel.publisher.confirm()
@@ -90,7 +90,7 @@ def test_every_message_is_confirmed_once(broker: Broker, channel: Channel, peer:
     new_queue(broker, "small", max_length=1, overflow="reject-publish")
     new_queue(broker, "large")
     channel.publisher.publish(published("large", b"unconfirmed"), 0)
-    channel.publisher.confirming = True
+    channel.publisher.begin_confirming()
     channel.publisher.publish(published("large", b"1"), 0)
     channel.publisher.confirm()
     channel.publisher.publish(published("large", b"2", b"3"), 0)
@@ -185,7 +185,7 @@ def test_a_reply_goes_straight_to_the_channel_that_asked(broker: Broker) -> None
     assert reply_to == address.name
     answering = Peer()
     answers = open_channel(broker, answering)
-    answers.publisher.confirming = True
+    answers.publisher.begin_confirming()
     answers.publisher.publish(published(reply_to, b"answer", mandatory=True), 0)
     assert asking.bodies() == [b"answer"]
     assert confirms(answering.received()) == [b"answer"]
@@ -194,7 +194,7 @@ def test_a_reply_goes_straight_to_the_channel_that_asked(broker: Broker) -> None
 def test_headers_decide_for_each_message(broker: Broker, channel: Channel, peer: Peer) -> None:
     queue = new_queue(broker, max_length=1, overflow="reject-publish")
     broker.vhosts["/"].bind_queue("q", "amq.headers", "", {"n": 1})
-    channel.publisher.confirming = True
+    channel.publisher.begin_confirming()
     for n in (1, 1, 2):
         wanted = Properties(headers={"n": n})
         channel.publisher.publish(

@@ -21,9 +21,8 @@ import pytest
 import trustme
 
 from recado import Broker
-from recado.cli import main
-from recado.cli import serve as serving
-from recado.cli.serve import explain
+from recado.cli import main, process
+from recado.cli.process import explain, until_signal
 from recado.journal.record import header
 from recado.node.assembly import CannotListen
 from recado.node.config import from_mapping
@@ -243,8 +242,8 @@ def test_a_journal_of_a_later_release_is_told(start: Start, tmp_path: Path) -> N
 
 
 def test_a_data_folder_without_a_name_is_none(start: Start, tmp_path: Path) -> None:
-    for process in (start("--data", ""), start(RECADO_NODE_DATA="")):
-        _, told = process.communicate()
+    for refused in (start("--data", ""), start(RECADO_NODE_DATA="")):
+        _, told = refused.communicate()
         assert re.fullmatch(r"recado: node.data \(.*\) is empty: name a folder\n", told)
         assert process.returncode == 2
     assert list(tmp_path.iterdir()) == []
@@ -257,7 +256,18 @@ def test_a_journal_that_cannot_be_closed_is_a_failure(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Ledger, "close", close)
-    monkeypatch.setattr(serving, "announce", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(process, "announce", lambda _: os.kill(os.getpid(), signal.SIGTERM))
     settings = from_mapping({"server": {"port": 0}, "node": {"data": str(tmp_path)}})
-    reason = asyncio.run(serving.until_signal(settings, False))
+    reason = asyncio.run(until_signal(settings, False))
     assert reason == "the journal cannot be closed: [Errno 28] No space left on device"
+
+
+def test_nothing_of_openssl_is_loaded_without_tls(tmp_path: Path) -> None:
+    """It would take a tenth of the start, and memory for as long as the process lives."""
+    script = "import sys, recado.cli as cli; cli.main(sys.argv[1:]); assert '_ssl' not in sys.modules"
+    command = [sys.executable, "-c", script, "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path) as broker:
+        assert broker.stdout is not None
+        assert b"listening" in broker.stdout.readline()
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(30) == 0

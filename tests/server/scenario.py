@@ -140,7 +140,8 @@ Command: TypeAlias = Publish | Consume | Cancel | Qos | Settle | Get | Declare |
 class Batch(NamedTuple):
     """Bytes for one connection: commands on its channels, their frames woven together or not.
 
-    The last `held` bytes wait for the next batch. The two brokers get them in chunks of these sizes.
+    The last `held` bytes wait for the next batch. The two brokers get them in chunks of these sizes. With
+    `more` the turn goes on: what others send next is read before anybody gets anything.
     """
 
     connection: int
@@ -148,6 +149,7 @@ class Batch(NamedTuple):
     woven: bool = False
     held: int = 0
     sizes: Sizes = ((), ())
+    more: bool = False
 
 
 class Answer(NamedTuple):
@@ -362,6 +364,7 @@ def _steps(focus: Focus, rolls: list[bytes]) -> Iterator[Step]:
                 dice.once_in(6),
                 dice.pick((0, 0, 0, 0, 1, 9, 26)),
                 dice.pick(_SIZES),
+                dice.once_in(2),
             )
         elif kind == "answer":
             yield Answer(dice.pick(range(6)), _settle(dice, focus), dice.pick(_SIZES))

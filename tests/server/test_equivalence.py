@@ -1,7 +1,8 @@
 """Runs are a way to work, not a behaviour: a broker that takes messages one at a time does the same.
 
-The same bytes, in any chunking, go to a broker whose runs are limited to 1 and to one without limit, while
-consumers, prefetch, time, limits, bindings and permissions change. RECADO_EXAMPLES says how often to try.
+The same bytes, in any chunking, go to a broker whose runs are limited to 1 and to one without limit, which
+also gathers runs from what several connections send one by one, while consumers, prefetch, time, limits,
+bindings and permissions change. RECADO_EXAMPLES says how often to try.
 """
 
 import os
@@ -70,6 +71,11 @@ class Performance:
                 if holders:
                     connection, channel = holders[which % len(holders)]
                     self._play_batch(s.Batch(connection, ((channel, settle),), sizes=sizes))
+        if not (isinstance(step, s.Batch) and step.more):
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        twins = self.twins
         twins.compare()
         for connection in s.CONNECTIONS:
             if twins.has_ended(connection):

@@ -110,8 +110,10 @@ class Twins:
     """The broker that takes messages one at a time, and the one that takes them in runs."""
 
     def __init__(self, *run_limits: int) -> None:
+        """The last of them also gathers what comes one by one (see `broker/gathering.py`)."""
         self.now = 1_000_000
         self.brokers = [new_broker() for _ in run_limits]
+        self.brokers[-1].gathering.is_open = True
         self.offers = [Offer(run_limit=limit) for limit in run_limits]
         self.wires: dict[int, list[Wire]] = {}
         self.talks: dict[tuple[int, int], Talk] = {}
@@ -161,7 +163,9 @@ class Twins:
             wire.client.feed(data, self.now, chunks)
 
     def compare(self) -> None:
-        """Every observable effect is equal, once dead letters that were put off are sent."""
+        """At the end of a turn every observable effect is equal, once dead letters that were put off went."""
+        for broker in self.brokers:
+            broker.gathering.pass_on(self.now)
         while any(broker.deadline() == 0 for broker in self.brokers):
             for broker in self.brokers:
                 broker.tick(self.now)

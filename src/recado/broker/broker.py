@@ -18,6 +18,7 @@ from .arguments import QueueSettings, describe
 from .consumer import Consumer
 from .consumer_timeout import ConsumerTimeouts
 from .dead_letter import DeadLetters
+from .gathering import Gathering
 from .holding import Holdings
 from .keeper import Keeper
 from .policy import POLICY_KINDS, Policy
@@ -25,6 +26,7 @@ from .queue import Home, Owner, Queue
 from .routing import Admission
 from .run import Run
 from .stream import Stream
+from .tally import Tally
 from .vhost import Vhost
 from .work_queue import WorkQueue
 
@@ -60,6 +62,8 @@ class Broker:
         self._admissions: dict[tuple[str, str], Admission] = {}
         self._alarms = Alarms()
         self.timeouts = ConsumerTimeouts()
+        self.gathering = Gathering()
+        self.tally = Tally()  # of channels that have ended
         for name in vhosts:
             self.add_vhost(name)
 
@@ -102,7 +106,7 @@ class Broker:
             raise NotAllowed(f"vhost {vhost} not found")
         admission = self._admissions.get((user.name, vhost))
         if admission is None or admission.user is not user:
-            admission = Admission(user, self.vhosts[vhost], self.timeouts)
+            admission = Admission(user, self.vhosts[vhost], self.timeouts, self.gathering)
             self._admissions[user.name, vhost] = admission
         return admission
 
@@ -200,6 +204,11 @@ class Broker:
                 if settings != queue.settings:
                     queue.reconfigure(settings, now)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something is left to do at the end of a turn: to be let in, or written."""
+        return self.gathering.run is not None or self.keeper.has_more
+
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────
 
     def deadline(self) -> int | None:
@@ -215,6 +224,7 @@ class Broker:
 
     def tick(self, now: int) -> None:
         """Let expire what has had its time: messages, queues, deliveries; and go on with dead letters."""
+        self.gathering.pass_on(now)
         for letters in self._dead_letters.values():
             letters.go_on(now)
         self.timeouts.check(now)

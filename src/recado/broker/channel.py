@@ -47,6 +47,7 @@ class Channel:
         "_claims",
         "_keeper",
         "_was_full",
+        "acknowledged",
         "admission",
         "consumers",
         "last_queue",
@@ -69,6 +70,7 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.unacked: Unacked[Consumer | Getter] = Unacked()
         self.next_tag = 1
+        self.acknowledged = 0  # how many it ever was
         self.prefetch = 0  # for each consumer to come
         self.limit = 0  # for all consumers of the channel together
         self.outstanding = 0  # what counts for that limit
@@ -240,7 +242,9 @@ class Channel:
             if entry.run.kept:
                 for start, end in entry.unsettled(low, high):
                     holder.queue.acknowledge(entry.run, start, end)
-            holder.release(self.unacked.settle(entry, low, high))
+            count = self.unacked.settle(entry, low, high)
+            self.acknowledged += count
+            holder.release(count)
         if holder is not None:
             self._refill(holder, now)
 

@@ -51,7 +51,7 @@ class Holding(Queue):
         run.first = self._next_place
         self._next_place += len(run)
         run.expires = now + delay_of(headers)
-        if self._keeps and run.facts.persistent:
+        if self.keeps(run.facts):
             self._keeper.enter(self, run)
         self._hold(run)
         self._set_alarm(self._heap[0][0])

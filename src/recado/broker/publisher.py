@@ -38,12 +38,14 @@ class Publisher:
         "_admission",
         "_awaited",
         "_confirmed",
+        "_gathering",
         "_keeper",
         "_number",
         "_outlet",
         "_promises",
         "_published",
         "_refused",
+        "_unnumbered",
         "confirming",
         "pending",
         "reply_queue",
@@ -54,7 +56,9 @@ class Publisher:
         self._outlet = outlet
         self._admission = admission
         self._keeper = admission.vhost.keeper
+        self._gathering = admission.gathering
         self._published = 0
+        self._unnumbered = 0  # published before confirms were asked for
         self._confirmed = 0
         # None until they are needed: an empty deque takes 600 bytes, and there are many channels.
         self._refused: deque[int] | None = None  # numbers of those that will be nacked
@@ -80,6 +84,9 @@ class Publisher:
             self._check_singles(route, event)
             self.pending.append((route, event))
             return None, 1
+        if len(event.tails) == 1 and not event.head and self._is_gathered(route, event, now):
+            return None, 1
+        self._gathering.pass_on(now)
         if queues is None or facts.alone:
             each = 4 + len(route.source.bindings) // 4
         elif len(event.tails) == 1 or not any(queue.is_laborious for queue in queues):
@@ -90,6 +97,23 @@ class Publisher:
         part, rest = _divided(event, max(_PART // each, 1))
         self._send(route, part, now)
         return rest, each * len(part.tails)
+
+    def _is_gathered(self, route: Route, event: Published, now: int) -> bool:
+        """Whether a single message waits now, to go in with others of its kind."""
+        gathering, facts, queues = self._gathering, event.facts, route.queues
+        number, frame_max = self._number, self._outlet.frame_max
+        if not gathering.joins(route, facts, number, frame_max, event.tails[0]):
+            if not (gathering.is_open and queues and len(queues) == 1 and not facts.alone):
+                return False
+            gathering.pass_on(now)
+            (queue,) = queues
+            if not queue.gathers(facts):
+                return False
+            gathering.begin(queue, Run(route, facts, number, frame_max, b"", event.tails, True))
+        if self.confirming and gathering.kept:
+            self._awaited = self._keeper.ticket
+        self._published += 1
+        return True
 
     def sorted(self, event: Interleaved) -> Iterator[Published]:
         """The same publishes in runs: all of a route together, unless somebody could see that.
@@ -153,7 +177,7 @@ class Publisher:
                 if self._refused is None:
                     self._refused = deque()
                 self._refused.extend(self._published + 1 + i for i in refused)
-            self._published += len(event.tails)
+        self._published += len(event.tails)
 
     def _send_singly(self, route: Route, run: Run, now: int) -> list[int]:
         """Messages whose headers decide where each goes, or must be changed on the way."""
@@ -213,6 +237,22 @@ class Publisher:
             self._outlet.write(frame + content)
 
     # ── confirms ──────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def published(self) -> int:
+        """All that was taken in, unroutable or not."""
+        return self._unnumbered + self._published
+
+    @property
+    def confirmed(self) -> int:
+        """How many the peer was told of."""
+        return self._confirmed
+
+    def begin_confirming(self) -> None:
+        """Number what is published from now on."""
+        if not self.confirming:
+            self.confirming = True
+            self._unnumbered, self._published = self._published, 0
 
     def confirm(self) -> None:
         """Confirm all that was published up to now, at the end of a read; or promise to, once it is safe."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from recado.amqp.facts import Facts
+
 from .arguments import QueueSettings
 from .consumer import Consumer
 from .deduplication import window_of
@@ -111,6 +113,14 @@ class Queue(ABC):
         self.settings = settings
 
     # ── what each kind does in its own way ────────────────────────────────────────────────────────────
+
+    def gathers(self, facts: Facts) -> bool:
+        """Whether nothing is asked of messages of this kind but to enter, so that some may enter together."""
+        return False
+
+    def keeps(self, facts: Facts) -> bool:
+        """Whether such messages outlast the process here."""
+        return self._keeps and facts.persistent
 
     @property
     def is_laborious(self) -> bool:

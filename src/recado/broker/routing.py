@@ -16,6 +16,7 @@ from .access import Access, User
 from .consumer_timeout import ConsumerTimeouts
 from .deduplication import Passage
 from .exchange import Exchange
+from .gathering import Gathering
 from .queue import Queue
 from .run import Origin, Run
 from .vhost import Vhost
@@ -43,12 +44,19 @@ class Route(Origin):
 class Admission:
     """One user in one vhost: what it may do there, and the routes it uses."""
 
-    __slots__ = ("_epoch", "_routes", "access", "timeouts", "user", "vhost")
+    __slots__ = ("_epoch", "_routes", "access", "gathering", "timeouts", "user", "vhost")
 
-    def __init__(self, user: User, vhost: Vhost[Queue], timeouts: ConsumerTimeouts) -> None:
+    def __init__(
+        self,
+        user: User,
+        vhost: Vhost[Queue],
+        timeouts: ConsumerTimeouts,
+        gathering: Gathering | None = None,
+    ) -> None:
         self.user = user
         self.vhost = vhost
         self.timeouts = timeouts
+        self.gathering = gathering or Gathering()
         self.access = Access(user, vhost.name)
         self._routes: dict[bytes, Route] = {}
         self._epoch = vhost.epoch  # that the routes are of

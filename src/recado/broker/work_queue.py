@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 
+from recado.amqp.facts import Facts
 from recado.amqp.frames import body_size_of
 
 from .arguments import QueueSettings
@@ -69,6 +70,12 @@ class WorkQueue(Queue):
         self.touch(now)
         self._drop_excess(now)
 
+    def gathers(self, facts: Facts) -> bool:
+        return self._simple and facts.ttl is None and not self.taps
+
+    def keeps(self, facts: Facts) -> bool:
+        return self._keeps_all or super().keeps(facts)
+
     # ── entering ──────────────────────────────────────────────────────────────────────────────────────
 
     def publish(self, run: Run, now: int) -> Sequence[int]:
@@ -80,7 +87,7 @@ class WorkQueue(Queue):
             if group is not None and (count == 1 or len(group) == 1) and group[0].room() >= count:
                 run.first = self._next_place
                 self._next_place += count
-                if self._keeps_all or (self._keeps and run.facts.persistent):
+                if self.keeps(run.facts):
                     self._keeper.enter(self, run)
                 group[0].deliver(run)
                 if len(group) > 1:
@@ -154,7 +161,7 @@ class WorkQueue(Queue):
         """Behind all others of its lane: in memory, or on the shelf if there is no room or others are there."""
         number = self._lane_of(run)
         lane = self._lanes[number]
-        durable = self._keeps_all or (self._keeps and run.facts.persistent)
+        durable = self.keeps(run.facts)
         if lane.shelved or lane.weight >= self._keeper.room:
             self._keeper.shelve(self, run, number, durable=durable)
             lane.shelved += len(run)

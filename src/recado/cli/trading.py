@@ -28,6 +28,7 @@ from recado.cli.feed_live import until_signal
 if TYPE_CHECKING:
     from recado.apps.trading.figures import Transport
     from recado.apps.trading.plan import Plan
+    from recado.apps.trading.report import Report
 
 VERBS = {
     "run": "Measure asks to remote actors, point to point and through a broker, with the processes that takes.",
@@ -46,6 +47,8 @@ def trading(verb: str, options: Sequence[str]) -> int:
     try:
         return run_verb(verb, chosen)
     except ImportError as error:
+        if error.name == "pyspark":
+            return complain("--spark needs Spark: pip install 'recado[spark]'", FAILED)
         if error.name not in ("pyarrow", "numpy", "matplotlib", "google"):
             raise
         return complain(f"this needs {error.name}: pip install 'recado[trading]'", FAILED)
@@ -103,6 +106,7 @@ def grammar(verb: str) -> argparse.ArgumentParser:
                 help="of the archive",
             )
             add("--plots", type=Path, metavar="DIR", help="also draw the plots, into this folder")
+            add("--spark", action="store_true", help="compute by Spark; the figures are the same")
             add("--json", action="store_true", help="for programs")
         case "network":
             add("behind", type=address, metavar="HOST:PORT")
@@ -232,7 +236,7 @@ def report(chosen: argparse.Namespace) -> int:
     from recado.feeds.archive.errors import ArchiveError
 
     try:
-        found = Report.of(chosen.folder)
+        found = by_spark(chosen.folder) if chosen.spark else Report.of(chosen.folder)
     except ArchiveError as error:
         return complain(str(error), FAILED)
     if not found.tables:
@@ -248,3 +252,10 @@ def report(chosen: argparse.Namespace) -> int:
         for file in draw_all(found.by_latency, chosen.plots):
             print(file, file=sys.stderr)
     return DONE
+
+
+def by_spark(folder: Path) -> Report:
+    from recado.apps.trading.on_spark import finished
+    from recado.apps.trading.report import Report
+
+    return Report.from_runs(finished(folder))

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack
 from pathlib import Path
-from urllib.parse import quote
 
 from recado.feeds.archive.collection import Limits
 from recado.feeds.archive.errors import ArchiveError
@@ -18,6 +17,7 @@ from recado.feeds.archivist import Archivist, Upkeep
 from recado.feeds.errors import FeedError
 from recado.feeds.link import Link
 from recado.feeds.stack import StackError
+from recado.node.login import url_for
 from recado.node.settings import ArchiveSettings, Settings
 
 log = logging.getLogger("recado.node")
@@ -55,7 +55,7 @@ class Archives:
             link = await self._stack.enter_async_context(Link(url, give_up=None))
             archive = link.archive(
                 chosen.feed,
-                chosen.folder or Path(settings.node.data or ".") / FOLDER / name,
+                folder_for(settings, name),
                 name=name,
                 stack=chosen.stack,
                 upkeep=upkeep_of(chosen),
@@ -80,6 +80,12 @@ async def watch(name: str, archive: Archivist) -> None:
         log.error("feeds.archives.%s: %s", name, error)
 
 
+def folder_for(settings: Settings, name: str) -> Path:
+    """Where the archive of that name is."""
+    folder = settings.feeds.archives[name].folder
+    return Path(folder) if folder else Path(settings.node.data or ".") / FOLDER / name
+
+
 def upkeep_of(chosen: ArchiveSettings) -> Upkeep:
     return Upkeep(
         seal_rows=chosen.seal_rows,
@@ -87,10 +93,3 @@ def upkeep_of(chosen: ArchiveSettings) -> Upkeep:
         grace=chosen.grace,
         limits=Limits(chosen.max_age, chosen.max_messages, chosen.max_share),
     )
-
-
-def url_for(settings: Settings, address: str, vhost: str) -> str:
-    """As the user that `feeds.user` names; `complaints` saw to it that there is a plain password."""
-    user = settings.feeds.user
-    password = settings.access.known_users()[user].password or ""
-    return f"amqp://{quote(user, '')}:{quote(password, '')}@{address}/{quote(vhost, '')}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from ssl import SSLContext
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,7 +21,10 @@ from recado.server.listener import Server, ServerLimits
 from recado.server.offer import Offer
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from recado.node.archives import Archives
+    from recado.node.metrics import Metrics
     from recado.node.storage import Storage
 
 
@@ -34,8 +36,11 @@ class Running(msgspec.Struct, frozen=True):
     tls_port: int | None
     storage: Storage | None
     archives: Archives | None = None
+    metrics: Metrics | None = None
 
     async def stop(self) -> None:
+        if self.metrics is not None:
+            await self.metrics.stop()
         if self.archives is not None:
             await self.archives.stop()
         await self.server.stop()
@@ -70,6 +75,12 @@ async def start(settings: Settings) -> Running:
             port = await listen(server, settings.server, "port")
             tls_port = await listen(server, settings.server, "tls_port", tls) if tls else None
             archives = await start_archives(settings, port)
+            try:
+                metrics = await start_metrics(settings, port, server, storage)
+            except BaseException:
+                if archives is not None:
+                    await archives.stop()
+                raise
         except BaseException:
             await server.stop()
             raise
@@ -77,7 +88,7 @@ async def start(settings: Settings) -> Running:
         if storage is not None:
             storage.release()
         raise
-    return Running(server, port, tls_port, storage, archives)
+    return Running(server, port, tls_port, storage, archives, metrics)
 
 
 async def start_archives(settings: Settings, port: int) -> Archives | None:
@@ -87,6 +98,17 @@ async def start_archives(settings: Settings, port: int) -> Archives | None:
     from recado.node.archives import Archives
 
     return await Archives.start(settings, at(reachable(settings.server.host), port))
+
+
+async def start_metrics(
+    settings: Settings, port: int, server: Server, storage: Storage | None
+) -> Metrics | None:
+    if not settings.metrics.publish:
+        return None
+    from recado.node.metrics import Metrics
+
+    address = at(reachable(settings.server.host), port)
+    return await Metrics.start(settings, address, server, storage)
 
 
 # Addresses to listen on that are none to connect to, and the one of theirs that lets guest in.

@@ -95,6 +95,8 @@ class UserSettings(Section, frozen=True):
 
 
 EVERYTHING = Permission(configure=".*", write=".*", read=".*")
+GUEST_HASH = "cmNkb1DpjWx3svLxmOXD10yKMF1sLUk5/fHAnV8qIEdmjBCl"
+"""Of the password that everybody knows, so that nothing need be hashed to start."""
 
 
 class AccessSettings(Section, frozen=True):
@@ -112,7 +114,7 @@ class AccessSettings(Section, frozen=True):
         if self.users:
             return self.users
         permissions = dict.fromkeys(self.vhosts, EVERYTHING)
-        guest = UserSettings(password="guest", tags=("administrator",), permissions=permissions)
+        guest = UserSettings("guest", GUEST_HASH, ("administrator",), permissions)
         return {"guest": guest}
 
 
@@ -131,6 +133,17 @@ class ArchiveSettings(Section, frozen=True):
     grace: Annotated[float, Meta(ge=0)] = 3600.0
 
 
+class MetricsSettings(Section, frozen=True):
+    """Whether the node's counters are published on the feed `recado.metrics`, and how often.
+
+    The node logs in as `feeds.user`.
+    """
+
+    publish: bool = False
+    seconds: Seconds = 1.0
+    vhost: str = "/"
+
+
 class FeedsSettings(Section, frozen=True):
     """Archives by their names. They log in as `user`, who has a plain password."""
 
@@ -146,6 +159,7 @@ class Settings(Section, frozen=True):
     broker: BrokerSettings = BrokerSettings()
     access: AccessSettings = AccessSettings()
     feeds: FeedsSettings = FeedsSettings()
+    metrics: MetricsSettings = MetricsSettings()
     actors: ActorsSettings = ActorsSettings()
 
 
@@ -173,9 +187,12 @@ def complaints_about_tls(server: ServerSettings) -> list[tuple[str, str]]:
 
 
 def complaints_about_feeds(settings: Settings) -> list[tuple[str, str]]:
-    if not settings.feeds.archives:
+    metrics = settings.metrics
+    if not settings.feeds.archives and not metrics.publish:
         return []
     found = []
+    if metrics.vhost not in settings.access.vhosts:
+        found.append(("metrics.vhost", f"names {metrics.vhost!r}, not in access.vhosts"))
     user = settings.access.known_users().get(settings.feeds.user)
     if user is None or user.password is None:
         found.append(("feeds.user", "is to be one of access.users that has a plain password"))

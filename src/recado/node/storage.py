@@ -56,6 +56,13 @@ class Storage:
             turn=server.turn,
         )
 
+    def free(self) -> int:
+        """Bytes that are left on the disk."""
+        return self._folder.free()
+
+    def journal_bytes(self) -> int:
+        return sum(segment.end - segment.base for segment in self.ledger.journal.segments)
+
     def release(self) -> None:
         """Let others have the folder; the ledger is closed by then."""
         self._folder.close()

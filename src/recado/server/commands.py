@@ -310,7 +310,7 @@ def _check_requeue(requeue: bool) -> None:
 def confirm_select(session: "Session", channel: Channel, method: m.ConfirmSelect, now: int) -> None:
     if channel.publisher.pending is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
-    channel.publisher.confirming = True
+    channel.publisher.begin_confirming()
     if not method.no_wait:
         channel.send(m.ConfirmSelectOk())
 

@@ -66,6 +66,8 @@ class Committer:
         self._cleaning: asyncio.TimerHandle | None = None
         self._syncing: Sync | None = None
         self._usual = 0.0  # seconds that a sync takes
+        self.syncs = 0
+        self.sync_seconds = 0.0  # of all of them
         self._idle: asyncio.Future[None] | None = None  # somebody waits for the thread to return
         self._full = False
         self._failed = False
@@ -118,9 +120,9 @@ class Committer:
         little = self._ledger.is_awaited and self._ledger.unsynced < LITTLE
         self._syncing = sync = self._ledger.begin_sync()
         if little and self._usual < QUICK:
-            start = perf_counter()
+            before = self.sync_seconds
             error = self._run(sync)
-            self._usual += (perf_counter() - start - self._usual) * NEWEST
+            self._usual += (self.sync_seconds - before - self._usual) * NEWEST
             self._done(sync, error)
         else:
             self._usual *= FORGOTTEN
@@ -128,10 +130,14 @@ class Committer:
 
     def _run(self, sync: Sync) -> OSError | None:
         """Gives what went wrong; here or in the thread, but never in both at once."""
+        start = perf_counter()
         try:
             sync.run()
         except OSError as error:
             return error
+        finally:
+            self.syncs += 1
+            self.sync_seconds += perf_counter() - start
         return None
 
     def _done(self, sync: Sync, error: OSError | None) -> None:

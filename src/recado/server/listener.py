@@ -6,7 +6,6 @@ There is one loop and no lock: the broker decides in the loop's thread, between 
 import asyncio
 import logging
 import resource
-import ssl
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -22,6 +21,8 @@ from .offer import Offer
 from .passwords import Passwords
 
 if TYPE_CHECKING:
+    import ssl
+
     from .committer import Committer
 
 T = TypeVar("T")
@@ -81,6 +82,7 @@ class Server:
         self.alarm: str | None = None
         self.turned_away = 0  # connections, since the log last said so
         self.failure: asyncio.Future[str] = self.loop.create_future()
+        broker.gathering.is_open = True
         self.committer: Committer | None = None  # of a broker that keeps something
         self._used_memory = used_memory
         self._memory_limit = int(memory.available() * self.limits.memory_share)
@@ -104,7 +106,7 @@ class Server:
 
     # ── start and stop ────────────────────────────────────────────────────────────────────────────────
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+    async def listen(self, host: str, port: int, tls: "ssl.SSLContext | None" = None) -> int:
         """Accept connections; gives the port, which is a free one where 0 was asked for."""
         patience = self.limits.handshake_seconds if tls is not None else None
         listener = await self.loop.create_server(
@@ -201,7 +203,7 @@ class Server:
         self._reading = False
         if self._flush_scheduled:
             return
-        if self._to_flush or self.broker.keeper.has_more:
+        if self._to_flush or self.broker.has_more:
             if self._ready_callbacks is not None and not self._ready_callbacks:
                 self._flush()
             else:
@@ -218,14 +220,19 @@ class Server:
         """Now; or after what has been sent meanwhile, once, if it can share a sync: fifty publishers that wait
         for each confirm come in one half behind the other, and so they need half the syncs (+12 %)."""
         self._flush_scheduled = False
-        if self._ready_callbacks and not self._looked_again and self.broker.keeper.has_more:
+        if self._ready_callbacks and not self._looked_again and self._is_to_sync():
             self._looked_again = True
             self._schedule_flush()
         else:
             self._looked_again = False
             self._flush()
 
+    def _is_to_sync(self) -> bool:
+        return self.broker.keeper.has_more or self.broker.gathering.kept
+
     def _flush(self) -> None:
+        if self.broker.gathering.run is not None:
+            self._pass_on()
         if self.committer is not None:
             self._commit(self.committer)
         self._set_timers()  # a stream may have had more to show than one turn allows
@@ -236,6 +243,14 @@ class Server:
             except Exception:  # a fault with one must not silence the others
                 log.exception("writing to %s", connection.peer)
                 connection.transport.abort()
+
+    def _pass_on(self) -> None:
+        """What it makes others be sent is flushed with all else."""
+        self._reading = True
+        try:
+            self.broker.gathering.pass_on(clock())
+        finally:
+            self._reading = False
 
     def _commit(self, committer: "Committer") -> None:
         """Who is told at once that something is safe need not wait for another flush."""
@@ -248,7 +263,7 @@ class Server:
     def arm(self) -> None:
         """Be back when the broker has something to do; who reads will see to that at the end."""
         if not self._reading:
-            if self.broker.keeper.has_more:
+            if self.broker.has_more:
                 self._schedule_flush()
             self._set_timers()
 
@@ -277,7 +292,9 @@ class Server:
 
     def administer(self, action: Callable[[Broker, int], T]) -> T:
         """Let somebody who is no client do something to the broker, in the loop's thread."""
-        result = action(self.broker, clock())
+        now = clock()
+        self.broker.gathering.pass_on(now)
+        result = action(self.broker, now)
         self.arm()
         return result
 

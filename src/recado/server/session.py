@@ -117,6 +117,7 @@ class Session(Outbox):
 
     def resume(self, now: int) -> None:
         """Consumers may have room again."""
+        self.broker.gathering.pass_on(now)
         for channel in list(self.channels.values()):
             channel.resume(now)
 
@@ -204,6 +205,7 @@ class Session(Outbox):
     def _handle(self, event: e.Event, now: int) -> None:
         """Any other event of an open connection; errors of a channel end here."""
         culprit = _PUBLISH
+        self.broker.gathering.pass_on(now)
         try:
             match event:
                 case e.Acked(number, first, count):
@@ -301,7 +303,9 @@ class Session(Outbox):
         self.send(number, m.ChannelOpenOk())
 
     def _end_channel(self, channel: Channel, now: int) -> None:
+        self.broker.gathering.pass_on(now)
         del self.channels[channel.number]
+        self.broker.tally.add(channel)
         self.broker.delete_if_left(channel.close(now), now)
 
     # ── opening ───────────────────────────────────────────────────────────────────────────────────────
@@ -373,6 +377,7 @@ class Session(Outbox):
     def end(self, now: int) -> None:
         """Let go of everything (S2); the rim also calls this when the socket is gone."""
         self.state = State.CLOSED
+        self.broker.gathering.pass_on(now)
         self.congested = True  # what one channel gives back is not for the others to take
         self._owing.clear()
         for channel in list(self.channels.values()):

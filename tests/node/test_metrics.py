@@ -1,0 +1,121 @@
+"""The node's counters on their feed agree with what was done; a node that does not publish them loads nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pika
+import pytest
+
+import recado
+from recado.node.config import ConfigError, from_mapping
+from recado.node.metrics import FEED, CannotPublish, Counters, Gauge
+from tests.feeds.rim.loop import in_the_loop
+
+QUICKLY = {"metrics": {"publish": True, "seconds": 0.05}}
+
+
+def work(url: str) -> pika.BlockingConnection:
+    """Ten messages, confirmed; six of them delivered, four acknowledged."""
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    channel = connection.channel()
+    channel.queue_declare("work", durable=True)
+    channel.confirm_delivery()
+    for number in range(10):
+        channel.basic_publish("", "work", b"%d" % number, pika.BasicProperties(delivery_mode=2))
+    for _ in range(6):
+        tag = channel.basic_get("work")[0].delivery_tag
+    channel.basic_ack(tag - 2, multiple=True)
+    channel.queue_declare("work", passive=True)  # the broker has read the ack
+    return connection
+
+
+async def told(broker: recado.Broker, count: int = 1) -> list[Counters]:
+    async with recado.connect(broker.url) as link:
+        feed = await link.feed(FEED)
+        async with feed.subscribe("watcher") as messages:
+            found = []
+            async for message in messages:
+                assert message.key == broker.address
+                found.append(msgspec.json.decode(message.body, type=Counters))
+                if len(found) == count:
+                    return found
+    raise AssertionError("the feed ended")
+
+
+@in_the_loop
+async def test_counters_are_published_again_and_again(tmp_path: Path) -> None:
+    async with recado.Broker(data=tmp_path, config=QUICKLY) as broker:
+        connection = await asyncio.to_thread(work, broker.url)
+        first, second = await told(broker, 2)
+        await asyncio.to_thread(connection.close)
+    assert first.node == second.node
+    assert first.started == second.started < first.at < second.at
+    assert second.published > first.published  # by the counters themselves
+    assert first.journal_bytes
+    assert first.disk_free
+    assert first.syncs
+    assert first.sync_seconds
+    assert 0 < first.memory_used < first.memory_limit
+    assert first.processor_seconds > 0
+    assert first.alarm is None
+
+
+def test_counters_agree_with_what_was_done(tmp_path: Path) -> None:
+    with recado.Broker(data=tmp_path) as broker:
+        running = broker._now()
+        gauge = Gauge(running.server, running.storage, broker.address, 0.6)
+        read = lambda: broker._administer(lambda *_: gauge.read())  # noqa: E731 - in the loop's thread
+        connection = work(broker.url)
+        during = read()
+        connection.close()
+        after = read()
+    assert during.connections == during.channels == during.queues == 1
+    assert (during.messages_ready, during.messages_unacknowledged) == (4, 2)
+    done = during.published, during.confirmed, during.delivered, during.acknowledged
+    assert done == (10, 10, 6, 4)
+    assert (after.channels, after.messages_ready, after.messages_unacknowledged) == (0, 6, 0)
+    assert (after.published, after.confirmed, after.delivered, after.acknowledged) == done
+
+
+def test_without_a_data_folder_nothing_is_said_of_the_disk() -> None:
+    with recado.Broker() as broker:
+        gauge = Gauge(broker._now().server, None, broker.address, 0.6)
+        counters = broker._administer(lambda *_: gauge.read())
+    assert counters.disk_free is counters.journal_bytes is counters.syncs is None
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"feeds": {"user": "nobody"}}, "feeds.user"),
+        ({"metrics": {"publish": True, "vhost": "elsewhere"}}, "metrics.vhost"),
+        ({"metrics": {"publish": True, "seconds": 0}}, "metrics.seconds"),
+    ],
+)
+def test_what_cannot_be_is_told_before_it_starts(change: dict[str, object], wrong: str) -> None:
+    with pytest.raises(ConfigError, match=wrong):
+        from_mapping({"metrics": {"publish": True}, **change})
+
+
+@in_the_loop
+async def test_a_user_who_may_not_publish_is_told_at_the_start(tmp_path: Path) -> None:
+    settings = {**QUICKLY, "access": {"users": {"ana": {"password": "x"}}}, "feeds": {"user": "ana"}}
+    with pytest.raises(CannotPublish, match=r"metrics\.publish"):
+        await recado.Broker(config=settings).__aenter__()
+    assert len(asyncio.all_tasks()) == 1
+
+
+def test_a_node_that_does_not_publish_loads_nothing_of_it() -> None:
+    program = (
+        "import recado, sys\n"
+        "with recado.Broker(): print([m for m in sys.modules if 'metrics' in m or 'feeds' in m])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "[]\n"
