@@ -54,6 +54,7 @@ class Node:
         self.ledger.on_failure = self._fail
         names = count(1)
         self.broker = Broker(lambda: f"name-{next(names)}", keeper=self.ledger)
+        self.broker.gathering.is_open = True
         self.broker.add_user(User("guest", permissions={"/": Permission(".*", ".*", ".*")}))
         recover(self.ledger, self.broker, now)
         self._cleaner = Cleaner(
@@ -72,8 +73,13 @@ class Node:
 
     # ── the committer's work ──────────────────────────────────────────────────────────────────────
 
+    def let_in(self) -> None:
+        """What waits for more of its kind."""
+        self.broker.gathering.pass_on(self.now)
+
     def write(self) -> bool:
         """Whether there was room for all."""
+        self.let_in()
         try:
             self.ledger.write()
         except OSError as error:
@@ -116,7 +122,7 @@ class Node:
                 self.end_sync()
             for client in list(self.clients):
                 client.read()
-            if not self.ledger.has_more:
+            if not self.broker.has_more:
                 return
             if not self.write():
                 self.machine.fill(None)

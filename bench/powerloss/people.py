@@ -332,6 +332,7 @@ class Purger:
     def act(self) -> None:
         if self._client.is_free and self._rng.random() < 0.2:
             add, queue = self._history.add, self._queue
+            self._client.node.let_in()
             for client in self._client.node.clients:
                 client.hear()  # who has a message keeps it
             add(p.PurgeAsked(queue))

@@ -245,7 +245,7 @@ def test_a_data_folder_without_a_name_is_none(start: Start, tmp_path: Path) -> N
     for refused in (start("--data", ""), start(RECADO_NODE_DATA="")):
         _, told = refused.communicate()
         assert re.fullmatch(r"recado: node.data \(.*\) is empty: name a folder\n", told)
-        assert process.returncode == 2
+        assert refused.returncode == 2
     assert list(tmp_path.iterdir()) == []
 
 

@@ -377,8 +377,8 @@ class Session(Outbox):
     def end(self, now: int) -> None:
         """Let go of everything (S2); the rim also calls this when the socket is gone."""
         self.state = State.CLOSED
+        self.congested = True  # what one channel gives back, or now enters, is not for the others to take
         self.broker.gathering.pass_on(now)
-        self.congested = True  # what one channel gives back is not for the others to take
         self._owing.clear()
         for channel in list(self.channels.values()):
             self._end_channel(channel, now)
