@@ -377,7 +377,7 @@ class Session(Outbox):
     def end(self, now: int) -> None:
         """Let go of everything (S2); the rim also calls this when the socket is gone."""
         self.state = State.CLOSED
-        self.congested = True  # what one channel gives back, or now enters, is not for the others to take
+        self.congested = True  # what a channel gives back, or enters now, is not for the others
         self.broker.gathering.pass_on(now)
         self._owing.clear()
         for channel in list(self.channels.values()):
