@@ -79,12 +79,9 @@ def test_another_number_or_frame_size_does_not_fit(broker: Broker, queue: Queue)
         assert queue.ready == ready
 
 
-def test_no_more_than_so_many_wait(
-    queue: Queue, channels: list[Channel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gathering, "MOST", 2)
+def test_no_more_than_so_much_waits(queue: Queue, channels: list[Channel]) -> None:
     for channel in channels:
-        publish(channel, b"x")
+        publish(channel, bytes(gathering.MOST // 3))
     assert queue.ready == 2
 
 

@@ -19,23 +19,25 @@ from .run import Origin, Run
 if TYPE_CHECKING:
     from .queue import Queue
 
-MOST = 256  # messages that wait together
+MOST = 256 * 1024  # bytes that wait together: about what one peer sends at a time
 
 
 class Gathering:
-    __slots__ = ("_queue", "is_open", "kept", "run")
+    __slots__ = ("_queue", "_room", "is_open", "kept", "run")
 
     def __init__(self) -> None:
         self.is_open = False  # somebody works in turns, and lets in what waits at their end
         self.run: Run | None = None
         self.kept = False  # what waits will be entered with the keeper
         self._queue: Queue | None = None
+        self._room = 0  # bytes that may still join it
 
     def begin(self, queue: "Queue", run: Run) -> None:
         """A single message for a queue that `gathers` its kind; nothing may be waiting."""
         self.run = run
         self.kept = queue.keeps(run.facts)
         self._queue = queue
+        self._room = MOST - len(run.tails[0])
 
     def joins(
         self, origin: Origin, facts: Facts, channel: int, frame_max: int, tail: bytes
@@ -48,9 +50,10 @@ class Gathering:
             or run.facts is not facts
             or run.channel != channel
             or run.frame_max != frame_max
-            or len(run.tails) >= MOST
+            or len(tail) > self._room
         ):
             return False
+        self._room -= len(tail)
         run.tails.append(tail)
         return True
 
