@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from collections.abc import Iterator
@@ -13,9 +12,11 @@ import pytest
 
 import recado
 from recado.cli import main
+from recado.cli.feed_lines import line
 from recado.feeds.archive.store import Store
 from recado.feeds.block import Block
 from recado.feeds.boundary import Batch, Options
+from recado.feeds.message import messages_of
 
 FAST = Options(beat=0.05, suspect=0.5, flush=0.2, again=0.05)
 
@@ -56,8 +57,10 @@ def test_publish_subscribe_and_replay(
     assert main([*publish, "one", "two", "--key", "PETR4", "--header", "venue=B3", "--json"]) == 0
     (done,) = told(capsys)
     assert (done["feed"], done["published"], done["confirmed"]) == ("quotes", 2, 2)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"three\nfour\r\n")))
-    assert main(publish) == 0
+    (tmp_path / "lines").write_bytes(b"three\nfour\r\n")
+    with (tmp_path / "lines").open() as lines:
+        monkeypatch.setattr(sys, "stdin", lines)
+        assert main(publish) == 0
     assert "2 messages published and confirmed" in capsys.readouterr().err
     vector = tmp_path / "vector"
     subscribe = ["feed", "subscribe", "quotes", "desk", "--url", url, "--vector", str(vector)]
@@ -175,3 +178,50 @@ def test_a_vector_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
     status, said = failed(capsys, "subscribe", "quotes", "desk", "--vector", vector)
     assert status == 2
     assert f"{vector}: 'nonsense' is not" in said
+
+
+@pytest.mark.parametrize("command", ["feed", "quotes"])
+def test_a_command_of_several_verbs_tells_them(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--help"]) == 0
+    assert "  publish    Publish" in capsys.readouterr().out
+    assert main([command]) == 2
+    assert f"recado: {command}: what to do is missing\n" in capsys.readouterr().err
+    assert main([command, "bogus"]) == 2
+    assert f"recado: no command '{command} bogus'\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["replay", "folder", "--from", "-3"],
+        ["members", "quotes", "--seconds", "nan"],
+        ["members", "quotes", "--seconds", "-1"],
+        ["members", "quotes", "--stack", "DISPATCH:AMQP"],
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["feed", *words])
+    assert ended.value.code == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_a_range_that_ends_before_it_begins_is_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(tmp_path, "quotes") as store:
+        store.append([Batch(bytes(16), 1, Block.of([b"x"] * 9))])
+        store.sync()
+    assert main(["feed", "replay", str(tmp_path), "--from", "3", "--to", "2"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_what_is_printed_has_no_power_over_the_terminal() -> None:
+    block = Block.of([b"\x1b[31mred\ntwo\tparts \xc3\xa9"], keys=b"a\nb", timestamps=2**63 - 1)
+    (message,) = messages_of("quotes", Batch(bytes(16), 1, block))
+    text = line(message, as_json=False)
+    assert text == f"{2**63 - 1} µs live      a\\nb \\x1b[31mred\\ntwo\tparts é\n"

@@ -264,7 +264,9 @@ def test_a_journal_that_cannot_be_closed_is_a_failure(
 
 def test_nothing_of_openssl_is_loaded_without_tls(tmp_path: Path) -> None:
     """It would take a tenth of the start, and memory for as long as the process lives."""
-    script = "import sys, recado.cli as cli; cli.main(sys.argv[1:]); assert '_ssl' not in sys.modules"
+    script = (
+        "import sys, recado.cli as cli; cli.main(sys.argv[1:]); assert '_ssl' not in sys.modules"
+    )
     command = [sys.executable, "-c", script, "serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path) as broker:
         assert broker.stdout is not None

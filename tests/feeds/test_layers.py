@@ -22,7 +22,7 @@ from recado.feeds.layer import (
     Site,
 )
 from recado.feeds.layers.fifo import Numbering
-from recado.feeds.layers.frag import STALE, Frag
+from recado.feeds.layers.frag import OF_A_PIECE, STALE, Frag
 from recado.feeds.layers.nak import NakMember, NakPublisher
 from recado.feeds.layers.pull import PullLayer
 from recado.feeds.layers.pulse import Pulse
@@ -116,7 +116,7 @@ def test_pieces_on_a_are_joined_in_any_order(order: list[int], doubled: int) -> 
 
 
 def test_pieces_that_stay_alone_are_dropped() -> None:
-    frag = Between(Frag, held=100)
+    frag = Between(Frag, held=OF_A_PIECE + 100)
     frag.layer.up(Heard(Channel.A, OTHER, Piece(1, 0, 2, b"x" * 60)), 1.0)
     assert frag.layer.deadline() == 1.0 + STALE
     frag.layer.up(Heard(Channel.A, OTHER, Piece(2, 0, 2, b"x" * 60)), 2.0)

@@ -17,6 +17,9 @@ import msgspec
 from .errors import CommandInvalid, SyntaxFault
 from .methods import (
     METHODS,
+    BasicDeliver,
+    BasicGetOk,
+    BasicReturn,
     Bit,
     Long,
     LongLong,
@@ -103,6 +106,12 @@ WIRE_TYPES: Final[dict[object, WireType]] = {
 }
 
 
+# RabbitMQ takes names and keys that are not UTF-8 from other clients, and gives them to whoever consumes: one
+# such message must not be the end of every connection that it comes to. They decode as properties do.
+_TOLD_BY_BROKERS: Final = (BasicDeliver, BasicGetOk, BasicReturn)
+_LENIENT: Final = WIRE_TYPES | {ShortStr: short_string("surrogateescape")}
+
+
 def _bit_reader(position: int, width: int) -> Reader:
     """Reads one of the octet's bits; only the last bit of an octet goes on to the next."""
     mask, step = 1 << position, int(position == width - 1)
@@ -136,6 +145,7 @@ def _layout(method: type[Method]) -> _Layout:
     readers: list[tuple[Reader, bool]] = []
     writers: list[tuple[Writer, tuple[str, ...]]] = []
     bits: list[tuple[str, bool]] = []
+    types = _LENIENT if method in _TOLD_BY_BROKERS else WIRE_TYPES
 
     def end_octet() -> None:
         if bits:
@@ -151,8 +161,8 @@ def _layout(method: type[Method]) -> _Layout:
             bits.append((name, kept))
         else:
             end_octet()
-            readers.append((WIRE_TYPES[kind].read, kept))
-            writers.append((WIRE_TYPES[kind].write, (name,)))
+            readers.append((types[kind].read, kept))
+            writers.append((types[kind].write, (name,)))
     end_octet()
     return _Layout(tuple(readers), tuple(writers))
 

@@ -109,6 +109,12 @@ def message_id_of(properties: bytes) -> bytes | None:
     """The message id in a property list that is well formed; an empty one is none."""
     if not properties[1] & _MESSAGE_ID:
         return None
+    at = message_id_at(properties)
+    return properties[at + 1 : at + 1 + properties[at]] or None
+
+
+def message_id_at(properties: bytes) -> int:
+    """Where the message id is in a property list that is well formed, or would be if there were one."""
     at = 2
     for kind in _kinds_before_message_id(properties[0]):
         if kind == _SHORTSTR:
@@ -117,7 +123,7 @@ def message_id_of(properties: bytes) -> bytes | None:
             at += 1
         else:
             at += 4 + int.from_bytes(properties[at : at + 4], "big")
-    return properties[at + 1 : at + 1 + properties[at]] or None
+    return at
 
 
 @lru_cache(256)

@@ -7,7 +7,8 @@
 
 AV1  The member is told `Stored` only of what a sync has covered.
 AV2  What came through the carrier is settled only when it is stored, or refused as malformed: whatever a kill
-     takes from our memory comes again.
+     takes from our memory comes again. What is stored by nobody is settled too: the places of a total order,
+     and what is before the cut with which a new archive begins.
 AV3  A sync that fails is never tried again: the archive stops, and what it had not stored comes again in its
      next life.
 """
@@ -33,16 +34,19 @@ from .boundary import ARCHIVES, Entry, Options, Query, Recalled, Stored
 from .driver import Station, join
 from .errors import ArchiveStopped, CarrierLost, FeedError
 from .layers.archiver import MOST_WAITING
+from .layers.reception import ORDERS
 from .naming import new_id
 from .transport.port import Carrier
 from .vector import Vector
-from .views import Role, View
+from .views import Role, View, ViewRecord
 from .wire import extent
 
 T = TypeVar("T")
 
 LOOK_SECONDS: Final = 1.0
 """How often it is seen whether something is to be sealed."""
+
+NOTHING: Final = Vector()
 
 log = logging.getLogger("recado.feeds")
 
@@ -89,6 +93,9 @@ class Archivist(Station):
         self._recalls: asyncio.Queue[tuple[int, Query]] = asyncio.Queue()
         self._unsettled: deque[tuple[int, tuple[bytes, int] | None]] = deque()
         self._refused = 0
+        self._begun: Vector | None = (
+            None  # of a new archive: what is up to here was before its time
+        )
         self._failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._member: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closed = False
@@ -106,14 +113,21 @@ class Archivist(Station):
         """What is safely stored."""
         return self.store.stable
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
     async def __aenter__(self) -> Self:
         if self._driver is not None or self._closed:
             raise RuntimeError("an archive is entered once; make another")
         try:
             await self._beside(self._open)
+            stored = self.store.state()
+            if stored.vector or stored.views:
+                self._begun = stored.vector
             await join(
                 *(self._carrier, self.feed, self._me, Role.ARCHIVE),
-                *(self._stack, self._options, self, self.store.state()),
+                *(self._stack, self._options, self, stored),
             )
             self._tasks = [
                 asyncio.create_task(self._guarded(work()))
@@ -238,12 +252,22 @@ class Archivist(Station):
         self.driver.port.send(ARCHIVES, packet)
 
     def store_entries(self, entries: Sequence[Entry]) -> None:
+        if self._begun is None:
+            self._begin(entries)
         try:
             self.store.append(entries)
         except OSError as error:
             self._stop(self._stopped(f"it cannot write: {error}"))
         else:
             self._appended.set()
+
+    def _begin(self, entries: Sequence[Entry]) -> None:
+        """By the first view: one that is the only archive begins at its cut, others at the very beginning."""
+        for entry in entries:
+            if isinstance(entry, ViewRecord) and not entry.provisional:
+                alone = entry.view.archives() == [self._me]
+                self._begun = entry.cut if alone else Vector()
+                return
 
     def recall(self, number: int, query: Query) -> None:
         if self._recalls.qsize() == MOST_WAITING:
@@ -252,15 +276,20 @@ class Archivist(Station):
 
     def handled(self, packet: bytes, tag: int) -> None:
         refused, self._refused = self._refused, self.driver.member.refused
-        self._unsettled.append((tag, extent(packet) if refused == self._refused else None))
+        messages = extent(packet) if refused == self._refused else None
+        if messages is not None and messages[0].startswith(ORDERS):
+            messages = None
+        self._unsettled.append((tag, messages))
         self._settle()
 
     def _settle(self) -> None:
-        stable = self.store.stable
+        stable, begun = self.store.stable, self._begun or NOTHING
         settled = 0
         while self._unsettled:
             tag, messages = self._unsettled[0]
-            if messages is not None and stable.of(messages[0]) < messages[1]:
+            if messages is not None and messages[1] > max(
+                stable.of(messages[0]), begun.of(messages[0])
+            ):
                 break
             settled = tag
             self._unsettled.popleft()

@@ -264,5 +264,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """How often, between views, a member tells the archives what it has delivered."""
     archives: int = 0
     """How many archives the feed has; 0: as many as are in the view."""
+    resumed: int = 0
+    """Of a publisher that goes on as an earlier life of its own: the sequence behind which it does."""
     copies: int = 0
     """UNIFORM: so many archives must have a message; 0: a majority of them."""

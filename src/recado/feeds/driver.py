@@ -5,6 +5,8 @@ D2  Effects are done in their order, except that an acknowledgement of a view wa
     taken everything that was delivered before it: what lies in our memory is lost with us.
 D3  There is one timer, never later than the member's deadline.
 D4  After `stop`, and after a fault of its own, nothing reaches the member any more.
+D5  While the application lags behind, nobody is asked for more, and messages that no carrier keeps for us are
+    dropped as they come. They are missing then, and asked for when there is room again.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from .boundary import (
     Ticked,
 )
 from .member import Member
+from .packet import HEAD, Kind
 from .stack import ARCHIVE, PUBLISHER, SUBSCRIBER, Stack, StackError
 from .transport.port import UNTAGGED, Carrier, Port
 from .vector import Vector
@@ -54,6 +57,9 @@ USUAL: Final = {
     Role.SUBSCRIBER: SUBSCRIBER,
     Role.ARCHIVE: ARCHIVE,
 }
+
+QUESTIONS: Final = (Kind.NAK, Kind.PULL)
+GIFTS: Final = (Kind.DATA, Kind.FRAGMENT, Kind.PULLED)
 
 
 class Station:
@@ -146,6 +152,8 @@ class Driver:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
+            case Cast(packet) | Send(_, packet) if self._is_too_much(packet, QUESTIONS):
+                pass
             case Cast(packet, key, number):
                 self.port.cast(packet, key, number)
             case Send(to, packet):
@@ -192,9 +200,15 @@ class Driver:
     # --- what comes
 
     def arrived(self, channel: Channel, sender: MemberId, packet: bytes, tag: int) -> None:
+        if tag == UNTAGGED and self._is_too_much(packet, GIFTS):
+            return
         self.handle(Arrived(channel, sender, packet))
         if tag != UNTAGGED:
             self._station.handled(packet, tag)
+
+    def _is_too_much(self, packet: bytes, kinds: tuple[Kind, ...]) -> bool:
+        """D5."""
+        return self.member.site.crowded and len(packet) >= HEAD and packet[HEAD - 1] in kinds
 
     def confirmed(self, upto: int) -> None:
         self.handle(Confirmed(upto))

@@ -5,7 +5,7 @@
     await feed.flush()                           # all confirmed
 
 It becomes a publisher with the first message, and is then the same one until it is closed; the next life of
-the program is another publisher.
+the program is another publisher, unless it is told to go on as an earlier one (`Earlier`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,7 +29,16 @@ from .naming import check_feed, check_name, new_id
 from .selecting import wanted_by
 from .subscription import OnView, Recovery, Subscription, policy_of
 from .transport.port import Carrier
-from .views import Role
+from .views import MemberId, Role
+
+
+class Earlier(NamedTuple):
+    """An earlier life of a publisher, to go on as the same one. What it may have published already can be
+    published once more under its own sequences, and is then there once."""
+
+    publisher: bytes
+    last: int
+    """The sequence behind which to go on."""
 
 
 class Feed(Station):
@@ -43,14 +53,18 @@ class Feed(Station):
         *,
         batch_bytes: int = BATCH_BYTES,
         window: int = WINDOW,
+        earlier: Earlier | None = None,
     ) -> None:
         self.name = check_feed(name)
         self._carrier = carrier
         self._stack = stack
         self._options = options
-        self._me = new_id()
+        self._me = new_id() if earlier is None else MemberId("", earlier.publisher)
+        self._resumed = 0 if earlier is None else earlier.last
         self._opening = asyncio.Lock()
-        self._gatherer = Gatherer(self._put, batch_bytes=batch_bytes, window=window)
+        self._gatherer = Gatherer(
+            self._put, batch_bytes=batch_bytes, window=window, begun=self._resumed
+        )
         self._subscriptions: list[Subscription] = []
         self._closed = False
 
@@ -68,6 +82,10 @@ class Feed(Station):
     def confirmed(self) -> int:
         """The sequence up to which all is confirmed."""
         return self._gatherer.confirmed
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     # --- publishing
 
@@ -124,6 +142,31 @@ class Feed(Station):
             first = first or last - (piece.stop - piece.start) + 1
         return range(first, last + 1)
 
+    async def publish_encoded(
+        self,
+        bodies: Sequence[bytes],
+        *,
+        keys: Sequence[bytes],
+        message_ids: Sequence[bytes],
+        headers: Sequence[bytes],
+        properties: Sequence[bytes],
+        timestamps: Sequence[int],
+    ) -> None:
+        """Many at a time that have nothing in common: all of them columns, encoded as in an archive."""
+        if not bodies:
+            return
+        longest_key = max(map(len, keys))
+        others = (message_ids, headers, properties)
+        besides = longest_key + sum(max(map(len, column)) for column in others)
+        check_size(max(map(len, bodies)) + besides, longest_key)
+        for piece in self._gatherer.pieces(bodies, besides):
+            while self._driver is None or not self._gatherer.has_room:
+                await self._ready()
+            self._gatherer.add_many(
+                *(bodies[piece], keys[piece], message_ids[piece]),
+                *(headers[piece], properties[piece], timestamps[piece]),
+            )
+
     async def flush(self) -> None:
         """Until all that was published so far is confirmed."""
         await self._gatherer.settled()
@@ -135,7 +178,7 @@ class Feed(Station):
                 if self._driver is None:
                     driver = await join(
                         *(self._carrier, self.name, self._me, Role.PUBLISHER),
-                        *(self._stack, self._options, self),
+                        *(self._stack, replace(self._options, resumed=self._resumed), self),
                     )
                     if self._closed:  # meanwhile, by one who did not wait for us
                         await driver.leave()

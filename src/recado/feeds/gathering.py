@@ -38,6 +38,7 @@ class Gatherer:
         *,
         batch_bytes: int = BATCH_BYTES,
         window: int = WINDOW,
+        begun: int = 0,
     ) -> None:
         self._put = put
         self._batch_bytes = batch_bytes
@@ -48,12 +49,12 @@ class Gatherer:
         self._leaves: asyncio.Handle | None = None
         self._ready: deque[Block] = deque()
         self._unconfirmed: deque[int] = deque()  # the last sequence of each batch
-        self._sent = 0
+        self._sent = begun
         self._waiters: deque[tuple[Callable[[], bool], asyncio.Future[None]]] = deque()
         self._failure: Exception | None = None
-        self.last = 0
+        self.last = begun
         """The sequence of the last message that was published."""
-        self.confirmed = 0
+        self.confirmed = begun
         """The sequence up to which all is confirmed."""
 
     @property
@@ -84,13 +85,14 @@ class Gatherer:
         message_ids: Sequence[bytes] | bytes,
         headers: Sequence[bytes] | bytes,
         properties: Sequence[bytes] | bytes,
+        timestamps: Sequence[int] | None = None,
     ) -> int:
         """A block of their own, at once; whoever calls keeps to `pieces`. Gives the last sequence."""
         self._cut()
         self._ready.append(
             Block.of(
                 bodies,
-                timestamps=time.time_ns() // 1000,
+                timestamps=time.time_ns() // 1000 if timestamps is None else timestamps,
                 keys=keys,
                 message_ids=message_ids,
                 headers=headers,

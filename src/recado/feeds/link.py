@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 from .boundary import Options
 from .driver import stack_for
 from .errors import FeedClosed
-from .feed import Feed
+from .feed import Earlier, Feed
 from .gathering import BATCH_BYTES, WINDOW
 from .naming import check_feed, check_name
 from .transport.opening import carrier_for
@@ -92,6 +92,7 @@ class Link:
         options: Options | None = None,
         batch_bytes: int = BATCH_BYTES,
         window: int = WINDOW,
+        earlier: Earlier | None = None,
     ) -> Feed:
         """A feed to publish on and to subscribe to.
 
@@ -106,8 +107,9 @@ class Link:
             options or self._options,
             batch_bytes=batch_bytes,
             window=window,
+            earlier=earlier,
         )
-        self._feeds.append(feed)
+        self._feeds = [*(each for each in self._feeds if not each.is_closed), feed]
         return feed
 
     def archive(
@@ -134,5 +136,5 @@ class Link:
             options=options or self._options,
             upkeep=upkeep or Upkeep(),
         )
-        self._archives.append(archive)
+        self._archives = [*(each for each in self._archives if not each.is_closed), archive]
         return archive

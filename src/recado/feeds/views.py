@@ -15,6 +15,8 @@ from .vector import MAX_SEQUENCE, PUBLISHER_SIZE, Vector
 
 MAX_NAME: Final = 200
 MAX_MEMBERS: Final = 10_000
+FAR: Final = 2**40  # more views than a feed can have had
+STEP: Final = 2**20  # more than anybody can have missed
 
 Id = Annotated[bytes, Meta(min_length=PUBLISHER_SIZE, max_length=PUBLISHER_SIZE)]
 Name = Annotated[str, Meta(max_length=MAX_NAME)]
@@ -64,6 +66,12 @@ class ViewId(Struct, frozen=True, array_like=True, order=True):
     number: Count
     coordinator: Id
     """Incarnation of the member that made it."""
+
+
+def is_credible(number: int, known: int) -> bool:
+    """Whether a view can have this number, for one who knows of another. Numbers grow by one and have an end:
+    who said the last one would end all views, for ever."""
+    return number <= max(FAR, known + STEP)
 
 
 class Seat(Struct, frozen=True, array_like=True):

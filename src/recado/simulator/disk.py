@@ -132,19 +132,20 @@ class SimulatedDisk:
 
         `mercy` is how much of what was not synced survives: 0 nothing, 1 everything.
         """
-        random = Random(f"{self.seed} {len(self.log)} {chance}")
-        # All or nothing is as likely as every mixture: syncs protect from both, and bugs hide in either.
-        if mercy is None:
-            mercy = random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
-        names = dict(self._durable_names)
-        for changes in self._unsynced_names:
-            if random.random() < mercy:
-                _change(names, changes)
-        files = {
-            name: _survived(self.inodes[number], random, mercy)
-            for name, number in sorted(names.items())
-        }
-        return SimulatedDisk(random.getrandbits(32), files)
+        with self._guard:  # another thread may be writing
+            random = Random(f"{self.seed} {len(self.log)} {chance}")
+            # All or nothing is as likely as every mixture: syncs protect from both, and bugs hide in either.
+            if mercy is None:
+                mercy = random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
+            names = dict(self._durable_names)
+            for changes in self._unsynced_names:
+                if random.random() < mercy:
+                    _change(names, changes)
+            files = {
+                name: _survived(self.inodes[number], random, mercy)
+                for name, number in sorted(names.items())
+            }
+            return SimulatedDisk(random.getrandbits(32), files)
 
     def crash_points(self, chance: int = 0) -> Iterator[tuple[int, SimulatedDisk]]:
         """For every moment of the log: how many operations were done, and the disk after a crash then."""

@@ -11,14 +11,17 @@ import pytest
 from recado.feeds.block import Block
 from recado.feeds.boundary import (
     Acknowledge,
+    Arrived,
     Batch,
     Cast,
+    Channel,
     Confirmed,
     Deliver,
     Effect,
     Event,
     Failed,
     Left,
+    Options,
     Publish,
     Recovered,
     Send,
@@ -26,10 +29,14 @@ from recado.feeds.boundary import (
     Ticked,
 )
 from recado.feeds.driver import Driver, Station, stack_for
+from recado.feeds.layer import Site
 from recado.feeds.member import Member
+from recado.feeds.packet import Beat, Data, Nak, Pull, Pulled
 from recado.feeds.stack import StackError
+from recado.feeds.transport.port import UNTAGGED
 from recado.feeds.vector import Vector
-from recado.feeds.views import Role
+from recado.feeds.views import NO_VIEW, MemberId, Role
+from recado.feeds.wire import encode
 
 from .loop import without_waiting
 
@@ -45,6 +52,7 @@ class Scripted:
         self.events: list[Event] = []
         self.times: list[float] = []
         self.due: float | None = None
+        self.site = Site(MemberId("me", bytes(16)), Role.SUBSCRIBER, Options(), frozenset())
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         self.events.append(event)
@@ -171,3 +179,30 @@ def test_the_stack_ends_on_the_carrier() -> None:
     assert "ARCHIVER" in stack_for(None, Role.ARCHIVE, "AMQP").names
     with pytest.raises(StackError, match="ends with AMQP, and the URL is one for UDP"):
         stack_for("DISPATCH:FRAG:FIFO:NAK:REACH:AMQP", Role.PUBLISHER, "UDP")
+
+
+def crowded(member: Scripted) -> Scripted:
+    """Its application lags behind."""
+    member.site.crowded = True
+    return member
+
+
+@without_waiting
+async def test_who_lags_behind_asks_for_nothing_and_takes_nothing_that_is_not_kept() -> None:
+    me = MemberId("me", bytes(16))
+    nak, pull = encode(Nak([])), encode(Pull(1, []))
+    beat = encode(Beat(Role.SUBSCRIBER, NO_VIEW, 0))
+    effects: list[Effect] = [Cast(nak), Send(me, pull), Send("members", beat)]
+    member = crowded(Scripted(effects))
+    driver, noting = driven(member)
+    driver.start(noting)
+    assert noting.done == [("send", "members", beat)]
+    data, pulled = encode(Data(bytes(16), 1, BLOCK)), encode(Pulled(1, [], []))
+    for packet in (data, pulled, beat, b"", b"?"):
+        driver.arrived(Channel.P, me, packet, UNTAGGED)
+    driver.arrived(Channel.P, me, data, 1)  # the carrier keeps more where this came from
+    arrived = [event.packet for event in member.events if isinstance(event, Arrived)]
+    assert arrived == [beat, b"", b"?", data]
+    member.site.crowded = False
+    driver.arrived(Channel.P, me, pulled, UNTAGGED)
+    assert member.events[-1:] == [Arrived(Channel.P, me, pulled)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -16,8 +16,8 @@ import pyarrow.dataset as ds
 from recado.selector import Selector, arrow_filter, parse, predicate
 
 from ..selecting import fields_of
+from . import identity, views
 from . import manifest as manifests
-from . import views
 from .certainty import CERTAINTY, Judge
 from .columns import OF_BATCH, SCHEMA, Place, groups, table_of
 from .errors import ArchiveError, CorruptArchive
@@ -35,6 +35,13 @@ class SnapshotExpired(ArchiveError):
     """A file of the snapshot is gone: it was collected, and its grace period has ended."""
 
 
+class Stretch(NamedTuple):
+    """Of the journal: the records between two positions, both ends of groups or of records."""
+
+    start: int
+    end: int
+
+
 class Archive:
     """Made by `open`, and to be closed."""
 
@@ -44,17 +51,23 @@ class Archive:
         self._tail = tail
 
     @classmethod
-    def open(cls, path: Path | str) -> Self:
-        """Raises NoArchive, UnknownVersion, CorruptArchive."""
-        return cls.snapshot(ReadingTree(Path(path)))
+    def open(cls, path: Path | str, stretch: Stretch | None = None) -> Self:
+        """Raises NoArchive, UnknownVersion, CorruptArchive.
+
+        Who knows which stretch of the journal is wanted has less of it to read, and sees only that of the tail.
+        """
+        return cls.snapshot(ReadingTree(Path(path)), stretch)
 
     @classmethod
-    def snapshot(cls, tree: ReadableTree) -> Self:
+    def snapshot(cls, tree: ReadableTree, stretch: Stretch | None = None) -> Self:
         manifest = manifests.read(tree.disk("."))
         while True:
             journal = tree.disk(JOURNAL)
+            start, end = manifest.tail.position, durable_position(journal)
+            if stretch is not None:
+                start, end = max(start, stretch.start), min(end, stretch.end)
             try:
-                tail = TailReader(journal, manifest.tail.position, durable_position(journal))
+                tail = TailReader(journal, start, end)
             except Gone as error:
                 newer = manifests.read(tree.disk("."))
                 if newer.generation == manifest.generation:
@@ -74,6 +87,11 @@ class Archive:
         self.close()
 
     # -- what there is -----------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """What names this archive, and no other: offsets are of one archive."""
+        return identity.read(self._tree.disk("."), self.manifest)
 
     @property
     def feed(self) -> str:
@@ -117,16 +135,26 @@ class Archive:
 
         With the name of a subscriber there is one more column: what is certain about its having got the row.
         """
-        names = list(SCHEMA.names if columns is None else columns)
-        unknown = [name for name in names if name not in SCHEMA.names]
-        if unknown:
-            raise ValueError(f"there is no column {unknown[0]!r}; there are {SCHEMA.names}")
+        names = _names(columns)
         if subscriber is not None:
             names.append(CERTAINTY)
         whole = columns is None or selector is not None or subscriber is not None
         for table in self._rows(start, stop, None if whole else names, selector, subscriber):
             if table.num_rows:
-                yield plain(table).select(names)
+                yield plain(table.select(names))
+
+    def tables(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        columns: Sequence[str] | None = None,
+        selector: str | Selector | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The same rows as they are read: some columns are indices into dictionaries, which differ by batch."""
+        names = _names(columns)
+        for table in self._rows(start, stop, names if selector is None else None, selector, None):
+            if table.num_rows:
+                yield table.select(names)
 
     def messages(
         self,
@@ -232,10 +260,18 @@ class Archive:
             yield error
 
 
+def _names(columns: Sequence[str] | None) -> list[str]:
+    names = list(SCHEMA.names if columns is None else columns)
+    unknown = [name for name in names if name not in SCHEMA.names]
+    if unknown:
+        raise ValueError(f"there is no column {unknown[0]!r}; there are {SCHEMA.names}")
+    return names
+
+
 def _cut(table: pa.RecordBatch, first: int, start: int, stop: int | None) -> pa.RecordBatch:
     low = max(start - first, 0)
     high = table.num_rows if stop is None else min(stop - first, table.num_rows)
-    return table.slice(low, high - low)
+    return table.slice(low, max(high - low, 0))
 
 
 def _chosen(table: pa.RecordBatch, selector: Selector, feed: str) -> pa.RecordBatch:

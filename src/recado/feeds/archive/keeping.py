@@ -7,7 +7,7 @@ start removes them. A file that a manifest once named stays for the grace period
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from recado.journal.disk import Disk
@@ -22,6 +22,9 @@ from .errors import CorruptArchive
 from .layout import DATA, MANIFEST, PARQUET, PART, VIEWS, Tree
 from .manifest import Collected, DataFile, Manifest, Tail, ViewsFile
 from .records import Stored, StoredBatch, StoredRecord
+
+Merge = Callable[[Sequence[Sequence[DataFile]], int], Sequence[DataFile]]
+"""Writes a file for each group, with the number of a generation in its name; durable when it returns."""
 
 
 class Keeping:
@@ -107,21 +110,47 @@ class Keeping:
             collected = (*self.manifest.collected, *gone)
             self._write(now, files=(*files[:-count], merged), collected=collected)
 
+    def compact(self, merge: Merge, most_rows: int, now: int) -> list[list[DataFile]]:
+        """Have files made of many, all in one manifest; gives those that were replaced."""
+        groups = sealing.compactable(self.manifest.files, most_rows)
+        if not groups:
+            return []
+        try:
+            made = merge(groups, self.manifest.generation + 1)
+        except BaseException:
+            self.remove_strays()
+            raise
+        for group, file in zip(groups, made, strict=True):
+            assert (file.first, file.end) == (group[0].first, group[-1].end)
+        parts = [part for group in groups for part in group]
+        gone = {part.path for part in parts}
+        files = [file for file in self.manifest.files if file.path not in gone]
+        files = sorted((*files, *made), key=lambda file: file.first)
+        collected = (*self.manifest.collected, *(self._let_go(part, now) for part in parts))
+        self._write(now, files=tuple(files), collected=collected)
+        return groups
+
     # -- collecting --------------------------------------------------------------------------------
 
-    def collect(
-        self, limits: Limits, grace: float | None, now: int, end: int, journal_bytes: int
-    ) -> Report:
-        manifest = self.manifest
-        due = [each for each in manifest.collected if each.until <= now]
-        dropped = surplus(
-            manifest,
+    def surplus(
+        self, limits: Limits, now: int, end: int, journal_bytes: int
+    ) -> tuple[DataFile, ...]:
+        """The files that are beyond the limits."""
+        return surplus(
+            self.manifest,
             limits,
             now=now,
             end=end,
             journal_bytes=journal_bytes,
             capacity=self._tree.capacity(),
         )
+
+    def collect(
+        self, limits: Limits, grace: float | None, now: int, end: int, journal_bytes: int
+    ) -> Report:
+        manifest = self.manifest
+        due = [each for each in manifest.collected if each.until <= now]
+        dropped = self.surplus(limits, now, end, journal_bytes)
         for each in due:
             self._delete(each)
         if due or dropped:

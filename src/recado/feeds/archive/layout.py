@@ -1,6 +1,7 @@
 """Where things are in the folder of an archive, and the port through which its writer reaches them.
 
     LOCK                             who writes; readers take no notice
+    ID                               32 hexadecimal digits that name the archive, and no other
     manifest.json                    what belongs to the archive (`manifest`)
     journal/                         the rows that are in no Parquet file yet, in a journal (`records`)
     data/date=YYYY-MM-DD/N-G.parquet the others; N is the offset of the first row
@@ -22,6 +23,7 @@ import pyarrow as pa
 from recado.journal.disk import Disk, FolderDisk
 
 MANIFEST = "manifest.json"
+ID = "ID"
 JOURNAL = "journal"
 DATA = "data"
 VIEWS = "views"

@@ -144,6 +144,22 @@ def mergeable(made: Sequence[DataFile], most_rows: int) -> int:
     return count if count > 1 else 0
 
 
+def compactable(made: Sequence[DataFile], most_rows: int) -> list[list[DataFile]]:
+    """Files of a day that follow each other and together have no more rows than that; two at least."""
+    groups: list[list[DataFile]] = []
+    for file in made:
+        last = groups[-1][-1] if groups else None
+        if (
+            last is not None
+            and (last.date, last.end) == (file.date, file.first)
+            and file.end - groups[-1][0].first <= most_rows
+        ):
+            groups[-1].append(file)
+        else:
+            groups.append([file])
+    return [group for group in groups if len(group) > 1]
+
+
 def merge(tree: Tree, parts: Sequence[DataFile], generation: int) -> DataFile:
     """The rows of consecutive files of a day in one. When this returns it is durable."""
     notes = _Notes(parts[0].first)

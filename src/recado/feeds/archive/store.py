@@ -29,12 +29,13 @@ from ..naming import exchange_p
 from ..table import Table
 from ..vector import Vector
 from ..views import Lost
+from . import identity
 from . import manifest as manifests
 from .collection import NO_LIMITS, Limits, Report
 from .errors import CorruptArchive, WrongArchive
-from .keeping import Keeping
+from .keeping import Keeping, Merge
 from .layout import JOURNAL, MANIFEST, RealTree, Tree
-from .manifest import Manifest
+from .manifest import DataFile, Manifest
 from .recall import Checkpoint, GroupCache, Recollection, Source, recall
 from .records import StoredRecord, decode, encode
 from .tail import TailReader
@@ -115,6 +116,7 @@ class Store:
     # -- opening -----------------------------------------------------------------------------------
 
     def _manifest(self, feed: str, archive_id: str | None) -> Manifest:
+        identity.ensure(self._root)
         if MANIFEST not in self._root.names():
             new = Manifest(feed, archive_id or secrets.token_hex(16), exchange_p(feed))
             manifests.write(self._root, new.next(self._now()))
@@ -329,10 +331,27 @@ class Store:
         They stay for `grace` seconds more, for those who are reading them; a later call deletes them.
         """
         with self._maintaining:
-            with self._guard:
-                end = self._next
-                journal_bytes = sum(each.end - each.base for each in self._journal.segments)
-            return self._keeping.collect(limits, grace, self._now(), end, journal_bytes)
+            return self._keeping.collect(limits, grace, self._now(), *self._extent())
+
+    def surplus(self, limits: Limits) -> tuple[DataFile, ...]:
+        """What `collect` would let go now."""
+        with self._maintaining:
+            return self._keeping.surplus(limits, self._now(), *self._extent())
+
+    def _extent(self) -> tuple[int, int]:
+        """The next offset, and how many bytes the journal has."""
+        with self._guard:
+            segments = self._journal.segments
+            return self._next, sum(each.end - each.base for each in segments)
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        return self._keeping.manifest.files
+
+    def compact(self, merge: Merge, most_rows: int | None = None) -> list[list[DataFile]]:
+        """Let `merge` make larger files of those that are small; gives the groups that became one each."""
+        with self._maintaining:
+            return self._keeping.compact(merge, most_rows or self._seal_rows, self._now())
 
     def _now(self) -> int:
         return int(self._clock() * 1e6)

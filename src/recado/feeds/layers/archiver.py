@@ -49,6 +49,7 @@ from ..views import (
     OPEN,
     Acknowledged,
     Certainty,
+    Lost,
     MemberId,
     Record,
     Role,
@@ -57,6 +58,7 @@ from ..views import (
     View,
     ViewId,
     ViewRecord,
+    is_credible,
 )
 from ..wire import carry
 from .reception import Reception
@@ -139,13 +141,24 @@ class Archiver(Layer):
             case Known():
                 self._answer_known(sender, event.packet, now)
             case Records(records):
-                self._record(records)
+                self._record([record for record in records if self._is_credible(record)])
             case _:
                 self._above(event, now)
 
     def _provisional(self, round_: ViewId, invited: list[MemberId]) -> ViewRecord:
         seats = tuple(Seat(member, Role.SUBSCRIBER) for member in invited)
         return ViewRecord(View(round_, seats), Vector(), (), provisional=True)
+
+    def _is_credible(self, record: Record) -> bool:
+        """What is lost each archive finds out for itself: it would never again take what is said to be."""
+        known = self.site.current.number
+        match record:
+            case ViewRecord(view):
+                return is_credible(view.id.number, known)
+            case Settled(id_) | Acknowledged(_, id_):
+                return is_credible(id_.number, known)
+            case Lost():
+                return False
 
     def _record(self, records: Sequence[Record]) -> None:
         news = [record for record in records if self.table.add(record)]

@@ -42,7 +42,7 @@ class Numbering(Layer):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.published = 0
+        self.published = site.options.resumed
 
     def down(self, event: Falling, now: float) -> None:
         me = self.site.me.incarnation

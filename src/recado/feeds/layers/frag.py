@@ -5,10 +5,11 @@ large alone travels in fragments, which FIFO brings in order and without gaps. W
 travels in pieces that may get lost: then the whole is dropped after a while, and who asked asks again.
 
 FR1  A message put together from fragments is the message that was published.
-FR2  Of each publisher at most one message is being put together; of pieces on A at most `held` bytes in all.
+FR2  Of each publisher at most one message is being put together, and none that is larger than a block may be;
+     of pieces on A at most `held` bytes in all.
 """
 
-from ..block import Block, Malformed
+from ..block import MAX_BLOCK, Block, Malformed
 from ..boundary import Batch, Publish
 from ..layer import Falling, Heard, Layer, Messages, Part, Pieces, Rising, Say, Site
 from ..packet import (
@@ -25,13 +26,14 @@ from ..views import MemberId
 from ..wire import decode, encode
 
 STALE = 10.0  # seconds after which pieces without their others are dropped
+OF_A_PIECE = 200  # bytes that it takes beside its own
 
 
 class Frag(Layer):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self._number = 0
-        self._joining: dict[bytes, tuple[int, list[bytes]]] = {}
+        self._joining: dict[bytes, _Joining] = {}
         self._pieces: dict[tuple[MemberId, int], _Partial] = {}
         self._size = 0
 
@@ -81,16 +83,15 @@ class Frag(Layer):
                 self._above(event, now)
 
     def _join(self, part: Part, now: float) -> None:
-        sequence, pieces = self._joining.get(part.publisher, (0, []))
-        if part.index == 0 or sequence != part.sequence:
-            pieces = []
-        pieces.append(part.piece)
-        self._joining[part.publisher] = (part.sequence, pieces)
+        joining = self._joining.get(part.publisher)
+        if joining is None or part.index == 0 or joining.sequence != part.sequence:
+            joining = self._joining[part.publisher] = _Joining(part.sequence)
+        joining.add(part.piece)
         if part.index + 1 < part.total:
             return
         del self._joining[part.publisher]
         try:
-            block = Block.parse(b"".join(pieces), 1)
+            block = Block.parse(b"".join(joining.pieces), 1)
         except Malformed:
             self.site.refused += 1
             block = Block.of([b""])  # its sequence is passed, so something has to stand there
@@ -105,7 +106,7 @@ class Frag(Layer):
         if piece.total != partial.total or piece.index in partial.parts:
             return
         partial.parts[piece.index] = piece.piece
-        self._size += len(piece.piece)
+        self._size += OF_A_PIECE + len(piece.piece)
         if len(partial.parts) == partial.total:
             self._forget(key)
             data = b"".join(partial.parts[i] for i in range(partial.total))
@@ -121,7 +122,7 @@ class Frag(Layer):
 
     def _forget(self, key: tuple[MemberId, int]) -> None:
         partial = self._pieces.pop(key)
-        self._size -= sum(map(len, partial.parts.values()))
+        self._size -= sum(OF_A_PIECE + len(piece) for piece in partial.parts.values())
 
     def tick(self, now: float) -> None:
         for key, partial in list(self._pieces.items()):
@@ -131,7 +132,26 @@ class Frag(Layer):
     def deadline(self) -> float | None:
         if not self._pieces:
             return None
-        return min(p.since for p in self._pieces.values()) + STALE
+        return next(iter(self._pieces.values())).since + STALE  # the oldest was the first
+
+
+class _Joining:
+    """A message of which fragments have come, all up to some index."""
+
+    __slots__ = ("pieces", "sequence", "size")
+
+    def __init__(self, sequence: int) -> None:
+        self.sequence = sequence
+        self.pieces: list[bytes] = []
+        self.size = 0
+
+    def add(self, piece: bytes) -> None:
+        """What becomes larger than any message is not kept, and is refused at its end."""
+        self.size += len(piece)
+        if self.size > MAX_BLOCK:
+            self.pieces.clear()
+        else:
+            self.pieces.append(piece)
 
 
 class _Partial:

@@ -2,7 +2,8 @@
 
 N1  A gap is asked for while it lasts: of the publisher, where publishers hear what is cast; then it is left to
     PULL.
-N2  What a publisher keeps for others is bounded; of what it keeps no more it says so.
+N2  What a publisher keeps for others is bounded, and so is what one question brings of it; of what it keeps no
+    more it says so.
 
 A gap shows when something behind it comes, or when a publisher, an archive or a view tells of a message that
 is not here.
@@ -13,6 +14,7 @@ from collections import deque
 from ..boundary import Channel, Range
 from ..layer import Falling, Heard, Layer, Rising, Say, Site
 from ..packet import MAX_RANGES, Data, Fragment, Lack, Last, Nak, Stable
+from ..vector import MAX_SEQUENCE
 from .reception import ORDERS, Gap, Reception, concerns
 
 
@@ -44,22 +46,29 @@ class NakPublisher(Layer):
     def up(self, event: Rising, now: float) -> None:
         match event:
             case Heard(Channel.P, _, Nak(ranges)):
-                for wanted in ranges:
-                    if wanted.publisher == self.site.me.incarnation:
-                        self._repeat(wanted, now)
+                me = self.site.me.incarnation
+                ours = [each for each in ranges if each.publisher == me]
+                self._repeat([each for each in ours if each.first <= each.last], now)
             case _:
                 self._above(event, now)
 
-    def _repeat(self, wanted: Range, now: float) -> None:
-        oldest = self._kept[0][0] if self._kept else wanted.last + 1
-        if wanted.first < oldest:
-            lack = Lack(wanted.publisher, wanted.first, min(wanted.last, oldest - 1))
+    def _repeat(self, ranges: list[Range], now: float) -> None:
+        """Each packet once, however often it is asked for: a few bytes must not bring all that is kept many
+        times."""
+        wanted = deque(sorted((each.first, each.last) for each in ranges))
+        oldest = self._kept[0][0] if self._kept else MAX_SEQUENCE
+        if wanted and wanted[0][0] < oldest:
+            last = max(last for first, last in wanted if first < oldest)
+            lack = Lack(self.site.me.incarnation, wanted[0][0], min(last, oldest - 1))
             self.say(lack, None, now)
+        upto = 0
         for first, last, _, said in self._kept:
-            if first > wanted.last:
-                break
-            if last >= wanted.first:
+            while wanted and wanted[0][0] <= last:
+                upto = max(upto, wanted.popleft()[1])
+            if first <= upto:
                 self._below(said, now)
+            elif not wanted:
+                break
 
 
 class NakMember(Layer):

@@ -97,6 +97,8 @@ class PullLayer(Layer):
         for wanted in ranges[:MOST_RANGES]:
             if size > ANSWER:
                 break
+            if wanted.first > wanted.last:  # nonsense, which nobody here asks for
+                continue
             here = self.window.find(wanted)
             held = self.reception.find(wanted.publisher, wanted.first, wanted.last)
             here = sorted([*here, *held], key=lambda batch: batch.first)

@@ -7,16 +7,19 @@ time knows which of the two was there before.
 from ..layer import Falling, Layer, Say, Site
 from ..packet import Data, Fragment, Last
 
+_LONG_AGO = 1e6
+
 
 class Pulse(Layer):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self._last = 0
+        self._last = site.options.resumed
         self._due = 0.0
         self._begun = 0.0
 
     def start(self, now: float) -> None:
-        self._begun = now
+        # One that goes on is as old as its first life: who knows it not missed what was before.
+        self._begun = now - _LONG_AGO if self.site.options.resumed else now
         self._due = now + self.site.options.beat
         self._tell(now)
 

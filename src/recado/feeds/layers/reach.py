@@ -27,7 +27,16 @@ from ..boundary import MEMBERS, Left
 from ..layer import Accepted, Falling, Heard, Layer, Rising, Site, Thawed
 from ..packet import Beat, NewView, Outlook, Prepare, Prepared
 from ..vector import Vector, raise_to
-from ..views import NO_VIEW, MemberId, Role, Seat, View, ViewId, ViewRecord
+from ..views import (
+    NO_VIEW,
+    MemberId,
+    Role,
+    Seat,
+    View,
+    ViewId,
+    ViewRecord,
+    is_credible,
+)
 from .reception import Reception
 
 
@@ -122,6 +131,8 @@ class Reach(Layer):
                 self._listening = now
             self._heard = now
         match event.packet:
+            case Beat(_, view) | Prepare(view) if not is_credible(view.number, self._number):
+                self.site.refused += 1
             case Beat() as beat:
                 self._hear(event.sender, beat, now)
             case Prepare(round_, invited):

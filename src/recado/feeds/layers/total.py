@@ -20,6 +20,7 @@ from ..views import NO_VIEW, Lost, View
 from .reception import ORDERS, order_id
 
 _PLACE = Layout("<16sQI")
+MOST_AT_A_PLACE = 2**32 - 1
 Ordered = Messages | Missing
 
 
@@ -66,7 +67,8 @@ class Total(Layer):
         if not self._ours:
             return
         self._said += 1
-        block = Block.of([_PLACE.pack(publisher, first, count)])
+        # A loss may be larger: what is beyond passes with what comes next of its publisher, or at the cut.
+        block = Block.of([_PLACE.pack(publisher, first, min(count, MOST_AT_A_PLACE))])
         self._below(Say(Data(self._id, self._said, block)), now)
         # We have it though the network may lose what we cast.
         self._below(Filled(Batch(self._id, self._said, block)), now)

@@ -1,0 +1,53 @@
+"""The id of an archive: who notes an offset notes with it of which archive it is.
+
+An archive that was begun anew in the same place, under the same name, is another one: its offsets name other
+rows. The id is in a file of its own, for a manifest has no room for it that earlier releases would pass over.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Final
+
+from recado.journal.disk import Disk
+
+from .layout import ID, PART, ReadableDisk
+from .manifest import Manifest
+
+_TEXT: Final = re.compile(rb"([0-9a-f]{32})\n")
+
+
+def read(disk: ReadableDisk, manifest: Manifest) -> str:
+    """One that an earlier release has made has no id until a writer opens it; its name is all there is."""
+    found = _read(disk)
+    return manifest.archive if found is None else found
+
+
+def ensure(disk: Disk) -> None:
+    """Give it an id if it has none; when this returns it is durable."""
+    if _read(disk) is not None:
+        return
+    for name in (ID, ID + PART):
+        if name in disk.names():
+            disk.remove(name)
+    file = disk.open(ID + PART, create=True)
+    try:
+        file.write(0, secrets.token_hex(16).encode() + b"\n")
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(ID + PART, ID)
+    disk.sync_names()
+
+
+def _read(disk: ReadableDisk) -> str | None:
+    try:
+        file = disk.open(ID)
+    except FileNotFoundError:
+        return None
+    try:
+        found = _TEXT.fullmatch(file.read(0, file.size()))
+    finally:
+        file.close()
+    return None if found is None else found[1].decode()

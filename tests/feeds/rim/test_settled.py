@@ -1,0 +1,95 @@
+"""What an archive settles: all that it has stored, and all that nobody ever will. One packet that it forgot
+would keep back everything behind it, and at last the broker would give it nothing more."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from recado.feeds.block import Block
+from recado.feeds.link import Link
+from recado.feeds.naming import new_id
+from recado.feeds.packet import Data
+from recado.feeds.transport.memory import Hub, MemoryCarrier
+from recado.feeds.wire import encode
+
+from .loop import in_the_loop, until
+from .town import FAST, linking, stored
+
+ORDERED = "DISPATCH:SYNC:ARCHIVER:TOTAL:PULL:FRAG:FIFO:NAK:REACH:AMQP"
+
+
+@in_the_loop
+async def test_places_in_a_total_order_are_settled(tmp_path: Path) -> None:
+    hub = Hub()
+    async with Link.over(MemoryCarrier(hub), options=FAST) as link:
+        feed = await link.feed("quotes", stack=ORDERED)
+        async with link.archive("quotes", tmp_path, stack=ORDERED) as archive:
+            for number in range(20):
+                await feed.publish(b"%d" % number)
+                await asyncio.sleep(0)  # a packet for each
+            await stored(archive, feed)
+            await until(lambda: not hub.queues["quotes", "archive"])
+
+
+@in_the_loop
+async def test_the_order_of_another_view_is_settled(tmp_path: Path) -> None:
+    hub = Hub()
+    stranger = new_id("stranger")
+    async with (
+        Link.over(MemoryCarrier(hub), options=FAST) as link,
+        link.archive("quotes", tmp_path),
+    ):
+        hub.cast("quotes", stranger, encode(Data(b"order" + bytes(11), 1, Block.of([b"?"]))))
+        await until(lambda: not hub.queues["quotes", "archive"])
+
+
+@in_the_loop
+async def test_what_was_before_the_time_of_a_new_archive_is_settled(tmp_path: Path) -> None:
+    hub = Hub()
+    async with Link.over(MemoryCarrier(hub), options=FAST) as link:
+        async with link.archive("quotes", tmp_path / "old"):
+            pass  # its queue stays
+        once = await link.feed("quotes")
+        await once.publish(b"by one who is gone")
+        await once.close()
+        assert hub.queues["quotes", "archive"]
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path / "new") as archive:
+            await feed.publish(b"now")
+            await stored(archive, feed)
+            await until(lambda: not hub.queues["quotes", "archive"])
+
+
+@in_the_loop
+async def test_what_is_for_an_archive_that_has_begun_is_stored_before(tmp_path: Path) -> None:
+    hub = Hub()
+    async with Link.over(MemoryCarrier(hub), options=FAST) as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path) as archive:
+            await feed.publish(b"one")
+            await stored(archive, feed)
+        await feed.publish(b"two")
+        await feed.flush()
+        async with link.archive("quotes", tmp_path) as archive:
+            await until(lambda: not hub.queues["quotes", "archive"])
+            assert archive.vector.of(feed.publisher) == 2
+
+
+@pytest.mark.parametrize("stack", [None, ORDERED])
+@in_the_loop
+async def test_a_broker_gives_more_than_it_gives_at_once(
+    stack: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "recado.feeds.transport.amqp.PREFETCH", dict.fromkeys((1, 2), 16)
+    )  # by role
+    async with linking("amqp") as linked, linked() as link:
+        feed = await link.feed("quotes", stack=stack)
+        async with link.archive("quotes", tmp_path, stack=stack) as archive:
+            for number in range(200):
+                await feed.publish(b"%d" % number)
+                await asyncio.sleep(0)
+            await stored(archive, feed)
