@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.actors.running import Program, pause, started
+from bench.actors.running import Worker, pause, started
 from bench.book import Book
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
@@ -74,7 +74,7 @@ def beside_pykka(work: Work, plan: Plan, book: Book) -> None:
                 take(work, Side.PEER, theirs, work.theirs // share, plan, book)
 
 
-def take(work: Work, side: Side, program: Program, count: int, plan: Plan, book: Book) -> None:
+def take(work: Work, side: Side, program: Worker, count: int, plan: Plan, book: Book) -> None:
     pause(plan)
     figures = program.do(work.task, count)
     took, processor = (1e6 * figures[key] / count for key in ("seconds", "cpu"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.actors.environment import python_of_peers
-from bench.actors.running import Program, pause, started
+from bench.actors.running import Worker, pause, started
 from bench.book import Book
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
@@ -94,7 +94,7 @@ def beside(
 def rounds(
     peer: Peer,
     names: list[str],
-    sides: dict[Side, tuple[Program, int]],
+    sides: dict[Side, tuple[Worker, int]],
     plan: Plan,
     book: Book,
 ) -> None:
@@ -109,7 +109,7 @@ def rounds(
                 in_flight(peer, side, program, asks // WINDOW * WINDOW, book)
 
 
-def one_by_one(peer: Peer, side: Side, program: Program, asks: int, book: Book) -> None:
+def one_by_one(peer: Peer, side: Side, program: Worker, asks: int, book: Book) -> None:
     figures = program.do("ask", asks)
     rate, processor = asks / figures["seconds"], 1e6 * figures["cpu"] / asks
     details = {"rate": rate, "cpu_us": processor, "count": float(asks)}
@@ -117,7 +117,7 @@ def one_by_one(peer: Peer, side: Side, program: Program, asks: int, book: Book) 
     book.enter(peer.scenario("remote-cpu").name, side, Sample(processor, details))
 
 
-def in_flight(peer: Peer, side: Side, program: Program, asks: int, book: Book) -> None:
+def in_flight(peer: Peer, side: Side, program: Worker, asks: int, book: Book) -> None:
     figures = program.do("flight", asks, WINDOW)
     rate = asks / figures["seconds"]
     details = {"rate": rate, "cpu_us": 1e6 * figures["cpu"] / asks, "count": float(asks)}

@@ -7,7 +7,6 @@ process inherits a mark in its environment; Ray's workers overwrite theirs, but 
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,29 +15,24 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Timer
-from typing import IO
 
-from bench.book import NotMeasured
-from bench.generator import Figures, last_line
+from bench.generator import Figures
 from bench.plan import Plan
 from bench.processes import PROC, family, ticks
+from bench.program import ROOT, Program, stream
 from bench.quiet import settle
 
-ROOT = Path(__file__).parents[2]
-LONGEST_SECONDS = 180
 END_SECONDS = 15
 SETTLE_SECONDS = 2.0
 QUICK_SETTLE_SECONDS = 0.2
 MARK = "RECADO_BENCH_ACTORS"
 
 
-class Program:
+class Worker(Program):
     """One that waits for work. What it answers is seconds, and what else it has to tell."""
 
     def __init__(self, name: str, process: subprocess.Popen[str], mark: str) -> None:
-        self.name = name
-        self._process = process
+        super().__init__(name, process)
         self._mark = mark
 
     def do(self, task: str, *numbers: int) -> Figures:
@@ -46,24 +40,9 @@ class Program:
         before = self.processor_seconds()
         command = " ".join([task, *map(str, numbers)])
         with suppress(BrokenPipeError):  # its last words say more
-            print(command, file=writing(self._process.stdin), flush=True)
-        figures = self.next_figures()
+            print(command, file=stream(self._process.stdin), flush=True)
+        figures = self.figures()
         figures["cpu"] = self.processor_seconds() - before
-        return figures
-
-    def next_figures(self) -> Figures:
-        watchdog = Timer(LONGEST_SECONDS, self._process.kill)
-        watchdog.start()
-        try:
-            line = reading(self._process.stdout).readline().strip()
-        finally:
-            watchdog.cancel()
-        if not line:
-            raise NotMeasured(f"{self.name}: {last_line(reading(self._process.stderr).read())}")
-        try:
-            figures: Figures = json.loads(line)
-        except ValueError:
-            raise NotMeasured(f"{self.name}: {line!r} are no figures") from None
         return figures
 
     def processor_seconds(self) -> float:
@@ -74,7 +53,7 @@ class Program:
 
     def end(self) -> None:
         """It ends when it is told nothing more; whatever it leaves behind is ended by us."""
-        writing(self._process.stdin).close()
+        stream(self._process.stdin).close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_SECONDS)
         for pid in self._processes():
@@ -83,9 +62,7 @@ class Program:
 
 
 @contextmanager
-def started(
-    name: str, *arguments: object, python: Path | str = sys.executable
-) -> Iterator[Program]:
+def started(name: str, *arguments: object, python: Path | str = sys.executable) -> Iterator[Worker]:
     """Gone when the block ends. It is ready when it has told its first figures."""
     mark = uuid.uuid4().hex
     with subprocess.Popen(
@@ -97,9 +74,9 @@ def started(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        program = Program(name, process, mark)
+        program = Worker(name, process, mark)
         try:
-            program.next_figures()
+            program.figures()
             yield program
         finally:
             program.end()
@@ -120,13 +97,3 @@ def marked(mark: str) -> list[int]:
 def pause(plan: Plan) -> None:
     """Between samples."""
     settle(QUICK_SETTLE_SECONDS if plan.quick else SETTLE_SECONDS)
-
-
-def reading(stream: IO[str] | None) -> IO[str]:
-    assert stream
-    return stream
-
-
-def writing(stream: IO[str] | None) -> IO[str]:
-    assert stream
-    return stream

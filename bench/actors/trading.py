@@ -18,10 +18,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.actors.running import ROOT
 from bench.book import Book, NotMeasured
 from bench.generator import last_line
 from bench.plan import Plan
+from bench.program import ROOT
 from bench.scenario import Comparison, Sample, Scenario, Side
 from workshop import peers
 

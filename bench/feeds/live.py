@@ -13,9 +13,10 @@ from pathlib import Path
 from statistics import median
 
 from bench.book import Book, NotMeasured
-from bench.feeds.running import Meter, Program, pause, run_client, started
+from bench.feeds.running import Meter, pause, run_client, started
 from bench.generator import Figures
 from bench.plan import Plan
+from bench.program import Program
 from bench.scenario import Comparison, Sample, Scenario, Side
 from workshop import peers
 from workshop.peers import Server

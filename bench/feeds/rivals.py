@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.book import Book, NotMeasured
-from bench.feeds.running import Meter, Program, pause, run_client, started
+from bench.feeds.running import Meter, pause, run_client, started
 from bench.plan import Plan
+from bench.program import Program
 from bench.scenario import Comparison, Sample, Scenario, Side
 from workshop import peers
 

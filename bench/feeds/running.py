@@ -2,64 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from threading import Timer
-from typing import IO
 
-from bench.book import NotMeasured
-from bench.generator import Figures, last_line
+from bench.generator import Figures
 from bench.plan import Plan
 from bench.processes import processor_seconds
+from bench.program import LONGEST_SECONDS, ROOT, Program
 from bench.quiet import settle
-
-ROOT = Path(__file__).parents[2]
-LONGEST_SECONDS = 120
 
 SETTLE_SECONDS = 3.0
 QUICK_SETTLE_SECONDS = 0.3
 
 # A server goes on working when its client has been answered; that belongs to the sample.
 AFTERWARDS_SECONDS = 0.3
-
-READY = "ready"
-
-
-class Program:
-    """A program that runs beside us, and says something now and then, in lines."""
-
-    def __init__(self, name: str, process: subprocess.Popen[str]) -> None:
-        self.name = name
-        self.pid = process.pid
-        self._process = process
-
-    def until_ready(self) -> None:
-        if self._line() != READY:
-            raise NotMeasured(f"{self.name}: not ready")
-
-    def figures(self) -> Figures:
-        """What it says next."""
-        line = self._line()
-        try:
-            figures: Figures = json.loads(line)
-        except ValueError:
-            raise NotMeasured(f"{self.name}: {line!r} are no figures") from None
-        return figures
-
-    def _line(self) -> str:
-        watchdog = Timer(LONGEST_SECONDS, self._process.kill)
-        watchdog.start()
-        try:
-            line = reading(self._process.stdout).readline().strip()
-        finally:
-            watchdog.cancel()
-        if not line:
-            raise NotMeasured(f"{self.name}: {last_line(reading(self._process.stderr).read())}")
-        return line
 
 
 @contextmanager
@@ -87,11 +45,6 @@ def run_client(name: str, *arguments: object) -> Figures:
     """Runs it to its end; its figures."""
     with started(name, *arguments) as program:
         return program.figures()
-
-
-def reading(stream: IO[str] | None) -> IO[str]:
-    assert stream
-    return stream
 
 
 def pause(plan: Plan) -> None:

@@ -62,6 +62,25 @@ class Notebook(Actor[Say | Read | Break | Echo]):
         self.diary.append(f"post_restart {reason} with {len(self.lines)}")
 
 
+class Named(Notebook):
+    def __init__(self, diary: list[str], name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.diary = diary
+
+    def started(self) -> None:
+        self.diary.append(f"{self.name} up")
+
+    def stopped(self) -> None:
+        self.diary.append(f"{self.name} gone")
+
+    def pre_restart(self, reason: BaseException, message: Any) -> None:
+        self.diary.append(f"{self.name} down")
+
+    def post_restart(self, reason: BaseException) -> None:
+        pass
+
+
 def notebook(diary: list[str]) -> Callable[[], Notebook]:
     return lambda: Notebook(diary)
 

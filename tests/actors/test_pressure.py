@@ -92,6 +92,49 @@ async def test_a_circle_of_full_mailboxes_goes_on() -> None:  # PR2
         assert system.clock.time() - began >= PATIENCE
 
 
+@without_waiting
+async def test_an_actor_that_fills_two_mailboxes_is_paused_once_for_each() -> None:  # PR2
+    async with ActorSystem() as system:
+        full = [await system.spawn(Gate, capacity=1) for _ in range(2)]
+        stage = await system.spawn(Stage)
+        cell = system.cell(stage.address)
+        assert cell is not None
+
+        def fill(stage: Stage) -> int:
+            for number in range(100):
+                full[number % 2].tell(Say("more"))
+            return len(cell.urgent or ())
+
+        assert await stage.ask(Do(fill)) == 2
+        began = system.clock.time()
+        assert await stage.ask(Do(lambda _: "goes on")) == "goes on"
+        assert system.clock.time() - began <= 2 * PATIENCE + 0.1
+        for ref in full:  # who waited for too long left nothing behind
+            gate = system.cell(ref.address)
+            assert gate is not None
+            assert not gate.waiting
+            ref.stop()
+
+
+@in_the_loop
+async def test_who_is_cancelled_while_it_waits_for_room_leaves_nothing_behind() -> None:
+    async with ActorSystem() as system:
+        ref = await system.spawn(Gate, capacity=1)
+        for text in "ab":
+            ref.tell(Say(text))
+        await until(lambda: system.waiting(ref) == 1)
+        cell = system.cell(ref.address)
+        assert cell is not None
+        for _ in range(3):
+            waiting = asyncio.create_task(ref.tell_wait(Say("c")))
+            await until(lambda: cell.waiting)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        assert not cell.waiting
+        for _ in range(2):
+            inside(system, ref).may.release()
+
+
 @in_the_loop
 async def test_an_actor_does_not_wait_for_itself() -> None:
     class Own(Actor[Say]):

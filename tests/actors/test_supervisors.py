@@ -24,7 +24,7 @@ from recado.actors import (
 from recado.actors.supervision import Supervision
 from tests.feeds.rim.loop import in_the_loop, until
 
-from .cast import Break, Broken, Do, Echo, Notebook, Read, Say, Stage, signals
+from .cast import Break, Broken, Do, Echo, Named, Notebook, Read, Say, Stage, signals
 
 
 class Director(Actor[Do]):
@@ -55,25 +55,6 @@ class Director(Actor[Do]):
 
 class Escalating(Director):
     gives_up = True
-
-
-class Named(Notebook):
-    def __init__(self, diary: list[str], name: str) -> None:
-        super().__init__()
-        self.name = name
-        self.diary = diary
-
-    def started(self) -> None:
-        self.diary.append(f"{self.name} up")
-
-    def stopped(self) -> None:
-        self.diary.append(f"{self.name} gone")
-
-    def pre_restart(self, reason: BaseException, message: Any) -> None:
-        self.diary.append(f"{self.name} down")
-
-    def post_restart(self, reason: BaseException) -> None:
-        pass
 
 
 @in_the_loop
@@ -219,87 +200,6 @@ async def test_children_may_be_kept() -> None:
             await keeper.ask(Do(lambda _: 1 // 0))
         assert child in await keeper.ask(Do(lambda keeper: keeper.children))
         assert await child.ask(Read()) == ("mine",)
-
-
-class Slow(Named):
-    """Fails when the gate opens, or goes on."""
-
-    def __init__(self, diary: list[str], name: str, gate: asyncio.Event, fails: bool) -> None:
-        super().__init__(diary, name)
-        self.gate = gate
-        self.fails = fails
-
-    def receive(self, message: Any) -> Any:
-        if isinstance(message, Say):
-            return self.wait()
-        return super().receive(message)
-
-    async def wait(self) -> None:
-        await self.gate.wait()
-        if self.fails:
-            raise Broken("late")
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_group_waits_for_the_handlers_of_its_members(fails: bool) -> None:
-    @in_the_loop
-    async def play() -> None:
-        diary, gate, group = list[str](), asyncio.Event(), AllForOne(1)
-        async with ActorSystem() as system:
-            quick = await system.spawn(partial(Named, diary, "q"), supervision=group)
-            slow = await system.spawn(partial(Slow, diary, "s", gate, fails), supervision=group)
-            gone = await system.spawn(
-                partial(Named, diary, "t"), supervision=group, lifecycle=TEMPORARY
-            )
-            diary.clear()
-            slow.tell(Say("wait"))
-            await until(lambda: not system.waiting(slow))
-            quick.tell(Break())
-            await until(lambda: system.cell(gone.address) is None)
-            assert diary == ["t gone"]
-            gate.set()
-            assert await slow.ask(Echo("one restart")) == "one restart"
-            assert await quick.ask(Echo("for both")) == "for both"
-            assert diary == ["t gone", "s down", "q down", "q up", "s up"]
-
-    play()
-
-
-@in_the_loop
-async def test_a_member_that_stops_is_not_waited_for() -> None:
-    diary, gate, group = list[str](), asyncio.Event(), AllForOne(1)
-    async with ActorSystem() as system:
-        quick = await system.spawn(partial(Named, diary, "q"), supervision=group)
-        slow = await system.spawn(partial(Slow, diary, "s", gate, False), supervision=group)
-        slow.tell(Say("wait"))
-        await until(lambda: not system.waiting(slow))
-        slow.stop()
-        quick.tell(Break())
-        gate.set()
-        assert await quick.ask(Echo("alone")) == "alone"
-        assert diary == ["q up", "s up", "s gone", "q down", "q up"]
-
-
-@in_the_loop
-async def test_a_rebuild_that_fails_is_one_more_failure_of_the_group() -> None:
-    diary, group, lives = list[str](), AllForOne(2), list[int]()
-
-    def second() -> Named:
-        lives.append(1)
-        if len(lives) == 2:
-            raise Broken("second life")
-        return Named(diary, "b")
-
-    async with ActorSystem() as system:
-        first = await system.spawn(partial(Named, diary, "a"), supervision=group)
-        await system.spawn(second, supervision=group, name="b")
-        diary.clear()
-        first.tell(Break())
-        await until(lambda: len(lives) == 3)
-        assert await system.actor("b").ask(Echo("third life")) == "third life"
-        assert diary == ["b down", "a down", "a up", "a down", "a up", "b up"]
-        first.tell(Break())  # the budget is spent
-        await until(lambda: len(system.registry) == 0)
 
 
 @in_the_loop

@@ -12,7 +12,7 @@ import pytest
 
 from bench.actors import SCENARIOS, crowds, environment, local, remote, trading
 from bench.actors.environment import python_of_peers
-from bench.actors.running import MARK, Program, marked, started
+from bench.actors.running import MARK, Worker, marked, started
 from bench.aims import judge, load_aims
 from bench.book import Book, NotMeasured
 from bench.plan import Plan
@@ -44,19 +44,19 @@ def test_names_of_scenarios_are_unique() -> None:
 
 
 @pytest.fixture(scope="module", params=[local.OURS, local.THEIRS])
-def program(request: pytest.FixtureRequest) -> Iterator[Program]:
+def program(request: pytest.FixtureRequest) -> Iterator[Worker]:
     with started(request.param) as running:
         yield running
 
 
 @pytest.mark.parametrize("work", local.WORKS, ids=lambda work: work.task)
-def test_the_work_is_done(program: Program, work: local.Work) -> None:
+def test_the_work_is_done(program: Worker, work: local.Work) -> None:
     figures = program.do(work.task, 1_000)
     assert figures["seconds"] > 0
     assert figures["cpu"] >= 0
 
 
-def test_a_crowd_is_alive(program: Program) -> None:
+def test_a_crowd_is_alive(program: Worker) -> None:
     figures = program.do("crowd", 20, 200)
     assert figures["spawned"] > 0
     assert figures["megabytes"] > 1

@@ -1,7 +1,7 @@
 """What is remembered of a program's declarations (T1, T2)."""
 
 from recado.amqp import methods as m
-from recado.client.topology import Topology
+from recado.client.topology import MOST_NAMES, Topology
 
 OK = m.ExchangeDeclareOk()
 
@@ -84,7 +84,7 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer() -> None:
     assert m.QueueBind("auto", "x") not in topology.bindings
 
 
-def test_a_name_that_the_broker_gave_means_the_same_queue_for_ever() -> None:
+def test_a_name_that_the_broker_gave_means_the_same_queue_while_there_is_one() -> None:
     topology = with_bindings()
     topology.renamed("gen-1", "gen-2")
     topology.renamed("gen-2", "gen-3")
@@ -100,6 +100,19 @@ def test_a_name_that_the_broker_gave_means_the_same_queue_for_ever() -> None:
     assert topology.present(m.BasicGet("q")) == m.BasicGet("q")
     topology.record(topology.present(m.QueueDelete("gen-1")), m.QueueDeleteOk(0))
     assert list(topology.queues) == ["q"]
+    assert topology.name_of("gen-1") == "gen-1", "what there is no more has no other name"
+
+
+def test_names_do_not_become_more_for_ever() -> None:
+    topology = with_bindings()
+    topology.record(m.QueueDeclare(exclusive=True), m.QueueDeclareOk("other-1"))
+    topology.renamed("other-1", "other-2")
+    for number in range(1, 1_000):
+        topology.renamed(f"gen-{number}", f"gen-{number + 1}")
+    names = [f"gen-{number}" for number in range(1, 1_001)]
+    known = [name for name in names if topology.name_of(name) == "gen-1000"]
+    assert known == ["gen-1", *names[-MOST_NAMES:]]
+    assert topology.name_of("other-1") == "other-2"
 
 
 def test_methods_about_no_queue_stay_as_they_are() -> None:

@@ -1,12 +1,13 @@
 """A node as a process: `python -m tests.e2e.actors_node server|client URL NAME FOLDER STORAGE`.
 
-A server has a ledger with a durable mailbox, and a calculator. A client tells the ledger numbers until it is
-killed. Either says `ready` when it is.
+A server has a ledger with a durable mailbox, and a calculator; SIGTERM closes it in order. A client tells the
+ledger numbers until it is killed. Either says `ready` when it is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -25,8 +26,10 @@ async def serve(url: str, name: str, folder: Path, storage: Storage) -> None:
         ledger = partial(Ledger, folder / "ledger")
         await system.spawn(ledger, name="ledger", mailbox=boxes.mailbox("ledger"))
         await system.spawn(Calculator, name="calculator")
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
         say_ready()
-        await asyncio.Event().wait()
+        await ended.wait()
 
 
 async def tell(url: str, name: str, folder: Path, storage: Storage) -> None:

@@ -60,6 +60,14 @@ class NodeProcess:
             assert running.stdout is not None
             running.stdout.close()
 
+    async def stop(self) -> None:
+        """In order, by SIGTERM."""
+        assert self._running is not None
+        self._running.terminate()
+        status = await asyncio.to_thread(self._running.wait, PATIENCE)
+        assert status == 0, self._log.read_text()[-4000:]
+        self.kill()
+
 
 @contextmanager
 def process(

@@ -1,4 +1,4 @@
-"""Nodes and brokers that are killed with kill -9, on recado and on RabbitMQ.
+"""Nodes and brokers that are killed with kill -9, and nodes that are stopped, on recado and on RabbitMQ.
 
 Durable mailboxes lose nothing, and repeat at most what a handler was at when its node died. Asks end in a
 result, an error or a time-out. Bridges heal by themselves within HEALS seconds of the broker's return.
@@ -6,6 +6,7 @@ result, an error or a time-out. Bridges heal by themselves within HEALS seconds 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -42,6 +43,25 @@ async def node_is_killed(url: str, folder: Path) -> None:
 
 def test_a_node_that_is_killed_finds_its_messages(server: Server, tmp_path: Path) -> None:
     node_is_killed(server.url, tmp_path)
+
+
+@in_a_loop
+async def node_is_stopped(url: str, folder: Path) -> None:
+    async with town(url, folder) as it:
+        for _ in range(3):
+            it.tell(1000)
+            await until(partial(it.has_noted, it.sent - 600))
+            stopping = asyncio.create_task(it.node.stop())
+            await asyncio.sleep(0)
+            it.tell(200)
+            await stopping
+            await it.node.start()
+        await until(partial(it.has_noted, it.sent))
+    assert noted(it.folder) == list(range(it.sent))
+
+
+def test_a_node_that_is_stopped_finds_its_messages(server: Server, tmp_path: Path) -> None:
+    node_is_stopped(server.url, tmp_path)
 
 
 @in_a_loop

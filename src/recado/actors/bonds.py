@@ -30,7 +30,7 @@ class Bonds:
         self.behaviours: list[Behaviour] = []
         # Called when this instance of the actor ends: its timers, its subscriptions.
         self.endings: list[Callable[[], None]] = []
-        # Called when the actor has stopped.
+        # Called when the actor has stopped; who waits for that no longer takes its own out again.
         self.farewells: list[Callable[[], None]] = []
         # It waits until those that it supervises have stopped.
         self.parting = False

@@ -17,11 +17,11 @@ from __future__ import annotations
 import asyncio
 from asyncio import _get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from .doorbell import doorbell
 from .errors import AskTimeout, Interrupted, NotHere
 
 if TYPE_CHECKING:
@@ -69,21 +69,17 @@ class Future(asyncio.Future[R]):
 
     def complete(self, value: R) -> None:
         if _get_running_loop() is not self._loop:
-            self._soon(self.complete, value)
+            doorbell(self._loop).call(self.complete, value)
         elif not self.done():
             self._lane.pop(self, None)
             self.set_result(value)
 
     def fail(self, error: BaseException) -> None:
         if _get_running_loop() is not self._loop:
-            self._soon(self.fail, error)
+            doorbell(self._loop).call(self.fail, error)
         elif not self.done():
             self._lane.pop(self, None)
             self.set_exception(_bearable(error))
-
-    def _soon(self, call: Callable[[Any], None], outcome: Any) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits
-            self._loop.call_soon_threadsafe(call, outcome)
 
     def complete_with(self, other: asyncio.Future[R]) -> None:
         """As `other` does, whenever that is. Call it on the loop's thread."""

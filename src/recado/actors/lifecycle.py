@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -139,8 +140,8 @@ def _part(ref: ActorRef[Any], reason: Reason, bound: Bonds) -> None:
         watcher.signal(Down(ref, reason))
     for tied in bound.ties:
         tied.signal(Untie(ref) if reason is None else Exit(ref, reason))
-    for farewell in bound.farewells:
-        farewell()
+    for said in tuple(bound.farewells):
+        said()
 
 
 async def stop_children(cell: Cell) -> None:
@@ -163,12 +164,23 @@ async def gone(cell: Cell, grace: float = GRACE) -> None:
     if cell.state is State.STOPPED:
         return
     ended: asyncio.Future[bool] = cell.system.loop.create_future()
-    cell.bonds().farewells.append(partial(resolve, ended, True))
     timer = cell.system.clock.call_later(grace, partial(_impatient, cell, grace))
     try:
-        await ended
+        with farewell(cell, partial(resolve, ended, True)):
+            await ended
     finally:
         timer.cancel()
+
+
+@contextmanager
+def farewell(cell: Cell, callback: Callable[[], None]) -> Iterator[None]:
+    """Have it called if the actor stops meanwhile."""
+    farewells = cell.bonds().farewells
+    farewells.append(callback)
+    try:
+        yield
+    finally:
+        farewells.remove(callback)
 
 
 def resolve(future: asyncio.Future[bool], value: bool) -> None:

@@ -4,6 +4,7 @@ PR1  A sender never fails because a mailbox is full, and its message keeps its p
 PR2  An actor that sent to a full mailbox is paused after the handler in which it did: it gets its next message
      when there is room, or after PATIENCE seconds, so that actors in a circle of full mailboxes go on, if
      slowly.
+     However much it sent there, that is once for each full mailbox.
 PR3  A thread of the program waits until there is room. A task on the loop cannot be made to: it uses
      `tell_wait`.
 
@@ -40,7 +41,8 @@ def overfull(cell: Cell) -> None:
     sender = current.get()
     if sender is not None:
         pause = Pause(sender, cell)
-        if sender is not cell and not (sender.urgent and sender.urgent[-1] == pause):
+        # Once for all that one handler sends there. A copy, since others may urge it meanwhile.
+        if sender is not cell and pause not in tuple(sender.urgent or ()):
             sender.urge(pause)
     elif get_ident() != cell.system.home:
         room = Event()
@@ -56,6 +58,13 @@ def when_room(cell: Cell, then: Callable[[], object]) -> None:
         cell.waiting.append(then)
     # Now, and not before: who took a message out in between saw nobody waiting.
     relieve(cell)
+
+
+def forget(cell: Cell, then: Callable[[], object]) -> None:
+    """Whoever waited does so no longer."""
+    with _waiters:
+        if cell.waiting and then in cell.waiting:
+            cell.waiting.remove(then)
 
 
 def relieve(cell: Cell) -> None:
@@ -85,15 +94,24 @@ class Pause:
                 timer.cancel()
                 self.sender.rest()
 
-        timer = system.clock.call_later(PATIENCE, go_on)
-        when_room(self.target, partial(system.on_loop, go_on))
+        def too_long() -> None:
+            forget(self.target, room)
+            go_on()
+
+        room = partial(system.on_loop, go_on)
+        timer = system.clock.call_later(PATIENCE, too_long)
+        when_room(self.target, room)
 
 
 async def room(cell: Cell) -> None:
     while not has_room(cell):
         waiting: asyncio.Future[None] = cell.system.loop.create_future()
-        when_room(cell, partial(cell.system.on_loop, _wake, waiting))
-        await waiting
+        wake = partial(cell.system.on_loop, _wake, waiting)
+        when_room(cell, wake)
+        try:
+            await waiting
+        finally:
+            forget(cell, wake)
 
 
 def _wake(waiting: asyncio.Future[None]) -> None:

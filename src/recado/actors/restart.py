@@ -4,12 +4,15 @@ RS1  A failure stays with the cell, which is held, until it is decided (CE4); wh
 RS2  A restart is: `pre_restart` on the failed instance; what it supervised stops, unless it `keeps_children`;
      a new instance of the same factory; `started` and `post_restart` on that. Reference and mailbox stay.
 RS3  A restart that fails is a failure like any, of the same budget.
+RS4  A group waits GRACE seconds for each handler of its members. Then one that awaits is cancelled; where one
+     goes on even so, in a thread perhaps, the others do without it, and it is restarted when that has ended.
 
 Supervisors decide here, and not in a handler: one that awaits something does not keep its children waiting.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +20,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from .cell import NOTHING, Cell, Hold
 from .family import Family, GiveUp, RestartGroup, RestartOne
-from .lifecycle import end, end_instance, gone, instantiate, local, resolve, stop, stop_children
+from .lifecycle import (
+    GRACE,
+    end,
+    end_instance,
+    farewell,
+    gone,
+    instantiate,
+    local,
+    resolve,
+    stop,
+    stop_children,
+)
 from .occurrences import GivenUp, Restarted
 from .ref import ActorRef, current
 from .signals import Exhausted, Failed, Restart, Stop
@@ -132,7 +146,7 @@ async def _rebuild(
         if cell.lifecycle is TEMPORARY:
             stop(cell, reason)
             await gone(cell)
-        elif await _held(cell):
+        elif await _held(cell, reason):
             await _take_down(cell, reason)
             down.append(cell)
         again[cell.ref] = None  # whatever it failed by meanwhile, this is the answer to it
@@ -144,14 +158,34 @@ async def _rebuild(
             judge(system, owner, ref, error)
 
 
-async def _held(cell: Cell) -> bool:
-    """Wait for its handler to end; False if it has stopped meanwhile, or is going to."""
-    holding = cell.system.loop.create_future()
+async def _held(cell: Cell, reason: BaseException) -> bool:
+    """Wait for its handler to end; False if it has stopped meanwhile, or is going to, or does not end (RS4)."""
+    holding: asyncio.Future[bool] = cell.system.loop.create_future()
     if cell.state is State.STOPPED:
         return False
-    cell.bonds().farewells.append(partial(resolve, holding, False))
-    cell.hold(Verdict(partial(resolve, holding, True)))
-    return bool(await holding)
+
+    def reached() -> None:
+        if holding.done():  # the others did not wait
+            cell.system.keep(_restart(cell, reason))
+        else:
+            holding.set_result(True)
+
+    def impatient() -> None:
+        log.warning("%s is to be restarted with its group, and its handler does not end", cell.ref)
+        if cell.task is not None:
+            cell.task.cancel()
+        else:
+            resolve(holding, False)
+
+    call_later = cell.system.clock.call_later
+    timers = [call_later(GRACE, impatient), call_later(2 * GRACE, resolve, holding, False)]
+    try:
+        with farewell(cell, partial(resolve, holding, False)):
+            cell.hold(Verdict(reached))
+            return await holding
+    finally:
+        for timer in timers:
+            timer.cancel()
 
 
 async def _take_down(cell: Cell, reason: BaseException) -> None:

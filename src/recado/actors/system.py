@@ -16,7 +16,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import cached_property
 from threading import get_ident
 from types import TracebackType
@@ -26,6 +26,7 @@ from . import hearing, restart
 from .actor import Actor
 from .address import Address
 from .cell import Cell
+from .doorbell import doorbell
 from .errors import ActorStopped, NoSuchActor, SystemClosed
 from .family import Family
 from .future import Asks
@@ -106,6 +107,7 @@ class ActorSystem:
     async def __aenter__(self) -> Self:
         self.loop = asyncio.get_running_loop()
         self.home = get_ident()
+        self._doorbell = doorbell(self.loop)
         self.clock = self._given_clock or self.loop
         self.asks = Asks(self.clock, self.loop, self._ask_timeout)
         self.turns = Turns(self.loop)
@@ -315,8 +317,7 @@ class ActorSystem:
         if get_ident() == self.home:
             call(*args)
         else:
-            with suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(call, *args)
+            self._doorbell.call(call, *args)
 
     def failed(self, cell: Cell, error: BaseException) -> None:
         restart.failed(cell, error)

@@ -8,7 +8,6 @@ ends, by whatever cause, everything that waits gets the error, and everything th
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import repeat
 from typing import TYPE_CHECKING, Self
 
 from recado.amqp import methods as m
@@ -302,22 +301,9 @@ class Channel(Commands[Consumer]):
     # ── what the connection tells ─────────────────────────────────────────────────────────────────────────
 
     def delivered(self, run: Delivered) -> None:
-        route = run.route
-        consumer = self._consumers.get(route.consumer_tag)
-        if consumer is None:
-            return  # it was cancelled by the broker, which took back what it delivered
-        source = Source(
-            self,
-            route.consumer_tag,
-            route.redelivered,
-            route.exchange,
-            route.routing_key,
-            consumer.no_ack,
-        )
-        bodies = run.bodies
-        tags = range(run.first, run.first + len(bodies))
-        deliveries = list(map(Delivery, repeat(source), tags, run.properties, bodies))
-        consumer.put(deliveries, sum(map(len, bodies)))
+        consumer = self._consumers.get(run.route.consumer_tag)
+        if consumer is not None:  # else the broker cancelled it, and took back what it delivered
+            consumer.delivered(self, run)
 
     def confirmation(self, numbers: range, ok: bool) -> None:
         self._publishing.settled(numbers, ok=ok)

@@ -10,10 +10,13 @@ K3  When no more can come, iteration ends: by an error, or quietly if this progr
 
 from collections import deque
 from collections.abc import AsyncIterator
+from itertools import repeat
 from typing import TYPE_CHECKING, Self
 
+from recado.amqp.deliveries import Delivered
+
 from .errors import ChannelClosed, ConnectionClosed
-from .messages import Delivery
+from .messages import Delivery, Source
 from .waits import Waiters
 
 if TYPE_CHECKING:
@@ -89,6 +92,21 @@ class Consumer:
 
     def attach(self, channel: "Channel") -> None:
         self._channel = channel
+
+    def delivered(self, channel: "Channel", run: Delivered) -> None:
+        """A run came. Who has its own way with them need not make a `Delivery` of each."""
+        route, bodies = run.route, run.bodies
+        source = Source(
+            channel,
+            route.consumer_tag,
+            route.redelivered,
+            route.exchange,
+            route.routing_key,
+            self.no_ack,
+        )
+        tags = range(run.first, run.first + len(bodies))
+        deliveries = list(map(Delivery, repeat(source), tags, run.properties, bodies))
+        self.put(deliveries, sum(map(len, bodies)))
 
     def put(self, deliveries: list[Delivery], size: int) -> None:
         """These came, `size` bytes of bodies."""

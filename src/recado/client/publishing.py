@@ -46,6 +46,9 @@ class Publishing:
     def publish_many(
         self, exchange: str, key: str, bodies: Sequence[bytes], properties: bytes, mandatory: bool
     ) -> range:
+        if len(bodies) == 1:
+            number = self.publish(exchange, key, bodies[0], properties, mandatory)
+            return range(number, number + (number > 0))
         session = self._wire.session
         session.write(
             *render_publishes(

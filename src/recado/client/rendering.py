@@ -75,7 +75,8 @@ def render_publish(
     method = _publish_frame(channel, exchange, key, mandatory)
     size = len(body)
     if 0 < size <= frame_max - OVERHEAD:
-        return b"%b%b\xce" % (_stem(channel, method, properties, size), body)
+        stem_of = _stem_of_short if len(properties) <= _SHORT else _stem
+        return b"%b%b\xce" % (stem_of(channel, method, properties, size), body)
     return method + content_frames(channel, properties, body, frame_max)
 
 

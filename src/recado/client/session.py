@@ -190,11 +190,11 @@ class Session:
             return
         try:
             for event in self._reader.feed(data):
-                if self.has_ended():
-                    return
                 match event:
                     case Delivered() if self.state is State.OPEN:
                         yield event
+                    case _ if self.has_ended():
+                        return
                     case _ if self.state is State.OPENING:
                         yield from self._open(event)
                     case _:

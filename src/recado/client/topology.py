@@ -8,10 +8,11 @@ A queue that was named by the broker gets a new name when it is declared again. 
 means the queue that it was given for.
 
 T1  What is restored is what was declared and not deleted, in an order in which nothing is missing.
-T2  A name that the broker gave means the same queue for ever.
+T2  A name that the broker gave means the same queue as long as there is that queue; of many names, one for each
+    connection, the first and the newest do.
 """
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -19,6 +20,9 @@ from recado.amqp import methods as m
 from recado.amqp.values import encode_table
 
 M = TypeVar("M", bound=m.Method)
+
+MOST_NAMES: Final = 100
+"""Of a queue, beside its present one."""
 
 _QUEUE_METHODS = (
     m.QueueDeclare,
@@ -79,10 +83,10 @@ class Topology:
     def renamed(self, old: str, new: str) -> None:
         """A queue that was declared again got another name."""
         self.queues = {new if name == old else name: each for name, each in self.queues.items()}
-        for name, present in self._now_called.items():
-            if present == old:
-                self._now_called[name] = new
-        self._now_called[old] = new
+        names = [*self._names_of(old), old]
+        if len(names) > MOST_NAMES:
+            del self._now_called[names.pop(1)]
+        self._now_called.update(dict.fromkeys(names, new))
         bindings = self.bindings
         self._bindings.clear()
         for binding in bindings:
@@ -90,8 +94,14 @@ class Topology:
                 binding = msgspec.structs.replace(binding, queue=new)
             self._bindings[_key(binding)] = binding
 
+    def _names_of(self, queue: str) -> list[str]:
+        """Those that it had before, the oldest first."""
+        return [name for name, present in self._now_called.items() if present == queue]
+
     def forget_queue(self, name: str) -> None:
         self.queues.pop(name, None)
+        for old in self._names_of(name):
+            del self._now_called[old]
         for key in [key for key in self._bindings if key[0] == "queue" and key[1] == name]:
             self._unbind(key)
 

@@ -41,6 +41,10 @@ class Waiters:
     def __init__(self) -> None:
         self._futures: dict[asyncio.Future[None], None] = {}
 
+    @property
+    def are_any(self) -> bool:
+        return bool(self._futures)
+
     async def wait(self) -> None:
         """Until the next change. Who stops waiting before, as by a time-out, leaves nothing behind."""
         future = asyncio.get_running_loop().create_future()

@@ -226,6 +226,34 @@ def test_crews_are_given_back_when_a_system_is_closed() -> None:
     assert asyncio.run(story()).threads == 0
 
 
+def test_a_handler_that_does_not_end_holds_up_nobody(
+    make: Callable[[], Crew], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("recado.actors.dispatchers.crew.GRACE", 0.05)
+    gate, inside = threading.Event(), threading.Event()
+
+    class Blocks(Actor[Add]):
+        def receive(self, message: Add) -> None:
+            inside.set()
+            gate.wait()
+
+    async def story() -> Crew:
+        crew = make()
+        async with ActorSystem("test") as system:
+            ref = await system.spawn(Blocks, dispatcher=crew)
+            ref.tell(Add(1))
+            await asyncio.to_thread(inside.wait)
+            await asyncio.to_thread(crew.close)
+            await system.stop(ref, grace=0.01)
+        return crew
+
+    crew = asyncio.run(story())
+    assert "left behind" in caplog.text
+    gate.set()
+    crew.close()
+    assert crew.threads == 0
+
+
 def test_they_are_context_managers_of_both_kinds(make: Callable[[], Crew]) -> None:
     assert isinstance(make(), AbstractAsyncContextManager)
     with make() as crew:

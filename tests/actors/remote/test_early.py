@@ -46,7 +46,9 @@ class Story:
 
     def come(self, name: str, what: str) -> None:
         deliver = partial(self.delivered.append, what)
-        if not (self.early.is_open and self.early.holds(name, deliver)):
+        if self.early.is_open and self.early.is_early(name):
+            self.early.hold(name, deliver)
+        else:
             deliver()
 
 

@@ -59,16 +59,17 @@ def test_a_settled_one_is_refused_and_an_unsettled_one_is_not(
                     if number in pending
                     else Seen.NEW
                 )
-                assert replay.begin(ONE, number) is expected
+                assert replay.of(ONE).look(number) is expected
                 if expected is Seen.NEW:
+                    replay.pend(ONE, number)
                     pending.add(number)
             case "once":
                 new = number not in settled | pending
                 assert replay.once(ONE, number) is new
                 if new:
                     settled.add(number)
-            case "settle" if number in pending:
-                replay.settle(ONE, number)
+            case "settle" if number not in settled:  # also what was never pending
+                replay.of(ONE).settle(number)
                 pending.discard(number)
                 settled.add(number)
             case "forget" if number in pending:
@@ -97,10 +98,11 @@ def test_the_longest_silent_incarnation_is_forgotten() -> None:
 def test_what_is_being_processed_is_bounded() -> None:
     replay = Replay()
     for number in range(1, PENDING + 1):
-        assert replay.begin(ONE, number) is Seen.NEW
-    assert replay.begin(ONE, PENDING + 1) is Seen.PENDING
-    replay.settle(ONE, 5)
-    assert replay.begin(ONE, PENDING + 1) is Seen.NEW
+        assert replay.of(ONE).look(number) is Seen.NEW
+        replay.pend(ONE, number)
+    assert replay.of(ONE).look(PENDING + 1) is Seen.PENDING
+    replay.of(ONE).settle(5)
+    assert replay.of(ONE).look(PENDING + 1) is Seen.NEW
 
 
 def test_to_forget_what_nobody_knows_is_nothing() -> None:

@@ -7,6 +7,7 @@ import pytest
 from recado.actors.remote import envelope as envelopes
 from recado.actors.remote.envelope_pb2 import MSGPACK, Envelope, Metadatum, Payload
 from recado.actors.remote.faults import CannotSerialise, Refusal
+from recado.actors.remote.frame import REFUSAL_SIZE
 from recado.actors.remote.options import Options
 from tests.actors.remote.running import in_a_loop
 from tests.actors.security.mallory import (
@@ -41,7 +42,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
-@pytest.mark.parametrize("size", [LIMIT + 1, 1 << 30, 0xFFFFFFFF, 0, 1])
+@pytest.mark.parametrize("size", [LIMIT + 1, 1 << 30, 0xFFFFFFFF, 2, REFUSAL_SIZE - 1])
 def test_a_connection_that_announces_it_is_closed_without_waiting_for_it(size: int) -> None:
     @in_a_loop
     async def go() -> None:

@@ -1,6 +1,7 @@
 """The threads of a dispatcher: how they begin, run cells, and end.
 
-CR1  After `close` no thread of it is left, and what was dispatched before has been run.
+CR1  After `close` no thread of it is left, and what was dispatched before has been run; but for handlers that
+     do not end: when none has for GRACE seconds, they are left behind, in threads that hold up no program.
 CR2  What is dispatched later is run by the loop: late, perhaps slow, but not lost.
 CR3  No handler ends a thread, whatever it raises: its actor fails.
 """
@@ -8,17 +9,22 @@ CR3  No handler ends a thread, whatever it raises: its actor fails.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from ..errors import Interrupted
+from ..lifecycle import GRACE
 
 if TYPE_CHECKING:
     from ..cell import Cell
 
 MESSAGES = 64  # of one actor, before it is another's turn
+
+log = logging.getLogger("recado.actors")
 
 
 class Crew(ABC):
@@ -28,6 +34,7 @@ class Crew(ABC):
         self._ended = threading.Condition(self._lock)
         self._threads: set[threading.Thread] = set()
         self._begun = 0
+        self._runs = 0  # that have ended, or nearly: threads count them without a lock
         self._closed = False
 
     @property
@@ -69,13 +76,29 @@ class Crew(ABC):
                 self._threads.discard(threading.current_thread())
                 self._ended.notify()
 
+    def _run(self, cell: Cell, messages: int = MESSAGES) -> None:
+        try:
+            cell.run(messages)
+        except BaseException as error:  # noqa: BLE001 - a SystemExit would end the thread, and stop nobody
+            interrupted = Interrupted(f"a handler of {cell.ref} raised {error!r}")
+            interrupted.__cause__ = error
+            cell.fail(interrupted)
+        self._runs += 1
+
     def close(self) -> None:
         """Run what waits, and end the threads. Not in the loop's thread if handlers may wait for the loop."""
         with self._lock:
             self._closed = True
             self._release()
+            runs, until = self._runs, time.monotonic() + GRACE
             while self._threads:
-                self._ended.wait()
+                if time.monotonic() >= until:
+                    if self._runs == runs:
+                        break
+                    runs, until = self._runs, time.monotonic() + GRACE
+                self._ended.wait(until - time.monotonic())
+            if self._threads:
+                log.error("%d threads of %s are left behind", len(self._threads), self._name)
 
     def __enter__(self) -> Self:
         return self
@@ -88,12 +111,3 @@ class Crew(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
-
-
-def run(cell: Cell, messages: int = MESSAGES) -> None:
-    try:
-        cell.run(messages)
-    except BaseException as error:  # noqa: BLE001 - a SystemExit would end the thread, and stop nobody
-        interrupted = Interrupted(f"a handler of {cell.ref} raised {error!r}")
-        interrupted.__cause__ = error
-        cell.fail(interrupted)

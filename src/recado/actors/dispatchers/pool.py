@@ -5,7 +5,7 @@ from __future__ import annotations
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from .crew import MESSAGES, Crew, run
+from .crew import MESSAGES, Crew
 
 if TYPE_CHECKING:
     from ..cell import Cell
@@ -36,7 +36,7 @@ class Pool(Crew):
 
     def _work(self) -> None:
         while (cell := self._ready.get()) is not None:
-            run(cell, self._messages)
+            self._run(cell, self._messages)
             del cell  # or it, and its actor, would live as long as nothing else comes
             with self._lock:
                 self._unfinished -= 1

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .crew import Crew, run
+from .crew import Crew
 
 if TYPE_CHECKING:
     from ..cell import Cell
@@ -79,7 +79,7 @@ class SelfSizing(Crew):
 
     def _work(self) -> None:
         while (cell := self._next()) is not None:
-            run(cell)
+            self._run(cell)
             del cell  # or it, and its actor, would live as long as nothing else comes
 
     def _next(self) -> Cell | None:

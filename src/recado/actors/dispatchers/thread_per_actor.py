@@ -9,7 +9,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
-from .crew import Crew, run
+from .crew import Crew
 
 if TYPE_CHECKING:
     from ..cell import Cell
@@ -26,7 +26,7 @@ class ThreadPerActor(Crew):
         turns = self._turns.get(cell)
         if turns is None:
             turns = self._turns[cell] = SimpleQueue()
-            self._begin(partial(_work, turns))
+            self._begin(partial(self._work, turns))
             cell.system.on_loop(cell.at_stop, partial(self._dismiss, cell))
         turns.put(cell)
 
@@ -40,8 +40,7 @@ class ThreadPerActor(Crew):
             turns.put(None)
         self._turns.clear()
 
-
-def _work(turns: Turns) -> None:
-    while (cell := turns.get()) is not None:
-        run(cell)
-        del cell
+    def _work(self, turns: Turns) -> None:
+        while (cell := turns.get()) is not None:
+            self._run(cell)
+            del cell

@@ -32,15 +32,16 @@ class Early:
         if self.is_open:
             self._clock.call_later(seconds, self._end)
 
-    def holds(self, name: str, deliver: Callable[[], None]) -> bool:
-        """Whether it is kept, to be delivered later: somebody may come for it, or others wait before it."""
+    def is_early(self, name: str) -> bool:
+        """Whether what comes for it is to be held: somebody may come for it, or others wait before it."""
+        return name in self._held or not self._is_there(name)
+
+    def hold(self, name: str, deliver: Callable[[], None]) -> None:
+        """Deliver it later."""
         if name not in self._held:
-            if self._is_there(name):
-                return False
             self._held[name] = []
             self._clock.call_later(LOOK_SECONDS, self._look, name)
         self._held[name].append(deliver)
-        return True
 
     def _look(self, name: str) -> None:
         if name not in self._held:

@@ -12,14 +12,13 @@ I4  While the actors of a node that is closed stop, no message that can be settl
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
 from recado.actors.cell import Cell
 from recado.actors.mailbox import Envelope as Letter
-from recado.actors.mailbox import Origin
+from recado.actors.mailbox import Origin, Then
 from recado.actors.pressure import when_room
 from recado.actors.ref import ActorRef
 from recado.actors.signals import Failed
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("recado.actors")
 
 ADDRESSES_MOST: Final = 10_000
+NEW: Final = Seen.NEW  # which is looked at for each frame
 
 
 class NotForUs(BadEnvelope):
@@ -82,7 +82,7 @@ class Inbound:
         self._addresses: dict[str, Address] = {}
         self._reply_types: dict[type, Any] = {}
         # Of what is being processed. What comes again meanwhile came on another channel, and the first is gone.
-        self._settles: dict[tuple[bytes, int], Settle] = {}
+        self._settles: dict[Origin, Settle] = {}
         self._slowing = Slowing(node.system)
         self._hushed = False
         self.early = Early(self._system.clock, self._has)
@@ -102,35 +102,27 @@ class Inbound:
             if not self._replay.once(incarnation, sequence):
                 self._refusals.refuse(link, incarnation, sequence, Refusal.REPLAY)
                 return
-            settled = None
-        else:
-            match self._replay.begin(incarnation, sequence):
-                case Seen.SETTLED:  # repeated by a link that was not sure: nobody's fault
-                    settle(True)
-                    return
-                case Seen.PENDING:
-                    if (incarnation, sequence) in self._settles:
-                        self._settles[incarnation, sequence] = settle
-                    return
-                case Seen.NEW:
-                    self._settles[incarnation, sequence] = settle
-                    settled = self._settling(incarnation, sequence)
+        elif (seen := self._replay.of(incarnation).look(sequence)) is not NEW:
+            if seen is Seen.SETTLED:  # repeated by a link that was not sure: nobody's fault
+                settle(True)
+            elif (incarnation, sequence) in self._settles:
+                self._settles[incarnation, sequence] = settle
+            return
         try:
             envelope = read_envelope(data)
-            if self._take(link, envelope, incarnation, sequence, settled):
-                return
+            taken = self._take(link, envelope, (incarnation, sequence), settle)
         except RemoteFault as error:
             self._refusals.refuse(link, incarnation, sequence, _reason(error), str(error))
+            taken = False
         except Exception:
             log.exception("a frame from %s could not be processed", link.peer or "somebody")
             self._refusals.refuse(link, incarnation, sequence, Refusal.ENVELOPE)
-        else:
-            if settled is not None:
-                settled(None)
-            return
-        if settle is not None:
-            self._replay.settle(incarnation, sequence)
-            self._settles.pop((incarnation, sequence))(False)
+            taken = False
+        if settle is not None and taken is not None:
+            self._replay.of(incarnation).settle(sequence)
+            if not taken:  # it may have failed when it was about to be stored
+                self._settles.pop((incarnation, sequence), None)
+            settle(taken)
 
     def _no_frame(self, link: Link, frame: bytes, error: BadFrame) -> None:
         if isinstance(error, WrongSeal):
@@ -152,50 +144,44 @@ class Inbound:
                 sequence = int.from_bytes(frame[1 + INCARNATION : HEAD])
                 self._refusals.refuse(link, frame[1 : 1 + INCARNATION], sequence, Refusal.COOKIE)
 
-    def _settling(
-        self, incarnation: bytes, sequence: int
-    ) -> Callable[[BaseException | None], None]:
-        def settled(error: BaseException | None) -> None:
-            self._system.on_loop(done, error)
+    def _pend(self, origin: Origin, settle: Settle) -> Then:
+        """It is settled by what this gives, in any thread."""
+        self._replay.pend(*origin)
+        self._settles[origin] = settle
+        return partial(self._system.on_loop, self._settled, origin)
 
-        def done(error: BaseException | None) -> None:
-            settle = self._settles.pop((incarnation, sequence))
-            if error is None:
-                self._replay.settle(incarnation, sequence)
-                settle(True)
-            else:  # it is nowhere yet, and comes again
-                self._replay.forget(incarnation, sequence)
-
-        return settled
+    def _settled(self, origin: Origin, error: BaseException | None = None) -> None:
+        settle = self._settles.pop(origin, None)
+        if settle is None:
+            return
+        if error is None:
+            self._replay.of(origin[0]).settle(origin[1])
+            settle(True)
+        else:  # it is nowhere yet, and comes again
+            self._replay.forget(*origin)
 
     # ── the envelope ──────────────────────────────────────────────────────────────────────────────────────
 
     def _take(
-        self,
-        link: Link,
-        envelope: Envelope,
-        incarnation: bytes,
-        sequence: int,
-        settled: Callable[[BaseException | None], None] | None,
-    ) -> bool:
-        """Whether `settled` was, or will be, called."""
+        self, link: Link, envelope: Envelope, origin: Origin, settle: Settle | None
+    ) -> bool | None:
+        """True if it is where it stays. None if not: then it is settled later (I3), or never (I4)."""
         # Who speaks under this incarnation said its name when it began to.
-        peer = self._lives.get(incarnation)
+        peer = self._lives.get(origin[0])
         if peer is None or peer.link is not link or peer.unreachable:
             peer = self._introduced(link, envelope)
-            self._node.presence.met(peer, link, incarnation)
+            self._node.presence.met(peer, link, origin[0])
         peer.spoke = True  # when, is looked at by the heartbeat: asking the clock takes 0.1 µs
         kind = envelope.kind
         if kind == ANSWER:
             self._answered(peer, envelope)
         elif kind == MESSAGE:
-            self._deliver(link, peer, envelope, incarnation, sequence, settled)
-            return True
+            return self._deliver(link, peer, envelope, origin, settle)
         elif kind == CONTROL:
             self._control(peer, envelope)
         else:
             raise BadEnvelope(f"an envelope of unknown kind {kind}")
-        return False
+        return True
 
     def _introduced(self, link: Link, envelope: Envelope) -> Peer:
         """Somebody whom we do not know, or not like this."""
@@ -207,30 +193,29 @@ class Inbound:
         return self._node.ways.peer(name)
 
     def _deliver(
-        self,
-        link: Link,
-        peer: Peer,
-        envelope: Envelope,
-        incarnation: bytes,
-        sequence: int,
-        settled: Callable[[BaseException | None], None] | None,
-    ) -> None:
+        self, link: Link, peer: Peer, envelope: Envelope, origin: Origin, settle: Settle | None
+    ) -> bool | None:
         text = envelope.target
         target = self._addresses.get(text) or self._address(text)
         message = self._read(envelope.message)
         text = envelope.sender
         sender = self._node.ref_of(text) if text else None
         reply = None if envelope.one_way else self._reply(peer, envelope)
-        letter, origin = (message, sender, reply), (incarnation, sequence)
+        letter = message, sender, reply
+        early = self.early
         # Whoever is meant by a uid lived before, if anybody did.
-        if self.early.is_open and settled is not None and not target.uid:
-            place = partial(self._place, link, target, letter, origin, settled)
-            if self.early.holds(target.name, place):
-                return
-        self._place(link, target, letter, origin, settled)
+        if early.is_open and settle is not None and not target.uid and early.is_early(target.name):
+            self._pend(origin, settle)
+            early.hold(target.name, partial(self._place_held, link, target, letter, origin))
+            return None
+        return self._place(link, target, letter, origin, settle)
 
     def _has(self, name: str) -> bool:
         return self._node.reachable(Address(self._system.name, name)) is not None
+
+    def _place_held(self, link: Link, target: Address, letter: Letter, origin: Origin) -> None:
+        if self._place(link, target, letter, origin, self._settles[origin]):
+            self._settled(origin)
 
     def _place(
         self,
@@ -238,42 +223,44 @@ class Inbound:
         target: Address,
         letter: Letter,
         origin: Origin,
-        settled: Callable[[BaseException | None], None] | None,
-    ) -> None:
-        if self._hushed and settled is not None:  # I4
-            return
+        settle: Settle | None,
+    ) -> bool | None:
+        """As `_take`."""
+        if self._hushed and settle is not None:  # I4
+            return None
         cell = self._node.reachable(target)
         if cell is None:
             self._system.bury(letter, self._system.ref(target))
-        elif cell.lasting is not None:
+            return True
+        if cell.lasting is None and not cell.capacity:
+            cell.post(target, *letter)
+            return True
+        settled = None if settle is None else self._pend(origin, settle)
+        self._put(cell, target, letter, origin, settled)
+        if cell.capacity and settle is None:
+            self._slowing.after(link, cell)
+        return None
+
+    def _put(
+        self, cell: Cell, target: Address, letter: Letter, origin: Origin, settled: Then | None
+    ) -> None:
+        """It is settled when it is stored, and when there is room."""
+        if cell.lasting is not None:
             if cell.capacity and settled is not None:
                 settled = partial(self._stored, cell, settled)
             cell.put_from(letter, origin, settled)
-            if cell.capacity and settled is None:
-                self._slowing.after(link, cell)
-            return
         else:
             cell.post(target, *letter)
-            if cell.capacity and settled is not None:
+            if settled is not None:
                 when_room(cell, partial(self._roomy, cell, settled))
-                return
-            if cell.capacity:
-                self._slowing.after(link, cell)
-        if settled is not None:
-            settled(None)
 
-    def _stored(
-        self,
-        cell: Cell,
-        settled: Callable[[BaseException | None], None],
-        error: BaseException | None,
-    ) -> None:
+    def _stored(self, cell: Cell, settled: Then, error: BaseException | None) -> None:
         if error is None:
             when_room(cell, partial(settled, None))
         else:
             settled(error)
 
-    def _roomy(self, cell: Cell, settled: Callable[[BaseException | None], None]) -> None:
+    def _roomy(self, cell: Cell, settled: Then) -> None:
         if not (self._hushed and cell.state is State.STOPPED):  # there it was buried (I4)
             settled(None)
 

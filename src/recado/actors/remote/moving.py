@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 from recado.actors.actor import Actor
 from recado.actors.bonds import monitor, unmonitor
 from recado.actors.errors import ActorError, ActorStopped, Unreachable
-from recado.actors.lifecycle import GRACE, end_instance, resolve
+from recado.actors.lifecycle import GRACE, end_instance, farewell, resolve
 from recado.actors.ref import ActorRef, Reply, current
 from recado.actors.signals import Down, Exhausted, Signal, Stop
 from recado.actors.supervision import PERMANENT, TEMPORARY, Lifecycle
@@ -188,10 +188,10 @@ async def _held(cell: Cell) -> bool:
         else:
             holding.set_result(True)
 
-    cell.at_stop(partial(resolve, holding, False))
-    cell.hold(reached)
     try:
-        return await holding
+        with farewell(cell, partial(resolve, holding, False)):
+            cell.hold(reached)
+            return await holding
     except asyncio.CancelledError:
         if not holding.cancelled() and holding.result():  # cancelled just when it was reached
             cell.rest()

@@ -53,6 +53,8 @@ class Settled:
     def __contains__(self, number: int) -> bool:
         if number <= self.floor:
             return True
+        if not self.starts or number > self.ends[-1]:  # beyond all that came, as nearly always
+            return False
         at = bisect_right(self.starts, number) - 1
         return at >= 0 and number <= self.ends[at]
 
@@ -60,13 +62,30 @@ class Settled:
     def ranges(self) -> int:
         return len(self.starts)
 
+    def look(self, number: int) -> Seen:
+        """It has come: what is known of it."""
+        if number in self:
+            return Seen.SETTLED
+        if self.pending and (number in self.pending or len(self.pending) >= PENDING):
+            return Seen.PENDING
+        return Seen.NEW
+
+    def settle(self, number: int) -> None:
+        if self.pending:
+            self.pending.discard(number)
+        self.add(number)
+
     def add(self, number: int) -> None:
-        if number == self.floor + 1 and not self.starts:  # in order, as nearly always
-            self.floor = number
+        starts, ends = self.starts, self.ends
+        if not starts:
+            if number == self.floor + 1:  # the next one, as nearly always
+                self.floor = number
+                return
+        elif number == ends[-1] + 1:
+            ends[-1] = number  # the next one, of a sender who began before we did
             return
         if number in self:
             return
-        starts, ends = self.starts, self.ends
         at = bisect_left(starts, number)
         joins_left = at > 0 and ends[at - 1] == number - 1
         joins_right = at < len(starts) and starts[at] == number + 1
@@ -96,36 +115,22 @@ class Replay:
     def __len__(self) -> int:
         return len(self._known)
 
-    def begin(self, incarnation: bytes, sequence: int) -> Seen:
-        """A frame has come. If it is NEW, the caller owes a `settle` or a `forget`."""
-        settled = self._of(incarnation)
-        if sequence in settled:
-            return Seen.SETTLED
-        if sequence in settled.pending or len(settled.pending) >= PENDING:
-            return Seen.PENDING
-        settled.pending.add(sequence)
-        return Seen.NEW
-
     def once(self, incarnation: bytes, sequence: int) -> bool:
         """A frame has come that is settled at once: whether it is new."""
         settled = self._known.get(incarnation)
         if settled is None or len(self._known) > self._most // 2:
-            settled = self._of(incarnation)
+            settled = self.of(incarnation)
         if sequence == settled.floor + 1 and not settled.pending and not settled.starts:
             settled.floor = sequence  # the next one, as nearly always
-            return True
-        if settled.starts and sequence == settled.ends[-1] + 1 and not settled.pending:
-            settled.ends[-1] = sequence  # the next one, of a sender who began before we did
             return True
         if sequence in settled or sequence in settled.pending:
             return False
         settled.add(sequence)
         return True
 
-    def settle(self, incarnation: bytes, sequence: int) -> None:
-        settled = self._of(incarnation)
-        settled.pending.discard(sequence)
-        settled.add(sequence)
+    def pend(self, incarnation: bytes, sequence: int) -> None:
+        """It is NEW, and not settled at once: the caller owes a `settle` or a `forget`."""
+        self.of(incarnation).pending.add(sequence)
 
     def forget(self, incarnation: bytes, sequence: int) -> None:
         """It was not processed, and may come again."""
@@ -133,15 +138,14 @@ class Replay:
         if settled is not None:
             settled.pending.discard(sequence)
 
-    def _of(self, incarnation: bytes) -> Settled:
+    def of(self, incarnation: bytes) -> Settled:
+        """What is known of one sender; it is remembered from now on."""
         known = self._known
         settled = known.get(incarnation)
         if settled is None:
             settled = known[incarnation] = Settled(self._gaps)
             if len(known) > self._most:
                 known.popitem(last=False)
-        elif (
-            len(known) > self._most // 2
-        ):  # until then nobody is forgotten, and the order does not matter
+        elif len(known) > self._most // 2:  # until then the order does not matter
             known.move_to_end(incarnation)
         return settled

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from weakref import WeakSet
 
-from recado.actors.pressure import PATIENCE, has_room, when_room
+from recado.actors.pressure import PATIENCE, forget, has_room, when_room
 
 from .transport import Link
 
@@ -39,13 +39,15 @@ class Slowing:
             return
         self._paused.add(link)
         link.pause_reading()
-        timer = self._system.clock.call_later(PATIENCE, self._resume, link)
 
-        def room() -> None:
+        def go_on() -> None:
             timer.cancel()
+            forget(cell, room)
             self._resume(link)
 
-        when_room(cell, partial(self._system.on_loop, room))
+        room = partial(self._system.on_loop, go_on)
+        timer = self._system.clock.call_later(PATIENCE, go_on)
+        when_room(cell, room)
 
     def _resume(self, link: PausingLink) -> None:
         if link in self._paused:

@@ -23,27 +23,29 @@ class Outboxes(RuleBasedStateMachine):
         self.last = 0
         self.made = 0
 
-    @rule(size=st.integers(0, 100))
-    def post(self, size: int) -> None:
+    @rule(key=st.sampled_from(["key", "other"]), size=st.integers(0, 100))
+    def post(self, key: str, size: int) -> None:
         self.made += 1
-        entry = ("key", b"%d" % self.made + bytes(size))
+        entry = (key, b"%d" % self.made + bytes(size))
         full = sum(len(frame) + WEIGHT for _, frame in [*self.owed, entry]) > LIMIT
         if full:
             with pytest.raises(Full):
-                self.outbox.hold(len(entry[1]))
+                self.outbox.put(*entry)
         else:
-            self.outbox.hold(len(entry[1]))
-            self.outbox.waiting.append(entry)
+            self.outbox.put(*entry)
             self.owed.append(entry)
 
-    @rule(count=st.integers(1, 5))
-    def publish(self, count: int) -> None:
-        for _ in range(min(count, len(self.outbox.waiting))):
-            self.last += 1
-            entry = self.outbox.waiting.popleft()
-            assert entry == self.owed[len(self.out)]
-            self.outbox.out(self.last, entry)
-            self.out[self.last] = entry
+    @precondition(lambda self: self.outbox.waiting)
+    @rule()
+    def publish(self) -> None:
+        key, frames = self.outbox.next()
+        waits = self.owed[len(self.out) :]
+        assert [(key, frame) for frame in frames] == waits[: len(frames)]
+        assert len(frames) == len(waits) or waits[len(frames)][0] != key
+        numbers = range(self.last + 1, self.last + 1 + len(frames))
+        self.outbox.out(numbers)
+        self.out.update(zip(numbers, waits, strict=False))
+        self.last += len(frames)
 
     @rule(upto=st.integers(0, 30), count=st.integers(1, 5))
     def settle(self, upto: int, count: int) -> None:
@@ -60,8 +62,8 @@ class Outboxes(RuleBasedStateMachine):
     def give_back(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.out)))
         entry = self.out.pop(number)
-        assert self.outbox.returned(*entry)
-        assert not self.outbox.returned(*entry)
+        assert self.outbox.returned(*entry) == number
+        assert self.outbox.returned(*entry) == 0
         self.owed.remove(entry)
 
     @rule()
@@ -86,9 +88,9 @@ TestOutboxes = Outboxes.TestCase
 
 def test_there_is_room_again_when_half_of_it_is_gone() -> None:
     outbox = Outbox(4 * WEIGHT)
-    for number in range(1, 5):
-        outbox.hold(0)
-        outbox.out(number, ("key", b""))
+    for _ in range(4):
+        outbox.put("key", b"")
+    outbox.out(range(1, 5))
     assert not outbox.has_room
     outbox.settled(range(1, 2))
     assert not outbox.has_room

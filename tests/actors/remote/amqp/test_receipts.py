@@ -21,10 +21,12 @@ class Line:
         self.is_open = True
         self.asked = asyncio.Event()
 
-    def publish(self, exchange: str, key: str, frame: bytes, *_: Any, mandatory: bool) -> int:
+    def publish_many(
+        self, exchange: str, key: str, frames: list[bytes], *_: Any, mandatory: bool
+    ) -> range:
         assert mandatory
-        self.published.append(frame)
-        return 0
+        self.published += frames
+        return range(0)
 
     async def qos(self, prefetch: int) -> None:
         self.questions.append(asyncio.get_running_loop().create_future())
@@ -39,8 +41,8 @@ class Line:
         await asyncio.sleep(0)
 
 
-def publish(checkpoints: Checkpoints, count: int) -> list[int]:
-    return [checkpoints.publish("x", "k", b"frame", b"") for _ in range(count)]
+def publish(checkpoints: Checkpoints, count: int) -> range:
+    return checkpoints.publish("x", "k", [b"frame"] * count, b"")
 
 
 @pytest.fixture
@@ -60,10 +62,10 @@ def on(line: Line, settled: list[range]) -> Checkpoints:
 async def test_one_question_for_all_that_was_published_before_it(settled: list[range]) -> None:
     line = Line()
     checkpoints = on(line, settled)
-    assert publish(checkpoints, 3) == [1, 2, 3]
+    assert publish(checkpoints, 3) == range(1, 4)
     assert not line.questions
     await line.asked.wait()
-    assert publish(checkpoints, 2) == [4, 5]
+    assert publish(checkpoints, 2) == range(4, 6)
     await line.answer()
     assert settled == [range(1, 4)]
     await line.answer()
@@ -81,6 +83,25 @@ async def test_who_waits_does_not_wait_for_the_next_time(settled: list[range]) -
     await line.answer()
     assert settled == [range(1, 2)]
     assert len(line.questions) == 1
+
+
+@in_a_loop
+async def test_what_was_before_one_that_came_back_is_settled(settled: list[range]) -> None:
+    line = Line()
+    checkpoints = on(line, settled)
+    publish(checkpoints, 5)
+    checkpoints.returned(3)
+    assert settled == [range(1, 4)]
+    checkpoints.ask()
+    await line.asked.wait()
+    publish(checkpoints, 2)
+    checkpoints.returned(6)  # it comes before the answer
+    assert settled == [range(1, 4), range(4, 7)]
+    await line.answer()
+    assert settled == [range(1, 4), range(4, 7)]
+    checkpoints.ask()
+    await line.answer()
+    assert settled[2:] == [range(7, 8)]
 
 
 @in_a_loop

@@ -2,37 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby, repeat
 from typing import Protocol
 
+from recado.actors.remote.transport import Settle
 from recado.amqp.errors import ProtocolError
 from recado.amqp.properties import decode_properties
 
 
-class Arrival:
-    """A message that the broker delivered. It comes again, unless it is settled, once."""
+class Arrivals:
+    """Messages that the broker delivered together, at least one. Each comes again, unless it is settled, once.
 
-    __slots__ = ("_settle", "_tag", "body", "header")
+    Message i has `headers[i]` and `frames[i]`.
+    """
+
+    __slots__ = ("_settle", "_tags", "frames", "headers")
 
     def __init__(
-        self, settle: Callable[[int, bool], None], tag: int, header: bytes, body: bytes
+        self,
+        settle: Callable[[int, bool], None],
+        tags: Sequence[int],
+        headers: list[bytes],
+        frames: list[bytes],
     ) -> None:
+        """`settle` is told the tag of a message, and whether it was taken."""
         self._settle = settle
-        self._tag = tag
-        self.header = header
-        self.body = body
+        self._tags = tags
+        self.headers = headers
+        self.frames = frames
 
-    def settle(self, taken: bool) -> None:
-        """True: the broker may forget it. False: nobody wants it, and it is not to come again."""
-        self._settle(self._tag, taken)
+    def settles(self) -> list[Settle]:
+        """How each is settled."""
+        return list(map(partial, repeat(self._settle), self._tags))
 
-    @property
-    def client(self) -> str:
-        """The id of the client bridge that sent it, as it says; empty if it says none."""
-        return client_of(self.header)
+    def by_header(self) -> Iterator[Arrivals]:
+        """Those that follow each other and have the same one."""
+        headers = self.headers
+        if headers.count(headers[0]) == len(headers):  # as nearly always
+            yield self
+            return
+        first = 0
+        for _, alike in groupby(headers):
+            last = first + sum(1 for _ in alike)
+            part = slice(first, last)
+            yield Arrivals(self._settle, self._tags[part], headers[part], self.frames[part])
+            first = last
 
 
 def client_of(header: bytes) -> str:
+    """The id of the client bridge that sent it, as it says; empty if it says none."""
     try:
         return decode_properties(header, max_entries=64).reply_to or ""
     except ProtocolError:
@@ -40,11 +60,8 @@ def client_of(header: bytes) -> str:
 
 
 class MessageHandler(Protocol):
-    def received(self, messages: list[Arrival]) -> bool:
-        """True: acknowledge them. False: not now; who has them settles each, or it comes again.
-
-        They came together, at least one.
-        """
+    def received(self, messages: Arrivals) -> bool:
+        """True: acknowledge them. False: not now; who has them settles each, or it comes again."""
 
     def rejected(self, key: str, body: bytes, reason: str) -> None:
         """The broker gave this back: nobody has a queue for it, or it was refused."""

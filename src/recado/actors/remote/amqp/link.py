@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from itertools import groupby
-from operator import attrgetter
 
 from recado.actors.remote.faults import Gone
 from recado.actors.remote.transport import Receiver
 
 from . import naming
 from .bridge import Bridge
-from .handler import Arrival
+from .handler import Arrivals, client_of
 
 
 class AmqpLink:
@@ -39,11 +37,6 @@ class AmqpLink:
         self.end = self.end or "closed"
 
 
-def give(receiver: Receiver, link: AmqpLink, messages: list[Arrival]) -> None:
-    frames = [message.body for message in messages]
-    receiver.received_together(link, frames, [message.settle for message in messages])
-
-
 class ClientEnd(AmqpLink):
     """The link to a node; it is its bridge's handler and watcher itself."""
 
@@ -60,9 +53,9 @@ class ClientEnd(AmqpLink):
             self.end = reason
             self._part(self)
 
-    def received(self, messages: list[Arrival]) -> bool:
+    def received(self, messages: Arrivals) -> bool:
         if self.end is None:
-            give(self._receiver, self, messages)
+            self._receiver.received_together(self, messages.frames, messages.settles())
         return False
 
     def rejected(self, key: str, body: bytes, reason: str) -> None:
@@ -97,26 +90,26 @@ class ServerEnd:
         self._by_header: dict[bytes, AmqpLink] = {}
         self._key = naming.key_to_client(node, "")
 
-    def received(self, messages: list[Arrival]) -> bool:
+    def received(self, messages: Arrivals) -> bool:
         if not self.is_closed:
-            for header, alike in groupby(messages, attrgetter("header")):
-                those = list(alike)
+            for those in messages.by_header():
+                header = those.headers[0]
                 link = self._by_header.get(header)
                 if link is None or link.end is not None:
-                    link = self._introduced(those[0])
+                    link = self._introduced(header)
                 self._links.move_to_end(link.peer)
-                give(self._receiver, link, those)
+                self._receiver.received_together(link, those.frames, those.settles())
         return False
 
     def rejected(self, key: str, body: bytes, reason: str) -> None:
         if not self.is_closed:
             self._receiver.returned(self._link(key.removeprefix(self._key)), body, reason)
 
-    def _introduced(self, message: Arrival) -> AmqpLink:
-        link = self._link(message.client)
+    def _introduced(self, header: bytes) -> AmqpLink:
+        link = self._link(client_of(header))
         if len(self._by_header) >= self._limit:
             self._by_header.clear()
-        self._by_header[message.header] = link
+        self._by_header[header] = link
         return link
 
     def _link(self, client: str) -> AmqpLink:

@@ -9,7 +9,7 @@ OB3  `held` is the size of everything that is here, and never above the limit.
 from __future__ import annotations
 
 from collections import deque
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Final, TypeAlias
 
 from recado.actors.remote.faults import Full
@@ -37,16 +37,27 @@ class Outbox:
     def has_room(self) -> bool:
         return self.held <= self._limit // 2
 
-    def hold(self, size: int) -> None:
-        """Make room for one more frame, or refuse it; then it waits or goes out."""
-        weight = size + WEIGHT
-        if self.held + weight > self._limit:
+    def put(self, key: str, frame: bytes) -> None:
+        """It waits. Raises `Full`."""
+        held = self.held + len(frame) + WEIGHT
+        if held > self._limit:
             raise Full(f"{self.held} bytes wait for the broker already")
-        self.held += weight
+        self.held = held
+        self.waiting.append((key, frame))
 
-    def out(self, number: int, entry: Entry) -> None:
-        """It was published, as this number of the channel."""
-        self._out[number] = entry
+    def next(self) -> tuple[str, list[bytes]]:
+        """The first frames that wait, and their key, as many as have the same. At least one waits."""
+        waiting = self.waiting
+        key, first = waiting[0]
+        if len(waiting) == 1:
+            return key, [first]
+        return key, [frame for _, frame in takewhile(lambda entry: entry[0] == key, waiting)]
+
+    def out(self, numbers: range) -> None:
+        """So many were published, as these numbers of the channel."""
+        out, waiting = self._out, self.waiting
+        for number in numbers:
+            out[number] = waiting.popleft()
 
     def settled(self, numbers: range) -> list[Entry]:
         """The broker has said what becomes of these: nothing more is owed to them."""
@@ -55,16 +66,16 @@ class Outbox:
             self.held -= len(frame) + WEIGHT
         return settled
 
-    def returned(self, key: str, frame: bytes) -> bool:
-        """The broker gave this back. False: it is none of ours, or was settled before.
+    def returned(self, key: str, frame: bytes) -> int:
+        """The broker gave this back: its number. 0 if it is none of ours, or was settled before.
 
         It gives back in the order of publishing, so the one that is meant is among the first.
         """
         for number, entry in self._out.items():
             if entry == (key, frame):
                 self.settled(range(number, number + 1))
-                return True
-        return False
+                return number
+        return 0
 
     def lost(self) -> None:
         """The channel is gone, and nobody knows what became of what was out."""

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from recado.actors.ref import ActorRef
 from recado.amqp import methods as m
+from recado.amqp.deliveries import Delivered
 from recado.client import Channel, ClientError, Connection, ConnectionEnded, Consumer, Delivery
+from recado.client.messages import Source
 
 from .acks import Acks
 from .bridge import Bridge
-from .handler import Arrival
+from .handler import Arrivals
 from .objects import make
 from .restarting import CLOSE_SECONDS, Broke, Reads, Restarting, Told
 
 ACK_DELAY: Final = 0.01
 """Seconds. An ack for each message costs the broker as much as the message; and a node that dies may be given
 again what it took in its last moments anyway, for no ack arrives at once."""
+IDLE_DELAY: Final = 0.02
+"""The same where nothing more comes: what comes later than ACK_DELAY takes the ack along, and nobody has to be
+woken for it."""
 
 log = logging.getLogger("recado.actors")
 
@@ -41,25 +47,32 @@ class BridgeConsumer(Consumer):
         self._enough = max(1, actor.bridge.settings.prefetch // 4)
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self._last: Delivery | None = None
+        self._told_at = 0.0
+        self._source = Source(channel, self.tag, False, "", "", False)
 
-    def put(self, deliveries: list[Delivery], size: int) -> None:
-        self._last = deliveries[-1]
-        self._bridge.is_quiet = len(deliveries) == 1
-        arrivals = [
-            Arrival(self._settle, delivery.tag, delivery.header, delivery.body)
-            for delivery in deliveries
-            if 0 < len(delivery.body) <= self._limit or self._drops(delivery)
-        ]
-        if arrivals and self._bridge.handler.received(arrivals):
-            for arrival in arrivals:
-                arrival.settle(True)
+    def delivered(self, channel: Channel, run: Delivered) -> None:
+        frames = run.bodies
+        self._bridge.is_quiet = len(frames) == 1
+        tags: Sequence[int] = range(run.first, run.first + len(frames))
+        headers = run.properties
+        if not all(frames) or max(map(len, frames)) > self._limit:
+            kept = [each for each in zip(tags, headers, frames, strict=True) if self._keeps(*each)]
+            if not kept:
+                return
+            tags, headers, frames = map(list, zip(*kept, strict=True))
+        if self._bridge.handler.received(Arrivals(self._settle, tags, headers, frames)):
+            for tag in tags:
+                self._settle(tag, True)
+        if self._timer is not None and self._loop.time() - self._told_at > ACK_DELAY:
+            self.tell()
 
-    def _drops(self, delivery: Delivery) -> bool:
-        size = len(delivery.body)
+    def _keeps(self, tag: int, header: bytes, frame: bytes) -> bool:
+        size = len(frame)
+        if 0 < size <= self._limit:
+            return True
         if size:
             log.warning("%s: a frame of %d bytes is dropped", self.queue, size)
-        self._settle(delivery.tag, not size)  # nothing: somebody asks whether we are there
+        self._settle(tag, not size)  # nothing: somebody asks whether we are there
         return False
 
     def _settle(self, tag: int, taken: bool) -> None:
@@ -67,22 +80,28 @@ class BridgeConsumer(Consumer):
             if self._acks.settle(tag) >= self._enough:
                 self.tell()
             elif self._timer is None:
-                self._timer = self._loop.call_later(ACK_DELAY, self.tell)
-        elif self._last is not None:
+                self._timer = self._loop.call_later(IDLE_DELAY, self._idle)
+        else:
             self._through.nack(self._delivery(tag), requeue=False)
             self._acks.told(tag)
 
+    def _idle(self) -> None:
+        self._timer = None
+        self.tell()
+
     def tell(self) -> None:
         """One ack for all that was settled meanwhile, if it was in order."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._told_at = self._loop.time()
         for tag, multiple in self._acks.take():
             self._through.ack(self._delivery(tag), multiple=multiple)
 
     def _delivery(self, tag: int) -> Delivery:
-        assert self._last is not None
-        return Delivery(self._last.source, tag, b"", b"")
+        return Delivery(self._source, tag, b"", b"")
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.tell()
 
     def channel_ended(self, error: Exception) -> None:
         """Also when only the consumer did, as when its queue is deleted."""
@@ -121,7 +140,7 @@ class ReadChannelActor(Restarting):
 
     async def leave(self) -> None:
         if self._consumer is not None:
-            self._consumer.tell()
+            self._consumer.end()
         channel, self._channel = self._channel, None
         if channel is not None:
             with suppress(ClientError, TimeoutError):

@@ -1,7 +1,7 @@
 """How a bridge learns that the broker has what it was sent: by confirms, or by asking now and then.
 
     Confirms      the broker says it of each message, when it is where it stays: on disk, if it is to last
-    Checkpoints   an empty question on the same channel, every few milliseconds while there is something to ask
+    Checkpoints   an empty question on the same channel, now and then while there is something to ask
 
 A broker does what a channel says in its order. So when it answers a question it has done all before it: routed
 each message, and given back those that had nowhere to go. A confirm says no more than that of a message which
@@ -13,12 +13,14 @@ RC1  Numbers are given from 1 on, and told as settled once, in ranges; none afte
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from recado.client import Channel, ClientError
 
-INTERVAL: Final = 0.01  # seconds between two questions
+INTERVAL: Final = 0.1
+"""Seconds between two questions: each wakes both sides. What is not answered is kept, so that it can be sent
+again, and whoever waits for room asks at once."""
 
 Settled: TypeAlias = Callable[[range, bool], None]
 """These numbers are settled, and whether the broker took them."""
@@ -28,11 +30,14 @@ class Receipts(Protocol):
     @property
     def channel(self) -> Channel: ...
 
-    def publish(self, exchange: str, key: str, frame: bytes, properties: bytes) -> int:
-        """Its number."""
+    def publish(self, exchange: str, key: str, frames: Sequence[bytes], properties: bytes) -> range:
+        """Their numbers."""
 
     def ask(self) -> None:
         """Somebody waits: do not put it off."""
+
+    def returned(self, number: int) -> None:
+        """The broker gave this one back, and settled it by that."""
 
 
 class Confirms:
@@ -40,11 +45,14 @@ class Confirms:
         self.channel = channel
         channel.on_confirm = settled
 
-    def publish(self, exchange: str, key: str, frame: bytes, properties: bytes) -> int:
-        return self.channel.publish(exchange, key, frame, properties, mandatory=True)
+    def publish(self, exchange: str, key: str, frames: Sequence[bytes], properties: bytes) -> range:
+        return self.channel.publish_many(exchange, key, frames, properties, mandatory=True)
 
     def ask(self) -> None:
         """It answers by itself."""
+
+    def returned(self, number: int) -> None:
+        """It answers for the others by itself, too."""
 
 
 class Checkpoints:
@@ -57,12 +65,13 @@ class Checkpoints:
         self._timer: asyncio.TimerHandle | None = None
         self._question: asyncio.Task[None] | None = None
 
-    def publish(self, exchange: str, key: str, frame: bytes, properties: bytes) -> int:
-        self.channel.publish(exchange, key, frame, properties, mandatory=True)
-        self._published += 1
+    def publish(self, exchange: str, key: str, frames: Sequence[bytes], properties: bytes) -> range:
+        self.channel.publish_many(exchange, key, frames, properties, mandatory=True)
+        first = self._published + 1
+        self._published += len(frames)
         if self._timer is None:
             self._timer = self._loop.call_later(INTERVAL, self.ask)
-        return self._published
+        return range(first, first + len(frames))
 
     def ask(self) -> None:
         if self._timer is not None:
@@ -76,8 +85,17 @@ class Checkpoints:
         except ClientError:
             return
         if self.channel.is_open:
-            first, self._answered = self._answered + 1, upto
             self._question = self._timer = None
             if self._published > upto:
                 self._timer = self._loop.call_later(INTERVAL, self.ask)
+            self._done(upto)
+
+    def returned(self, number: int) -> None:
+        """As good as an answer: what was before it has been routed."""
+        self._done(number)
+
+    def _done(self, upto: int) -> None:
+        first = self._answered + 1
+        if first <= upto:
+            self._answered = upto
             self._settled(range(first, upto + 1), True)
