@@ -30,6 +30,8 @@ BENCHES = (
     "feeds-crash",
     "feeds-sim",
     "fuzz",
+    "pipeline",
+    "pipeline-crash",
     "powerloss",
     "selector",
 )

@@ -7,6 +7,7 @@ whole brokers that lose their power five hundred times.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,14 +20,17 @@ from tests.brokers import (
     server,
     start,
 )
+from tests.spark import GROUP, _one_spark, is_of_spark, mark, spark
 
 __all__ = [
+    "_one_spark",
     "authority",
     "certificates",
     "name",
     "rabbitmq_server",
     "recado_server",
     "server",
+    "spark",
     "start",
 ]
 
@@ -38,3 +42,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(TESTS).parts[0] not in COUNTING:
             item.add_marker("no_cover")
+    mark(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """With `--dist loadfile` the tests of a file stay together, and here all that need a Spark do."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    scheduling: Any = LoadFileScheduling(config, log)
+    file_of = scheduling._split_scope
+
+    def scope_of(nodeid: str) -> str:
+        file: str = file_of(nodeid)
+        return GROUP if is_of_spark(config.rootpath / file) else file
+
+    scheduling._split_scope = scope_of
+    made: object = scheduling
+    return made

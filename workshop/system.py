@@ -40,7 +40,7 @@ REDIS = Program("redis-server", "redis-server")
 NODE = Program("node", "nodejs")
 NPM = Program("npm", "npm")
 GCC = Program("gcc", "build-essential")
-# Where Debian keeps this release, whichever of those installed is first on PATH. See `workshop.java`.
+# Where Debian keeps this release, whichever of those installed is first on PATH. See `recado.pipeline.java`.
 JAVA = Program(
     "java",
     "openjdk-17-jre-headless",

@@ -1,4 +1,5 @@
-"""recado: a message broker that every AMQP 0-9-1 client uses unchanged, feeds that remember, and actors.
+"""recado: a message broker that every AMQP 0-9-1 client uses unchanged, feeds that remember,
+actors, and pipelines on Spark.
 
 The public names are resolved when first used, so that `import recado` and the command line stay
 fast: `recado.Broker` brings asyncio and the server with it, `recado.__version__` nothing.
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from recado.feeds.link import Link
     from recado.feeds.vector import Vector as Vector
     from recado.node.broker import Broker as Broker
+    from recado.pipeline.table import table as table
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "__version__",
     "connect",
     "connect_blocking",
+    "table",
 ]
 
 
@@ -80,4 +83,8 @@ def __getattr__(name: str) -> object:
         from recado.feeds.vector import Vector
 
         return Vector
+    if name == "table":
+        from recado.pipeline.table import table
+
+        return table
     raise AttributeError(f"module 'recado' has no attribute {name!r}")

@@ -269,3 +269,14 @@ def test_unknown_methods(ids: tuple[int, int]) -> None:
 def test_a_local_caller_is_told_what_does_not_fit(method: Method, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         encode_method(method)
+
+
+def test_a_key_that_is_not_utf_8_is_passed_on_by_brokers_and_refused_by_ours() -> None:
+    key = b"\xff.new".decode(errors="surrogateescape")
+    for told in (BasicDeliver("c", 1, False, "e", key), BasicReturn(312, "NO_ROUTE", "e", key)):
+        encoded = encode_method(told)
+        assert b"\x05\xff.new" in encoded
+        assert decode_method(encoded) == told
+    published = encode_method(BasicPublish("e", "k.new")).replace(b"k.new", b"\xff.new")
+    with pytest.raises(SyntaxFault, match="not UTF-8"):
+        decode_method(published)

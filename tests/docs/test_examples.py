@@ -33,7 +33,13 @@ def blocks(language: str, *pages: Path) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("code", blocks("python", *PAGES))
+STARTS_SPARK = "spark_session"
+"""Pages with this word are run by the tests of their own that share a Spark: `tests/docs/test_*spark*.py`, …"""
+
+
+@pytest.mark.parametrize(
+    "code", blocks("python", *(page for page in PAGES if STARTS_SPARK not in page.read_text()))
+)
 def test_example(code: str) -> None:
     with recado.Broker() as broker:
         exec(compile(code, "example", "exec"), {"URL": broker.url})

@@ -1,4 +1,4 @@
-"""The node's counters on their feed agree with what was done; a node that does not publish them loads nothing."""
+"""The node's counters on their feed agree with what was done; who does not publish them loads nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recado.node.config import ConfigError, from_mapping
 from recado.node.metrics import FEED, CannotPublish, Counters, Gauge
 from tests.feeds.rim.loop import in_the_loop
 
-QUICKLY = {"metrics": {"publish": True, "seconds": 0.05}}
+QUICKLY: dict[str, dict[str, object]] = {"metrics": {"publish": True, "seconds": 0.05}}
 
 
 def work(url: str) -> pika.BlockingConnection:
@@ -69,11 +69,10 @@ def test_counters_agree_with_what_was_done(tmp_path: Path) -> None:
     with recado.Broker(data=tmp_path) as broker:
         running = broker._now()
         gauge = Gauge(running.server, running.storage, broker.address, 0.6)
-        read = lambda: broker._administer(lambda *_: gauge.read())  # noqa: E731 - in the loop's thread
         connection = work(broker.url)
-        during = read()
+        during = broker._administer(lambda *_: gauge.read())  # in the loop's thread
         connection.close()
-        after = read()
+        after = broker._administer(lambda *_: gauge.read())
     assert during.connections == during.channels == during.queues == 1
     assert (during.messages_ready, during.messages_unacknowledged) == (4, 2)
     done = during.published, during.confirmed, during.delivered, during.acknowledged
@@ -104,7 +103,11 @@ def test_what_cannot_be_is_told_before_it_starts(change: dict[str, object], wron
 
 @in_the_loop
 async def test_a_user_who_may_not_publish_is_told_at_the_start(tmp_path: Path) -> None:
-    settings = {**QUICKLY, "access": {"users": {"ana": {"password": "x"}}}, "feeds": {"user": "ana"}}
+    settings: dict[str, dict[str, object]] = {
+        **QUICKLY,
+        "access": {"users": {"ana": {"password": "x"}}},
+        "feeds": {"user": "ana"},
+    }
     with pytest.raises(CannotPublish, match=r"metrics\.publish"):
         await recado.Broker(config=settings).__aenter__()
     assert len(asyncio.all_tasks()) == 1

@@ -22,10 +22,7 @@ from .rows import NO_JSON, ODD_JSON, Row, rows, table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.timeout(600),  # the start of Spark counts for the first test, and machines are busy
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # PySpark's own sockets, see the fixture
-]
+pytestmark = pytest.mark.spark
 
 COLUMNS = {**ARCHIVE, "headers": "`headers`"}
 # Few jobs with much to do in each: selectors are dear, because Spark plans each, and messages are cheap.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import pytest
 
 from recado.simulator.disk import SECTOR, SimulatedDisk
@@ -158,3 +160,18 @@ def test_after_a_crash_moments_are_counted_from_there(disk: SimulatedDisk) -> No
     after = disk.crash()
     after.open("a").write(0, b"behind")
     assert next(content(found) for _, found in after.crash_points()) == b"before"
+
+
+def test_a_crash_waits_for_what_another_thread_is_doing() -> None:
+    disk = SimulatedDisk()
+    file = disk.open("a", create=True)
+    crashed: list[SimulatedDisk] = []
+    crashing = Thread(target=lambda: crashed.append(disk.crash(mercy=1.0)))
+
+    with disk._guard:
+        crashing.start()
+        crashing.join(0.05)
+        assert not crashed
+        file.write(0, b"whole")
+    crashing.join()
+    assert crashed[0].open("a").read(0, 9) == b"whole"

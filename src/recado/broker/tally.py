@@ -1,7 +1,7 @@
 """How much has gone through the broker since it began.
 
-Channels count what they have to know anyway: the last tag that was given, the last message that was confirmed. So
-nothing is counted a second time; what a channel had counted is added here when it ends.
+Channels count what they have to know anyway: the last tag that was given, the last message that was
+confirmed. So nothing is counted a second time; what a channel had counted is added here when it ends.
 """
 
 from collections.abc import Iterable

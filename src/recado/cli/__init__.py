@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from recado import __version__
 
@@ -21,6 +21,7 @@ DONE, FAILED, WRONG_USAGE = 0, 1, 2
 USAGE = """\
 usage: recado COMMAND [options]
 
+  recado story          the main job: a market on a feed, bars of it by Spark, a kill -9 on the way
   recado serve          run a broker until SIGTERM or Ctrl-C
   recado config show    print the effective settings and where each came from
   recado definitions export|import|check
@@ -33,6 +34,8 @@ usage: recado COMMAND [options]
   recado trading run|report|serve|trade|network
                         the Trading System: remote actors measured over TCP and over AMQP
   recado actors URL     the actors of a node: mailboxes, restarts
+  recado pipeline check|explain|run|status
+                        pipelines on Spark: from queues and feeds into lakes, feeds and exchanges
   recado --version
 
 `recado COMMAND --help` tells the options of a command."""
@@ -43,6 +46,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["serve"]:
         gc.disable()  # until it listens: modules are no garbage, and looking costs 5 % of the start
+    try:
+        return run(words)
+    except KeyboardInterrupt:
+        return DONE
+    except BrokenPipeError:  # whoever reads has seen enough: `recado config show | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or it is flushed, and fails, once more
+        return FAILED
+
+
+def run(words: list[str]) -> int:
     from recado.node.config import ConfigError
 
     try:
@@ -79,10 +92,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 from recado.cli.trading import trading
 
                 return trading(verb, options)
+            case ["story", *options]:
+                from recado.cli.story import story
+
+                return story(options)
+            case ["pipeline", ("check" | "explain" | "run" | "status") as verb, *options]:
+                from recado.cli.pipeline import pipeline
+
+                return pipeline(verb, options)
             case ["actors", *options]:
                 from recado.cli.actors import actors
 
                 return actors(options)
+            case ["feed", *rest]:
+                from recado.cli.feed import ABOUT
+
+                return which("feed", ABOUT, rest)
+            case ["quotes", *rest]:
+                from recado.cli.quotes import VERBS
+
+                return which("quotes", VERBS, rest)
             case ["--version"]:
                 print(f"recado {__version__}")
             case ["--help" | "-h" | "help"] | [_, "--help" | "-h"]:
@@ -93,12 +122,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return complain(f"no command {' '.join(words)!r}\n{USAGE}", WRONG_USAGE)
     except ConfigError as error:
         return complain(str(error), WRONG_USAGE)
-    except KeyboardInterrupt:
-        pass
-    except BrokenPipeError:  # whoever reads has seen enough: `recado config show | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or it is flushed, and fails, once more
-        return FAILED
     return DONE
+
+
+def which(command: str, about: Mapping[str, str], rest: Sequence[str]) -> int:
+    """A command of several verbs, and none of them was named."""
+    verbs = "\n".join(f"  {verb:11}{text}" for verb, text in about.items())
+    end = f"`recado {command} VERB --help` tells the options of each."
+    usage = f"usage: recado {command} VERB [options]\n\n{verbs}\n\n{end}"
+    if rest and rest[0] in ("--help", "-h"):
+        print(usage)
+        return DONE
+    wrong = f"no command '{command} {rest[0]}'" if rest else f"{command}: what to do is missing"
+    return complain(f"{wrong}\n{usage}", WRONG_USAGE)
 
 
 def told(error: OSError) -> str:

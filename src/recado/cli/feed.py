@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from recado.cli import FAILED, WRONG_USAGE, complain, told
 
-VERBS = ("publish", "subscribe", "archive", "replay", "members", "gc")
 URL = "amqp://guest:guest@localhost"
 URL_HELP = f"of a broker, or udp://239.255.42.1:PORT for none; default: {URL}"
 ABOUT = {
@@ -69,6 +68,7 @@ def grammar(verb: str) -> argparse.ArgumentParser:
     else:
         add("feed", metavar="FEED")
         add("--url", default=URL, metavar="URL", help=URL_HELP)
+    if verb in ("publish", "subscribe", "archive"):
         add("--stack", metavar="LAYERS", help="such as DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH:AMQP")
     add("--json", action="store_true", help="for programs")
     match verb:
@@ -84,7 +84,11 @@ def grammar(verb: str) -> argparse.ArgumentParser:
             )
         case "subscribe":
             add("name", metavar="NAME", help="under which archives know this subscriber")
-            add("--recovery", choices=["optimistic", "pessimistic", "archive"])
+            add(
+                "--recovery",
+                choices=["optimistic", "pessimistic", "archive"],
+                help="of what was missed: nothing (default), all that may have been, or as the archive says",
+            )
             add("--vector", metavar="FILE", help="begin behind what it says, and keep it there")
             add("--count", type=positive, metavar="N", help="end after so many")
         case "archive":
@@ -98,12 +102,25 @@ def grammar(verb: str) -> argparse.ArgumentParser:
             add("--seal-rows", type=positive, metavar="N", help="rows of a Parquet file")
             add("--seal-seconds", type=duration, metavar="TIME", help="or older than this")
         case "replay":
-            add("--from", dest="start", type=int, default=0, metavar="OFFSET")
-            add("--to", dest="stop", type=int, metavar="OFFSET", help="not included")
+            add(
+                "--from",
+                dest="start",
+                type=offset,
+                default=0,
+                metavar="OFFSET",
+                help="default: the first there is",
+            )
+            add("--to", dest="stop", type=offset, metavar="OFFSET", help="not included")
             add("--subscriber", metavar="NAME", help="say of each whether this one surely had it")
             add("--count", type=positive, metavar="N", help="end after so many")
         case "members":
-            add("--seconds", type=float, default=2.0, metavar="N", help="how long to listen")
+            add(
+                "--seconds",
+                type=duration,
+                default=2.0,
+                metavar="N",
+                help="how long to listen; default: 2",
+            )
         case _:
             pass  # gc has only what it shares with others
     if verb in ("subscribe", "replay"):
@@ -119,6 +136,12 @@ def grammar(verb: str) -> argparse.ArgumentParser:
 def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return int(text)
+
+
+def offset(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no offset; they are 0, 1, 2, …")
     return int(text)
 
 

@@ -15,11 +15,25 @@ if TYPE_CHECKING:
 def line(message: Message, *, as_json: bool, offset: int | None = None) -> str:
     if as_json:
         return msgspec.json.encode(as_fields(message, offset), enc_hook=str).decode() + "\n"
-    time = message.time.isoformat(timespec="milliseconds")
     certainty = message.certainty.name.lower()
-    body = message.body.decode("utf-8", "backslashreplace")
+    body = printable(message.body.decode("utf-8", "backslashreplace"))
     place = "" if offset is None else f"{offset:>10} "
-    return f"{place}{time} {certainty:9} {message.key or '-'} {body}\n"
+    return f"{place}{time_of(message)} {certainty:9} {printable(message.key) or '-'} {body}\n"
+
+
+def time_of(message: Message) -> str:
+    """A publisher may send any number."""
+    try:
+        return message.time.isoformat(timespec="milliseconds")
+    except OverflowError:
+        return f"{message.timestamp} µs"
+
+
+def printable(text: str) -> str:
+    """On one line, and without power over the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\t" else ascii(one)[1:-1] for one in text)
 
 
 def as_fields(message: Message, offset: int | None) -> dict[str, object]:

@@ -7,7 +7,6 @@ import asyncio
 import signal
 import sys
 from collections.abc import Coroutine
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,11 +15,12 @@ import msgspec
 import recado
 from recado.cli import DONE, FAILED, WRONG_USAGE, complain
 from recado.cli.feed_lines import line, member_line
+from recado.cli.standard_input import lines_of
+from recado.feeds.gathering import LARGEST
 from recado.feeds.link import Link
 from recado.feeds.subscription import Recovery
 from recado.feeds.vector import Vector
 
-LINES_AT_ONCE: Final = 1_000
 STOPPED: Final = "recado: stopped"
 
 
@@ -67,16 +67,15 @@ async def publish(chosen: argparse.Namespace) -> int:
             bodies = [body.encode("utf-8", "surrogateescape") for body in chosen.bodies]
             await feed.publish_many(bodies, keys=chosen.key, headers=headers)
         else:
-            lines = sys.stdin.buffer
-            while bodies := await asyncio.to_thread(list, islice(lines, LINES_AT_ONCE)):
-                stripped = [body.rstrip(b"\r\n") for body in bodies]
-                await feed.publish_many(stripped, keys=chosen.key, headers=headers)
+            async for lines in lines_of(sys.stdin.fileno(), LARGEST):
+                await feed.publish_many(lines, keys=chosen.key, headers=headers)
         await feed.flush()
         if chosen.json:
             about = {"publisher": feed.publisher.hex(), "published": feed.published}
             print_json({"feed": feed.name, **about, "confirmed": feed.confirmed})
         else:
-            print(f"{feed.confirmed} messages published and confirmed", file=sys.stderr)
+            count = f"{feed.confirmed:,} message{'' if feed.confirmed == 1 else 's'}"
+            print(f"{count} published and confirmed", file=sys.stderr)
     return DONE
 
 

@@ -14,6 +14,7 @@ import sqlite3
 import sys
 from collections.abc import Sequence
 from itertools import islice
+from math import inf
 from pathlib import Path
 from time import monotonic
 
@@ -25,7 +26,7 @@ from recado.apps.quotes.recording import Ledger, record
 from recado.apps.quotes.tick import BadTick, Tick
 from recado.apps.quotes.watching import Display, JsonLines, Lines, Ticker, only, watch
 from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
-from recado.cli.feed import URL, URL_HELP
+from recado.cli.feed import URL, URL_HELP, positive
 from recado.cli.feed_live import until_signal
 from recado.feeds.errors import FeedError
 from recado.selector.errors import SelectorError
@@ -38,6 +39,7 @@ VERBS = {
 }
 NO_RICH = "the ticker needs rich: pip install 'recado[quotes]'; or add --plain, or --json"
 TOLD_SECONDS = 2.0
+MOST_SYMBOLS = 10_000
 
 
 def quotes(verb: str, options: Sequence[str]) -> int:
@@ -54,6 +56,8 @@ def quotes(verb: str, options: Sequence[str]) -> int:
         return complain(str(error), WRONG_USAGE)
     except (FeedError, BadTick) as error:
         return complain(str(error), FAILED)
+    except ValueError as error:  # a name that cannot be one
+        return complain(str(error), WRONG_USAGE)
     except sqlite3.Error as error:
         return complain(f"{chosen.file}: {error}", FAILED)
     except BrokenPipeError:
@@ -66,16 +70,16 @@ def grammar(verb: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"recado quotes {verb}", description=VERBS[verb])
     parser.add_argument("--url", default=URL, help=URL_HELP)
     parser.add_argument("--feed", default="quotes", metavar="NAME", help="default: %(default)s")
-    parser.add_argument("--messages", type=int, metavar="N", help="end after so many ticks")
+    parser.add_argument("--messages", type=positive, metavar="N", help="end after so many ticks")
     if verb == "publish":
         parser.add_argument("--seed", type=int, default=1, help="another one, another market")
-        parser.add_argument("--symbols", type=int, default=20, metavar="N", help="default: 20")
+        parser.add_argument("--symbols", type=symbols, default=20, metavar="N", help="default: 20")
         parser.add_argument(
-            "--activity", type=float, default=10.0, metavar="N",
+            "--activity", type=above_zero, default=10.0, metavar="N",
             help="events in a second of the market, of all symbols; default: 10",
         )  # fmt: skip
         parser.add_argument(
-            "--speed", type=float, default=60.0, metavar="N",
+            "--speed", type=zero_or_more, default=60.0, metavar="N",
             help="seconds of the market in one of ours, 0: as fast as it goes; default: 60",
         )  # fmt: skip
         parser.add_argument("--body", choices=list(FORMS), default="json")
@@ -92,6 +96,30 @@ def grammar(verb: str) -> argparse.ArgumentParser:
     if verb == "catchup":
         parser.add_argument("--once", action="store_true", help="end when the past is over")
     return parser
+
+
+def symbols(text: str) -> int:
+    count = positive(text)
+    if count > MOST_SYMBOLS:
+        raise argparse.ArgumentTypeError(f"{text} are too many; there may be {MOST_SYMBOLS:,}")
+    return count
+
+
+def above_zero(text: str) -> float:
+    value = zero_or_more(text)
+    if not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
+def zero_or_more(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 0 or more")
+    return value
 
 
 async def publishing(chosen: argparse.Namespace) -> int:

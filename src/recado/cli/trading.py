@@ -234,10 +234,11 @@ async def running(chosen: argparse.Namespace) -> int:
 def report(chosen: argparse.Namespace) -> int:
     from recado.apps.trading.report import Report
     from recado.feeds.archive.errors import ArchiveError
+    from recado.pipeline.java import NoJava
 
     try:
         found = by_spark(chosen.folder) if chosen.spark else Report.of(chosen.folder)
-    except ArchiveError as error:
+    except (ArchiveError, NoJava) as error:
         return complain(str(error), FAILED)
     if not found.tables:
         why = "; ".join(map(str, ("no finished run", *found.left_out)))

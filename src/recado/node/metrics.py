@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -119,7 +119,7 @@ class Gauge:
             **self._of_disk(),
         )
 
-    def _of_disk(self) -> dict[str, int | float]:
+    def _of_disk(self) -> dict[str, Any]:
         storage, committer = self._storage, self._server.committer
         if storage is None or committer is None:
             return {}

@@ -80,3 +80,8 @@ def test_the_screen_shows_the_rows_that_fit() -> None:
 
 def test_the_clock_of_the_market() -> None:
     assert clock(AT) == "2026-03-02 10:00:00"
+
+
+def test_a_moment_that_no_clock_shows() -> None:
+    assert clock(0) == "1970-01-01 00:00:00"
+    assert clock(2**63 - 1) == f"{2**63 - 1} µs"

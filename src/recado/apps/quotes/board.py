@@ -86,5 +86,8 @@ class Board:
 
 def clock(at: int) -> str:
     """A moment of the market, as its clock on the wall shows it."""
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
+    except OverflowError:  # anybody may publish
+        return f"{at} µs"
     return f"{moment:%Y-%m-%d %H:%M:%S}"

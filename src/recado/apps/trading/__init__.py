@@ -15,7 +15,7 @@ An exchange as actors, clients that ask it, and a benchmark around them; a reade
     running.py       run after run; what comes of it is published on a feed, and archived
     measurement.py   what is published
 
-    archived.py      the figures, from the archive
+    archived.py      the figures, from the archive; on_spark.py: the same by Spark
     figures.py       what a line of a table has
     published.py     the dissertation's own
     tables.py, plots.py, report.py   both side by side

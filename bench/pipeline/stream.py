@@ -1,0 +1,61 @@
+"""A feed as a stream, and Spark's own stream of the very same Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bench.book import Book
+from bench.pipeline.ground import FILES, Ground
+from bench.plan import Plan
+from bench.scenario import Comparison, Sample, Scenario, Side
+from recado.pipeline.table import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS: Final = {100: 3_000_000, 1024: 900_000}
+QUICK_SHARE: Final = 10
+READ: Final = "`offset` bigint, `timestamp` timestamp, `routing_key` string, `body` binary"
+"""What a query on messages needs. Spark's own reader finds out by itself; other sources have to be told."""
+
+
+def scenario(size: int, title: str, *, full_only: bool = False) -> Scenario:
+    return Scenario(
+        f"stream-{size}",
+        f"streaming rows of {title} from a feed",
+        "rows/s",
+        Comparison.TIMES_MORE,
+        full_only,
+        peer="Spark's Parquet file stream",
+        note="offset, time, key and body, into a sink that drops them; a batch is as large as a file",
+    )
+
+
+SIZES: Final = {100: scenario(100, "100 B"), 1024: scenario(1024, "1 KiB", full_only=True)}
+SCENARIOS: Final = tuple(SIZES.values())
+
+
+def run(plan: Plan, book: Book, ground: Ground) -> Iterator[str]:
+    for size, each in SIZES.items():
+        if not plan.includes(each):
+            continue
+        rows = ROWS[size] // (QUICK_SHARE if plan.quick else 1)
+        path = ground.archive(size, rows)
+        for _ in range(plan.rounds):
+            rate = ground.drain(feed(ground.spark, path, rows))
+            book.enter(each.name, Side.RECADO, Sample(rate))
+            if plan.with_peer:
+                book.enter(each.name, Side.PEER, Sample(ground.drain(files(ground.spark, path))))
+        yield each.name
+
+
+def feed(spark: SparkSession, path: Path, rows: int) -> DataFrame:
+    reader = spark.readStream.format("recado").option("startingOffsets", "earliest")
+    return reader.option("maxRowsPerTrigger", rows // FILES).schema(READ).load(str(path))
+
+
+def files(spark: SparkSession, path: Path) -> DataFrame:
+    reader = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
+    return reader.parquet(str(path / "data")).select("offset", "timestamp", "routing_key", "body")

@@ -1,0 +1,41 @@
+"""The history of a feed, read by `recado.table` and by `spark.read.parquet` from the same files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import recado
+from bench.book import Book
+from bench.pipeline.ground import Ground
+from bench.plan import Plan
+from bench.scenario import Comparison, Sample, Scenario, Side
+
+ROWS: Final = 2_000_000
+QUICK_ROWS: Final = 500_000
+
+TABLE: Final = Scenario(
+    "table",
+    "reading a feed's history",
+    "s",
+    Comparison.SHARE_OF_PEER,
+    peer="spark.read.parquet",
+    note="all columns of all rows of 100 B, into a sink that drops them",
+)
+SCENARIOS: Final = (TABLE,)
+
+
+def run(plan: Plan, book: Book, ground: Ground) -> Iterator[str]:
+    if not plan.wants(TABLE.name):
+        return
+    path = ground.archive(100, QUICK_ROWS if plan.quick else ROWS)
+    files = [str(file) for file in sorted((path / "data").rglob("*.parquet"))]
+    ground.scan(recado.table(ground.spark, path=path))  # the first query compiles for the others
+    for _ in range(plan.rounds):
+        book.enter(
+            TABLE.name, Side.RECADO, Sample(ground.scan(recado.table(ground.spark, path=path)))
+        )
+        if plan.with_peer:
+            rows = ground.spark.read.option("basePath", str(path / "data")).parquet(*files)
+            book.enter(TABLE.name, Side.PEER, Sample(ground.scan(rows)))
+    yield TABLE.name

@@ -1,0 +1,89 @@
+"""The formats of the job, which die at the worst of moments when they are told to.
+
+Whoever puts a file into the folder of a run has the next process that comes to that moment remove it, and die:
+
+    spool    rows are safe in the spool, and not acknowledged
+    sink     messages are confirmed by the broker, and Spark does not know yet
+    lake     rows are in the lake, and Spark does not know yet
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from recado.pipeline.queue.consuming import Consuming
+from recado.pipeline.queue.sink import Published, QueueStreamWriter
+from recado.pipeline.queue.source import QueueSource, QueueStreamReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+SPOOL: Final = "doom-spool"
+SINK: Final = "doom-sink"
+LAKE: Final = "doom-lake"
+FOLDER: Final = "PIPELINE_CRASH"
+"""The name of the environment variable with the folder of the run."""
+
+
+def is_due(doom: str) -> bool:
+    """Whether it is this process's turn; nobody else's, then."""
+    try:
+        (Path(os.environ[FOLDER]) / doom).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DoomedSource(QueueSource):
+    """Registered under the same name, so that the job is written as any other."""
+
+    def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802 (Spark's name)
+        whole = super().streamReader(schema)
+        return DoomedReader(whole._options, whole._schema)
+
+    def streamWriter(  # noqa: N802 (Spark's name)
+        self, schema: StructType, overwrite: bool
+    ) -> QueueStreamWriter:
+        whole = super().streamWriter(schema, overwrite)
+        return DoomedWriter.of(whole)
+
+
+class DoomedReader(QueueStreamReader):
+    def _opened(self) -> Consuming:
+        is_new = self._consuming is None
+        consuming = super()._opened()
+        if is_new:
+            spool, synced = consuming._spool, consuming._spool.sync
+
+            def sync() -> int:
+                before = spool.durable
+                durable = synced()
+                if durable > before and is_due(SPOOL):
+                    die()
+                return durable
+
+            spool.sync = sync  # type: ignore[method-assign]
+        return consuming
+
+
+class DoomedWriter(QueueStreamWriter):
+    @classmethod
+    def of(cls, writer: QueueStreamWriter) -> DoomedWriter:
+        found = cls.__new__(cls)
+        found._publishing = writer._publishing
+        return found
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+        done = super().write(iterator)
+        if done.messages and is_due(SINK):
+            die()
+        return done

@@ -1,0 +1,203 @@
+"""`recado pipeline`: pipelines on Spark, declared in a file or a module.
+
+recado pipeline check FILE      all that is wrong with it; Spark does not start
+recado pipeline explain FILE    what goes where, with which fields, and what is promised
+recado pipeline run FILE        run it: a stream until Ctrl-C, or what there is now
+recado pipeline status FILE     how far it has come, from its checkpoint; Spark does not start
+
+FILE is TOML or YAML, or MODULE:NAME.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
+
+if TYPE_CHECKING:
+    from recado.pipeline.definition import Pipeline
+    from recado.pipeline.report import Report
+    from recado.pipeline.state import Found
+
+VERBS = {
+    "check": "Tell all that is wrong with a pipeline. Spark does not start.",
+    "explain": "Show what goes where, with which fields, and what is promised of each sink.",
+    "run": "Run a pipeline: a stream until SIGTERM or Ctrl-C, or until there is nothing more.",
+    "status": "Show how far a pipeline has come. Spark does not start.",
+}
+HINT = "pip install 'recado[spark,lake]'"
+
+
+def pipeline(verb: str, options: Sequence[str]) -> int:
+    chosen = grammar(verb).parse_args(options)
+    try:
+        from recado.pipeline.definition import PipelineError, load
+
+        sys.path.insert(
+            0, os.curdir
+        )  # where MODULE:NAME, and the functions of a file, are looked for
+        return run_verb(verb, load(chosen.file), chosen)
+    except PipelineError as error:
+        return complain(str(error), WRONG_USAGE)
+    except ImportError as error:
+        if error.name is None or error.name.startswith("recado"):
+            raise
+        return complain(f"this needs {error.name}: {HINT}", FAILED)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return complain(told(error), FAILED)
+
+
+def grammar(verb: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"recado pipeline {verb}", description=VERBS[verb])
+    add = parser.add_argument
+    add("file", metavar="FILE", help="of the pipeline: TOML, YAML, or MODULE:NAME")
+    if verb in ("check", "explain", "run"):
+        add("--batch", action="store_true", help="as a batch: what there is now, once")
+    if verb == "run":
+        add("--available-now", action="store_true", help="as a stream, up to what there is now")
+        once = "of the batch; a batch of the same name is written once"
+        add("--name", metavar="NAME", default="", help=once)
+        add("--master", metavar="URL", help="of Spark; default: local[*]")
+        add(
+            "--conf",
+            metavar="KEY=VALUE",
+            type=setting,
+            action="append",
+            default=[],
+            help="of Spark",
+        )
+    if verb in ("run", "status"):
+        add("--json", action="store_true", help="for programs")
+    return parser
+
+
+def setting(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r}: write KEY=VALUE")
+    return key, value
+
+
+def run_verb(verb: str, defined: Pipeline, chosen: argparse.Namespace) -> int:
+    match verb:
+        case "check":
+            return check(defined, batch=chosen.batch)
+        case "explain":
+            return explain(defined, batch=chosen.batch)
+        case "run":
+            return run(defined, chosen)
+        case _:
+            return status(defined, as_json=chosen.json)
+
+
+def check(defined: Pipeline, *, batch: bool) -> int:
+    from recado.pipeline.definition import check as checked
+
+    checked(defined, batch=batch)
+    steps = len(defined.steps)
+    print(f"{defined.name}: {steps} step{'' if steps == 1 else 's'}, nothing wrong with it")
+    return DONE
+
+
+def explain(defined: Pipeline, *, batch: bool) -> int:
+    from recado.pipeline.definition.checking import check as checked
+    from recado.pipeline.definition.drawing import drawn
+
+    print(drawn(checked(defined, batch=batch)))
+    return DONE
+
+
+def run(defined: Pipeline, chosen: argparse.Namespace) -> int:
+    from recado.pipeline.definition import check as checked
+    from recado.pipeline.definition.pipeline import AVAILABLE_NOW
+
+    if chosen.available_now:
+        defined = msgspec.structs.replace(defined, trigger=AVAILABLE_NOW)
+    checked(defined, batch=chosen.batch)  # Spark takes seconds to start; this does not
+    from recado.pipeline.java import NoJava
+    from recado.pipeline.running import PipelineFailed
+
+    try:
+        report = run_on_spark(defined, chosen)
+    except (PipelineFailed, NoJava) as error:
+        return complain(f"{defined.name}: {error}", FAILED)
+    if not chosen.json:
+        print(report.text())
+    return DONE
+
+
+def run_on_spark(defined: Pipeline, chosen: argparse.Namespace) -> Report:
+    from recado.pipeline import running
+    from recado.pipeline.progress import watcher
+    from recado.pipeline.session import spark_session
+
+    master = {"master": chosen.master} if chosen.master else {}
+    spark = spark_session(f"recado {defined.name}", settings=dict(chosen.conf), **master)
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        with watcher(as_json=chosen.json) as watch, until_signal() as asked:
+            return running.run(
+                defined,
+                spark,
+                batch=chosen.batch,
+                name=chosen.name,
+                watch=watch,
+                should_stop=lambda: bool(asked),
+            )
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def until_signal() -> Iterator[list[int]]:
+    """The signals that asked for an end. The batch that is under way is left to Spark, which repeats it."""
+    asked: list[int] = []
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = {each: signal.signal(each, lambda number, _: asked.append(number)) for each in signals}
+    try:
+        yield asked
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def status(defined: Pipeline, *, as_json: bool) -> int:
+    from recado.pipeline import state
+
+    seen = state.found(defined.checkpoint) if defined.checkpoint else None
+    if seen is None:
+        return complain(
+            f"{defined.name} has not run: there is no {defined.checkpoint or 'checkpoint'}"
+        )
+    print(msgspec.json.encode(seen).decode() if as_json else told_status(defined.name, seen))
+    return DONE
+
+
+def told_status(name: str, seen: Found) -> str:
+    if seen.is_alive and seen.status:
+        lines = [f"{name} runs, as process {seen.status.process}"]
+    elif seen.status and seen.status.state not in ("running", "ended"):
+        lines = [f"{name} failed: {seen.status.state}"]
+    else:
+        lines = [f"{name} does not run"]
+    if seen.done is not None:
+        lines.append(f"  batches done: up to {seen.done}")
+    if seen.begun is not None and seen.begun != seen.done:
+        lines.append(f"  batch {seen.begun} was begun, and will be repeated if it is not done")
+    lines += [f"  source at {msgspec.json.encode(each).decode()}" for each in seen.offsets]
+    if seen.status:
+        lines += [
+            f"  of the last run: {line.strip()}"
+            for line in seen.status.report.text().splitlines()[1:]
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,63 @@
+"""The lines of standard input, as they come, for a program with an event loop.
+
+Nothing interrupts a thread that waits for a terminal. So each read has a thread that nobody waits for, and that
+holds no lock which the end of the program would need: it reads the descriptor itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from threading import Thread
+from typing import Final
+
+AT_ONCE: Final = 1 << 18
+
+
+async def lines_of(descriptor: int, longest: int) -> AsyncIterator[list[bytes]]:
+    """Some at a time, without their ends; the last one need not have one. Longer ones are a `ValueError`."""
+    begun: list[bytes] = []  # the pieces of a line whose end has not come
+    size = 0
+    while data := await read(descriptor):
+        *whole, rest = data.split(b"\n")
+        if whole:
+            whole[0] = b"".join([*begun, whole[0]])
+            begun, size = [], 0
+            yield [line.removesuffix(b"\r") for line in whole]
+        begun.append(rest)
+        size += len(rest)
+        if size > longest:
+            raise ValueError(f"a line of standard input has more than {longest:,} bytes")
+    if last := b"".join(begun):
+        yield [last.removesuffix(b"\r")]
+
+
+async def read(descriptor: int) -> bytes:
+    """What there is, as soon as there is something; nothing at the end."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[bytes] = loop.create_future()
+
+    def work() -> None:
+        try:
+            data = os.read(descriptor, AT_ONCE)
+        except OSError as error:
+            tell(None, error)
+        else:
+            tell(data, None)
+
+    def tell(data: bytes | None, error: OSError | None) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle, data, error)
+
+    def settle(data: bytes | None, error: OSError | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(data or b"")
+
+    Thread(target=work, name="recado-stdin", daemon=True).start()
+    return await done

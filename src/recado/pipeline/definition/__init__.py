@@ -1,0 +1,33 @@
+"""A pipeline as data, and whether it can run: pure, without Spark, so that checking is instant.
+
+problems.py     what is wrong, where, and what to do
+step.py         the steps
+pipeline.py     sources, steps and sinks; how Python says them
+files.py        how TOML, YAML and modules say them
+fields.py       the fields of rows between steps
+expression.py   what can be known of an SQL expression without Spark
+impossible.py   selectors that nothing can satisfy
+selection.py    which rows are meant, as SQL
+formats.py      the formats of sources and sinks: options, fields
+following.py    the fields behind each step, and what is wrong with it
+checking.py     all of it
+drawing.py      the pipeline as a text for people
+"""
+
+from .checking import check
+from .files import load
+from .pipeline import Pipeline, Sink, Source
+from .problems import PipelineError, Problem
+from .step import JsonField, Way
+
+__all__ = [
+    "JsonField",
+    "Pipeline",
+    "PipelineError",
+    "Problem",
+    "Sink",
+    "Source",
+    "Way",
+    "check",
+    "load",
+]

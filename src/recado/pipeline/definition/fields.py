@@ -1,0 +1,149 @@
+"""The fields of the rows between two steps, as far as they can be known without Spark.
+
+A type is written as Spark writes it: `bigint`, `array<struct<price:double>>`. One that nobody knows is None.
+Names know no case, as in Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+NUMBERS: Final = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double", "decimal"})
+WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+_SIMPLE: Final = NUMBERS | {
+    "string", "binary", "boolean", "date", "timestamp", "timestamp_ntz", "variant",
+}  # fmt: skip
+_OTHER_NAMES: Final = {
+    "long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint", "real": "float",
+    "dec": "decimal", "numeric": "decimal", "timestamp_ltz": "timestamp",
+}  # fmt: skip
+
+
+class NoType(ValueError):
+    """A text that names no type of Spark's."""
+
+
+class Fields(msgspec.Struct, frozen=True):
+    """Columns in their order. If it is `open` there may be others, which only Spark will know."""
+
+    types: dict[str, str | None]
+    open: bool = False
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.find(name) is not None
+
+    def find(self, name: str) -> str | None:
+        """The name as the column has it."""
+        if name in self.types:
+            return name
+        lower = name.lower()
+        return next((each for each in self.types if each.lower() == lower), None)
+
+    def type_of(self, name: str) -> str | None:
+        found = self.find(name)
+        return self.types[found] if found is not None else None
+
+    def plus(self, more: Mapping[str, str | None]) -> Fields:
+        types = {name: kind for name, kind in self.types.items() if name not in Fields(dict(more))}
+        return Fields({**types, **more}, self.open)
+
+    def only(self, names: Iterable[str]) -> Fields:
+        return Fields({name: self.type_of(name) for name in names})
+
+    def without(self, names: Iterable[str]) -> Fields:
+        gone = {name.lower() for name in names}
+        types = {name: kind for name, kind in self.types.items() if name.lower() not in gone}
+        return Fields(types, self.open)
+
+    def renamed(self, names: Mapping[str, str]) -> Fields:
+        lower = {old.lower(): new for old, new in names.items()}
+        return Fields({lower.get(n.lower(), n): kind for n, kind in self.types.items()}, self.open)
+
+    def text(self) -> str:
+        told = [f"{name} {kind or '?'}" for name, kind in self.types.items()]
+        return ", ".join([*told, *(["…"] if self.open else [])])
+
+
+UNKNOWN: Final = Fields({}, open=True)
+
+
+def type_named(text: str) -> str:
+    """The type as we write it. Raises NoType."""
+    text = re.sub(r"\s+", " ", text.strip().lower())
+    if found := re.fullmatch(r"(?:decimal|dec|numeric)( ?\( ?\d+ ?(?:, ?\d+ ?)?\))?", text):
+        return f"decimal{(found[1] or '(10,0)').replace(' ', '')}"
+    name, bracket, rest = text.partition("<")
+    if not bracket:
+        name = _OTHER_NAMES.get(name, name)
+        if name in _SIMPLE:
+            return name
+        raise NoType(text)
+    if not rest.endswith(">"):
+        raise NoType(text)
+    parts = separated(rest[:-1])
+    match name.strip():
+        case "array" if len(parts) == 1:
+            return f"array<{type_named(parts[0])}>"
+        case "map" if len(parts) == 2:
+            return f"map<{','.join(map(type_named, parts))}>"
+        case "struct":
+            return "struct<{}>".format(
+                ",".join(f"{name}:{kind}" for name, kind in map(_member, parts))
+            )
+        case _:
+            raise NoType(text)
+
+
+def _member(text: str) -> tuple[str, str]:
+    found = re.fullmatch(r"\s*`?([\w.-]+)`?\s*(?::|\s)\s*(.+)", text)
+    if not found:
+        raise NoType(text)
+    return found[1], type_named(found[2])
+
+
+def from_ddl(text: str) -> Fields:
+    """`id bigint, name string`. Raises NoType."""
+    types: dict[str, str | None] = {}
+    for part in separated(text):
+        found = re.fullmatch(r"\s*`?([^`\s:]+)`?\s*(?::|\s)\s*(.+?)(?i:\s+not\s+null)?\s*", part)
+        if not found:
+            raise NoType(part.strip())
+        types[found[1]] = type_named(found[2])
+    return Fields(types)
+
+
+def members(kind: str | None) -> dict[str, str] | None:
+    """The fields of a struct, if it is one."""
+    if kind is None or not kind.startswith("struct<"):
+        return None
+    return dict(map(_member, separated(kind[len("struct<") : -1])))
+
+
+def element(kind: str | None) -> str | None:
+    """What an array has in it."""
+    if kind is None or not kind.startswith("array<"):
+        return None
+    return kind[len("array<") : -1]
+
+
+def plain(kind: str | None) -> str | None:
+    """Without what is in brackets: `decimal`, `array`."""
+    return None if kind is None else re.split("[<(]", kind, maxsplit=1)[0]
+
+
+def separated(text: str) -> list[str]:
+    """The parts between commas that are in no bracket."""
+    parts, depth, start = [], 0, 0
+    for at, sign in enumerate(text):
+        if sign in "<(":
+            depth += 1
+        elif sign in ">)":
+            depth -= 1
+        elif sign == "," and not depth:
+            parts.append(text[start:at])
+            start = at + 1
+    return [*parts, text[start:]]

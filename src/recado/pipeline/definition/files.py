@@ -1,0 +1,161 @@
+"""Pipelines from files, TOML or YAML, and from modules. What they say becomes the very definition that Python
+makes.
+
+    name = "quotes"
+    checkpoint = "state/quotes"
+
+    [sources.archive]
+    format = "recado"
+    path = "archive"
+
+    [[steps]]
+    step = "filter"
+    where = "routing_key = 'PETR4'"
+
+    [sinks.petr4]
+    format = "parquet"
+    path = "lake/petr4"
+
+Paths are relative to the folder of the file. Nothing in a file is run but the functions that it names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from .pipeline import Pipeline, Sink, Source, step_from, texts_of
+from .problems import PipelineError, Problem, nearest
+
+_TOP: Final = ("name", "checkpoint", "trigger", "dead_letters", "sources", "steps", "sinks")
+_PATHS: Final = ("path", "spool", "config", "warehouse")
+_BOOL: Final = "tag:yaml.org,2002:bool"
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:")
+
+T = TypeVar("T", Source, Sink)
+
+
+def load(place: str | Path) -> Pipeline:
+    """The pipeline of a file (`orders.toml`, `orders.yaml`) or of a module (`shop.pipelines:orders`).
+
+    Raises PipelineError, and OSError if the file cannot be read.
+    """
+    file = Path(place)
+    if file.suffix in (".toml", ".yaml", ".yml"):
+        text = file.read_text(encoding="utf-8")
+        tree = from_toml(text, str(file)) if file.suffix == ".toml" else from_yaml(text, str(file))
+        return from_tree(tree, where=str(file), folder=file.parent)
+    module, colon, name = str(place).partition(":")
+    if not colon:
+        hint = "a pipeline is FILE.toml, FILE.yaml or MODULE:NAME"
+        raise PipelineError(str(place), [Problem("place", "this names no pipeline", hint)])
+    return from_module(module, name)
+
+
+def from_module(module: str, name: str) -> Pipeline:
+    """A pipeline that is a name of a module, or what a function of that name returns."""
+    where = f"{module}:{name}"
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise PipelineError(where, [Problem("place", str(error))]) from error
+    made = found() if callable(found) else found
+    if not isinstance(made, Pipeline):
+        raise PipelineError(
+            where, [Problem("place", f"this is {type(made).__name__}, no Pipeline")]
+        )
+    return made
+
+
+def from_toml(text: str, where: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PipelineError(where, [Problem("file", f"this is no TOML: {error}")]) from None
+
+
+def from_yaml(text: str, where: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        hint = "pip install 'recado[spark]', or write TOML"
+        raise PipelineError(where, [Problem("file", "YAML needs PyYAML", hint)]) from None
+
+    class Loader(yaml.SafeLoader):
+        """As YAML 1.2 has it: only true and false are truth values. To PyYAML the key `on` is one, too."""
+
+    Loader.yaml_implicit_resolvers = {
+        first: [each for each in resolvers if each[0] != _BOOL]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    Loader.add_implicit_resolver(_BOOL, re.compile("true|false"), ["t", "f"])
+    try:
+        return yaml.load(text, Loader)
+    except yaml.YAMLError as error:
+        raise PipelineError(where, [Problem("file", f"this is no YAML: {error}")]) from None
+
+
+def from_tree(tree: Any, *, where: str, folder: Path = Path()) -> Pipeline:
+    """The pipeline that plain dictionaries and lists say. All that is wrong in it is told at once."""
+    if not isinstance(tree, dict):
+        raise PipelineError(where, [Problem("file", "this is no table of keys")])
+    problems = [
+        Problem("file", f"there is no key {key}", nearest(str(key), _TOP))
+        for key in tree
+        if key not in _TOP
+    ]
+    texts = {}
+    for key in ("name", "checkpoint", "trigger", "dead_letters"):
+        value = tree.get(key)
+        if isinstance(value, str):
+            texts[key] = beside(folder, value) if key == "checkpoint" else value
+        elif value is not None or key == "name":
+            problems.append(Problem("file", f"{key} must be a text"))
+    sources = _ends(tree, "sources", Source, folder, problems)
+    sinks = _ends(tree, "sinks", Sink, folder, problems)
+    steps = []
+    rows = tree.get("steps", [])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        problems.append(Problem("steps", "these are no tables", "write [[steps]] for each"))
+        rows = []
+    for number, row in enumerate(rows, 1):
+        options = {str(key): value for key, value in row.items() if key != "step"}
+        try:
+            steps.append(step_from(row.get("step"), options, number, where))
+        except PipelineError as error:
+            problems += error.problems
+    if problems:
+        raise PipelineError(where, problems)
+    return Pipeline(**texts, sources=sources, steps=tuple(steps), sinks=sinks)
+
+
+def _ends(
+    tree: dict[str, Any], key: str, kind: type[T], folder: Path, problems: list[Problem]
+) -> dict[str, T]:
+    """The sources or the sinks: tables with a format, and options beside it."""
+    found: dict[str, T] = {}
+    tables = tree.get(key, {})
+    if not isinstance(tables, dict):
+        problems.append(Problem(key, "these are no tables", f"write [{key}.NAME] for each"))
+        return found
+    for name, table in tables.items():
+        place = f"{key[:-1]} {name}"
+        if not isinstance(table, dict):
+            problems.append(Problem(place, "this is no table", f"write [{key}.{name}]"))
+        elif not isinstance(table.get("format"), str):
+            problems.append(Problem(place, "it needs a format"))
+        else:
+            options = texts_of({str(each): table[each] for each in table if each != "format"})
+            for option in _PATHS:
+                if option in options:
+                    options[option] = beside(folder, options[option])
+            found[name] = kind(table["format"], options)
+    return found
+
+
+def beside(folder: Path, path: str) -> str:
+    """A path from the folder of the file on, unless it says where it is by itself."""
+    return path if not path or _SCHEME.match(path) else str(folder / path)

@@ -1,0 +1,223 @@
+"""The formats of sources and sinks: which options they take, and which fields they give.
+
+Formats that are Spark's own are left to Spark, but for those whose fields can be known before it runs: a
+Parquet file says them itself, and the key `schema` says them for any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from ..lake.settings import (
+    ConsoleOptions,
+    DeltaSource,
+    IcebergOptions,
+    IcebergSource,
+    TableOptions,
+)
+from ..options import OptionError, read
+from ..rows import FEED, QUEUE, ddl
+from .fields import UNKNOWN, Fields, NoType, from_ddl, plain
+from .pipeline import Pipeline, Sink, Source
+from .problems import Problem, nearest
+
+SCHEMA: Final = "schema"
+"""The key of a source that says its fields: `id bigint, name string`."""
+LAKE: Final = ("parquet", "delta", "iceberg")
+SINKS: Final = (*LAKE, "amqp", "recado", "console")
+_BATCH_ONLY: Final = ("delta", "iceberg")
+_OF_SPARK: Final = (
+    "parquet", "json", "csv", "text", "orc", "xml", "binaryFile", "jdbc", "kafka", "rate", "rate-micro-batch",
+    "socket",
+)  # fmt: skip
+_ARROW: Final = {
+    pa.string(): "string", pa.large_string(): "string", pa.binary(): "binary", pa.bool_(): "boolean",
+    pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
+    pa.float32(): "float", pa.float64(): "double", pa.date32(): "date",
+    pa.timestamp("us", tz="UTC"): "timestamp", pa.timestamp("us"): "timestamp_ntz",
+}  # fmt: skip
+
+
+# --- sources -------------------------------------------------------------------------------------
+
+
+def options_of(pipeline: Pipeline, name: str) -> dict[str, str]:
+    """The options of a source as Spark is given them: a queue is spooled beside the checkpoint."""
+    source = pipeline.sources[name]
+    options = {key: value for key, value in source.options.items() if key != SCHEMA}
+    spooled = any(key.lower() == "spool" for key in options)
+    if source.format == "amqp" and not spooled and pipeline.checkpoint:
+        options["spool"] = f"{pipeline.checkpoint}/spool/{name}"
+    return options
+
+
+def check_source(pipeline: Pipeline, name: str, *, streaming: bool) -> tuple[Fields, list[Problem]]:
+    """The fields of its rows, and what is wrong with it."""
+    source, place = pipeline.sources[name], f"source {name}"
+    known = ("recado", *(_OF_SPARK if streaming else (*_OF_SPARK, *_BATCH_ONLY)), "amqp")
+    if source.format in _BATCH_ONLY and streaming:
+        hint = "a step may enrich from it, or it is read with --batch"
+        return UNKNOWN, [Problem(place, f"{source.format} is no stream", hint)]
+    if source.format not in known and "." not in source.format:
+        what = f"there is no format {source.format!r}"
+        return UNKNOWN, [Problem(place, what, nearest(source.format, known))]
+    if source.format == "amqp" and not streaming:
+        hint = "a queue is read as a stream, by --available-now until it is empty"
+        return UNKNOWN, [Problem(place, "a queue is no table", hint)]
+    options = options_of(pipeline, name)
+    try:
+        _check_options(source.format, options)
+        problems = []
+    except OptionError as error:
+        problems = [Problem(place, str(error))]
+    try:
+        return _fields_of(source, options), problems
+    except NoType as error:
+        hint = "write it like id bigint, name string"
+        return UNKNOWN, [Problem(place, f"schema cannot be understood at {str(error)!r}", hint)]
+
+
+def _check_options(format_: str, options: Mapping[str, str]) -> None:
+    match format_:
+        case "recado":
+            from ..feed.options import reading
+
+            reading(options)
+        case "amqp":
+            from ..queue.settings import SourceOptions
+
+            read(SourceOptions, "amqp", options)
+        case "delta":
+            read(DeltaSource, "delta", options)
+        case "iceberg":
+            read(IcebergSource, "iceberg", options)
+        case _:
+            pass  # Spark's own, which Spark checks
+
+
+def _fields_of(source: Source, options: Mapping[str, str]) -> Fields:
+    if SCHEMA in source.options:
+        return from_ddl(source.options[SCHEMA])
+    match source.format:
+        case "recado":
+            return from_ddl(ddl(FEED))
+        case "amqp":
+            return from_ddl(ddl(QUEUE))
+        case "rate" | "rate-micro-batch":
+            return Fields({"timestamp": "timestamp", "value": "bigint"})
+        case "text":
+            return Fields({"value": "string"}, open=True)  # and the columns of its folders
+        case "parquet":
+            return _fields_of_parquet(options.get("path", ""))
+        case _:
+            return UNKNOWN
+
+
+def _fields_of_parquet(path: str) -> Fields:
+    """Those of the first file, if it can be seen from here; folders may have more."""
+    import pyarrow.parquet as pq
+
+    place = Path(path)
+    files: Iterator[Path] = iter([place] if place.is_file() else sorted(place.rglob("*.parquet")))
+    first = next(files, None)
+    if not path or first is None:
+        return UNKNOWN
+    return from_arrow(pq.read_schema(first), open_=not place.is_file())
+
+
+def from_arrow(schema: pa.Schema, *, open_: bool = False) -> Fields:
+    return Fields({field.name: _ARROW.get(field.type) for field in schema}, open_)
+
+
+# --- sinks ---------------------------------------------------------------------------------------
+
+
+def check_sink(name: str, sink: Sink, fields: Fields, *, streaming: bool) -> Iterator[Problem]:
+    """What is wrong with a sink for rows of these fields."""
+    if sink.format not in SINKS:
+        what = f"there is no format {sink.format!r}"
+        yield Problem(f"sink {name}", what, nearest(sink.format, SINKS))
+        return
+    try:
+        _CHECKS[sink.format](sink.options, fields, streaming)
+    except OptionError as error:
+        yield Problem(f"sink {name}", str(error))
+
+
+def _check_table(format_: str) -> Callable[[Mapping[str, str], Fields, bool], None]:
+    def check(options: Mapping[str, str], fields: Fields, _: bool) -> None:
+        asked = read(TableOptions, format_, options)
+        for column in filter(None, asked.partition_by.split(",")):
+            _refuse_unknown("partitionBy", column.strip(), fields)
+        _refuse_variants(format_, fields)
+
+    return check
+
+
+def _check_iceberg(options: Mapping[str, str], fields: Fields, _: bool) -> None:
+    asked = read(IcebergOptions, "iceberg", options)
+    if asked.table.count(".") != 1:
+        raise OptionError(f"option table is {asked.table!r}: write NAMESPACE.NAME")
+    _refuse_variants("iceberg", fields)
+
+
+def _check_console(options: Mapping[str, str], _: Fields, __: bool) -> None:
+    read(ConsoleOptions, "console", options)
+
+
+def _check_exchange(options: Mapping[str, str], fields: Fields, _: bool) -> None:
+    from ..queue.ids import id_columns
+    from ..queue.settings import SinkOptions
+
+    asked = read(SinkOptions, "amqp", options)
+    _check_message(fields)
+    if not fields.open:
+        id_columns(asked.id_columns, list(fields.types))
+        for option, given in (("exchange", asked.exchange), ("routing_key", asked.routing_key)):
+            if given is None and option not in fields:
+                raise OptionError(
+                    f"there is no column {option}, and no option says it for all rows"
+                )
+
+
+def _check_feed(options: Mapping[str, str], fields: Fields, _: bool) -> None:
+    from ..feed.options import writing
+
+    writing(options)
+    _check_message(fields)
+
+
+def _check_message(fields: Fields) -> None:
+    if "body" not in fields:
+        if not fields.open:
+            raise OptionError(
+                'messages need a column body; the step translate makes one: body = ["…"]'
+            )
+    elif plain(fields.type_of("body")) not in ("binary", "string", None):
+        raise OptionError(f"body is {fields.type_of('body')}: it must be binary or string")
+
+
+def _refuse_unknown(option: str, column: str, fields: Fields) -> None:
+    if column not in fields and not fields.open:
+        hint = nearest(column, fields.types)
+        raise OptionError(f"option {option} names {column}, and there is no such field; {hint}")
+
+
+def _refuse_variants(format_: str, fields: Fields) -> None:
+    for name, kind in fields.types.items():
+        if kind is not None and "variant" in kind and format_ != "parquet":
+            raise OptionError(f"{format_} cannot keep {name}, a variant; give it a type")
+
+
+_CHECKS: Final = {
+    "parquet": _check_table("parquet"),
+    "delta": _check_table("delta"),
+    "iceberg": _check_iceberg,
+    "console": _check_console,
+    "amqp": _check_exchange,
+    "recado": _check_feed,
+}

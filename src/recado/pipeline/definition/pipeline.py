@@ -1,0 +1,250 @@
+"""A pipeline as data: sources, steps, sinks. It is the same whether Python said it or a file.
+
+    quotes = (
+        Pipeline("quotes", checkpoint="state/quotes")
+        .read("archive", "recado", path="archive")
+        .filter(where="routing_key = 'PETR4'")
+        .write("petr4", "parquet", path="lake/petr4")
+    )
+
+Each method gives another pipeline; none does anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from .problems import PipelineError, Problem, nearest
+from .step import STEPS, AnyStep, Enrich, JsonField, Missing, Route, Way, WireTap
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DEAD_LETTERS: Final = "dead_letters"
+AVAILABLE_NOW: Final = "available-now"
+
+Option = str | int | float | bool | Mapping[str, object] | Sequence[str]
+
+
+class Source(msgspec.Struct, frozen=True):
+    format: str
+    options: dict[str, str] = {}
+
+
+class Sink(msgspec.Struct, frozen=True):
+    format: str
+    options: dict[str, str] = {}
+
+
+class Pipeline(msgspec.Struct, frozen=True):
+    """Sources that a step names as its table are read once, at the start; the others flow, as one.
+
+    Sinks that a step names get what it sends there; the others get what comes out at the end.
+    """
+
+    name: str
+    checkpoint: str = ""
+    """A folder for what a stream knows; a stream cannot do without."""
+    trigger: str = ""
+    """`5 seconds`, `available-now`, or as fast as it can."""
+    dead_letters: str = DEAD_LETTERS
+    """The sink for what a step could not handle."""
+    sources: dict[str, Source] = {}
+    steps: tuple[AnyStep, ...] = ()
+    sinks: dict[str, Sink] = {}
+
+    # --- what it consists of
+
+    def tables(self) -> dict[str, Source]:
+        """The sources that steps look things up in."""
+        named = {step.table for step in self.steps if isinstance(step, Enrich)}
+        return {name: source for name, source in self.sources.items() if name in named}
+
+    def streams(self) -> dict[str, Source]:
+        """The sources whose rows flow."""
+        tables = self.tables()
+        return {name: source for name, source in self.sources.items() if name not in tables}
+
+    def ends(self) -> tuple[str, ...]:
+        """The sinks of what comes out at the end."""
+        named = set(self.branches()) | {self.dead_letters}
+        return tuple(name for name in self.sinks if name not in named)
+
+    def branches(self) -> tuple[str, ...]:
+        """The sinks that steps name."""
+        found: list[str] = []
+        for step in self.steps:
+            if isinstance(step, Route):
+                found += [way.to for way in step.ways]
+            elif isinstance(step, WireTap):
+                found.append(step.to)
+        return tuple(found)
+
+    # --- how it is said
+
+    def read(self, name: str, format_: str, **options: Option) -> Pipeline:
+        source = Source(format_, texts_of(options))
+        return msgspec.structs.replace(self, sources={**self.sources, name: source})
+
+    def write(self, name: str, format_: str, **options: Option) -> Pipeline:
+        sink = Sink(format_, texts_of(options))
+        return msgspec.structs.replace(self, sinks={**self.sinks, name: sink})
+
+    def translate(
+        self,
+        *,
+        json: Mapping[str, str | JsonField] | None = None,
+        extra: str = "ignore",
+        compute: Mapping[str, str] | None = None,
+        rename: Mapping[str, str] | None = None,
+        select: Sequence[str] = (),
+        body: Sequence[str] = (),
+        name: str = "",
+    ) -> Pipeline:
+        return self.then(
+            "translate",
+            json=dict(json or {}),
+            extra=extra,
+            compute=dict(compute or {}),
+            rename=dict(rename or {}),
+            select=select,
+            body=body,
+            name=name,
+        )
+
+    def filter(self, where: str = "", *, selector: str = "", name: str = "") -> Pipeline:
+        return self.then("filter", where=where, selector=selector, name=name)
+
+    def route(self, ways: Sequence[Way], *, name: str = "") -> Pipeline:
+        return self.then("route", ways=ways, name=name)
+
+    def enrich(
+        self,
+        table: str,
+        *,
+        on: Sequence[str],
+        fields: Sequence[str] = (),
+        missing: Missing = "dead_letter",
+        name: str = "",
+    ) -> Pipeline:
+        return self.then("enrich", table=table, on=on, fields=fields, missing=missing, name=name)
+
+    def split(
+        self, column: str, *, index: str = "", empty: Missing = "dead_letter", name: str = ""
+    ) -> Pipeline:
+        return self.then("split", column=column, index=index, empty=empty, name=name)
+
+    def aggregate(
+        self,
+        measures: Mapping[str, str],
+        *,
+        by: Sequence[str] = (),
+        time: str = "",
+        window: str = "",
+        slide: str = "",
+        late: str = "",
+        name: str = "",
+    ) -> Pipeline:
+        return self.then(
+            "aggregate",
+            measures=dict(measures),
+            by=by,
+            time=time,
+            window=window,
+            slide=slide,
+            late=late,
+            name=name,
+        )
+
+    def resequence(
+        self,
+        *,
+        by: Sequence[str],
+        sequence: str = "sequence",
+        start: int = 1,
+        wait: str = "10 seconds",
+        name: str = "",
+    ) -> Pipeline:
+        return self.then("resequence", by=by, sequence=sequence, start=start, wait=wait, name=name)
+
+    def deduplicate(
+        self, *, by: Sequence[str], time: str = "", within: str = "", name: str = ""
+    ) -> Pipeline:
+        return self.then("deduplicate", by=by, time=time, within=within, name=name)
+
+    def wire_tap(self, to: str, *, where: str = "", selector: str = "", name: str = "") -> Pipeline:
+        return self.then("wire_tap", to=to, where=where, selector=selector, name=name)
+
+    def dead_letter(
+        self, reason: str, *, where: str = "", selector: str = "", name: str = ""
+    ) -> Pipeline:
+        return self.then("dead_letter", reason=reason, where=where, selector=selector, name=name)
+
+    def apply(
+        self,
+        function: str | Callable[[DataFrame], DataFrame],
+        *,
+        fields: Mapping[str, str] | None = None,
+        remembers: bool = True,
+        name: str = "",
+    ) -> Pipeline:
+        given = dict(fields or {})
+        return self.then("apply", function=function, fields=given, remembers=remembers, name=name)
+
+    def then(self, word: str, **options: Any) -> Pipeline:
+        """One more step, by its name."""
+        step = step_from(word, options, len(self.steps) + 1, self.name)
+        return msgspec.structs.replace(self, steps=(*self.steps, step))
+
+
+# --- checked conversion, for Python and for files ------------------------------------------------
+
+
+def step_from(word: object, options: Mapping[str, Any], number: int, where: str) -> AnyStep:
+    """The step, or a PipelineError that says which of its options is wrong."""
+    if not isinstance(word, str) or word not in STEPS:
+        what = f"there is no step {word!r}" if word else "it does not say which step it is"
+        hint = nearest(str(word or ""), STEPS)
+        raise PipelineError(where, [Problem(f"step {number}", what, hint)])
+    kind = STEPS[word]
+    known = [field.name for field in msgspec.structs.fields(kind)]
+    for option in options:
+        if option not in known:
+            problem = Problem(
+                f"step {number} ({word})", f"there is no option {option}", nearest(option, known)
+            )
+            raise PipelineError(where, [problem])
+    try:
+        return msgspec.convert({**options, "step": word}, kind)
+    except msgspec.ValidationError as error:
+        raise PipelineError(where, [Problem(f"step {number} ({word})", told(error))]) from None
+
+
+def told(error: msgspec.ValidationError) -> str:
+    """The library's words, with the place first: `by: expected 'array', got 'str'`."""
+    what, _, place = str(error).partition(" - at `")
+    what = (what[:1].lower() + what[1:]).replace("`", "'").replace("object missing", "it has no")
+    what = what.replace("it has no required field", "it needs")
+    path = re.sub(r"^\$\.?", "", place.rstrip("`"))
+    return f"{path}: {what}" if path else what
+
+
+def texts_of(options: Mapping[str, Option]) -> dict[str, str]:
+    """Options as Spark takes them: texts. Lists are joined by commas, tables are JSON."""
+    return {name: _text_of(value) for name, value in options.items()}
+
+
+def _text_of(value: Option) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() | int() | float():
+            return str(value)
+        case Mapping():
+            return msgspec.json.encode(value).decode()
+        case _:
+            return ",".join(map(str, value))

@@ -1,0 +1,10 @@
+"""`format("recado")`: feeds as tables and streams, read from their archives; and rows published on a feed.
+
+options.py   what may be asked for
+offsets.py   how far a reader has come, and which rows are between two such places (pure)
+reading.py   rows of an archive as Arrow batches of Spark's schema
+batch.py     the reader of a table
+stream.py    the reader of a stream
+sink.py      rows of Spark published on a feed
+source.py    what Spark calls
+"""

@@ -1,0 +1,74 @@
+"""Rows of an archive as Arrow batches of Spark's schema: what an executor does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recado.feeds.archive.archive import Archive
+from recado.feeds.archive.columns import SCHEMA
+
+from ..rows import FEED, chosen, headers_from, properties_from
+from .offsets import Part, Span
+
+PIECE_ROWS: Final = 10_000
+PIECE_BYTES: Final = 4 << 20
+Bools = npt.NDArray[np.bool_]
+
+
+def rows(
+    path: str, part: Part, columns: Sequence[str], selector: str | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a part that a selector wants, in order, with these columns."""
+    span, schema = part.span, chosen(FEED, columns)
+    bounded = bool(span.skip) or span.until is not None
+    needed = [*columns, *(("publisher", "sequence") if bounded else ())]
+    wanted = [name for name in SCHEMA.names if name in needed] or ["offset"]
+    with Archive.open(path, part.stretch) as archive:
+        for table in archive.tables(span.start, span.stop, wanted, selector):
+            if bounded:
+                table = table.filter(pa.array(_within(table, span)))
+            if table.num_rows:
+                yield from _pieces(_batch(table, schema))
+
+
+def _within(table: pa.RecordBatch, span: Span) -> Bools:
+    """Which rows are behind `skip` and not behind `until`."""
+    publisher = table.column("publisher")
+    if not pa.types.is_dictionary(publisher.type):
+        publisher = publisher.dictionary_encode()
+    names = publisher.dictionary.to_pylist()
+    indices = publisher.indices.to_numpy()
+    sequence = table.column("sequence").to_numpy()
+    kept: Bools = sequence > _limits(names, span.skip)[indices]
+    if span.until is not None:
+        kept &= sequence <= _limits(names, span.until)[indices]
+    return kept
+
+
+def _limits(names: Sequence[str], vector: Mapping[str, int]) -> npt.NDArray[np.int64]:
+    return np.array([vector.get(name, 0) for name in names], np.int64)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Few enough that Spark works on one while the next is read, and that either finds them in its cache."""
+    each = max(1, min(PIECE_ROWS, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1)))
+    return (batch.slice(start, each) for start in range(0, batch.num_rows, each))
+
+
+def _batch(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = []
+    for field in schema:
+        column = table.column(field.name)
+        if field.name == "headers":
+            column = headers_from(column)
+        elif field.name == "properties":
+            column = properties_from(column)
+        elif pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        arrays.append(column)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,213 @@
+"""`format("recado")` as a sink: rows become messages of a feed.
+
+Tasks leave their rows in files, and the driver publishes them when all tasks are done (`staging` says why). A
+micro-batch that Spark repeats is on the feed once. A write that is no stream is published by a publisher of its
+own, unless the options `staging` and `batch` say which batch of what it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from recado.amqp.properties import Properties, encode_properties
+from recado.amqp.values import encode_table
+from recado.feeds.feed import Earlier
+from recado.feeds.link import Link
+
+from ..options import OptionError
+from ..queue.ids import id_columns, ids_of
+from ..rows import PROPERTIES
+from .options import SOURCE, Writing
+from .staging import ROWS, Note, Staging, chunks, digest_of
+
+_TYPES: Final = {
+    "body": ("binary", "string"),
+    "routing_key": ("string",),
+    "offset": ("bigint", "int"),
+    "timestamp": ("timestamp",),
+    "headers": ("map<string,string>",),
+}
+_KEPT: Final = 10_000  # different headers and properties that are remembered
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """The file that a task has left."""
+
+    name: str
+    rows: int
+
+
+class Columns:
+    """How the rows of a DataFrame become those of a file; checked when it is made."""
+
+    def __init__(self, options: Writing, types: Mapping[str, str]) -> None:
+        """`types` are the names that Spark has for the types of the columns."""
+        if "body" not in types:
+            raise OptionError(
+                f'format("{SOURCE}") needs a column body, of bytes or text; there are {", ".join(types)}'
+            )
+        for name, known in _TYPES.items():
+            if types.get(name, known[0]) not in known:
+                raise OptionError(
+                    f'the column {name} is {types[name]}, and format("{SOURCE}") takes {" or ".join(known)}: '
+                    "cast it, or drop it"
+                )
+        self._names = frozenset(types)
+        self._ids = id_columns(options.id_columns, list(types), SOURCE)
+        self._known: dict[tuple[str, str], bytes] = {}
+
+    def staged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        ids = [b""] * batch.num_rows if self._ids is None else ids_of(batch, self._ids)
+        columns = {
+            "offset": self._numbers("offset", batch),
+            "timestamp": self._numbers("timestamp", batch),
+            "message_id": ids,
+            "routing_key": self._octets("routing_key", batch),
+            "headers": self._encoded("headers", batch, _table),
+            "properties": self._encoded("properties", batch, _properties),
+            "body": self._octets("body", batch),
+        }
+        return pa.RecordBatch.from_pydict(columns, schema=ROWS)
+
+    def _numbers(self, name: str, batch: pa.RecordBatch) -> pa.Array | list[int]:
+        if name not in self._names:
+            return [0] * batch.num_rows
+        return batch.column(name).cast(pa.int64()).fill_null(0)
+
+    def _octets(self, name: str, batch: pa.RecordBatch) -> pa.Array | list[bytes]:
+        if name not in self._names:
+            return [b""] * batch.num_rows
+        return batch.column(name).cast(pa.large_binary()).fill_null(b"")
+
+    def _encoded(
+        self, name: str, batch: pa.RecordBatch, encode: Callable[[Any], bytes]
+    ) -> list[bytes]:
+        """Equal ones are encoded once."""
+        if name not in self._names:
+            return [b""] * batch.num_rows
+        known, found = self._known, []
+        for value in batch.column(name).to_pylist():
+            if not value:
+                found.append(b"")
+                continue
+            key = (name, str(value))
+            if key not in known:
+                if len(known) >= _KEPT:
+                    known.clear()
+                known[key] = encode(value)
+            found.append(known[key])
+        return found
+
+
+def _table(headers: Sequence[tuple[str, str | None]]) -> bytes:
+    return encode_table(dict(headers))
+
+
+def _properties(values: Mapping[str, Any]) -> bytes:
+    known = {name: value for name, value in values.items() if name in PROPERTIES}
+    if all(value is None for value in known.values()):
+        return b""
+    return encode_properties(Properties(**known))
+
+
+# --- publishing ----------------------------------------------------------------------------------
+
+
+def publish(options: Writing, staging: Staging, staged: Sequence[Staged], batch: int) -> None:
+    """All rows that the tasks have left, as this batch. When it returns the broker has confirmed them."""
+    name = options.writer or options.feed
+    try:
+        table = staging.read([each.name for each in staged])
+    except FileNotFoundError as error:
+        raise OptionError(
+            f"{error.filename} is not here, though a task has written it: the option staging must name a "
+            "folder that all machines share"
+        ) from None
+    if table.num_rows:
+        planned = staging.note(name).planned(batch, table.num_rows, digest_of(table))
+        if planned is not None:
+            staging.keep(name, planned)
+            asyncio.run(_publish(options, planned, table))
+    staging.clear()
+
+
+async def _publish(options: Writing, note: Note, table: pa.Table) -> None:
+    earlier = Earlier(bytes.fromhex(note.publisher), note.first - 1)
+    async with Link(options.url, give_up=options.give_up) as link:
+        feed = await link.feed(options.feed, earlier=earlier)
+        for rows in chunks(table):
+            column = {each: rows.column(each).to_pylist() for each in ROWS.names}
+            now = time.time_ns() // 1000
+            await feed.publish_encoded(
+                column["body"],
+                keys=column["routing_key"],
+                message_ids=column["message_id"],
+                headers=column["headers"],
+                properties=column["properties"],
+                timestamps=[each or now for each in column["timestamp"]],
+            )
+        await feed.close()
+
+
+class _Writer:
+    """What both writers have in common: a task's work, and the driver's."""
+
+    def __init__(self, options: Writing, types: Mapping[str, str]) -> None:
+        self._options = options
+        self._columns = Columns(options, types)
+        self._staging = Staging(options.staging or tempfile.mkdtemp(prefix="recado-"))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        return Staged(*self._staging.write(map(self._columns.staged, iterator)))
+
+    def finish(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+        staged = [each for each in messages if isinstance(each, Staged)]
+        publish(self._options, self._staging, staged, batch)
+
+
+class FeedWriter(_Writer, DataSourceArrowWriter):
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        options = self._options
+        try:
+            self.finish(messages, 0 if options.batch is None else options.batch)
+        finally:
+            self._tidy()
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._staging.clear()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """A folder for this write alone is of no more use."""
+        if self._options.staging is None:
+            shutil.rmtree(self._staging.folder, ignore_errors=True)
+
+
+class FeedStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 (Spark's name)
+    ) -> None:
+        self.finish(messages, batchId)
+
+    def abort(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
+        self._staging.clear()

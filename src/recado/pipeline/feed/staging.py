@@ -1,0 +1,146 @@
+"""What is between the tasks of a write and the feed: rows in files, and a note of what was published as what.
+
+Tasks come and go, are repeated, and finish in any order; so they publish nothing, but leave their rows in
+files of a folder that the driver sees, too. The driver publishes them, in an order that only depends on the
+rows, as one publisher. Before it does, it notes which batch has which sequences. If it is killed on the way,
+the batch comes once more, and is published once more under the same sequences: archives and subscribers know
+them.
+
+G1  The note is durable before the first message of its batch is published.
+G2  A batch with the number of the note has its rows, or is refused; one before it was published long ago.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SUFFIX: Final = ".arrow"
+_CHUNK: Final = 10_000
+
+ROWS: Final = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),
+        ("message_id", pa.large_binary()),
+        ("routing_key", pa.large_binary()),
+        ("headers", pa.large_binary()),
+        ("properties", pa.large_binary()),
+        ("body", pa.large_binary()),
+    ]
+)
+"""Of a file: what is published, and by what it is ordered. In µs; 0 where there is none."""
+
+
+class NotTheSame(Exception):
+    """A batch that is repeated has other rows than the first time."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What a writer has published last."""
+
+    publisher: str
+    batch: int = -1
+    first: int = 1
+    rows: int = 0
+    digest: str = ""
+
+    def planned(self, batch: int, rows: int, digest: str) -> Note | None:
+        """Which sequences a batch gets; None if it was published before the last one (G2)."""
+        if batch < self.batch:
+            return None
+        if batch > self.batch:
+            return Note(self.publisher, batch, self.first + self.rows, rows, digest)
+        if (rows, digest) != (self.rows, self.digest):
+            raise NotTheSame(
+                f"batch {batch} had {self.rows} rows when it was first published, and now has {rows}, or "
+                "others: what makes the rows must give the same ones when it is repeated"
+            )
+        return self
+
+
+class Staging:
+    """A folder for the rows of a writer, and its note."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> tuple[str, int]:
+        """A task's rows, in a file of their own: its name, and how many they are."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = secrets.token_hex(16) + SUFFIX
+        rows = 0
+        with (
+            pa.OSFile(str(self.folder / name), "wb") as file,
+            pa.ipc.new_file(file, ROWS) as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        return name, rows
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """All of these files, in an order that does not depend on the files."""
+        tables = []
+        for name in names:
+            with pa.memory_map(str(self.folder / name)) as file, pa.ipc.open_file(file) as reader:
+                tables.append(reader.read_all())
+        if not tables:
+            return ROWS.empty_table()
+        table = pa.concat_tables(tables)
+        keys = [(each, "ascending") for each in ("offset", "timestamp", "message_id")]
+        keys += [(each, "ascending") for each in ("routing_key", "body", "headers", "properties")]
+        return table.take(pc.sort_indices(table, sort_keys=keys))
+
+    def clear(self) -> None:
+        """Remove the files, also those that tasks left which were given up."""
+        for path in self.folder.glob(f"*{SUFFIX}"):
+            path.unlink(missing_ok=True)
+
+    # -- the note ----------------------------------------------------------------------------------
+
+    def note(self, name: str) -> Note:
+        try:
+            data = (self.folder / f"{name}.json").read_bytes()
+        except FileNotFoundError:
+            return Note(secrets.token_hex(16))
+        return msgspec.json.decode(data, type=Note)
+
+    def keep(self, name: str, note: Note) -> None:
+        """When this returns it is durable (G1)."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        part = self.folder / f"{name}.json.part"
+        with part.open("wb") as file:
+            file.write(msgspec.json.encode(note))
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.folder / f"{name}.json")
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def digest_of(table: pa.Table) -> str:
+    """Of what tells rows apart."""
+    digest = sha256()
+    for batch in chunks(table):
+        for name in ("message_id", "routing_key", "body"):
+            for value in batch.column(name).to_pylist():
+                digest.update(b"%d:%b" % (len(value), value))
+    return digest.hexdigest()
+
+
+def chunks(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows, so many at a time whatever they were before."""
+    for start in range(0, table.num_rows, _CHUNK):
+        yield table.slice(start, _CHUNK).combine_chunks().to_batches()[0]

@@ -1,0 +1,19 @@
+"""What can be wrong with a table that is to be written."""
+
+from __future__ import annotations
+
+
+class TableError(Exception):
+    """A table that cannot take these rows; the text says why, and what to do."""
+
+
+def drifted(table: str, name: str, has: str | None, gets: str) -> TableError:
+    """A column that the table has otherwise, or not at all."""
+    if has is None:
+        return TableError(
+            f"{table} has no column {name}, which is {gets} here; the option evolve=true adds it, "
+            "or leave it out: the step translate has select"
+        )
+    return TableError(
+        f"{table} has the column {name} as {has}, and here it is {gets}; the step translate can change it"
+    )

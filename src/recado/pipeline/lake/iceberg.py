@@ -1,0 +1,96 @@
+"""An Iceberg table of an SQL catalogue, by pyiceberg: no jars.
+
+The commit that adds the files of a batch also sets a property of the table, with the number of the batch
+under the name of its writer: both or neither. A batch whose number is not above that was written.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .batch import Batch
+from .errors import drifted
+from .files import folder_of, write_files
+from .settings import IcebergOptions, IcebergSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame
+
+_PROPERTY: Final = "recado.batch."
+_ATTEMPTS: Final = 5  # another writer may commit at the same time
+
+
+def write_iceberg(rows: DataFrame, options: IcebergOptions, batch: Batch) -> bool:
+    """Whether it was not there already. Raises TableError."""
+    from pyiceberg.exceptions import CommitFailedException
+
+    catalogue = catalogue_of(options)
+    try:
+        schema = arrow_schema(rows)
+        namespace = options.table.partition(".")[0]
+        catalogue.create_namespace_if_not_exists(namespace)
+        table = catalogue.create_table_if_not_exists(options.table, schema)
+        if int(table.properties.get(_PROPERTY + batch.writer, -1)) >= batch.number:
+            return False
+        _refuse_drift(table, schema, evolve=options.evolve)
+        folder = folder_of(table.location()) / "data" / batch.key
+        files = [file.path.as_uri() for file in write_files(rows, folder)]
+        for attempt in range(_ATTEMPTS if files else 0):
+            try:
+                _commit(table, files, batch)
+                break
+            except CommitFailedException:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                table = table.refresh()
+        return True
+    finally:
+        catalogue.close()
+
+
+def _commit(table: Table, files: list[str], batch: Batch) -> None:
+    with table.transaction() as transaction:
+        transaction.add_files(files, check_duplicate_files=False)
+        transaction.set_properties({_PROPERTY + batch.writer: str(batch.number)})
+
+
+def catalogue_of(options: IcebergOptions | IcebergSource) -> Catalog:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    warehouse = folder_of(options.warehouse)
+    warehouse.mkdir(parents=True, exist_ok=True)
+    uri = options.catalogue or f"sqlite:///{warehouse / 'catalogue.db'}"
+    return SqlCatalog("recado", uri=uri, warehouse=Path(warehouse).as_uri())
+
+
+def arrow_schema(rows: DataFrame) -> pa.Schema:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(rows.schema, timezone="UTC")
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def _refuse_drift(table: Table, schema: pa.Schema, *, evolve: bool) -> None:
+    has = table.schema().as_arrow()
+    is_new = False
+    for field in schema:
+        if field.name not in has.names:
+            if not evolve:
+                raise drifted(".".join(table.name()), field.name, None, str(field.type))
+            is_new = True
+        elif plain(has.field(field.name).type) != plain(field.type):
+            kind = has.field(field.name).type
+            raise drifted(".".join(table.name()), field.name, str(kind), str(field.type))
+    if is_new:
+        with table.update_schema() as update:
+            update.union_by_name(schema)
+
+
+def plain(kind: pa.DataType) -> str:
+    """The type's name without what only Arrow sees: pyiceberg has large texts, and names of elements."""
+    return str(kind).replace("large_", "").replace("element: ", "item: ")

@@ -1,0 +1,44 @@
+"""Delta and Iceberg as tables to read: the files of a snapshot, by Spark's own Parquet reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..options import OptionError, read
+from .files import folder_of
+from .settings import DeltaSource, IcebergSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_delta(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
+    from deltalake import DeltaTable
+
+    options = read(DeltaSource, "delta", given)
+    folder = folder_of(options.path)
+    table = DeltaTable(folder, version=options.version)
+    if table.metadata().partition_columns:
+        raise OptionError(
+            f"{folder} is laid out by columns, which are in no file: read it by deltalake"
+        )
+    return _files(spark, table.file_uris(), str(folder))
+
+
+def read_iceberg(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
+    from .iceberg import catalogue_of
+
+    options = read(IcebergSource, "iceberg", given)
+    catalogue = catalogue_of(options)
+    try:
+        tasks = list(catalogue.load_table(options.table).scan().plan_files())
+    finally:
+        catalogue.close()
+    return _files(spark, [task.file.file_path for task in tasks], options.table)
+
+
+def _files(spark: SparkSession, paths: list[str], table: str) -> DataFrame:
+    if not paths:
+        raise OptionError(f"{table} has no rows yet")
+    return spark.read.option("mergeSchema", "true").parquet(*paths)

@@ -1,0 +1,71 @@
+"""Options of sources and sinks: texts that become what they mean, or an error that says what is wrong.
+
+    class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+        path: str
+        max_rows_per_trigger: Annotated[int, Meta(gt=0)] | None = None
+
+    options = read(Options, "recado", given)
+
+Spark's options know no case, so neither do these. Checked before anything is opened or connected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Final, TypeVar
+
+import msgspec
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "mergeschema", "outputmode"})
+"""What Spark itself was told, and passes on."""
+
+_BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+class OptionError(ValueError):
+    """An option is unknown, missing or has no meaning; the text says which, and what to do."""
+
+
+def read(kind: type[S], source: str, given: Mapping[str, str]) -> S:
+    """The options of `format(source)`."""
+    names = {field.encode_name.lower(): field for field in msgspec.structs.fields(kind)}
+    values: dict[str, object] = {}
+    for name, text in given.items():
+        field = names.get(name.lower())
+        if field is not None:
+            values[field.encode_name] = _value(field.type, text)
+        elif name.lower() not in OF_SPARK:
+            raise unknown(name, source, (each.encode_name for each in names.values()))
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _complaint(source, str(error), values) from None
+
+
+def unknown(name: str, source: str, known: Iterable[str]) -> OptionError:
+    by_lower = {each.lower(): each for each in known}
+    close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    hint = (
+        f"did you mean {by_lower[close[0]]}?"
+        if close
+        else f"there are {', '.join(by_lower.values())}"
+    )
+    return OptionError(f'format("{source}") has no option {name!r}; {hint}')
+
+
+def _value(kind: object, text: str) -> object:
+    """Booleans as Spark reads them; all else is left to msgspec, which reads numbers from texts."""
+    return _BOOLEANS.get(text.strip().lower(), text) if kind is bool else text
+
+
+def _complaint(source: str, told: str, values: Mapping[str, object]) -> OptionError:
+    what, _, place = told.partition(" - at `$.")
+    name = place.rstrip("`")
+    if name in values:
+        what = what[:1].lower() + what[1:]
+        return OptionError(f'option {name} of format("{source}") is {values[name]!r}: {what}')
+    missing = what.rpartition("missing required field `")[2].rstrip("`")
+    return OptionError(f'format("{source}") needs the option {missing}')

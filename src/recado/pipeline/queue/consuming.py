@@ -1,0 +1,268 @@
+"""Takes messages from a queue into a spool, in a thread of its own: received, written, synced, acknowledged.
+
+Nothing is acknowledged before its row, or the row of the message that it repeats, is durable. There are no
+timers: what came while a sync was under way is the next group, so groups grow with the load.
+
+    Spark's thread                   the loop's thread                         a worker thread
+    start, latest, pieces, commit    connection, spool (all but its sync)      Spool.sync
+
+A broker that goes away is waited for. What another attempt would not mend ends it: a queue that is not there, a
+login that is refused, a disk that fails. The error is kept, and raised by the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+from uuid import uuid4
+
+from recado.client import (
+    CannotConnect,
+    Delivery,
+    LoginFailed,
+    Lost,
+    Notice,
+    Restored,
+    Retrying,
+    RobustChannel,
+    RobustConsumer,
+    TlsFailed,
+    VhostRefused,
+    connect,
+)
+from recado.client.loop_thread import LoopThread
+from recado.journal.disk import FolderDisk, InUse
+
+from .settings import SourceOptions
+from .spool import Spool
+from .spooled import Piece
+
+log = logging.getLogger("recado.pipeline")
+
+PIECE_SIZE: Final = 8 << 20  # bytes that one task reads, about
+_MANY: Final = 100_000  # rows that are worth a batch of their own
+_PATIENCE: Final = 30.0  # seconds until another process must have let go of the spool
+_LOOK_AGAIN: Final = 0.1  # seconds
+_NOT_MENDED: Final = (LoginFailed, VhostRefused, TlsFailed)
+
+
+class SourceStopped(Exception):
+    """The source was stopped, and is used."""
+
+    def __init__(self) -> None:
+        super().__init__("the source was stopped")
+
+
+class Consuming:
+    def __init__(self, options: SourceOptions) -> None:
+        """Nothing is opened before `open`, nothing connected before `start`."""
+        self._options = options
+        self._disk: FolderDisk | None = None
+        self._spool: Spool
+        self._thread = LoopThread("recado queue source", SourceStopped)
+        self._error: Exception | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()  # set when there is more to read, or nothing to wait for
+        self._room = asyncio.Event()
+        self._syncing = asyncio.Lock()
+        self._left: int | None = None  # messages to take before it is enough; None: it never is
+        self._trouble = ""
+
+    # -- Spark's thread ----------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the spool; a process that had it, and is just ending, is waited for."""
+        disk = self._disk = FolderDisk(self._options.spool)
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                disk.lock()
+                break
+            except InUse:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOOK_AGAIN)  # a lock cannot be waited for and given up in time
+        self._spool = Spool(disk, window=self._options.dedup_window)
+        self._spool.recover(self._options.queue, lambda: uuid4().bytes)
+        self._thread.start()
+
+    def start(self, *, only_what_is_there: bool = False) -> None:
+        """Begin to take messages. With `only_what_is_there`, no more than are in the queue now."""
+        self._thread.run(self._start(only_what_is_there))
+
+    @property
+    def id(self) -> str:
+        return self._spool.id.hex()
+
+    @property
+    def first(self) -> int:
+        """The first row that was not committed."""
+        return self._spool.committed
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing comes, if the broker is away; or empty."""
+        return self._trouble
+
+    def latest(self) -> int:
+        """The offset behind the last row that can be read."""
+        self._raise_error()
+        return self._spool.durable
+
+    def latest_beyond(self, offset: int) -> int:
+        """The same, once there are many rows from `offset` on, or no more will come."""
+        enough = offset + _MANY
+        self.wait_until(lambda: self._spool.durable >= enough or self._is_full)
+        return self.latest()
+
+    def wait_until(self, reached: Callable[[], bool]) -> None:
+        """Or until nothing more will come; asked whenever something has changed, in the loop's thread."""
+        self._thread.run(self._until(reached))
+        self._raise_error()
+
+    def pieces(self, start: int, end: int) -> list[Piece]:
+        return self._thread.run(self._pieces(start, end))
+
+    def commit(self, offset: int) -> None:
+        """Spark needs nothing before this offset any more."""
+        self._raise_error()
+        self._thread.run(self._commit(offset))
+
+    def stop(self) -> None:
+        """What is received and not safe is not acknowledged: the broker gives it out again."""
+        if self._thread.is_running:
+            self._thread.run(self._stop())
+            self._thread.stop()
+            self._spool.close()
+        if self._disk is not None:
+            self._disk.close()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    # -- the loop's thread -------------------------------------------------------------------------
+
+    async def _start(self, only_what_is_there: bool) -> None:
+        looked = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._consume(only_what_is_there, looked))
+        self._task.add_done_callback(self._ended)
+        if only_what_is_there:
+            await asyncio.wait([looked, self._task], return_when=asyncio.FIRST_COMPLETED)
+            self._raise_error()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            assert isinstance(error, Exception)
+            self._error = error
+        self._changed.set()
+
+    async def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await self._task
+        async with self._syncing:  # a sync that is under way needs the files
+            pass
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        assert self._task is not None
+        while not reached() and not self._task.done():
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _pieces(self, start: int, end: int) -> list[Piece]:
+        return self._spool.pieces(start, end, PIECE_SIZE)
+
+    async def _commit(self, offset: int) -> None:
+        self._spool.commit(offset)
+        self._room.set()
+        await self._save()
+
+    async def _save(self) -> None:
+        """Write and sync what was appended; and remove what is committed, now that the disk knows of it."""
+        async with self._syncing:
+            self._spool.write()
+            await asyncio.to_thread(self._spool.sync)
+            self._spool.remove_committed()
+        self._changed.set()
+
+    async def _consume(self, only_what_is_there: bool, looked: asyncio.Future[None]) -> None:
+        options = self._options
+        connection = connect(options.url, on_event=self._heard, give_up=None)
+        try:
+            await connection
+        except _NOT_MENDED:
+            raise
+        except CannotConnect as error:
+            if self._spool.is_new:  # then it is mostly a mistake in the URL
+                raise
+            self._heard(Lost(error))
+            connection = connect(options.url, on_event=self._heard, give_up=None, patient=True)
+            await connection
+            self._trouble = ""
+        async with connection:
+            channel = await connection.channel(confirms=False)
+            if options.declare:
+                await channel.declare_queue(options.queue, durable=True)
+            queue = await channel.declare_queue(options.queue, passive=True)
+            if only_what_is_there:
+                self._left = queue.messages
+            if not looked.done():
+                looked.set_result(None)
+            await channel.qos(options.prefetch)
+            consumer = await channel.consume(options.queue)
+            while self._left is None or self._left > 0:
+                batch = await self._next(channel, consumer)
+                if not batch:
+                    break
+                await self._take(batch)
+
+    @property
+    def _is_full(self) -> bool:
+        return self._spool.waiting >= self._options.max_spool_bytes
+
+    async def _next(self, channel: RobustChannel, consumer: RobustConsumer) -> list[Delivery]:
+        """What came; empty when nothing will, of what was there."""
+        while self._is_full:
+            self._changed.set()
+            self._room.clear()
+            await self._room.wait()
+        if self._left is None:
+            return await consumer.next_batch()
+        empty = 0
+        while empty < 2:  # an answer may overtake a delivery once
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AGAIN):
+                    return (await consumer.next_batch())[: self._left]
+            # Others may take messages as well, or time: then fewer come than were there.
+            state = await channel.declare_queue(self._options.queue, passive=True)
+            empty = 0 if state.messages else empty + 1
+        return []
+
+    async def _take(self, batch: list[Delivery]) -> None:
+        self._spool.append(batch, time.time_ns() // 1000)
+        await self._save()
+        # A stale delivery is given out again. All others are acknowledged by this: those before are done with.
+        if batch[-1].ack(multiple=True) and self._left is not None:
+            self._left -= sum(not each.is_stale for each in batch)
+
+    def _heard(self, notice: Notice) -> None:
+        match notice:
+            case Lost(error):
+                self._trouble = str(error)
+                log.warning("queue '%s': waiting for the broker: %s", self._options.queue, error)
+            case Retrying(_, _, error):
+                self._trouble = str(error)
+            case Restored(_, seconds):
+                self._trouble = ""
+                log.warning(
+                    "queue '%s': the broker is back after %.1f s", self._options.queue, seconds
+                )
+            case _:
+                pass
+        self._changed.set()

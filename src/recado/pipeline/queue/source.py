@@ -1,0 +1,177 @@
+"""`format("amqp")`: what Spark is told of it. The work is done by `consuming` and `sink`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from recado.pipeline.options import OptionError, read
+from recado.pipeline.rows import QUEUE, chosen, ddl
+
+from . import spooled
+from .settings import SinkOptions, SourceOptions, checked_url
+from .sink import QueueStreamWriter, QueueWriter
+from .unfolding import unfold
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from .consuming import Consuming
+
+Offset = dict[str, Any]
+
+
+class QueueSource(DataSource):
+    """A queue as a stream; an exchange as a sink of batches and streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "amqp"
+
+    def schema(self) -> str:
+        return ddl(QUEUE)
+
+    def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802 - Spark's name
+        options = read(SourceOptions, "amqp", self.options)
+        checked_url(options.url)
+        try:
+            columns = chosen(QUEUE, schema.names)
+        except ValueError as error:
+            raise OptionError(f'the schema asks too much of format("amqp"): {error}') from None
+        return QueueStreamReader(options, columns)
+
+    def reader(self, schema: StructType) -> NoReturn:
+        raise OptionError(
+            'a queue is read as a stream: spark.readStream.format("amqp"); '
+            "with .trigger(availableNow=True) it ends when all that is there now was read"
+        )
+
+    def writer(self, schema: StructType, overwrite: bool) -> QueueWriter:
+        return QueueWriter(read(SinkOptions, "amqp", self.options), schema.names)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> QueueStreamWriter:  # noqa: N802
+        return QueueStreamWriter(read(SinkOptions, "amqp", self.options), schema.names)
+
+
+class Part(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, piece: spooled.Piece) -> None:
+        self.piece = piece
+
+
+class AnotherSpool(Exception):
+    """The query's checkpoint and its spool do not belong together."""
+
+    def __init__(self, folder: str, why: str) -> None:
+        super().__init__(
+            f"{folder} is not the spool that this query's checkpoint speaks of: {why}. "
+            "The two belong together: move, copy and delete them together only."
+        )
+
+
+class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """In the driver's helper process; only `read` is called in the workers, which get a copy of it."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._folder = Path(options.spool).absolute()
+        self._consuming: Consuming | None = None
+        self._started = False
+        self._only_what_is_there = False
+        self._initial: Offset | None = None
+
+    def _opened(self) -> Consuming:
+        """Opened when first needed: Spark makes readers also where nothing is to be read."""
+        if self._consuming is None:
+            from .consuming import Consuming
+
+            self._consuming = Consuming(self._options)
+            self._consuming.open()
+        return self._consuming
+
+    def _running(self) -> Consuming:
+        consuming = self._opened()
+        if not self._started:
+            self._started = True
+            consuming.start(only_what_is_there=self._only_what_is_there)
+        return consuming
+
+    # -- offsets: {"spool": its id, "next": the row that comes next} -----------------------------------
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Spark may ask twice, and needs the same answer."""
+        if self._initial is None:
+            consuming = self._opened()
+            self._initial = {"spool": consuming.id, "next": consuming.first}
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._options.max_rows_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._only_what_is_there = True
+        self._running()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        consuming = self._running()
+        first = self._row(start)
+        if self._only_what_is_there:
+            end = consuming.latest_beyond(first)
+        else:
+            end = consuming.latest()
+        if isinstance(limit, ReadMaxRows):
+            end = min(end, first + limit.max_rows)
+        if first > end:
+            why = f"the checkpoint is at row {first}, and the spool ends at {end}"
+            raise AnotherSpool(self._options.spool, why)
+        return {"spool": consuming.id, "next": end}
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        """Shown in the query's progress: how far the spool goes, and what keeps it from going on."""
+        consuming = self._consuming
+        if consuming is None:
+            return None
+        found: Offset = {"spool": consuming.id, "next": consuming.latest()}
+        return found | ({"waiting": consuming.trouble} if consuming.trouble else {})
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        pieces = self._opened().pieces(self._row(start), self._row(end))
+        return [Part(piece) for piece in pieces]
+
+    def commit(self, end: Offset) -> None:
+        self._opened().commit(self._row(end))
+
+    def stop(self) -> None:
+        if self._consuming is not None:
+            self._consuming.stop()
+
+    def _row(self, offset: Offset) -> int:
+        if offset["spool"] != self._opened().id:
+            raise AnotherSpool(self._options.spool, "it has another id")
+        row = offset["next"]
+        assert isinstance(row, int)
+        return row
+
+    # -- in the workers --------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Part)
+        rows = spooled.read(self._folder, partition.piece)
+        return unfold(rows, self._options.queue, self._schema)

@@ -1,0 +1,186 @@
+"""Running a pipeline: as a stream until it ends or is stopped, or as one batch.
+
+    report = run(pipeline, spark)               # a stream
+    report = run(pipeline, spark, batch=True)   # all that there is now, once
+    query = start(pipeline, spark)              # a stream that somebody else watches
+
+A stream is one query, whatever it has of sinks. For each batch all sinks are written, and then Spark commits
+it. If the job dies in between, the same rows come again under the same number: lake tables know it, messages
+have the same ids.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+
+from . import state
+from .definition.checking import check
+from .definition.pipeline import AVAILABLE_NOW, Pipeline
+from .definition.step import label
+from .lake.batch import Batch
+from .progress import Following, Watcher
+from .report import Came, Report, Tally
+from .steps.flow import Flow
+from .steps.reading import batch_rows, read_tables, stream_rows
+from .steps.walking import bundled, first_part, outlets, unbundled, verified, walked
+from .writing import write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_LOOK: Final = 0.5  # seconds between two looks at a query
+
+
+class PipelineFailed(Exception):
+    """A pipeline that ran and stopped with an error; the text says which."""
+
+
+def run(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    *,
+    batch: bool = False,
+    name: str = "",
+    watch: Watcher | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Report:
+    """Run it to its end. A batch with a `name` is written once, however often it is run.
+
+    Raises PipelineError if it cannot run, PipelineFailed if it did and failed.
+    """
+    begun = time.monotonic()
+    if batch:
+        report = _run_batch(pipeline, spark, name or uuid.uuid4().hex[:16])
+        report.seconds = time.monotonic() - begun
+        if watch is not None:
+            watch.told(report)
+        return report
+    tally = Tally()
+    query = start(pipeline, spark, tally=tally)
+    following = Following(pipeline.name, tuple(pipeline.streams()), tally)
+    ended = "ended"
+    try:
+        while not should_stop() and not _waited(query):
+            _follow(query, following, watch, pipeline, begun)
+    except StreamingQueryException as error:
+        ended = told(error)
+        raise PipelineFailed(ended) from error
+    except Exception as error:
+        ended = str(error)
+        raise
+    finally:
+        query.stop()
+        _follow(query, following, watch, pipeline, begun)
+        state.note(pipeline.checkpoint, following.counted(), ended)
+    return following.report
+
+
+def start(pipeline: Pipeline, spark: SparkSession, *, tally: Tally | None = None) -> StreamingQuery:
+    """Start it as a stream. Raises PipelineError."""
+    check(pipeline)
+    counted = tally if tally is not None else Tally()
+    tables = verified(pipeline, read_tables(pipeline, spark))
+    cut = first_part(pipeline)
+    shape = walked(pipeline, Flow(stream_rows(pipeline, spark)), tables, is_streaming=True, end=cut)
+    known = state.identity(pipeline.checkpoint)
+
+    def write_batch(rows: DataFrame, number: int) -> None:
+        rows.persist()  # of many sinks each reads it
+        try:
+            flow = unbundled(rows, shape)
+            flow = walked(pipeline, flow, tables, is_streaming=False, begin=cut)
+            write_all(pipeline, outlets(pipeline, flow), known, number, counted)
+        finally:
+            rows.unpersist()
+
+    writer = bundled(shape).writeStream.queryName(pipeline.name).outputMode("append")
+    writer = writer.option("checkpointLocation", pipeline.checkpoint).foreachBatch(write_batch)
+    if pipeline.trigger == AVAILABLE_NOW:
+        writer = writer.trigger(availableNow=True)
+    elif pipeline.trigger:
+        writer = writer.trigger(processingTime=pipeline.trigger)
+    return writer.start()
+
+
+def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> Report:
+    check(pipeline, batch=True)
+    tables = verified(pipeline, read_tables(pipeline, spark))
+    rows = batch_rows(pipeline, spark).persist()
+    tally = Tally()
+    try:
+        flow = walked(pipeline, Flow(rows), tables, is_streaming=False)
+        write_all(pipeline, outlets(pipeline, flow), name, 0, tally)
+        came = Came(rows.count())
+    finally:
+        rows.unpersist()
+    source = " and ".join(pipeline.streams())
+    return Report(pipeline.name, 0, 1, sources={source: came}, sinks=tally.sinks, dead=tally.dead)
+
+
+def write_all(
+    pipeline: Pipeline, rows: Mapping[str, DataFrame], known: str, number: int, tally: Tally
+) -> None:
+    """Write one batch into all sinks, and count what was written."""
+    for sink, part in rows.items():
+        steps = _steps(pipeline) if sink == pipeline.dead_letters else {}
+        seen = Observation()
+        counts = [
+            F.count_if(F.col("step") == step).alias(f"step{at}") for at, step in steps.items()
+        ]
+        counted = part.observe(seen, F.count(F.lit(1)).alias("rows"), *counts)
+        batch = Batch(f"{pipeline.name}-{sink}-{known}", number)
+        staging = f"{pipeline.checkpoint}/recado/feeds" if pipeline.checkpoint else ""
+        if write(counted, pipeline.sinks[sink], batch, staging=staging):
+            figures = seen.get
+            tally.add(sink, figures["rows"])
+            for at, step in steps.items():
+                tally.bury(step, figures[f"step{at}"])
+
+
+def _steps(pipeline: Pipeline) -> dict[int, str]:
+    return {number: label(number, step) for number, step in enumerate(pipeline.steps, 1)}
+
+
+def _waited(query: StreamingQuery) -> bool:
+    """Whether the query has ended. Raises StreamingQueryException."""
+    return bool(query.awaitTermination(_LOOK))  # type: ignore[arg-type]  # a fraction will do
+
+
+def _follow(
+    query: StreamingQuery,
+    following: Following,
+    watch: Watcher | None,
+    pipeline: Pipeline,
+    begun: float,
+) -> None:
+    """Tell what has happened since the last look, of each batch."""
+    for progress in query.recentProgress:
+        heard = json.loads(progress.json)
+        if not following.is_news(heard):
+            continue
+        following.report.seconds = time.monotonic() - begun
+        report = following.hear(heard)
+        if watch is not None:
+            watch.told(report)
+        state.note(pipeline.checkpoint, report)
+
+
+def told(error: StreamingQueryException) -> str:
+    """What went wrong, without Java's frames."""
+    text = str(error)
+    lines = [
+        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")
+    ]
+    for line in reversed(lines):
+        if "Error: " in line or "Exception: " in line:
+            return line.strip()
+    return lines[0] if lines else text

@@ -1,0 +1,104 @@
+"""What is between two steps: the rows that go on, rows for sinks, and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+
+from ..definition.checking import DEAD_LETTER
+from ..definition.fields import Fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+REASON: Final = "__reason"
+_TEXTS: Final = ("exchange", "routing_key")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which step of which pipeline, and what it can see."""
+
+    pipeline: str
+    label: str
+    is_streaming: bool
+    tables: Mapping[str, DataFrame] = field(default_factory=dict)
+    watermarks: Mapping[str, str] = field(default_factory=dict)
+    """How late rows may be, for each column of time that a step of this pipeline looks at."""
+    watermarked: set[str] = field(default_factory=set)
+    """Those that a step has told Spark already."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    rows: DataFrame
+    sent: tuple[tuple[str, DataFrame], ...] = ()
+    dead: tuple[DataFrame, ...] = ()
+    later: Callable[[Flow], Flow] | None = None
+    """What is left to be done with each batch of a stream: a step whose rows it must not see twice."""
+
+    def on(self, rows: DataFrame, *dead: DataFrame | None) -> Flow:
+        """With other rows, and these dead letters as well."""
+        more = tuple(each for each in dead if each is not None)
+        return replace(self, rows=rows, dead=(*self.dead, *more))
+
+    def to(self, sink: str, rows: DataFrame) -> Flow:
+        return replace(self, sent=(*self.sent, (sink, rows)))
+
+
+def fields_of(rows: DataFrame) -> Fields:
+    return Fields(dict(rows.dtypes))
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def columns(names: Iterable[str]) -> list[Column]:
+    """By their names, whatever is in them: a dot is part of the name."""
+    return [F.col(quoted(name)) for name in names]
+
+
+def dead_letters(place: Place, rows: DataFrame, reason: str = "") -> DataFrame:
+    """Rows that a step could not handle, as the step got them, and as messages that can be published again.
+
+    The reason is the same for all, or in a column of the rows.
+    """
+    fields = fields_of(rows).without([REASON])
+    row = F.to_json(F.struct(*columns(fields.types)))
+    why = F.lit(reason) if reason else F.col(REASON)
+    known = {
+        "pipeline": F.lit(place.pipeline),
+        "step": F.lit(place.label),
+        "reason": why,
+        "row": row,
+        "at": F.current_timestamp(),
+        "message_id": F.coalesce(*known_ids(fields), F.sha2(row, 256)),
+        "body": row.cast("binary"),
+    }
+    for name in _TEXTS:
+        if fields.type_of(name) == "string":
+            known[name] = F.col(name)
+    if fields.type_of("headers") == "map<string,string>":
+        known["headers"] = F.col("headers")
+    if fields.type_of("body") in ("binary", "string"):
+        known["body"] = F.coalesce(F.col("body").cast("binary"), known["body"])
+    return rows.select(
+        *(
+            known.get(name, F.lit(None)).cast(kind or "string").alias(name)
+            for name, kind in DEAD_LETTER.types.items()
+        )
+    )
+
+
+def known_ids(fields: Fields) -> list[Column]:
+    """What tells a message from all others, the best first."""
+    found = []
+    if "message_id" in fields:
+        found.append(F.col("message_id").cast("string"))
+    if "publisher" in fields and "sequence" in fields:
+        found.append(F.concat_ws(":", F.col("publisher"), F.col("sequence").cast("string")))
+    return found

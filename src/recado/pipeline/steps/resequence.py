@@ -1,0 +1,143 @@
+"""resequence: rows of one key in the order of a number, each number once.
+
+A batch has all rows there will be: they are sorted, and a number that comes again is a dead letter. A stream
+holds what came too early until what is missing has come, or `wait` is over; `waiting` decides. What it holds
+is in Spark's state, and survives the job.
+
+Time is that of the batches: what is missing is given up with the first batch that comes `wait` later. Spark
+has a time of its own for that, with which a stream that is to end never ends.
+
+Rows pass through pandas there, which has no NULL for numbers and knows neither maps nor structs. So a row is
+packed into bytes before, and unpacked behind: it comes out as it went in.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial, reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import BinaryType
+
+from ..definition.step import Resequence
+from .flow import Flow, Place, columns, dead_letters, quoted
+from .waiting import Waiting
+from .watermark import seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.state import GroupState
+
+_STATE: Final = "expected long, held binary, since long"
+_MARKED: Final = "number long, packed binary, refused boolean"
+_AGAIN: Final = "it came again, or after its turn was over"
+_REFUSED: Final = "__refused"
+
+
+def resequenced(step: Resequence, flow: Flow, place: Place) -> Flow:
+    needed = columns([*step.by, step.sequence])
+    unknown = reduce(or_, [column.isNull() for column in needed])
+    lost = dead_letters(
+        place, flow.rows.where(unknown), f"{step.sequence} or its key is NULL: it has no turn"
+    )
+    rows = flow.rows.where(~unknown)
+    marked = _of_stream(step, rows) if place.is_streaming else _of_batch(step, rows)
+    if place.is_streaming:
+        return replace(flow.on(marked, lost), later=partial(_parted, place=place))
+    return _parted(flow.on(marked, lost), place)
+
+
+def _parted(flow: Flow, place: Place) -> Flow:
+    """Those in turn go on; for the others it was too late, or they came twice."""
+    refused = flow.rows.where(_REFUSED).drop(_REFUSED)
+    in_turn = flow.rows.where(f"NOT {_REFUSED}").drop(_REFUSED)
+    return flow.on(in_turn, dead_letters(place, refused, _AGAIN))
+
+
+def _of_batch(step: Resequence, rows: DataFrame) -> DataFrame:
+    number = F.col(quoted(step.sequence))
+    copies = Window.partitionBy(*columns(step.by), number).orderBy(number)
+    refused = (F.row_number().over(copies) > 1) | (number < step.start)
+    keys = columns(step.by)
+    marked = rows.withColumn(_REFUSED, refused)
+    return marked.repartition(*keys).sortWithinPartitions(*keys, number)
+
+
+def _of_stream(step: Resequence, rows: DataFrame) -> DataFrame:
+    from pyspark.sql.pandas.types import to_arrow_type
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+    shape = rows.schema
+    kind = to_arrow_type(shape, timezone="UTC")
+    wait = max(1, round(seconds(step.wait) * 1000))
+    start = step.start
+
+    def pack(whole: pa.Array) -> pa.Array:
+        return pa.array([pickle.dumps(row) for row in whole.to_pylist()], pa.binary())
+
+    def unpack(data: pa.Array) -> pa.Array:
+        return pa.array([pickle.loads(each) for each in data.to_pylist()], kind)
+
+    def turn(_: Any, arrived: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        expected, held, since = state.get if state.exists else (start, None, None)
+        waiting = Waiting[bytes](expected, dict(msgspec.msgpack.decode(held)) if held else {})
+        over = state.getCurrentWatermarkMs()
+        is_over = since is not None and over >= since
+        given = waiting.give_up() if state.hasTimedOut or is_over else []
+        refused: list[tuple[int, bytes]] = []
+        now = over + wait
+        for some in arrived:
+            if some.empty:  # it is only told that the time is over
+                continue
+            more, again = waiting.arrive(zip(some["number"], some["packed"], strict=True))
+            given += more
+            refused += again
+            now = max(now, int(some["seen"].max().timestamp() * 1000))
+        if since is None or waiting.expected != expected:
+            since = now  # it waits for another one
+        kept = msgspec.msgpack.encode(list(waiting.held.items())) if waiting.held else None
+        state.update((waiting.expected, kept, since if kept else None))
+        if kept:
+            state.setTimeoutTimestamp(max(since, over + 1))
+        yield from _table(given, refused)
+
+    # PySpark's stubs ask for the kind of function, too, and PySpark warns whoever tells it.
+    packed = arrow_udf(pack, BinaryType())  # type: ignore[call-overload]
+    unpacked = arrow_udf(unpack, shape)  # type: ignore[call-overload]
+    keys = [F.col(quoted(name)).alias(f"key_{at}") for at, name in enumerate(step.by)]
+    number = F.col(quoted(step.sequence)).cast("bigint").alias("number")
+    whole = F.struct(*columns(rows.columns))
+    seen = F.current_timestamp().alias("seen")
+    return (
+        rows.select(*keys, number, packed(whole).alias("packed"), seen)
+        .withWatermark("seen", step.wait)
+        .groupBy(*(f"key_{at}" for at in range(len(keys))))
+        .applyInPandasWithState(turn, _MARKED, _STATE, "append", GroupStateTimeout.EventTimeTimeout)
+        .select(unpacked(F.col("packed")).alias("row"), "refused")
+        .select("row.*", F.col("refused").alias(_REFUSED))
+    )
+
+
+def _table(
+    given: list[tuple[int, bytes]], refused: list[tuple[int, bytes]]
+) -> Iterator[pd.DataFrame]:
+    import pandas as pd
+
+    if given or refused:
+        numbers, packed = zip(*given, *refused, strict=True)
+        yield pd.DataFrame(
+            {
+                "number": numbers,
+                "packed": packed,
+                "refused": [False] * len(given) + [True] * len(refused),
+            }
+        )

@@ -1,0 +1,118 @@
+"""translate: other columns of the same row.
+
+A body is read as JSON once, as Spark's variant, and each field is taken from it by its type. What a row lacks
+is noted in one column of reasons, so that all that can go wrong in a step costs one pass.
+
+That column depends, for Spark, on more than the row: so it is computed where it stands. Else Spark would move
+filters of later steps in front of it, each with a copy of all that they need, and read every body many times.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+
+from ..definition.expression import is_safe
+from ..definition.fields import type_named
+from ..definition.step import JsonField, Translate
+from .flow import REASON, Flow, Place, columns, dead_letters, fields_of
+from .guard import fails
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ROW: Final = "__row"
+_TEXT: Final = "__text"
+_TREE: Final = "__tree"
+_FAILS: Final = "__fails"
+_SHOWN: Final = 80
+_HERE: Final = "WHEN spark_partition_id() < 0 THEN ''"
+"""Never true; but Spark does not know, and does not move what it is part of."""
+
+
+def translated(step: Translate, flow: Flow, place: Place) -> Flow:
+    rows = flow.rows
+    dead = None
+    # Of the first alone it is known what its columns are.
+    can_fail = bool(step.json) or len(step.compute) > 1
+    can_fail = can_fail or any(not is_safe(sql, fields_of(rows)) for sql in step.compute.values())
+    if can_fail:
+        rows = rows.select(
+            F.struct(*columns(rows.columns)).alias(_ROW),
+            F.lit(None).cast("string").alias(REASON),
+            *columns(rows.columns),
+        )
+    if step.json:
+        rows = _with_json(step, rows)
+    for name, sql in step.compute.items():
+        rows = _with_computed(name, sql, rows)
+    if can_fail:
+        dead = dead_letters(place, rows.where(f"{REASON} IS NOT NULL").select(f"{_ROW}.*", REASON))
+        rows = rows.where(f"{REASON} IS NULL").drop(_ROW, REASON)
+    for old, new in step.rename.items():
+        rows = rows.withColumnRenamed(old, new)
+    if step.select:
+        rows = rows.select(*columns(step.select))
+    if step.body:
+        packed = F.to_json(F.struct(*columns(step.body))).cast("binary")
+        rows = rows.withColumn("body", packed)
+    return flow.on(rows, dead)
+
+
+def _with_json(step: Translate, rows: DataFrame) -> DataFrame:
+    body = "`body`" if fields_of(rows).type_of("body") == "string" else "CAST(`body` AS STRING)"
+    rows = rows.withColumn(_TEXT, F.expr(f"try_validate_utf8({body})"))
+    # The parser stops behind the first value: only if what is put behind it is found was all of it read.
+    whole = f"try_parse_json(concat('[', {_TEXT}, ',', xxhash64({_TEXT}), ']'))"
+    rows = rows.withColumn(_TREE, F.expr(whole))
+    of_body = (
+        "CASE WHEN `body` IS NULL THEN 'there is no body' "
+        f"WHEN {_TEXT} IS NULL THEN 'the body is no UTF-8' "
+        f"WHEN coalesce(try_variant_get({_TREE}, '$[1]', 'bigint') <> xxhash64({_TEXT}), TRUE) "
+        "THEN 'the body is no JSON' "
+        f"WHEN NOT startswith(schema_of_variant(try_variant_get({_TREE}, '$[0]', 'variant')), 'OBJECT') "
+        "THEN 'the body is no JSON object' END"
+    )
+    reasons = [of_body]
+    if step.extra == "refuse":
+        known = ", ".join(_literal(_path_of(name, spec)[0]) for name, spec in step.json.items())
+        others = f"array_except(json_object_keys({_TEXT}), array({known}))"
+        told = "'there is a field that was not expected: '"
+        reasons.append(f"CASE WHEN size({others}) > 0 THEN concat({told}, ({others})[0]) END")
+    values = {}
+    for at, (name, spec) in enumerate(step.json.items()):
+        written = spec.type if isinstance(spec, JsonField) else spec
+        kind = type_named(written.removesuffix("?"))
+        path = _literal("$[0]" + "".join(f'["{part}"]' for part in _path_of(name, spec)))
+        value = f"__value_{at}"
+        values[value] = F.expr(f"try_variant_get({_TREE}, {path}, '{kind}')")
+        found = f"try_variant_get({_TREE}, {path}, 'variant')"
+        is_there = f"coalesce(schema_of_variant({found}), 'VOID') <> 'VOID'"
+        wrong = f"concat({_literal(f'{name} is no {kind}: ')}, left(to_json({found}), {_SHOWN}))"
+        missing = "NULL" if written.endswith("?") else _literal(f"{name} is missing")
+        reasons.append(f"CASE WHEN {value} IS NULL THEN IF({is_there}, {wrong}, {missing}) END")
+    rows = rows.withColumns(values)
+    rows = rows.withColumn(REASON, F.expr(f"CASE {_HERE} ELSE coalesce({', '.join(reasons)}) END"))
+    found_values = {name: F.col(value) for name, value in zip(step.json, values, strict=True)}
+    return rows.withColumns(found_values).drop(_TEXT, _TREE, *values)
+
+
+def _with_computed(name: str, sql: str, rows: DataFrame) -> DataFrame:
+    fields = fields_of(rows)
+    if is_safe(sql, fields):
+        return rows.withColumn(name, F.expr(sql))
+    told = _literal(f"{name} cannot be computed: {sql}")
+    rows = rows.withColumn(_FAILS, F.expr(f"{REASON} IS NULL AND {fails(sql)}"))
+    value = F.expr(f"CASE WHEN {REASON} IS NULL AND NOT {_FAILS} THEN ({sql}) END")
+    reason = F.expr(f"CASE {_HERE} WHEN {_FAILS} THEN {told} ELSE {REASON} END")
+    return rows.withColumns({name: value, REASON: reason}).drop(_FAILS)
+
+
+def _path_of(name: str, spec: str | JsonField) -> list[str]:
+    return spec.path.split(".") if isinstance(spec, JsonField) else [name]
+
+
+def _literal(text: str) -> str:
+    """As SQL, whatever is in it and however the session reads escapes."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"

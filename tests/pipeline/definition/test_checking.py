@@ -1,0 +1,221 @@
+"""Checking tells what is wrong before Spark starts, and follows fields and their types through the steps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recado.pipeline.definition import Pipeline, PipelineError, Way, check
+from recado.pipeline.definition.checking import DEAD_LETTER, examine
+from recado.pipeline.definition.drawing import drawn
+
+
+def quotes(checkpoint: str = "state", trigger: str = "") -> Pipeline:
+    return (
+        Pipeline("quotes", checkpoint, trigger)
+        .read("archive", "recado", path="archive")
+        .write("out", "parquet", path="lake")
+        .write("dead_letters", "parquet", path="dead")
+    )
+
+
+TRANSLATED = {
+    "symbol": "string",
+    "price": "double",
+    "size": "long?",
+    "lines": "array<struct<sku:string,n:int>>",
+}
+
+
+def problems(pipeline: Pipeline, *, batch: bool = False) -> list[str]:
+    return [str(problem) for problem in examine(pipeline, batch=batch)[1]]
+
+
+def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"symbol": ["A"], "name": ["Alfa"]}), tmp_path / "names.parquet")
+    pipeline = (
+        quotes()
+        .read("names", "parquet", path=str(tmp_path / "names.parquet"))
+        .translate(
+            json=TRANSLATED,
+            compute={
+                "value": "price * size",
+                "day": "cast(timestamp as date)",
+                "up": "upper(symbol)",
+            },
+            rename={"up": "upper"},
+        )
+        .enrich("names", on=["symbol"], missing="keep")
+        .split("lines", index="at")
+        .deduplicate(by=["message_id"], time="timestamp", within="1 minute")
+        .aggregate(
+            {
+                "rows": "count(*)",
+                "total": "sum(value)",
+                "last": "max_by(n, sequence)",
+                "odd": "f(n)",
+            },
+            by=["sku", "day"],
+            time="timestamp",
+            window="1 minute",
+            late="5 seconds",
+        )
+    )
+    checked = check(pipeline)
+    _, translated, enriched, split, _, aggregated = checked.fields
+    assert {name: translated.types[name] for name in ("size", "value", "day", "upper")} == {
+        "size": "bigint", "value": "double", "day": "date", "upper": "string",
+    }  # fmt: skip
+    assert enriched.type_of("NAME") == "string"
+    assert "lines" not in split
+    assert (split.type_of("sku"), split.type_of("n"), split.type_of("at")) == (
+        "string",
+        "int",
+        "int",
+    )
+    assert list(aggregated.types.items()) == [
+        ("window_start", "timestamp"), ("window_end", "timestamp"), ("sku", "string"), ("day", "date"),
+        ("rows", "bigint"), ("total", "double"), ("last", "int"), ("odd", None),
+    ]  # fmt: skip
+    assert checked.sinks == {"out": aggregated, "dead_letters": DEAD_LETTER}
+    told = drawn(checked)
+    assert "+ name string" in told
+    assert "= window_start timestamp, window_end timestamp, sku string" in told
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "told"),
+    [
+        (quotes().filter("pric > 3"), "step 1 (filter): there is no field pric in 'pric > 3'"),
+        (
+            quotes().translate(json={"price": "double"}).filter("prize > 3"),
+            "step 2 (filter): there is no field prize in 'prize > 3'; did you mean price?",
+        ),
+        (
+            quotes().filter("properties.prioritee > 3"),
+            "properties has no field prioritee in 'properties.prioritee > 3'; did you mean priority?",
+        ),
+        (quotes().filter("feed = 'a"), "a text is not closed at"),
+        (quotes().filter("(feed = 'a'"), "a bracket is not closed"),
+        (quotes().filter(), "one of where and selector is needed"),
+        (quotes().filter(selector="priority > 3 AND priority < 2"), "can never be true"),
+        (quotes().filter(selector="priority >"), "line 1, column 11: expected a value"),
+        (quotes().filter(selector="cluster_id = 'a'"), "cluster_id is no column of this table"),
+        (
+            quotes().translate(select=["feed"]).filter(selector="headers.a = 1"),
+            "these rows have no headers",
+        ),
+        (quotes().translate(json={"a": "strnig"}), "json.a: there is no type 'strnig'"),
+        (quotes().translate(select=["fed"]), "there is no field fed; did you mean feed?"),
+        (quotes().translate(rename={"fed": "x"}), "there is no field fed; did you mean feed?"),
+        (quotes().translate(extra="refuse"), "extra says something of json"),
+        (quotes().translate(compute={"x": "ofset + 1"}), "there is no field ofset"),
+        (quotes().enrich("names", on=["symbol"]), "there is no source names"),
+        (quotes().route([Way("outt", where="TRUE")]), "there is no sink outt; did you mean out?"),
+        (quotes().wire_tap("tap"), "there is no sink tap"),
+        (quotes().split("body"), "body is binary; it must be array"),
+        (quotes().aggregate({"n": "count(*)"}, by=["feed"]), "a stream needs a window"),
+        (
+            quotes().aggregate({"n": "count(*)"}, time="feed", window="1 hour", late="1 s"),
+            "feed is string; it must be timestamp",
+        ),
+        (
+            quotes().aggregate({"n": "count(*)"}, window="1 hr", time="timestamp"),
+            "window is '1 hr', no time",
+        ),
+        (quotes().deduplicate(by=["message_id"]), "a stream needs time and within"),
+        (
+            quotes().resequence(by=["publisher"], sequence="view"),
+            "view is string; it must be bigint",
+        ),
+        (
+            quotes().resequence(by=["publisher"]).apply("a:b"),
+            "step 2 (apply): it remembers rows, and so does step 1 (resequence)",
+        ),
+        (quotes().apply("function"), "function is 'function'; write package.module:function"),
+        (quotes(checkpoint=""), "checkpoint: a stream needs a folder for it"),
+        (quotes(checkpoint="hdfs://x/y"), "it must be a folder that this machine sees"),
+        (quotes(trigger="often"), "trigger: 'often' is no time"),
+        (
+            quotes().read("q", "amqp", url="amqp://x", queue="q"),
+            "is a field of only one of the sources",
+        ),
+        (quotes().read("x", "recado", pth="x"), "has no option 'pth'; did you mean path?"),
+        (
+            quotes().read("x", "recadoo", path="x"),
+            "there is no format 'recadoo'; did you mean recado?",
+        ),
+        (quotes().read("x", "json", schema="a strng"), "schema cannot be understood at 'strng'"),
+        (
+            quotes().write("x", "parket", path="x"),
+            "there is no format 'parket'; did you mean parquet?",
+        ),
+        (quotes().write("x", "parquet", pth="x"), "has no option 'pth'; did you mean path?"),
+        (quotes().write("x", "parquet", path="x", partitionBy="fed"), "partitionBy names fed"),
+        (quotes().write("x", "iceberg", table="t", warehouse="w"), "write NAMESPACE.NAME"),
+        (
+            quotes().translate(select=["feed"]).write("x", "amqp", url="amqp://x"),
+            "messages need a column body",
+        ),
+        (
+            quotes().translate(select=["feed", "body"]).write("x", "amqp", url="amqp://x"),
+            "makes a message's id of the column message_id",
+        ),
+        (Pipeline("x y", checkpoint="c"), "name: 'x y' is no name"),
+        (Pipeline("x", checkpoint="c"), "sources: there is none to read from"),
+        (Pipeline("x", checkpoint="c"), "sinks: nothing takes what comes out at the end"),
+        (
+            Pipeline("x", checkpoint="c").read("r", "rate").translate(json={"a": "int"}),
+            "dead letters: step 1 (translate) may have rows that it cannot handle, and there is no sink",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told(pipeline: Pipeline, told: str) -> None:
+    assert [each for each in problems(pipeline) if told in each], problems(pipeline)
+    with pytest.raises(PipelineError):
+        check(pipeline)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    pipeline = quotes().filter("a > 1").filter("b > 1").wire_tap("nowhere")
+    assert [each.split(":")[0] for each in problems(pipeline)] == [
+        "step 1 (filter)", "step 2 (filter)", "step 3 (wire_tap)",
+    ]  # fmt: skip
+
+
+def test_a_batch_needs_less_than_a_stream() -> None:
+    pipeline = quotes(checkpoint="").aggregate({"n": "count(*)"}, by=["feed"])
+    assert not problems(pipeline.deduplicate(by=["feed"]), batch=True)
+    assert problems(pipeline)
+    queue = quotes().read("q", "amqp", url="amqp://x", queue="q")
+    assert any("a queue is no table" in each for each in problems(queue, batch=True))
+
+
+def test_what_a_function_makes_is_not_guessed() -> None:
+    unknown = quotes().apply("module:function").filter("anything > 3")
+    assert not problems(unknown)
+    known = quotes().apply("module:function", fields={"price": "double"}).filter("prize > 3")
+    assert problems(known) == [
+        "step 2 (filter): there is no field prize in 'prize > 3'; did you mean price?"
+    ]
+
+
+def test_only_what_can_fail_needs_a_sink_for_it() -> None:
+    pipeline = Pipeline("x", checkpoint="c").read("r", "rate").write("out", "console")
+    assert not problems(pipeline.filter("value > 3 AND value < 7"))
+    assert problems(pipeline.filter("cast(value as int) > 3"))
+    assert problems(pipeline.route([Way("out", where="value > 3")]))
+
+
+def test_checking_starts_no_spark() -> None:
+    code = (
+        "import sys; from recado.pipeline.definition import Pipeline, check;"
+        "check(Pipeline('x', checkpoint='c').read('r', 'recado', path='p').write('o', 'parquet', path='p'));"
+        "sys.exit('pyspark' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

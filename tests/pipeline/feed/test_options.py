@@ -1,0 +1,103 @@
+"""The options of `format("recado")`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from recado.pipeline.feed.options import micros_of, place_of, reading, time_of, writing
+from recado.pipeline.options import OptionError
+
+CONFIG = """
+[node]
+data = "data"
+[feeds.archives.first]
+feed = "quotes"
+[feeds.archives.second]
+feed = "orders"
+folder = "elsewhere"
+"""
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(
+        ("text", "place"),
+        [
+            ("earliest", "earliest"),
+            (" latest ", "latest"),
+            ("17", 17),
+            ('{"quotes": 17}', 17),
+            ('{"quotes": -2}', "earliest"),
+            ('{"quotes": -1}', "latest"),
+            (None, None),
+        ],
+    )
+    def test_what_they_mean(self, text: str | None, place: object) -> None:
+        assert place_of(text, "startingOffsets", "quotes") == place
+
+    @pytest.mark.parametrize("text", ["", "first", "-3", "1.5", "true", '{"a": 1, "b": 2}', "[1]"])
+    def test_what_they_cannot_mean(self, text: str) -> None:
+        with pytest.raises(OptionError, match="expected earliest, latest, an offset"):
+            place_of(text, "startingOffsets", None)
+
+    def test_of_another_feed(self) -> None:
+        with pytest.raises(OptionError, match="for the feed 'orders', and 'quotes' is read"):
+            place_of('{"orders": 1}', "startingOffsets", "quotes")
+
+
+class TestTimes:
+    @pytest.mark.parametrize(
+        "text", ["1799971200000", "2027-01-15T00:00:00Z", "2027-01-15", "2027-01-14T21:00:00-03:00"]
+    )
+    def test_what_they_mean(self, text: str) -> None:
+        assert time_of(text, "x") == micros_of(datetime(2027, 1, 15, tzinfo=UTC))
+
+    def test_what_they_cannot_mean(self) -> None:
+        with pytest.raises(OptionError, match="expected milliseconds since 1970"):
+            time_of("yesterday", "startingTimestamp")
+
+
+class TestReading:
+    @pytest.mark.parametrize(
+        ("given", "told"),
+        [
+            ({}, "needs the option path, or feed"),
+            ({"startingOffsets": "1", "startingTimestamp": "1"}, "say the same twice"),
+            ({"endingOffsets": "1", "endingTimestamp": "1"}, "say the same twice"),
+            ({"endingOffsets": "earliest"}, "nothing is before it"),
+            ({"selector": "price >"}, r"selector cannot be understood: line 1, column 1"),
+            ({"minPartition": "3"}, "did you mean minPartitions"),
+        ],
+    )
+    def test_what_is_wrong(self, given: dict[str, str], told: str) -> None:
+        with pytest.raises(OptionError, match=told):
+            reading(given if not given else {"path": "/x", **given})
+
+    def test_the_folder_is_the_nodes(self, tmp_path: Path) -> None:
+        file = tmp_path / "recado.toml"
+        file.write_text(CONFIG)
+        first = reading({"feed": "quotes", "config": str(file)})
+        assert Path(first.path) == tmp_path / "data" / "feeds" / "first"
+        second = reading({"feed": "orders", "config": str(file)})
+        assert Path(second.path) == tmp_path / "elsewhere"
+        with pytest.raises(OptionError, match="has no archive of the feed news: set path"):
+            reading({"feed": "news", "config": str(file)})
+        with pytest.raises(OptionError, match=r"missing.toml does not exist: set path, or config"):
+            reading({"feed": "news", "config": str(tmp_path / "missing.toml")})
+        file.write_text("[node]\ndato = 1")
+        with pytest.raises(OptionError, match=r"did you mean node\.data"):
+            reading({"feed": "quotes", "config": str(file)})
+
+
+class TestWriting:
+    def test_a_checkpoint_is_a_place_for_rows(self) -> None:
+        given = {"url": "amqp://localhost", "feed": "out"}
+        assert writing(given | {"checkpointLocation": "file:/c"}).staging == "/c/recado"
+        assert writing(given | {"checkpointLocation": "/c", "staging": "/s"}).staging == "/s"
+        assert writing(given | {"checkpointLocation": "hdfs://host/c"}).staging is None
+
+    def test_a_batch_needs_one(self) -> None:
+        with pytest.raises(OptionError, match="option batch needs the option staging"):
+            writing({"url": "amqp://localhost", "feed": "out", "batch": "1"})

@@ -1,0 +1,86 @@
+"""Rows on their way to a feed, and the note of what was published as what."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from recado.pipeline.feed.options import writing
+from recado.pipeline.feed.sink import Columns
+from recado.pipeline.feed.staging import ROWS, Note, NotTheSame, Staging, chunks, digest_of
+from recado.pipeline.options import OptionError
+
+GIVEN = writing({"url": "amqp://localhost", "feed": "out"})
+
+
+def rows(*numbers: int) -> pa.RecordBatch:
+    texts = {name: [b"%d" % each for each in numbers] for name in ROWS.names}
+    columns = texts | {name: list(numbers) for name in ("offset", "timestamp")}
+    return pa.RecordBatch.from_pydict(columns, schema=ROWS)
+
+
+class TestFiles:
+    def test_the_order_is_that_of_the_rows_however_they_were_dealt_out(
+        self, tmp_path: Path
+    ) -> None:
+        staging = Staging(tmp_path / "new")
+        deals: list[list[tuple[int, ...]]] = [[(5, 1, 12), (3,), (10, 2)], [(1, 2, 3, 5, 10, 12)]]
+        found = set()
+        for deal in deals:
+            for files in permutations(deal):
+                names = [staging.write(iter([rows(*numbers)]))[0] for numbers in files]
+                table = staging.read(names)
+                assert table.column("offset").to_pylist() == [1, 2, 3, 5, 10, 12]
+                found.add(digest_of(table))
+        assert len(found) == 1
+        assert sum(each.num_rows for each in chunks(table)) == 6
+        staging.clear()
+        assert list(staging.folder.iterdir()) == []
+        assert staging.read([]).num_rows == 0
+
+
+class TestNote:
+    def test_batches_follow_each_other(self) -> None:
+        first = Note("p").planned(0, 10, "a")
+        assert first == Note("p", 0, 1, 10, "a")
+        assert first.planned(0, 10, "a") == first
+        assert first.planned(7, 5, "b") == Note("p", 7, 11, 5, "b")
+        assert Note("p", 7, 11, 5, "b").planned(0, 10, "a") is None
+
+    @pytest.mark.parametrize(("count", "digest"), [(9, "a"), (10, "b")])
+    def test_a_repeat_with_other_rows_is_refused(self, count: int, digest: str) -> None:
+        with pytest.raises(NotTheSame, match="batch 3 had 10 rows"):
+            Note("p", 3, 1, 10, "a").planned(3, count, digest)
+
+    def test_it_is_kept(self, tmp_path: Path) -> None:
+        staging = Staging(tmp_path / "new")
+        fresh = staging.note("out")
+        assert fresh.publisher != staging.note("out").publisher
+        staging.keep("out", fresh)
+        staging.clear()
+        assert Staging(tmp_path / "new").note("out") == fresh
+
+
+class TestColumns:
+    @pytest.mark.parametrize(
+        ("types", "told"),
+        [
+            ({"key": "string"}, "needs a column body"),
+            ({"body": "bigint"}, "the column body is bigint, and .* takes binary or string"),
+            ({"body": "string", "timestamp": "string"}, "takes timestamp: cast it"),
+            ({"body": "string"}, r'format\("recado"\) makes a message.s id of'),
+        ],
+    )
+    def test_what_is_wrong_is_said_before_it_starts(self, types: dict[str, str], told: str) -> None:
+        with pytest.raises(OptionError, match=told):
+            Columns(GIVEN, types)
+
+    def test_what_is_missing_is_empty(self) -> None:
+        columns = Columns(GIVEN, {"body": "string", "message_id": "string"})
+        staged = columns.staged(pa.record_batch({"body": ["a", None], "message_id": ["1", "2"]}))
+        assert staged.column("body").to_pylist() == [b"a", b""]
+        assert staged.column("headers").to_pylist() == [b"", b""]
+        assert staged.column("message_id").to_pylist() == [b"1", b"2"]

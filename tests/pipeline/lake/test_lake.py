@@ -1,0 +1,135 @@
+"""A batch that is written twice is there once, whatever was killed between; and tables whose columns change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from recado.pipeline.definition import Sink
+from recado.pipeline.lake import iceberg
+from recado.pipeline.lake.batch import Batch
+from recado.pipeline.lake.errors import TableError
+from recado.pipeline.lake.reading import read_delta, read_iceberg
+from recado.pipeline.lake.settings import IcebergSource
+from recado.pipeline.writing import write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+FORMATS = ("parquet", "delta", "iceberg")
+
+
+def sink_of(format_: str, folder: Path, **options: str) -> Sink:
+    if format_ == "iceberg":
+        return Sink("iceberg", {"table": "shop.orders", "warehouse": str(folder), **options})
+    return Sink(format_, {"path": str(folder), **options})
+
+
+def read_back(sink: Sink) -> list[dict[str, Any]]:
+    """By each format's own library, not by Spark."""
+    if sink.format == "parquet":
+        table = ds.dataset(sink.options["path"], format="parquet", partitioning="hive").to_table()
+        table = table.drop_columns(["batch"])
+    elif sink.format == "delta":
+        from deltalake import DeltaTable
+
+        table = DeltaTable(sink.options["path"]).to_pyarrow_table()
+    else:
+        options = IcebergSource(table=sink.options["table"], warehouse=sink.options["warehouse"])
+        catalogue = iceberg.catalogue_of(options)
+        table = catalogue.load_table(options.table).scan().to_arrow()
+        catalogue.close()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def rows(spark: SparkSession, first: int, count: int = 3) -> DataFrame:
+    return spark.range(first, first + count).selectExpr(
+        "id", "concat('o ', id) AS name", "timestamp_seconds(id) AS at", "map('k', id) AS counts",
+        "array(named_struct('sku', 'x', 'n', id)) AS lines", "CAST(id AS decimal(9,2)) AS price",
+    )  # fmt: skip
+
+
+def ids(sink: Sink) -> list[int]:
+    return sorted(row["id"] for row in read_back(sink))
+
+
+class Killed(Exception):
+    """Instead of the process."""
+
+
+def killed(*_: object, **__: object) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_batch_is_there_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+) -> None:
+    sink = sink_of(format_, tmp_path / "table")
+    assert write(rows(spark, 0), sink, Batch("w", 0))
+    assert not write(rows(spark, 0), sink, Batch("w", 0))
+    assert ids(sink) == [0, 1, 2]
+    with monkeypatch.context() as patch:  # files are written, and the commit does not happen
+        if format_ == "parquet":
+            patch.setattr(Path, "rename", killed)
+        elif format_ == "delta":
+            patch.setattr("deltalake.DeltaTable.create_write_transaction", killed)
+        else:
+            patch.setattr(iceberg, "_commit", killed)
+        with pytest.raises(Killed):
+            write(rows(spark, 3), sink, Batch("w", 1))
+    assert ids(sink) == [0, 1, 2]
+    assert write(rows(spark, 3), sink, Batch("w", 1))
+    assert write(rows(spark, 6), sink, Batch("other", 0))  # another writer has numbers of its own
+    assert write(rows(spark, 0).where("id < 0"), sink, Batch("w", 2))  # a batch without rows
+    assert not write(rows(spark, 3), sink, Batch("w", 1))
+    assert ids(sink) == list(range(9))
+    row = next(row for row in read_back(sink) if row["id"] == 4)
+    assert row["at"].timestamp() == 4
+    assert (row["name"], dict(row["counts"]), row["lines"]) == (
+        "o 4",
+        {"k": 4},
+        [{"sku": "x", "n": 4}],
+    )
+    if format_ != "parquet":
+        reader: Callable[..., DataFrame] = read_delta if format_ == "delta" else read_iceberg
+        assert reader(spark, sink.options).count() == 9
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_columns_that_a_table_does_not_have(
+    spark: SparkSession, tmp_path: Path, format_: str
+) -> None:
+    sink = sink_of(format_, tmp_path / "table")
+    write(rows(spark, 0), sink, Batch("w", 0))
+    more = rows(spark, 3).selectExpr("*", "id * 2 AS twice")
+    with pytest.raises(TableError, match=r"has no column twice, .* evolve=true adds it"):
+        write(more, sink, Batch("w", 1))
+    other = rows(spark, 3).selectExpr("CAST(id AS string) AS id", "name")
+    with pytest.raises(TableError, match=r"has the column id as .*, and here it is string"):
+        write(other, sink, Batch("w", 1))
+    write(rows(spark, 3).drop("lines"), sink, Batch("w", 1))
+    evolving = sink_of(format_, tmp_path / "table", evolve="true")
+    write(rows(spark, 6).selectExpr("*", "id * 2 AS twice"), evolving, Batch("w", 2))
+    assert ids(sink) == list(range(9))
+    if format_ != "parquet":
+        assert sorted(row["twice"] or 0 for row in read_back(sink)) == [0] * 6 + [12, 14, 16]
+
+
+@pytest.mark.parametrize("format_", ["parquet", "delta"])
+def test_files_laid_out_by_columns(spark: SparkSession, tmp_path: Path, format_: str) -> None:
+    sink = sink_of(format_, tmp_path / "table", partitionBy="kind")
+    kinds = ["a b", "c:d/e", "100%", "é"]
+    cases = " ".join(f"WHEN {at} THEN '{kind}'" for at, kind in enumerate(kinds))
+    laid = spark.range(5).selectExpr("id", f"CASE id {cases} END AS kind")
+    write(laid, sink, Batch("w", 0))
+    write(laid, sink, Batch("w", 0))
+    found = sorted((row["id"], row["kind"]) for row in read_back(sink))
+    assert found == list(enumerate([*kinds, None]))

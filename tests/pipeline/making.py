@@ -1,0 +1,71 @@
+"""Archives of quotes with everything that a message can have, and what is in them by another way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from recado.amqp.properties import Properties, encode_properties
+from recado.amqp.values import encode_table
+from recado.feeds.archive.archive import Archive
+from recado.feeds.archive.store import Store
+from recado.feeds.block import Block
+from recado.feeds.boundary import Batch
+from recado.feeds.views import NO_VIEW
+from tests.feeds.archive.making import NOON, Clock
+
+DAY = 86_400.0
+PLAIN = encode_properties(Properties(content_type="application/json", priority=5))
+STARTED = 1_700_000_000_000_000
+
+
+def quotes(number: int, first: int, count: int) -> Batch:
+    """Of one publisher; every third has headers, every second an id, every fifth properties."""
+    each = range(first, first + count)
+    block = Block.of(
+        [b'{"symbol": "S%d", "price": %d.5, "n": %d}' % (n % 7, n % 90, n) for n in each],
+        timestamps=[STARTED + 1000 * n + number for n in each],
+        keys=[b"S%d" % (n % 7) for n in each],
+        message_ids=[b"%d-%d" % (number, n) if n % 2 else b"" for n in each],
+        headers=[encode_table({"n": n % 4, "who": "é"}) if n % 3 == 0 else b"" for n in each],
+        properties=[PLAIN if n % 5 == 0 else b"" for n in each],
+    )
+    return Batch(number.to_bytes(16, "big"), first, block, NO_VIEW)
+
+
+def filled(path: Path, days: Sequence[Iterable[Batch]], tail: Iterable[Batch] = ()) -> Path:
+    """An archive with a file for each day, and a tail."""
+    clock = Clock(NOON)
+    with Store(path, "quotes", clock=clock, seal_rows=500) as store:
+        for batches in days:
+            store.append(batches)
+            store.seal()
+            clock.now += DAY
+        store.append(tail)
+        store.sync()
+    return path
+
+
+def more(path: Path, batches: Iterable[Batch]) -> None:
+    with Store(path, "quotes") as store:
+        store.append(batches)
+        store.sync()
+
+
+def truth(path: Path) -> list[dict[str, Any]]:
+    """The rows as pyarrow has them, headers and properties decoded one by one."""
+    found = []
+    with Archive.open(path) as archive:
+        table = pa.Table.from_batches(archive.batches())
+        for row, message in zip(table.to_pylist(), archive.messages(), strict=True):
+            row["headers"] = {
+                name: value if isinstance(value, str) else str(value)
+                for name, value in message.headers.items()
+            } or None
+            about = message.properties
+            row["properties"] = about and (about.content_type, about.priority)
+            found.append(row)
+    return found

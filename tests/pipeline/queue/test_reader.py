@@ -1,0 +1,119 @@
+"""What Spark asks of the source, asked here without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from recado.amqp.properties import Properties
+from recado.client import ChannelRefused, blocking
+from recado.pipeline.options import OptionError
+from recado.pipeline.queue.source import AnotherSpool, QueueSource, QueueStreamReader
+from workshop.peers import Server
+
+Name = Callable[[str], str]
+
+pytestmark = pytest.mark.parametrize("server", ["recado"], indirect=True)
+
+
+def reader(url: str, queue: str, spool: Path, **options: str) -> QueueStreamReader:
+    given = {"url": url, "queue": queue, "spool": str(spool), **options}
+    return QueueSource(given).streamReader(StructType().add("body", "binary").add("offset", "long"))
+
+
+def publish(url: str, queue: str, count: int) -> None:
+    with blocking.connect(url) as connection:
+        channel = connection.channel()
+        channel.declare_queue(queue, durable=True)
+        for number in range(count):
+            channel.publish("", queue, b"%d" % number, Properties(message_id=f"id-{number}"))
+        channel.flush()
+
+
+def rows_of(source: QueueStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+    """As the workers read them, from a copy that was sent there."""
+    worker = pickle.loads(pickle.dumps(reader_like(source)))
+    parts = pickle.loads(pickle.dumps(source.partitions(start, end)))
+    batches = [batch for part in parts for batch in worker.read(part)]
+    return pa.Table.from_batches(batches).to_pylist() if batches else []
+
+
+def reader_like(source: QueueStreamReader) -> QueueStreamReader:
+    """Spark sends one that has opened nothing."""
+    return QueueStreamReader(source._options, source._schema)
+
+
+def test_a_life_of_batches(server: Server, name: Name, tmp_path: Path) -> None:
+    queue = name("batches")
+    publish(server.url, queue, 10)
+    source = reader(server.url, queue, tmp_path, maxRowsPerTrigger="4")
+    assert source.getDefaultReadLimit() == ReadMaxRows(4)
+    assert source.reportLatestOffset() is None
+    source.prepareForTriggerAvailableNow()
+    first = source.initialOffset()
+    second = source.latestOffset(first, ReadMaxRows(4))
+    assert source.initialOffset() == first
+    assert (first["next"], second["next"]) == (0, 4)
+    assert rows_of(source, first, second) == [
+        {"body": b"%d" % number, "offset": number} for number in range(4)
+    ]
+    third = source.latestOffset(second, ReadAllAvailable())
+    source.commit(second)
+    assert source.reportLatestOffset() == third
+    assert [row["offset"] for row in rows_of(source, second, third)] == [4, 5, 6, 7, 8, 9]
+    assert source.latestOffset(third, ReadAllAvailable()) == third
+    assert source.partitions(third, third) == []
+    source.stop()
+
+    again = reader(server.url, queue, tmp_path)
+    assert again.getDefaultReadLimit() == ReadAllAvailable()
+    assert [row["offset"] for row in rows_of(again, second, third)] == [4, 5, 6, 7, 8, 9]
+    assert again.latestOffset(third, ReadAllAvailable()) == third
+    again.commit(third)
+    again.stop()
+
+
+def test_a_checkpoint_and_a_spool_that_do_not_belong_together(
+    server: Server, name: Name, tmp_path: Path
+) -> None:
+    queue = name("apart")
+    publish(server.url, queue, 1)
+    source = reader(server.url, queue, tmp_path)
+    offset = source.initialOffset()
+    with pytest.raises(AnotherSpool, match="another id"):
+        source.latestOffset(offset | {"spool": "00"}, ReadAllAvailable())
+    with pytest.raises(AnotherSpool, match="at row 7, and the spool ends at"):
+        source.latestOffset(offset | {"next": 7}, ReadAllAvailable())
+    source.stop()
+
+
+def test_a_queue_that_is_not_there(server: Server, name: Name, tmp_path: Path) -> None:
+    source = reader(server.url, name("none"), tmp_path)
+    with pytest.raises(ChannelRefused, match="404"):
+        source.prepareForTriggerAvailableNow()
+    source.stop()
+
+
+def test_options_are_checked_before_anything_is_opened(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="needs the option spool"):
+        QueueSource({"url": server.url, "queue": "q"}).streamReader(StructType())
+    with pytest.raises(OptionError, match=r"no option 'prefetched'; did you mean prefetch\?"):
+        reader(server.url, "q", tmp_path, prefetched="3")
+    with pytest.raises(OptionError, match="prefetch"):
+        reader(server.url, "q", tmp_path, prefetch="0")
+    with pytest.raises(OptionError, match="url"):
+        reader("http://nowhere", "q", tmp_path)
+    given = {"url": server.url, "queue": "q", "spool": str(tmp_path)}
+    with pytest.raises(OptionError, match="there is no column 'price'"):
+        QueueSource(given).streamReader(StructType().add("price", "double"))
+    with pytest.raises(OptionError, match="a queue is read as a stream"):
+        QueueSource({}).reader(StructType())
+    assert QueueSource.name() == "amqp"
+    assert list(tmp_path.iterdir()) == []

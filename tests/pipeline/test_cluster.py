@@ -1,0 +1,159 @@
+"""The formats on a real master and worker by spark-submit, and over Spark Connect: processes of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from recado.pipeline.java import java_home
+from tests.pipeline.making import filled, quotes
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+PATIENCE = 280.0
+SMALL = ("--driver-memory", "512m", "--conf", "spark.ui.enabled=false")
+JOB = """
+    import sys
+    {session}
+    from recado.pipeline import register
+    import recado
+
+    register(spark)
+    path, folder = sys.argv[1:3]
+    rows = spark.read.format("recado").option("minPartitions", "3").load(path)
+    assert rows.count() == 150, rows.count()
+    assert recado.table(spark, path=path).count() == 100
+    reader = spark.readStream.format("recado").option("startingOffsets", "earliest")
+    writer = reader.load(path).select("offset", "headers").writeStream.format("parquet")
+    query = (
+        writer.option("checkpointLocation", folder + "/checkpoint")
+        .trigger(availableNow=True)
+        .start(folder + "/found")
+    )
+    query.awaitTermination()
+    found = spark.read.parquet(folder + "/found")
+    print("found", found.selectExpr("sum(offset)").first()[0], flush=True)
+    spark.stop()
+"""
+FOUND = f"found {sum(range(150))}"
+
+
+def program(name: str) -> str:
+    import pyspark
+
+    return str(Path(pyspark.__file__).parent / "bin" / name)
+
+
+def environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "JAVA_HOME": str(java_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_MASTER_HOST": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_MEMORY": "512m",
+    }
+
+
+@contextmanager
+def started(command: list[str], sign: str) -> Iterator[str]:
+    """A process that tells in its log where it is; ended by us, with all that it has started."""
+    process = subprocess.Popen(
+        command,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    too_late = threading.Timer(PATIENCE, process.kill)
+    too_late.start()
+    lines: list[str] = []
+    found = None
+    try:
+        for line in process.stdout:
+            lines.append(line)
+            found = re.search(sign, line)
+            if found is not None:
+                break
+        assert found is not None, "".join(lines)
+        rest = threading.Thread(target=process.stdout.read, daemon=True)
+        rest.start()  # or it would stop when the pipe is full
+        yield found[1]
+    finally:
+        too_late.cancel()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if found is not None:
+            rest.join()
+        process.stdout.close()
+
+
+def script(folder: Path, session: str) -> Path:
+    file = folder / "job.py"
+    file.write_text(textwrap.dedent(JOB).format(session=textwrap.dedent(session).strip()))
+    return file
+
+
+def run(command: list[str]) -> str:
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-5000:]
+    return done.stdout
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return filled(tmp_path / "archive", [[quotes(1, 1, 100)]], [quotes(1, 101, 50)])
+
+
+def test_a_standalone_cluster(tmp_path: Path, path: Path) -> None:
+    classic = """
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.getOrCreate()
+    """
+    job = script(tmp_path, classic)
+    spark_class = program("spark-class")
+    deploy = "org.apache.spark.deploy"
+    ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+    work = ["--cores", "2", "--memory", "1g", "--work-dir", str(tmp_path / "work")]
+    with started(
+        [spark_class, f"{deploy}.master.Master", *ports], r"Starting Spark master at (spark://\S+)"
+    ) as master:
+        worker = [spark_class, f"{deploy}.worker.Worker", *ports, *work, master]
+        with started(worker, r"Successfully registered with master (\S+)"):
+            limits = ["--executor-memory", "512m", "--conf", "spark.driver.host=127.0.0.1"]
+            submit = [program("spark-submit"), "--master", master, *SMALL, *limits]
+            assert FOUND in run([*submit, str(job), str(path), str(tmp_path)])
+    assert list((tmp_path / "work").glob("app-*")), "an executor of the worker has done it"
+
+
+def test_spark_connect(tmp_path: Path, path: Path) -> None:
+    remote = """
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.remote(sys.argv[3]).getOrCreate()
+    """
+    job = script(tmp_path, remote)
+    server = [
+        *(program("spark-submit"), "--master", "local[2]", *SMALL),
+        *("--conf", "spark.connect.grpc.binding.port=0"),
+        *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
+        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
+    ]
+    with started(server, r"Spark Connect server started at: \S*?:(\d+)") as port:
+        told = run([sys.executable, str(job), str(path), str(tmp_path), f"sc://127.0.0.1:{port}"])
+        assert FOUND in told

@@ -1,0 +1,83 @@
+"""What Spark tells of its batches, as a report, and how that is shown."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from recado.pipeline.progress import Following, JsonLines, Lines, drawn, lag_of
+from recado.pipeline.report import Tally
+
+
+def told(batch: int, rows: int, *, at: int = 0, late: int = 0, done: bool = True) -> dict[str, Any]:
+    duration = {"triggerExecution": 1500, **({"addBatch": 1000} if done else {})}
+    return {
+        "timestamp": f"2027-01-15T10:00:{at or batch:02d}.000Z",
+        "batchId": batch,
+        "durationMs": duration,
+        "sources": [
+            {
+                "numInputRows": rows,
+                "processedRowsPerSecond": rows / 1.5,
+                "endOffset": {"archive": "a", "next": 40},
+                "latestOffset": {"archive": "a", "next": 100},
+            }
+        ],
+        "stateOperators": [{"numRowsDroppedByWatermark": late}],
+    }
+
+
+def test_a_report_of_two_batches() -> None:
+    tally = Tally()
+    following = Following("quotes", ["archive"], tally)
+    first = told(0, 30, late=1)
+    assert following.is_news(first)
+    following.hear(first)
+    assert not following.is_news(first)
+    following.hear(told(0, 0, at=1, done=False))  # nothing to do
+    tally.add("out", 25)
+    tally.bury("step 1 (translate)", 5)
+    tally.bury("step 2 (filter)", 0)
+    report = following.hear(told(1, 10, at=2, late=2))
+    assert (report.batch, report.batches, report.rows, report.late) == (1, 2, 40, 3)
+    assert (report.batch_seconds, report.sources["archive"].lag) == (1.5, 60)
+    assert report.dead == {"step 1 (translate)": 5}
+    assert report.text().splitlines() == [
+        "quotes: 2 batches, 0.0 s",
+        "  from archive: 40 rows, 60 to come",
+        "  into out: 25 rows",
+        "  dead letters of step 1 (translate): 5",
+        "  too late for their window: 3 rows",
+    ]
+    lines, out = io.StringIO(), io.StringIO()
+    shown = Lines(lines)
+    shown.told(report)
+    shown.told(report)
+    assert (
+        lines.getvalue()
+        == "batch 1: archive 40 rows, 7 rows/s, 60 to come; 1.50 s; 5 dead letters\n"
+    )
+    JsonLines(out).told(report)
+    assert json.loads(out.getvalue())["sinks"] == {"out": 25}
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as capture:
+        console.print(drawn(report))
+    assert "too late for their window" in capture.get()
+
+
+@given(st.one_of(st.none(), st.text(), st.integers(), st.dictionaries(st.text(), st.integers())))
+def test_offsets_of_any_kind(offset: object) -> None:
+    lag = lag_of(offset, '{"next": 100}')
+    assert lag is None or lag >= 0
+
+
+def test_lag() -> None:
+    assert lag_of({"next": 3}, '{"next": 10}') == 7
+    assert lag_of({"next": 30}, {"next": 10}) == 0
+    assert lag_of(4, 9) == 5
+    assert lag_of({"logOffset": 0}, {"logOffset": 1}) is None

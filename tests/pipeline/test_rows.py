@@ -1,0 +1,88 @@
+"""Headers and properties as columns, against reading each message by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.amqp.properties import Properties, encode_properties
+from recado.amqp.values import Int8, LongString, Scaled, Timestamp, encode_table
+from recado.pipeline.rows import (
+    FEED,
+    PROPERTIES,
+    QUEUE,
+    chosen,
+    ddl,
+    fields_of,
+    headers_from,
+    properties_from,
+    text_of,
+    texts_of,
+    type_names,
+)
+
+TABLES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
+    st.text("abcé", min_size=1, max_size=4),
+    st.one_of(st.text(max_size=5), st.integers(-(2**40), 2**40), st.booleans(), st.none()),
+    max_size=3,
+)
+
+
+class TestHeaders:
+    @given(st.lists(st.none() | TABLES, max_size=30))
+    def test_as_one_by_one(self, tables: list[dict[str, Any] | None]) -> None:
+        column = pa.array([encode_table(each) if each else None for each in tables], pa.binary())
+        expected = [texts_of(each) for each in tables]
+        for encoded in (column, column.dictionary_encode()):
+            found = headers_from(encoded)
+            assert found.type == FEED.field("headers").type
+            assert [None if each is None else dict(each) for each in found.to_pylist()] == expected
+
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            ("um carro", "um carro"),
+            (None, None),
+            (True, "true"),
+            (Int8(5), "5"),
+            (1.5, "1.5"),
+            (Timestamp(7), "7"),
+            (Scaled(2, 150), "1.5"),
+            (b"\x01\x02", '"AQI="'),
+            (LongString(b"a\xff"), "a\N{REPLACEMENT CHARACTER}"),
+            ([1, "a", None], '[1,"a",null]'),
+            ({"a": {"b": Int8(1)}}, '{"a":{"b":1}}'),
+            ("a\udcff", "a\N{REPLACEMENT CHARACTER}"),
+        ],
+    )
+    def test_what_is_no_text_is_its_json(self, value: Any, text: str | None) -> None:
+        assert text_of(value) == text
+
+    def test_what_is_no_table_is_nothing(self) -> None:
+        assert headers_from(pa.array([b"\x00\x01", None], pa.binary())).to_pylist() == [None, None]
+
+
+class TestProperties:
+    def test_those_without_a_column_of_their_own(self) -> None:
+        many = Properties(content_type="text/plain", priority=3, message_id="1", app_id="desk")
+        column = pa.array([encode_properties(many), None, encode_properties(Properties())])
+        first, *others = properties_from(column).to_pylist()
+        nothing = dict.fromkeys(PROPERTIES)
+        assert first == nothing | {"content_type": "text/plain", "priority": 3, "app_id": "desk"}
+        assert others == [None, None]
+
+    def test_of_a_message(self) -> None:
+        assert fields_of(None) is None
+        assert fields_of(Properties(message_id="1")) is None
+
+
+def test_some_columns() -> None:
+    assert chosen(FEED, ["body", "offset"]).names == ["body", "offset"]
+    with pytest.raises(ValueError, match="no column 'price'; there are feed, offset"):
+        chosen(FEED, ["price"])
+    assert type_names(QUEUE)["redelivered"] == "boolean"
+    assert ddl(FEED).startswith("`feed` string, `offset` bigint, ")

@@ -1,0 +1,129 @@
+"""A pipeline that fails between two sinks and runs again; its status; and the command that runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from recado.cli import main
+from recado.pipeline import running, state
+from recado.pipeline.definition import Pipeline, PipelineError
+from recado.pipeline.lake.batch import Batch
+from recado.pipeline.running import PipelineFailed, run
+from recado.pipeline.writing import write
+from tests.pipeline.steps.messages import message, reading, rows_of, stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from recado.pipeline.definition import Sink
+
+pytestmark = pytest.mark.spark
+
+
+def two_sinks(tmp_path: Path) -> Pipeline:
+    parts = ([message(n, {}) for n in range(1, 5)], [message(n, {}) for n in range(5, 8)])
+    folder = stored(tmp_path / "in", *parts)
+    return (
+        reading("two", folder, tmp_path / "state")
+        .wire_tap("tap")
+        .filter("sequence > 2")
+        .write("out", "parquet", path=str(tmp_path / "out"))
+        .write("tap", "delta", path=str(tmp_path / "tap"))
+    )
+
+
+def test_a_job_that_dies_between_two_sinks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltalake import DeltaTable
+
+    pipeline = two_sinks(tmp_path)
+    failing = {("tap", 0), ("tap", 1)}
+
+    def fails_once(rows: DataFrame, sink: Sink, batch: Batch, *, staging: str = "") -> bool:
+        name = batch.writer.split("-")[1]
+        if (name, batch.number) in failing:
+            failing.remove((name, batch.number))
+            raise OSError("the disk is away")
+        return write(rows, sink, batch, staging=staging)
+
+    monkeypatch.setattr(running, "write", fails_once)
+    for _ in range(2):
+        with pytest.raises(PipelineFailed, match="the disk is away"):
+            run(pipeline, spark)
+        seen = state.found(pipeline.checkpoint)
+        assert seen is not None
+        assert seen.status
+        assert "the disk is away" in seen.status.state
+        assert seen.begun == (seen.done + 1 if seen.done is not None else 0)
+    report = run(pipeline, spark)
+    assert sorted(row["sequence"] for row in rows_of(tmp_path / "out")) == [3, 4, 5, 6, 7]
+    tapped = DeltaTable(tmp_path / "tap").to_pyarrow_table()["sequence"].to_pylist()
+    assert sorted(tapped) == [1, 2, 3, 4, 5, 6, 7]
+    assert report.sinks == {"tap": 3}  # what was there already is not written again
+    once = run(pipeline, spark, batch=True, name="again")
+    twice = run(pipeline, spark, batch=True, name="again")
+    assert (once.sinks, twice.sinks) == ({"out": 5, "tap": 7}, {})
+
+
+def test_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without Spark: what is wrong, what goes where, how far it has come."""
+    monkeypatch.chdir(tmp_path)
+    Path("x.toml").write_text(
+        'name = "x"\ncheckpoint = "state"\n[sources.a]\nformat = "recado"\npath = "archive"\n'
+        '[[steps]]\nstep = "filter"\nwhere = "sequence > 2"\n'
+        '[sinks.out]\nformat = "parquet"\npath = "out"\n'
+    )
+    assert main(["pipeline", "check", "x.toml"]) == 0
+    assert capsys.readouterr().out == "x: 1 step, nothing wrong with it\n"
+    assert main(["pipeline", "explain", "x.toml"]) == 0
+    assert "step 1 (filter): where=" in capsys.readouterr().out
+    assert main(["pipeline", "status", "x.toml"]) == 1
+    assert "x has not run" in capsys.readouterr().err
+    Path("state/offsets").mkdir(parents=True)
+    Path("state/offsets/0").write_text('v1\n{}\n{"next": 7}')
+    assert main(["pipeline", "status", "x.toml"]) == 0
+    assert "batch 0 was begun" in capsys.readouterr().out
+    assert main(["pipeline", "status", "x.toml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["offsets"] == [{"next": 7}]
+    Path("x.toml").write_text(Path("x.toml").read_text().replace("sequence >", "sequenze >"))
+    for verb in ("check", "explain", "run"):
+        assert main(["pipeline", verb, "x.toml"]) == 2
+        assert "did you mean sequence?" in capsys.readouterr().err
+    assert main(["pipeline", "check", "none.toml"]) == 1
+    assert "none.toml: No such file" in capsys.readouterr().err
+
+
+def test_the_command_runs(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr("recado.pipeline.session.spark_session", lambda *_, **__: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda self: made.append(self))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "shop_pipelines.py").write_text(
+        "from pathlib import Path\n"
+        "from tests.pipeline.test_running import two_sinks\n"
+        f"def two():\n    return two_sinks(Path({str(tmp_path)!r}))\n"
+    )
+    assert main(["pipeline", "run", "shop_pipelines:two", "--json"]) == 0
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (last["batches"], last["sources"]["orders"]["rows"]) == (2, 7)
+    assert last["sinks"] == {"out": 5, "tap": 7}
+    assert main(["pipeline", "run", "shop_pipelines:two", "--batch"]) == 0
+    assert "  into out: 5 rows" in capsys.readouterr().out
+    assert made == [spark, spark]
+
+
+def test_what_cannot_run_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="checkpoint"):
+        run(Pipeline("x").read("r", "rate").write("out", "console"), spark)

@@ -1,0 +1,73 @@
+"""From an archive through a pipeline into an exchange, a feed and a lake, with a batch that Spark repeats."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import recado
+from recado.client import blocking
+from recado.feeds.archive.archive import Archive
+from recado.pipeline.definition import Pipeline
+from recado.pipeline.running import run
+from tests.pipeline.making import filled, quotes
+from tests.pipeline.steps.messages import rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+PATIENCE = 60.0
+
+
+def stored(folder: Path, count: int) -> list[bytes]:
+    """The bodies in an archive, when so many are there."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with Archive.open(folder) as archive:
+            found = [message.body for message in archive.messages()]
+        if len(found) >= count:
+            return found
+    pytest.fail(f"{len(found)} of {count} messages are there")
+
+
+def test_a_repeated_batch(spark: SparkSession, tmp_path: Path) -> None:
+    source = filled(tmp_path / "in", [[quotes(1, 1, 40)]])
+    state = tmp_path / "state"
+    with (
+        recado.Broker(port=0) as broker,
+        recado.connect_blocking(broker.url) as link,
+        link.archive("dear", tmp_path / "dear"),
+        blocking.connect(broker.url) as connection,
+    ):
+        channel = connection.channel()
+        channel.declare_queue("dear", durable=True)
+        pipeline = (
+            Pipeline("quotes", checkpoint=str(state), trigger="available-now")
+            .read("archive", "recado", path=str(source), startingOffsets="earliest")
+            .translate(json={"price": "double", "n": "long"})
+            .filter("n > 10")
+            .translate(select=["publisher", "sequence", "n"], body=["n"])
+            .write("lake", "parquet", path=str(tmp_path / "lake"))
+            .write("exchange", "amqp", url=broker.url, exchange="", routingKey="dear")
+            .write("feed", "recado", url=broker.url, feed="dear")
+            .write("dead_letters", "parquet", path=str(tmp_path / "dead"))
+        )
+        report = run(pipeline, spark)
+        assert report.sinks == {"lake": 30, "exchange": 30, "feed": 30, "dead_letters": 0}
+        assert report.sources["archive"].lag == 0
+        for name in ("0", ".0.crc"):  # killed between the last sink and Spark's own note
+            (state / "commits" / name).unlink(missing_ok=True)
+        assert run(pipeline, spark).batches == 1
+        bodies = [b'{"n":%d}' % n for n in range(11, 41)]
+        assert [row["n"] for row in rows_of(tmp_path / "lake")] == list(range(11, 41))
+        assert sorted(stored(tmp_path / "dear", 30)) == sorted(bodies)
+        channel.flush()
+        got = []
+        while (message := channel.get("dear", no_ack=True)) is not None:
+            got.append((message.properties.message_id, message.body))
+        assert len(got) == 60  # at least once …
+        assert len(set(got)) == 30  # … and the same ids
