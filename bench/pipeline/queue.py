@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-ROWS: Final = 200_000
-PEER_ROWS: Final = 60_000
+ROWS: Final = 60_000
 QUICK_SHARE: Final = 4
 QUEUE: Final = "bench"
 
@@ -59,7 +58,7 @@ def run(plan: Plan, book: Book, ground: Ground) -> Iterator[str]:
                 found = rate(ground, ours(ground, server.url), server.url, ROWS // share)
                 book.enter(each.name, Side.RECADO, Sample(found))
                 if plan.with_peer:
-                    found = rate(ground, plain(ground, server.url), server.url, PEER_ROWS // share)
+                    found = rate(ground, plain(ground, server.url), server.url, ROWS // share)
                     book.enter(each.name, Side.PEER, Sample(found))
         yield each.name
 

@@ -14,8 +14,7 @@ from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
 from recado.client import blocking
 
-ROWS: Final = 200_000
-PEER_ROWS: Final = 20_000
+ROWS: Final = 20_000
 QUICK_SHARE: Final = 4
 QUEUE: Final = "bench-sink"
 
@@ -46,7 +45,7 @@ def run(plan: Plan, book: Book, ground: Ground) -> Iterator[str]:
                 found = rate(ground, "amqp", server.url, ROWS // share)
                 book.enter(each.name, Side.RECADO, Sample(found))
                 if plan.with_peer:
-                    found = rate(ground, "pika", server.url, PEER_ROWS // share)
+                    found = rate(ground, "pika", server.url, ROWS // share)
                     book.enter(each.name, Side.PEER, Sample(found))
         yield each.name
 

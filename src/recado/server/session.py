@@ -7,8 +7,7 @@ S4  A peer that does not take its answers is not asked for more: neither is its 
 S5  However much a peer sends at once, others get their turn.
 S6  That something durable is done is said once it is safe; until then nothing more of that peer is handled.
 
-The rim (`connection`) calls `receive`, takes the output when told by `wake`, verifies credentials, and keeps
-time.
+The rim (`connection`) calls `receive`, takes output when told by `wake`, verifies credentials, keeps time.
 """
 
 from collections import deque
