@@ -24,7 +24,6 @@ def test_it_measures_both_sides(
 ) -> None:
     for module in (queue, sink):
         monkeypatch.setattr(module, "ROWS", 200)
-        monkeypatch.setattr(module, "PEER_ROWS", 100)
     plan, book = Plan(rounds=1, only=frozenset({"queue-recado", "sink-recado"})), Book()
     with Ground(tmp_path, spark) as ground:
         names = [name for group in (queue, sink) for name in group.run(plan, book, ground)]
