@@ -178,4 +178,4 @@ def test_a_database_that_is_none_is_refused(desk: Desk) -> None:
 def test_a_verb_that_does_not_exist(words: Sequence[str]) -> None:
     done = subprocess.run([RECADO, "quotes", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "quotes publish|watch|record|catchup" in done.stderr
+    assert all(f"\n  {verb} " in done.stderr for verb in ("publish", "watch", "record", "catchup"))
