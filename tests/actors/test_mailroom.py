@@ -271,8 +271,7 @@ def test_a_disk_that_fills_up_while_it_is_cleaned_loses_nothing() -> None:
         for body in kept:
             entered(room, body)
             told.append(safe(room))
-        assert told[0] is None  # there was room in the segment
-        assert isinstance(told[-1], OSError)
+        assert isinstance(told[-1], OSError)  # sooner or later: a segment may have had room
         disk.fill(None)
         for _ in range(20):
             assert safe(room) is None
