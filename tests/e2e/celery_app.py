@@ -57,7 +57,7 @@ def make(broker: str, backend: str, prefix: str) -> Celery:
     @app.task(name="wait", shared=False)
     def wait() -> None:
         """Runs until it is terminated, which is what its test is about."""
-        time.sleep(600)
+        time.sleep(600)  # longer than the test, which ends it
 
     return app
 

@@ -70,7 +70,7 @@ def until(holds: Callable[[], bool], log: Path) -> None:
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, log.read_text()[-4000:]
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks
 
 
 def test_no_task_is_lost_when_the_broker_is_killed(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def until_count(file: Path, least: int) -> None:
     deadline = time.monotonic() + SECONDS
     while count(file) < least:
         assert time.monotonic() < deadline, f"{count(file)} of {least} ticks after {SECONDS} s"
-        time.sleep(0.02)
+        time.sleep(0.02)  # between two looks
 
 
 def test_a_latecomer_gets_everything_that_was_before(desk: Desk) -> None:
