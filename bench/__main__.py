@@ -16,7 +16,7 @@ from typing import Protocol
 from bench import picture, report
 from bench.aims import Result, judge, load_aims
 from bench.book import Book
-from bench.plan import Plan
+from bench.plan import FULL_ROUNDS, ROUNDS, Plan
 from bench.scenario import Scenario
 
 # Each is a module of this package, with _ for -; a new one is named here, and has the two attributes below.
@@ -63,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quick=asked.quick,
         with_peer=asked.peer != "none",
         only=frozenset(asked.only),
+        rounds=asked.rounds or (ROUNDS if asked.quick else FULL_ROUNDS),
         seed=asked.seed,
         seeds=asked.seeds,
     )
@@ -87,6 +88,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default="rabbitmq",
         help="without a peer no aim that compares can hold",
     )
+    parser.add_argument("--rounds", type=int, help=f"{ROUNDS} quick, else {FULL_ROUNDS}")
     parser.add_argument("--seed", type=int, help="repeats a run, where chance plays a part in it")
     parser.add_argument(
         "--seeds", type=seeds, metavar="A-B", help="which worlds, where each is decided by a seed"

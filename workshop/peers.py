@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,7 @@ HOST = "127.0.0.1"
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 METHOD_FRAME = b"\x01"
 NATS_GREETING = b"INFO"
+OUR_PORTS = range(10_000, 32_000)
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0
 
@@ -211,12 +213,19 @@ def announced_port(log: Path) -> int | None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; held together while choosing, so that they differ."""
+    """Ports that nobody listens on; held together while choosing, so that they differ.
+
+    Not those that the system gives to who connects: before the peer listens, somebody else may be given it.
+    """
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
+        held: list[int] = []
+        while len(held) < count:
+            each = stack.enter_context(socket.socket())
+            port = OUR_PORTS.start + secrets.randbelow(len(OUR_PORTS))
+            with suppress(OSError):  # somebody has it
+                each.bind((HOST, port))
+                held.append(port)
+        return held
 
 
 @contextmanager

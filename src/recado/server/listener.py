@@ -185,6 +185,8 @@ class Server:
 
     def begin_read(self) -> None:
         self._reading = True
+        if self._ready_callbacks is not None:  # who comes last in a turn has nobody to wait for
+            self.broker.gathering.is_open = bool(self._ready_callbacks)
 
     def turn(self, action: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
         """Do something as if it had been read."""
@@ -235,7 +237,6 @@ class Server:
             self._pass_on()
         if self.committer is not None:
             self._commit(self.committer)
-        self._set_timers()  # a stream may have had more to show than one turn allows
         connections, self._to_flush = self._to_flush, {}
         for connection in connections:
             try:
@@ -243,6 +244,7 @@ class Server:
             except Exception:  # a fault with one must not silence the others
                 log.exception("writing to %s", connection.peer)
                 connection.transport.abort()
+        self._set_timers()  # a stream may have had more to show than one turn allows
 
     def _pass_on(self) -> None:
         """What it makes others be sent is flushed with all else."""
