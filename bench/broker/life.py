@@ -30,7 +30,7 @@ SCENARIOS = (IDLE_MEMORY, START_UP)
 PROBE_PAUSE = 0.005
 SETTLE_SECONDS = 10.0  # RabbitMQ takes some to end, and starts beside that took 30 ms longer
 
-STARTS = 21  # of recado's, in the full form: one costs a fifth of a second, and the median of three wanders by 40 ms
+STARTS = 21  # of recado, in the full form: one costs a fifth of a second, a median of three wanders by 40 ms
 
 
 class Probe:

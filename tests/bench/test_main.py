@@ -12,7 +12,7 @@ import pytest
 from bench import __main__ as command
 from bench import aims
 from bench.book import Book, NotMeasured
-from bench.plan import Plan
+from bench.plan import FULL_ROUNDS, Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
 
 CPU = Scenario("cpu", "processor time", "µs", Comparison.TIMES_LESS)
@@ -138,8 +138,8 @@ def test_the_json_has_the_agreed_shape(run: Run) -> None:
         "rule": "ratio = peer_value / recado; holds when ratio >= aim",
         "not_measured": None,
         "samples": {
-            "recado": [{"value": 1, "rate": 1000}] * 3,
-            "peer": [{"value": 12, "rate": 100}] * 3,
+            "recado": [{"value": 1, "rate": 1000}] * FULL_ROUNDS,
+            "peer": [{"value": 12, "rate": 100}] * FULL_ROUNDS,
         },
     }
     assert (memory["ratio"], memory["aim"], memory["holds"]) == (0.1, 0.2, True)

@@ -178,13 +178,14 @@ class Reader:
             single = self._single(kind, channel, data[after - size - 1 : after - 1])
             if single is not None:
                 yield single
-        self._keep(data, at, wanted)
+        if at < end:
+            self._keep(data, at, wanted)
 
     def _keep(self, data: bytes, at: int, wanted: int) -> None:
+        """For when more has come; what these bytes are a part of has `wanted`."""
         self._held = len(data) - at
         self._wanted = wanted
-        if self._held:
-            self._chunks.append(data[at:])
+        self._chunks.append(data[at:])
 
     @staticmethod
     def _ends_discarding(data: bytes, at: int) -> bool:

@@ -84,9 +84,11 @@ class Publisher:
             self._check_singles(route, event)
             self.pending.append((route, event))
             return None, 1
-        if len(event.tails) == 1 and not event.head and self._is_gathered(route, event, now):
-            return None, 1
-        self._gathering.pass_on(now)
+        gathering = self._gathering
+        if gathering.is_open or gathering.run is not None:  # else it could not be: 1 µs of 17
+            if len(event.tails) == 1 and not event.head and self._is_gathered(route, event, now):
+                return None, 1
+            gathering.pass_on(now)
         if queues is None or facts.alone:
             each = 4 + len(route.source.bindings) // 4
         elif len(event.tails) == 1 or not any(queue.is_laborious for queue in queues):
