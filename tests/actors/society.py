@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any, ClassVar
 
 from recado.actors import Actor, ActorRef, ActorSystem, DeadLetter, Down, Message, Signal
-from recado.actors.supervision import (
+from recado.actors.failing.supervision import (
     PERMANENT,
     TEMPORARY,
     AllForOne,

@@ -12,9 +12,9 @@ import pytest
 from recado.actors import blocking
 from recado.actors.actor import Actor
 from recado.actors.errors import ActorStopped, AskTimeout, NameTaken, NotHere, SystemClosed
+from recado.actors.failing.supervision import OneForOne
 from recado.actors.message import Message
 from recado.actors.ref import ActorRef
-from recado.actors.supervision import OneForOne
 from recado.actors.system import ActorSystem
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import pytest
 
 from recado.actors import Actor, ActorStopped, ActorSystem, AskTimeout, SystemClosed
-from recado.actors.durable import DurableMailboxes
+from recado.actors.durable.mailboxes import DurableMailboxes
 from recado.actors.future import Future
 from recado.journal.disk import MemoryDisk
 from tests.feeds.rim.loop import in_the_loop, until, without_waiting
 
 from .cast import Do, Echo, Notebook, Say, Stage, notebook
-from .mail import Keeper, Put
-from .test_cell import Threads
+from .durable.mail import Keeper, Put
+from .running.test_cell import Threads
 
 
 class Parent(Actor[Say]):

@@ -6,9 +6,9 @@ import asyncio
 import threading
 from typing import Any
 
+from recado.actors.failing.supervision import OneForOne
 from recado.actors.message import Message
 from recado.actors.occurrences import DeadLetter, Occurrence, Restarted, Stopped
-from recado.actors.supervision import OneForOne
 from recado.actors.system import ActorSystem
 from recado.actors.testkit import Probe
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from recado.actors.actor import Actor
 from recado.actors.dispatchers import Pool
+from recado.actors.failing.supervision import OneForOne
 from recado.actors.message import Message
 from recado.actors.ref import ActorRef
-from recado.actors.supervision import OneForOne
 from recado.actors.system import ActorSystem
 
 from .stories import Broken, Diary, Listener, Note, told

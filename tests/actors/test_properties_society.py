@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recado.actors import ActorStopped, ActorSystem
-from recado.actors.lifecycle import local
-from recado.actors.state import State
+from recado.actors.failing.lifecycle import local
+from recado.actors.running.state import State
 
 from .society import GOSSIP, STRATEGIES, Character, Ledger, Order
 from .stories import told

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from recado.actors.actor import Actor
 from recado.actors.errors import ActorStopped
+from recado.actors.failing.supervision import OneForOne
 from recado.actors.message import Message
 from recado.actors.ref import ActorRef
 from recado.actors.routers import BROADCAST, ROUND_ROBIN, SMALLEST_MAILBOX, Routing, group, pool
-from recado.actors.supervision import OneForOne
 from recado.actors.system import ActorSystem
 from recado.actors.testkit import Probe
 

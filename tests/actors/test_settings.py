@@ -18,7 +18,8 @@ from recado.actors.remote.tcp import Tcp
 from recado.actors.remote.tcp.transport import TcpSettings
 from recado.actors.settings import ActorsSettings, open_system, read_settings
 from recado.node.config import ConfigError, load
-from tests.actors.remote.running import in_a_loop
+
+from .remote.running import in_a_loop
 
 EVERYTHING = """
 [actors]

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from recado.actors.actor import Actor
 from recado.actors.errors import ActorStopped
+from recado.actors.failing.supervision import OneForOne
 from recado.actors.message import Message
 from recado.actors.occurrences import DeadLetter
 from recado.actors.stash import Stash, StashFull
-from recado.actors.supervision import OneForOne
 from recado.actors.system import ActorSystem
 from recado.actors.testkit import Probe
 

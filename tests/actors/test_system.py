@@ -10,7 +10,7 @@ import recado
 from recado.actors import Actor, ActorStopped, ActorSystem, Address, NameTaken, NoSuchActor
 from tests.feeds.rim.loop import in_the_loop
 
-from .cast import Do, Echo, Notebook, Say, Stage
+from .cast import Do, Echo, Notebook, Stage
 
 
 class Diary(Notebook):
@@ -85,23 +85,6 @@ async def test_what_closes_with_it_is_closed_last_first() -> None:
         system.at_close(later)
         await system.spawn(Notebook)
     assert order == ["later", "first, 0 actors"]
-
-
-@in_the_loop
-async def test_what_comes_from_elsewhere_is_delivered() -> None:
-    async with ActorSystem("here") as system:
-        book, stored = await system.spawn(Notebook, name="book"), list[object]()
-        system.deliver(
-            Address("here", "book"), Say("hello"), None, None, (b"life", 1), stored.append
-        )
-        answer = system.asks.open(book, 1)
-        system.deliver(book.address, Echo("?"), None, answer)
-        assert await answer == "?"
-        lost = system.asks.open(book, 1)
-        system.deliver(Address("here", "nobody"), Echo("?"), None, lost, None, stored.append)
-        with pytest.raises(ActorStopped):
-            await lost
-        assert stored == [None, None]
 
 
 @in_the_loop

@@ -12,8 +12,8 @@ import pytest
 from recado.actors import testkit
 from recado.actors.actor import Actor
 from recado.actors.errors import NobodyAsked
+from recado.actors.failing.signals import Down
 from recado.actors.message import Message
-from recado.actors.signals import Down
 from recado.actors.system import ActorSystem
 from recado.actors.testkit import Probe, Shuffled, Stuck, run
 

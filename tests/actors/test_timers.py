@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from recado.actors.actor import Actor
 from recado.actors.dispatchers import Pool
+from recado.actors.failing.supervision import OneForOne
 from recado.actors.message import Message
-from recado.actors.supervision import OneForOne
 from recado.actors.system import ActorSystem
 from recado.actors.testkit import Probe
 from recado.actors.timers import Timers

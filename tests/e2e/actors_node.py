@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from recado.actors import ActorSystem
-from recado.actors.durable import DurableMailboxes
+from recado.actors.durable.mailboxes import DurableMailboxes
 from recado.actors.remote.amqp import Amqp, AmqpSettings, Storage
 
 from .actors_cast import Calculator, Ledger, Note

@@ -1,13 +1,16 @@
 """Actors: a mailbox and a behaviour each, supervised, addressed alike wherever they live.
 
-    ref      what everybody has of an actor  ──►  cell      mailbox, behaviour, one message at a time
-    actor    what one writes                      turn      the loop runs the cells that have work
-    message  values that are sent                 pressure  what becomes of those who send to full mailboxes
-    future   answers and time-outs
-    system   a node, and who lives there
+    actor   message   ref   future   address   errors      what one writes, sends, has of others, waits for
+    system   registry   settings   blocking                a node, and who lives there
+    timers   stash   routers   events   occurrences   inspection   testkit
 
-    lifecycle, restart, hearing      what seldom happens to a cell: it starts, stops, fails, hears a signal
-    supervision, family, bonds       who answers for whom, and how
+What is here is what programs name. How it works is in rooms, each upon those behind it:
+
+    remote        actors of other nodes
+    durable       mailboxes that outlive the process
+    serialising   messages as bytes
+    failing       starting, stopping, failing, and who answers for it;  running   from a mailbox to its handler
+    dispatchers   threads for actors that block
 
 The model is that of Erlang and of Akka, as "Uso do padrão AMQP para transporte de mensagens entre atores
 remotos" by Thadeu de Russo e Carmo describes it. The names below are resolved when they are first used.
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .actor import Actor as Actor
     from .address import Address as Address
-    from .durable import DurableMailboxes as DurableMailboxes
+    from .durable.mailboxes import DurableMailboxes as DurableMailboxes
     from .errors import ActorError as ActorError
     from .errors import ActorStopped as ActorStopped
     from .errors import AlreadyLinked as AlreadyLinked
@@ -35,9 +38,16 @@ if TYPE_CHECKING:
     from .errors import SystemClosed as SystemClosed
     from .errors import Unhandled as Unhandled
     from .errors import Unreachable as Unreachable
+    from .failing.signals import Down as Down
+    from .failing.signals import Exhausted as Exhausted
+    from .failing.signals import Signal as Signal
+    from .failing.supervision import PERMANENT as PERMANENT
+    from .failing.supervision import TEMPORARY as TEMPORARY
+    from .failing.supervision import AllForOne as AllForOne
+    from .failing.supervision import Lifecycle as Lifecycle
+    from .failing.supervision import OneForOne as OneForOne
     from .future import Future as Future
     from .future import join as join
-    from .mailbox import Mailbox as Mailbox
     from .message import Message as Message
     from .occurrences import DeadLetter as DeadLetter
     from .occurrences import GivenUp as GivenUp
@@ -45,39 +55,32 @@ if TYPE_CHECKING:
     from .occurrences import Stopped as Stopped
     from .ref import ActorRef as ActorRef
     from .ref import Reply as Reply
-    from .signals import Down as Down
-    from .signals import Exhausted as Exhausted
-    from .signals import Signal as Signal
+    from .running.mailbox import Mailbox as Mailbox
+    from .running.state import State as State
+    from .running.turn import Dispatcher as Dispatcher
     from .stash import Stash as Stash
     from .stash import StashFull as StashFull
-    from .state import State as State
-    from .supervision import PERMANENT as PERMANENT
-    from .supervision import TEMPORARY as TEMPORARY
-    from .supervision import AllForOne as AllForOne
-    from .supervision import Lifecycle as Lifecycle
-    from .supervision import OneForOne as OneForOne
     from .system import ActorSystem as ActorSystem
     from .timers import Timers as Timers
-    from .turn import Dispatcher as Dispatcher
 
 _ROOMS = {
     "actor": "Actor",
     "address": "Address",
-    "durable": "DurableMailboxes",
+    "durable.mailboxes": "DurableMailboxes",
     "errors": "ActorError ActorStopped AlreadyLinked AskTimeout Escalated Interrupted NameTaken NobodyAsked "
     "NoSuchActor NotHere SystemClosed Unhandled Unreachable",
+    "failing.signals": "Down Exhausted Signal",
+    "failing.supervision": "PERMANENT TEMPORARY AllForOne Lifecycle OneForOne",
     "future": "Future join",
-    "mailbox": "Mailbox",
     "message": "Message",
     "occurrences": "DeadLetter GivenUp Restarted Stopped",
     "ref": "ActorRef Reply",
-    "signals": "Down Exhausted Signal",
+    "running.mailbox": "Mailbox",
+    "running.state": "State",
+    "running.turn": "Dispatcher",
     "stash": "Stash StashFull",
-    "state": "State",
-    "supervision": "PERMANENT TEMPORARY AllForOne Lifecycle OneForOne",
     "system": "ActorSystem",
     "timers": "Timers",
-    "turn": "Dispatcher",
 }  # fmt: skip
 _WHERE = {name: module for module, names in _ROOMS.items() for name in names.split()}
 

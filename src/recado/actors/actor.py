@@ -18,19 +18,19 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
-from . import bonds
 from .errors import AlreadyLinked, Escalated, NobodyAsked, NotHere, Unhandled
+from .failing import bonds
+from .failing.signals import Down, Exhausted, Signal
+from .failing.supervision import DEFAULT, PERMANENT, Lifecycle, Supervision
 from .future import pass_on
 from .message import as_is, own
-from .signals import Down, Exhausted, Signal
-from .supervision import DEFAULT, PERMANENT, Lifecycle, Supervision
 
 if TYPE_CHECKING:
-    from .cell import Cell
-    from .mailbox import MailboxFactory
     from .ref import ActorRef, Reply
+    from .running.cell import Cell
+    from .running.mailbox import MailboxFactory
+    from .running.turn import Dispatcher
     from .system import ActorSystem
-    from .turn import Dispatcher
 
 M = TypeVar("M")
 C = TypeVar("C")
@@ -93,12 +93,12 @@ class Actor(Generic[M]):
     @property
     def sender(self) -> ActorRef[Any] | None:
         """Who sent it: the actor that did, None if it was somebody else."""
-        return self._cell.envelope[1]
+        return self._cell.letter[1]
 
     def reply(self, value: Any) -> None:
         """Answer it: an ask, or a tell of an actor. An ask may be answered by a future: as that one will be."""
         # The usual case on the shortest way: 0.2 µs of an ask.
-        if (reply := self._cell.envelope[2]) is not None:
+        if (reply := self._cell.letter[2]) is not None:
             if type(value) in as_is:
                 reply.complete(value)
             else:
@@ -111,7 +111,7 @@ class Actor(Generic[M]):
 
     def reply_if_asked(self, value: Any) -> bool:
         """Answer it if there is anybody to answer to."""
-        _, sender, reply = self._cell.envelope
+        _, sender, reply = self._cell.letter
         if reply is not None:
             self._answer(reply, value)
         elif sender is not None:
@@ -128,21 +128,21 @@ class Actor(Generic[M]):
 
     def reply_error(self, error: BaseException) -> None:
         """Answer an ask by an exception. It is raised where was asked, and this actor goes on."""
-        reply = self._cell.envelope[2]
+        reply = self._cell.letter[2]
         if reply is None:
             raise NobodyAsked(f"{self.ref} replies {error!r}, and nobody has asked")
         reply.fail(error)
 
     def promise(self) -> Reply:
         """Where the answer goes, to be kept, and completed after this handler has ended."""
-        reply = self._cell.envelope[2]
+        reply = self._cell.letter[2]
         if reply is None:
             raise NobodyAsked(f"{self.ref} promises an answer, and nobody has asked")
         return reply
 
     def forward(self, ref: ActorRef[Any]) -> None:
         """Pass the message on; the answer goes to who sent it."""
-        ref.forward(self._cell.envelope[0])
+        ref.forward(self._cell.letter[0])
 
     def unhandled(self, message: Any) -> NoReturn:
         """For the `case _` of a behaviour: it is a failure like any (Unhandled)."""

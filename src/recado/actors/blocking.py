@@ -31,11 +31,11 @@ from recado.client.loop_thread import LoopThread
 from . import system as systems
 from .actor import Actor
 from .errors import AskTimeout, NotHere, SystemClosed
-from .mailbox import MailboxFactory
+from .failing.supervision import PERMANENT, Lifecycle, Supervision
 from .message import Message
 from .ref import ActorRef
-from .supervision import PERMANENT, Lifecycle, Supervision
-from .turn import Dispatcher
+from .running.mailbox import MailboxFactory
+from .running.turn import Dispatcher
 
 M = TypeVar("M")
 M_contra = TypeVar("M_contra", contravariant=True)
@@ -43,7 +43,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 # For the loop to tell that the time is over; after that, it does not run any more.
-GRACE = 5.0
+MARGIN = 5.0
 
 
 class Answer(ThreadFuture[R]):
@@ -164,7 +164,7 @@ def ask_future(ref: ActorRef[Any], message: Message[R], timeout: float | None = 
     """Ask, and go on; `result()` of what is returned waits."""
     system = ref._system
     seconds = system.asks.default if timeout is None else timeout
-    return _begun(system, lambda: ref.ask_future(message, seconds), seconds + GRACE)
+    return _begun(system, lambda: ref.ask_future(message, seconds), seconds + MARGIN)
 
 
 def tell_wait(ref: ActorRef[M], message: M, timeout: float | None = None) -> None:

@@ -21,12 +21,12 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .doorbell import doorbell
 from .errors import AskTimeout, Interrupted, NotHere
+from .running.doorbell import doorbell
 
 if TYPE_CHECKING:
-    from .clock import Clock, Timer
     from .ref import ActorRef, Reply
+    from .running.clock import Clock, Timer
 
 R = TypeVar("R")
 S = TypeVar("S")

@@ -7,7 +7,7 @@ which they were started.
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import islice
+from itertools import islice, starmap
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
@@ -17,7 +17,7 @@ from .errors import Unhandled
 from .message import Message
 
 if TYPE_CHECKING:
-    from .cell import Cell
+    from .running.cell import Cell
 
 INSPECTOR: Final = "recado.inspector"
 PAGE: Final = 500
@@ -80,8 +80,7 @@ class Inspector(Actor[Inspect]):
 
     def _nodes(self) -> tuple[Known, ...]:
         node = self.system.node
-        peers = {} if node is None else node.ways.peers
-        return tuple(Known(each.name, each.unreachable) for each in islice(peers.values(), PAGE))
+        return () if node is None else tuple(starmap(Known, islice(node.known(), PAGE)))
 
 
 def seen(cell: Cell) -> Seen:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from .failing.signals import Reason
 from .message import Message
-from .signals import Reason
 
 if TYPE_CHECKING:
     from .ref import ActorRef

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 from .address import Address
 from .errors import NotHere
+from .failing.signals import Stop
 from .future import Future
 from .message import Message, as_is, own
-from .signals import Stop
 
 if TYPE_CHECKING:
-    from .cell import Cell
-    from .signals import CellSignal
+    from .failing.signals import CellSignal
+    from .running.cell import Cell
     from .system import ActorSystem
 
 M_contra = TypeVar("M_contra", contravariant=True)
@@ -35,7 +35,11 @@ R = TypeVar("R")
 
 
 class Reply(Protocol):
-    """Where the answer to an ask goes. Only the first counts; from any thread."""
+    """Where the answer to an ask goes. Only the first counts; from any thread.
+
+    One with `stranger = True` is that of somebody who is not trusted: what the actor does not know is answered
+    by Unhandled then, and is no failure of the actor.
+    """
 
     def complete(self, value: Any) -> None: ...
 
@@ -109,7 +113,7 @@ class ActorRef(Generic[M_contra]):
         handling = current.get()
         if handling is None:
             raise NotHere("forward is for handlers of actors", "Elsewhere, tell or ask")
-        _, sender, reply = handling.envelope
+        _, sender, reply = handling.letter
         self._post.post(self._address, own(message), sender, reply)
 
     def stop(self) -> None:

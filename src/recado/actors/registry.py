@@ -13,8 +13,8 @@ from .errors import NameTaken
 
 if TYPE_CHECKING:
     from .address import Address
-    from .cell import Cell
     from .ref import ActorRef
+    from .running.cell import Cell
 
 M = TypeVar("M")
 

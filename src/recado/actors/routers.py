@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar, assert_never
 
 from .actor import Actor
-from .cell import Cell
+from .failing.signals import Down, Exhausted, Signal
+from .failing.supervision import DEFAULT, Supervision
 from .ref import ActorRef
-from .signals import Down, Exhausted, Signal
-from .supervision import DEFAULT, Supervision
+from .running.cell import Cell
 
 M = TypeVar("M")
 

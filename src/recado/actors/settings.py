@@ -208,7 +208,7 @@ async def open_system(name: str, settings: ActorsSettings) -> AsyncIterator[Acto
             )
         )
         if settings.mailboxes is not None:
-            from .durable import DurableMailboxes
+            from .durable.mailboxes import DurableMailboxes
 
             system.mailboxes = DurableMailboxes(system, settings.mailboxes, pickle=settings.pickle)
         yield system

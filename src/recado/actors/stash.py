@@ -27,7 +27,7 @@ from .errors import ActorError
 
 if TYPE_CHECKING:
     from .actor import Actor
-    from .mailbox import Envelope
+    from .running.mailbox import Letter
 
 CAPACITY: Final = 1_000
 
@@ -41,7 +41,7 @@ class Stash:
         """From `started` of the actor, or later."""
         self._cell = actor._cell
         self._capacity = capacity
-        self._kept: list[Envelope] = []
+        self._kept: list[Letter] = []
         actor.system.on_loop(self._cell.at_end, self.put_back)
 
     def __len__(self) -> int:

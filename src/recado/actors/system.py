@@ -17,39 +17,38 @@ import logging
 import random
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from functools import cached_property
+from functools import cached_property, partial
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from . import hearing, restart
 from .actor import Actor
 from .address import Address
-from .cell import Cell
-from .doorbell import doorbell
 from .errors import ActorStopped, NoSuchActor, SystemClosed
-from .family import Family
+from .failing import hearing, restart
+from .failing.family import Family
+from .failing.lifecycle import GRACE, gone, start
+from .failing.signals import CellSignal
+from .failing.supervision import DEFAULT, PERMANENT, Lifecycle, Supervision
 from .future import Asks
-from .lifecycle import GRACE, gone, start
-from .mailbox import Envelope, MailboxFactory, Origin, Unbounded, emptied
 from .occurrences import DeadLetter
+from .others import Carrier, Others
 from .ref import ActorRef, Reply
 from .registry import Registry
-from .signals import CellSignal
-from .state import State
-from .supervision import DEFAULT, PERMANENT, Lifecycle, Supervision
-from .turn import Dispatcher, Turns
+from .running.cell import Cell
+from .running.doorbell import doorbell
+from .running.mailbox import LastingMailboxes, Letter, MailboxFactory, Unbounded, emptied
+from .running.state import State
+from .running.turn import Dispatcher, Turns
 
 if TYPE_CHECKING:
-    from .clock import Clock
-    from .durable import DurableMailboxes
     from .events import EventStream
-    from .remote.node import Node
-    from .remote.transport import Transport
+    from .running.clock import Clock
 
 log = logging.getLogger("recado.actors")
 
 M = TypeVar("M")
+Options = TypeVar("Options")
 
 ASK_TIMEOUT = 5.0
 LONGEST_NAME = 255
@@ -62,8 +61,8 @@ class ActorSystem:
         self,
         name: str = "local",
         *,
-        transport: Transport | None = None,
-        options: Any = None,
+        transport: Carrier[Options] | None = None,
+        options: Options | None = None,
         ask_timeout: float = ASK_TIMEOUT,
         clock: Clock | None = None,
         chance: random.Random | None = None,
@@ -82,15 +81,14 @@ class ActorSystem:
         self.guardian: Family[ActorRef[Any]] = Family(DEFAULT)
         self.undertaker = Undertaker(self)
         self.dead_letters = 0
-        self.node: Node | None = None
+        self.node: Others | None = None
         self.listeners: list[Callable[[object], None]] = []
         self.loop: asyncio.AbstractEventLoop
         self.clock: Clock
         self.asks: Asks
         self.home = 0  # the loop's thread
-        self.mailboxes: DurableMailboxes  # durable ones, if settings name a folder (open_system)
-        self._transport = transport
-        self._options = options
+        self.mailboxes: LastingMailboxes  # if settings name a folder for them (open_system)
+        self._join = None if transport is None else partial(transport.join, self, options)
         self._ask_timeout = ask_timeout
         self._given_clock = clock
         self._given_dispatcher = dispatcher
@@ -113,10 +111,8 @@ class ActorSystem:
         self.turns = Turns(self.loop)
         self.dispatcher: Dispatcher = self._given_dispatcher or self.turns
         self._open = True
-        if self._transport is not None:
-            from .remote.node import Node
-
-            self.node = Node(self, self._transport, self._options)
+        if self._join is not None:
+            self.node = self._join()
             try:
                 await self.node.open()
             except BaseException:
@@ -286,30 +282,6 @@ class ActorSystem:
         cell = self.cell(ref.address)
         return cell.mailbox.qsize() if cell is not None else 0
 
-    # --- delivery from elsewhere ----------------------------------------------------------------------
-
-    def deliver(
-        self,
-        target: Address,
-        message: Any,
-        sender: ActorRef[Any] | None,
-        reply: Reply | None,
-        origin: Origin | None = None,
-        stored: Callable[[BaseException | None], None] | None = None,
-    ) -> None:
-        """A message that came from another node. `stored` is called when it is where it stays until it is
-        handled; a lasting mailbox drops one whose `origin` it knows already."""
-        cell = self.cell(target)
-        if cell is None:
-            self.bury((message, sender, reply), ActorRef(target, self.undertaker, self))
-        elif cell.lasting is not None and origin is not None:
-            cell.put_from((message, sender, reply), origin, stored)
-            return
-        else:
-            cell.post(target, message, sender, reply)
-        if stored is not None:
-            stored(None)
-
     # --- what cells need ------------------------------------------------------------------------------
 
     def on_loop(self, call: Callable[..., object], *args: Any) -> None:
@@ -351,16 +323,16 @@ class ActorSystem:
         self.listeners.append(stream.publish)
         return stream
 
-    def bury(self, envelope: Envelope, recipient: ActorRef[Any]) -> None:
+    def bury(self, letter: Letter, recipient: ActorRef[Any]) -> None:
         """A message that nobody will handle: whoever asked is told, whoever listens for dead letters too."""
-        if (reply := envelope[2]) is not None:
+        if (reply := letter[2]) is not None:
             reply.fail(ActorStopped(f"{recipient} is not there, or not any more"))
-        self.on_loop(self._note, envelope, recipient)
+        self.on_loop(self._note, letter, recipient)
 
-    def _note(self, envelope: Envelope, recipient: ActorRef[Any]) -> None:
+    def _note(self, letter: Letter, recipient: ActorRef[Any]) -> None:
         self.dead_letters += 1
         if self.listeners:
-            self.publish(DeadLetter(envelope[0], envelope[1], recipient))
+            self.publish(DeadLetter(letter[0], letter[1], recipient))
 
 
 class Undertaker:
@@ -372,8 +344,8 @@ class Undertaker:
 
     def dispatch(self, cell: Cell) -> None:
         if cell.lasting is None:  # what lasts waits for the next life
-            for envelope in emptied(cell.mailbox):
-                self._system.bury(envelope, cell.ref)
+            for letter in emptied(cell.mailbox):
+                self._system.bury(letter, cell.ref)
 
     def post(
         self, target: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None

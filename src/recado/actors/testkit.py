@@ -35,9 +35,9 @@ from .errors import NobodyAsked
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
 
-    from .cell import Cell
+    from .failing.signals import Signal
     from .ref import ActorRef, Reply
-    from .signals import Signal
+    from .running.cell import Cell
     from .system import ActorSystem
 
 T = TypeVar("T")
@@ -209,7 +209,7 @@ class _Ear(Actor[Any]):
         self._probe = probe
 
     def receive(self, message: Any) -> None:
-        self._probe.hear(Heard(*self._cell.envelope))
+        self._probe.hear(Heard(*self._cell.letter))
 
     def on_signal(self, signal: Signal) -> None:
         self._probe.hear(Heard(signal, None, None))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .actor import Actor
-    from .clock import Timer
+    from .running.clock import Timer
 
 
 class Timers:

@@ -15,13 +15,13 @@ import pytest
 
 from recado.actors import blocking
 from recado.actors.actor import Actor
-from recado.actors.cell import Cell
 from recado.actors.dispatchers import Pool, SelfSizing, ThreadPerActor, WorkStealing
 from recado.actors.dispatchers.crew import Crew
 from recado.actors.errors import Interrupted
+from recado.actors.failing.supervision import OneForOne
 from recado.actors.message import Message
 from recado.actors.ref import ActorRef
-from recado.actors.supervision import OneForOne
+from recado.actors.running.cell import Cell
 from recado.actors.system import ActorSystem
 
 MAKERS: list[Callable[[], Crew]] = [ThreadPerActor, Pool, SelfSizing, WorkStealing]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recado.actors import Actor, ActorSystem
-from recado.actors.durable import DurableMailboxes
+from recado.actors.durable.mailboxes import DurableMailboxes
 from recado.actors.remote.memory import Hub, MemoryTransport
 from recado.actors.remote.options import Options
 from recado.journal.disk import Disk, MemoryDisk

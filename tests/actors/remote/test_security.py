@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.actors.remote import inbound
-from recado.actors.remote.envelope import EnvelopeWriter
-from recado.actors.remote.envelope_pb2 import ANSWER, CONTROL, PICKLE, Envelope, Payload
 from recado.actors.remote.faults import Refusal, Refused
-from recado.actors.remote.frame import Seal, Sealer, is_refusal, open_refusal, refuse
 from recado.actors.remote.occurrences import FrameRefused, MessageRefused
 from recado.actors.remote.options import Options
-from recado.actors.remote.refusals import REFUSALS_MOST, STRIKES_MOST
+from recado.actors.remote.receiving import inbound
+from recado.actors.remote.receiving.refusals import REFUSALS_MOST, STRIKES_MOST
+from recado.actors.remote.sealed.envelope import EnvelopeWriter
+from recado.actors.remote.sealed.envelope_pb2 import ANSWER, CONTROL, PICKLE, Envelope, Payload
+from recado.actors.remote.sealed.frame import Seal, Sealer, is_refusal, open_refusal, refuse
 
 from .running import in_a_loop
 from .shop import KINDS, Ack, Log, Pair, Place, pair, until
@@ -215,7 +215,7 @@ def _go_off() -> None:
 BAD: list[tuple[bytes, Refusal]] = [
     (message(BOOK, pickle.dumps(Bomb()), serialisation=PICKLE), Refusal.SERIALISATION),
     (message(BOOK, manifest="os.system"), Refusal.SERIALISATION),
-    (message(BOOK, manifest="recado.actors.signals.Down"), Refusal.SERIALISATION),
+    (message(BOOK, manifest="recado.actors.failing.signals.Down"), Refusal.SERIALISATION),
     (message(BOOK, serialisation=77), Refusal.SERIALISATION),
     (message(BOOK, b"\xc1"), Refusal.ENVELOPE),
     (message(BOOK, compression=1), Refusal.ENVELOPE),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from recado.actors import Address
+from recado.actors.failing.signals import Stop
 from recado.actors.remote.faults import Full, Gone, NoWay
-from recado.actors.remote.frame import Seal, Sealer
+from recado.actors.remote.node import Joining
 from recado.actors.remote.peer import SIGNALS_MOST, Peer
+from recado.actors.remote.sealed.frame import Seal, Sealer
 from recado.actors.remote.transport import Receiver
 from recado.actors.remote.ways import Ways
-from recado.actors.signals import Stop
 
 
 class FakeLink:
@@ -31,7 +32,7 @@ class FakeLink:
     def close(self) -> None: ...
 
 
-class FakeTransport:
+class FakeTransport(Joining):
     def __init__(self) -> None:
         self.links: list[FakeLink] = []
         self.known = {"server"}

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from recado.actors import Actor, ActorRef, ActorSystem, Future, Message
-from recado.actors.remote.controls import MANIFEST, Control, encode_control
-from recado.actors.remote.envelope_pb2 import ANSWER, CONTROL, MSGPACK, Envelope, Payload
 from recado.actors.remote.faults import Refusal
-from recado.actors.remote.frame import HEAD, OVERHEAD, REFUSAL_SIZE, Seal, Sealer
 from recado.actors.remote.memory import Hub, MemoryTransport
 from recado.actors.remote.node import Node
 from recado.actors.remote.options import Options
+from recado.actors.remote.sealed.controls import MANIFEST, Control, encode_control
+from recado.actors.remote.sealed.envelope_pb2 import ANSWER, CONTROL, MSGPACK, Envelope, Payload
+from recado.actors.remote.sealed.frame import HEAD, OVERHEAD, REFUSAL_SIZE, Seal, Sealer
 from recado.actors.remote.tcp import Tcp
 from recado.actors.remote.tcp.handshake import CHALLENGE, GREETING, PROOF, Handshake
 

@@ -13,10 +13,11 @@ import recado
 from recado.actors import ActorError, ActorRef, ActorSystem
 from recado.actors.remote.amqp import Amqp, AmqpSettings, naming
 from recado.actors.remote.options import Options
-from recado.actors.remote.refusals import STRIKES_MOST
+from recado.actors.remote.receiving.refusals import STRIKES_MOST
 from recado.client import Channel, Connection, Properties
 from tests.actors.remote.running import in_a_loop
-from tests.actors.security.mallory import COOKIE, Account, Balance, Deposit, Mallory
+
+from .mallory import COOKIE, Account, Balance, Deposit, Mallory
 
 BANK = Options(cookie=COOKIE, require_cookie=True, frame_limit=4096)
 CUSTOMER = Options(cookie=COOKIE, require_cookie=True, frame_limit=4096, client_id="alice")

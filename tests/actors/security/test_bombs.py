@@ -9,11 +9,12 @@ import msgspec
 import pytest
 import zstandard
 
-from recado.actors.remote.envelope_pb2 import JSON, MSGPACK, ZLIB, ZSTD, Payload
 from recado.actors.remote.faults import BadEnvelope, Refusal
 from recado.actors.remote.options import Options
+from recado.actors.remote.sealed.envelope_pb2 import JSON, MSGPACK, ZLIB, ZSTD, Payload
 from tests.actors.remote.running import in_a_loop
-from tests.actors.security.mallory import (
+
+from .mallory import (
     Deposit,
     Link,
     Mallory,

@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from recado.actors import ActorSystem
-from recado.actors.remote import inbound
-from recado.actors.remote.envelope import read_envelope
-from recado.actors.remote.envelope_pb2 import MSGPACK, Payload
 from recado.actors.remote.faults import Refusal, Refused
-from recado.actors.remote.frame import OVERHEAD, refuse
 from recado.actors.remote.memory import Hub, MemoryTransport
 from recado.actors.remote.options import Options
-from recado.actors.remote.refusals import REFUSALS_MOST, STRIKES_MOST
+from recado.actors.remote.receiving import inbound
+from recado.actors.remote.receiving.refusals import REFUSALS_MOST, STRIKES_MOST
+from recado.actors.remote.sealed.envelope import read_envelope
+from recado.actors.remote.sealed.envelope_pb2 import MSGPACK, Payload
+from recado.actors.remote.sealed.frame import OVERHEAD, refuse
 from tests.actors.remote.running import in_a_loop
-from tests.actors.security.mallory import (
+
+from .mallory import (
     COOKIE,
     Account,
     Balance,

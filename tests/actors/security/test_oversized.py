@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from recado.actors.remote import envelope as envelopes
-from recado.actors.remote.envelope_pb2 import MSGPACK, Envelope, Metadatum, Payload
 from recado.actors.remote.faults import CannotSerialise, Refusal
-from recado.actors.remote.frame import REFUSAL_SIZE
 from recado.actors.remote.options import Options
+from recado.actors.remote.sealed import envelope as envelopes
+from recado.actors.remote.sealed.envelope_pb2 import MSGPACK, Envelope, Metadatum, Payload
+from recado.actors.remote.sealed.frame import REFUSAL_SIZE
 from tests.actors.remote.running import in_a_loop
-from tests.actors.security.mallory import (
+
+from .mallory import (
     Account,
     Balance,
     Deposit,

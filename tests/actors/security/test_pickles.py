@@ -10,12 +10,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from recado.actors.remote.controls import Create, Settle
-from recado.actors.remote.envelope_pb2 import JSON, MSGPACK, PICKLE, PROTOBUF, Failure, Payload
 from recado.actors.remote.faults import Refusal, RemoteFailure, RemoteFault
 from recado.actors.remote.options import Options
+from recado.actors.remote.sealed.controls import Create, Move
+from recado.actors.remote.sealed.envelope_pb2 import (
+    JSON,
+    MSGPACK,
+    PICKLE,
+    PROTOBUF,
+    Failure,
+    Payload,
+)
 from tests.actors.remote.running import in_a_loop
-from tests.actors.security.mallory import Account, Deposit, Link, Mallory, bank, waiting
+
+from .mallory import Account, Deposit, Link, Mallory, bank, waiting
 
 exploded: list[str] = []
 
@@ -92,7 +100,7 @@ async def test_a_pickled_state_of_an_actor_that_moves_is_not_loaded() -> None:
     async with bank() as house:
         house.node.creation.offer(Account)
         link = Link()
-        moved = Settle("token", KIND, "new", int(PICKLE), "", PICKLED, temporary=False)
+        moved = Move("token", KIND, "new", int(PICKLE), "", PICKLED, temporary=False)
         house.give(Mallory().control(moved), link)
         await link.until_told()
         assert link.answers[0].HasField("exception")
@@ -131,7 +139,7 @@ def test_an_exception_is_never_code_nor_the_end_of_the_program(kind: str) -> Non
 @pytest.mark.parametrize(
     "manifest",
     ["antigravity", "antigravity.geohash", "os.system", "builtins.eval", "this", "recado.actors.actor.Actor",
-     "recado.actors.remote.controls.Create", "recado.actors.signals.Stop",
+     "recado.actors.remote.sealed.controls.Create", "recado.actors.failing.signals.Stop",
      "recado.actors.occurrences.DeadLetter"],
 )  # fmt: skip
 def test_a_manifest_is_never_imported_and_no_class_of_ours_but_messages(manifest: str) -> None:

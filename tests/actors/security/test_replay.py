@@ -8,12 +8,13 @@ import pytest
 
 from recado.actors import Actor, ActorSystem
 from recado.actors.remote.faults import Refusal
-from recado.actors.remote.frame import OVERHEAD
 from recado.actors.remote.memory import Hub, MemoryTransport
 from recado.actors.remote.node import Node
 from recado.actors.remote.options import Options
+from recado.actors.remote.sealed.frame import OVERHEAD
 from tests.actors.remote.running import in_a_loop
-from tests.actors.security.mallory import (
+
+from .mallory import (
     COOKIE,
     Account,
     Balance,

@@ -11,14 +11,33 @@ from typing import Any
 import msgspec
 import pytest
 
-from recado.actors import Actor, ActorRef, AllForOne, Down, Restarted, Stopped
-from recado.actors.remote.controls import Abandon, Control, Create, Settle, Signalled, SignalName
-from recado.actors.remote.envelope_pb2 import Failure
+from recado.actors import (
+    Actor,
+    ActorRef,
+    AllForOne,
+    Down,
+    DurableMailboxes,
+    Message,
+    Restarted,
+    Stopped,
+    Unhandled,
+)
 from recado.actors.remote.faults import Refusal, Refused
 from recado.actors.remote.node import Node
 from recado.actors.remote.options import Options
+from recado.actors.remote.sealed.controls import (
+    Abandon,
+    Control,
+    Create,
+    Move,
+    Signalled,
+    SignalName,
+)
+from recado.actors.remote.sealed.envelope_pb2 import Failure
+from recado.journal.disk import MemoryDisk
 from tests.actors.remote.running import in_a_loop
-from tests.actors.security.mallory import (
+
+from .mallory import (
     Account,
     Balance,
     Bank,
@@ -66,7 +85,7 @@ async def watched(options: Options = UNTRUSTED) -> AsyncIterator[Watched]:
     [
         Create(KIND, "new", 0, NONE, "", temporary=False),
         Create(KIND, "", 0, NONE, HERS, temporary=True),
-        Settle("token", KIND, "new", 0, "", b"\x07", temporary=False),
+        Move("token", KIND, "new", 0, "", b"\x07", temporary=False),
         Abandon("token"),
     ],
 )
@@ -204,3 +223,63 @@ async def test_even_where_it_is_trusted_only_what_is_offered_is_created() -> Non
 def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match="cookie"):
         Options(require_cookie=True)
+
+
+class Reset(Message[int]):
+    """Nothing that a teller knows."""
+
+
+class Teller(Actor[Deposit | Balance]):
+    """It says so when it is sent nonsense, and replies as if all were asked."""
+
+    def __init__(self) -> None:
+        self.balance = 0
+
+    def receive(self, message: Deposit | Balance) -> None:
+        match message:
+            case Deposit(amount):
+                self.balance += amount
+                self.reply(self.balance)
+            case Balance():
+                self.reply(self.balance)
+            case _:
+                self.unhandled(message)
+
+
+class SlowTeller(Teller):
+    async def receive(self, message: Deposit | Balance) -> None:  # type: ignore[override]
+        await asyncio.sleep(0)
+        super().receive(message)
+
+
+@pytest.mark.parametrize("kind", [Teller, SlowTeller])
+@pytest.mark.parametrize("durable", [False, True])
+@in_a_loop
+async def test_nonsense_ends_no_actor(kind: type[Teller], durable: bool) -> None:
+    """An actor may fail ten times a minute; who is not trusted would have it stopped by eleven messages."""
+    async with bank(UNTRUSTED) as house, customer(house.port) as stranger:
+        boxes = DurableMailboxes(house.system, MemoryDisk())
+        box = boxes.mailbox("teller") if durable else None
+        own = await house.system.spawn(kind, name="teller", mailbox=box)
+        teller: ActorRef[Any] = stranger.actor("teller", node="bank")
+        for _ in range(30):
+            teller.tell(Reset())
+            teller.tell(Deposit(1))  # to which it replies
+            with pytest.raises(Unhandled):
+                await teller.ask(Reset())
+        assert await teller.ask(Balance()) == await own.ask(Balance()) == 30
+        assert not boxes.left()
+        with pytest.raises(Unhandled):
+            await own.ask(Reset())  # of our own it is a failure, as ever
+        assert await own.ask(Balance()) == 0
+
+
+@in_a_loop
+async def test_nonsense_of_those_who_are_trusted_is_a_failure() -> None:
+    async with bank() as house, customer(house.port) as friend:
+        await house.system.spawn(Teller, name="teller")
+        teller: ActorRef[Any] = friend.actor("teller", node="bank")
+        assert await teller.ask(Deposit(5)) == 5
+        with pytest.raises(Unhandled):
+            await teller.ask(Reset())
+        assert await teller.ask(Balance()) == 0

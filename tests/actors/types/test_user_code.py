@@ -11,7 +11,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.actors.types.user_code import BAD, EXCHANGE, GOOD, NOT_SEEN
+from .user_code import BAD, EXCHANGE, GOOD, NOT_SEEN
 
 PROGRAMS = {**GOOD, **BAD, **NOT_SEEN}
 EXPECTED = re.compile(r"# (R|E): (.+)$")

@@ -222,11 +222,13 @@ BAD = {
         """,
     "wrong_options": """
         from recado.actors.remote.options import Options
+        from recado.actors.remote.tcp import Tcp
 
         def main() -> None:
             Options(serialiser="pickle")  # E: arg-type
             Options(compression="zip")  # E: arg-type
             Options(cookies="")  # E: call-arg
+            ActorSystem("client", transport=Tcp(), options="secret")  # E: misc
         """,
 }
 

@@ -16,11 +16,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
-from ..errors import Interrupted
-from ..lifecycle import GRACE
+from recado.actors.errors import Interrupted
+from recado.actors.failing.lifecycle import GRACE
 
 if TYPE_CHECKING:
-    from ..cell import Cell
+    from recado.actors.running.cell import Cell
 
 MESSAGES = 64  # of one actor, before it is another's turn
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .crew import MESSAGES, Crew
 
 if TYPE_CHECKING:
-    from ..cell import Cell
+    from recado.actors.running.cell import Cell
 
 
 class Pool(Crew):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from .crew import Crew
 
 if TYPE_CHECKING:
-    from ..cell import Cell
+    from recado.actors.running.cell import Cell
 
 
 class SelfSizing(Crew):

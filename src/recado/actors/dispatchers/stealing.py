@@ -17,13 +17,14 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 from weakref import WeakSet, ref
 
-from .. import pressure
-from ..state import State
+from recado.actors.running import pressure
+from recado.actors.running.state import State
+
 from .pool import Pool
 
 if TYPE_CHECKING:
-    from ..cell import Cell
-    from ..mailbox import Envelope
+    from recado.actors.running.cell import Cell
+    from recado.actors.running.mailbox import Letter
 
 
 class SharedMailbox:
@@ -32,7 +33,7 @@ class SharedMailbox:
     __slots__ = ("__weakref__", "_cell", "_group", "own")
 
     def __init__(self, group: WorkStealing) -> None:
-        self.own: SimpleQueue[Envelope] = SimpleQueue()
+        self.own: SimpleQueue[Letter] = SimpleQueue()
         self._group = group
         self._cell: ref[Cell] | None = None
 
@@ -40,13 +41,13 @@ class SharedMailbox:
         """The actor has begun, and steals from now on."""
         self._cell = ref(cell)
 
-    def put(self, envelope: Envelope) -> None:
-        self.own.put(envelope)
+    def put(self, letter: Letter) -> None:
+        self.own.put(letter)
         cell = self._actor()
         if cell is not None and cell.busy:
             self._group.invite()
 
-    def get_nowait(self) -> Envelope:
+    def get_nowait(self) -> Letter:
         try:
             return self.own.get_nowait()
         except Empty:
@@ -54,13 +55,13 @@ class SharedMailbox:
                 raise
         return self._group.steal()
 
-    def give_up(self) -> Envelope:
+    def give_up(self) -> Letter:
         """One of its own, for somebody else; whoever waits to send to this actor has room then."""
-        envelope = self.own.get_nowait()
+        letter = self.own.get_nowait()
         cell = self._actor()
         if cell is not None and cell.waiting:
             pressure.relieve(cell)
-        return envelope
+        return letter
 
     def qsize(self) -> int:
         """Its own; if it has none, whether there is something to do at all."""
@@ -109,7 +110,7 @@ class WorkStealing(Pool):
         with self._lock:
             return any(mailbox.own.qsize() for mailbox in self._mailboxes)
 
-    def steal(self) -> Envelope:
+    def steal(self) -> Letter:
         with self._lock:
             fullest = max(self._mailboxes, key=lambda mailbox: mailbox.own.qsize())
         return fullest.give_up()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from .crew import Crew
 
 if TYPE_CHECKING:
-    from ..cell import Cell
+    from recado.actors.running.cell import Cell
 
 Turns: TypeAlias = "SimpleQueue[Cell | None]"
 

@@ -1,8 +1,10 @@
 """Actors on other nodes: what they are sent, how it is sealed, and how nodes watch over each other.
 
     node       puts the rest together, for one system    transport   the port to what carries frames
-    outbound   inbound   presence   ways                 tcp   amqp   memory   behind it
-    creation   moving                                    frame ─ envelope ─ serialisers   what is carried
+    ways       who the others are, and their links       tcp   amqp   memory   behind it
+    outbound   what goes out                             sealed      what is carried, from the bytes inwards
+    receiving  what comes in                             watching    signs of life
+    placing    actors that start or go there
 
 The names below are resolved when they are first used: durable mailboxes need a part of this, and no node.
 """
@@ -13,12 +15,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from recado.actors.serialising.catalogue import register as register
+
     from .amqp import Amqp as Amqp
     from .amqp import AmqpSettings as AmqpSettings
     from .amqp import Sharing as Sharing
     from .amqp import Storage as Storage
-    from .catalogue import register as register
-    from .failures import register_exception as register_exception
     from .faults import CannotSerialise as CannotSerialise
     from .faults import Cut as Cut
     from .faults import Full as Full
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from .faults import Undelivered as Undelivered
     from .memory import Hub as Hub
     from .memory import MemoryTransport as MemoryTransport
-    from .moving import CannotMove as CannotMove
+    from .node import Joining as Joining
     from .node import Node as Node
     from .occurrences import BridgeGone as BridgeGone
     from .occurrences import BridgeHealed as BridgeHealed
@@ -42,22 +44,24 @@ if TYPE_CHECKING:
     from .occurrences import NodeReachable as NodeReachable
     from .occurrences import NodeUnreachable as NodeUnreachable
     from .options import Options as Options
+    from .placing.moving import CannotMove as CannotMove
+    from .sealed.failures import register_exception as register_exception
     from .tcp.transport import Tcp as Tcp
     from .tcp.transport import TcpSettings as TcpSettings
     from .transport import Transport as Transport
 
 _ROOMS = {
+    ".serialising.catalogue": "register",
     "amqp": "Amqp AmqpSettings Sharing Storage",
-    "catalogue": "register",
-    "failures": "register_exception",
     "faults": "CannotSerialise Cut Full Gone NoWay NotOffered Refusal Refused RemoteFailure RemoteFault "
     "Undelivered",
     "memory": "Hub MemoryTransport",
-    "moving": "CannotMove",
-    "node": "Node",
+    "node": "Joining Node",
     "occurrences": "BridgeGone BridgeHealed BridgeLost FrameRefused MessageRefused NodeReachable "
     "NodeUnreachable",
     "options": "Options",
+    "placing.moving": "CannotMove",
+    "sealed.failures": "register_exception",
     "tcp.transport": "Tcp TcpSettings",
     "transport": "Transport",
 }

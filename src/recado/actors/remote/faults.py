@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from recado.actors.errors import ActorError
-
-
-class RemoteFault(ActorError):
-    """Something between two nodes; not a failure of an actor."""
+from recado.actors.serialising.faults import BadEnvelope as BadEnvelope
+from recado.actors.serialising.faults import CannotSerialise as CannotSerialise
+from recado.actors.serialising.faults import RemoteFault as RemoteFault
+from recado.actors.serialising.faults import Unacceptable as Unacceptable
 
 
 class NoWay(RemoteFault):
@@ -35,14 +34,6 @@ class BadFrame(RemoteFault):
     """Bytes that are no frame, or one that is not what it seems. Nothing in it was decoded."""
 
 
-class BadEnvelope(RemoteFault):
-    """An authentic frame whose content breaks the rules."""
-
-
-class Unacceptable(BadEnvelope):
-    """A serialisation that this node does not accept, or a class that is not registered here."""
-
-
 class Refusal(IntEnum):
     """Why a node did not process a frame, as one byte."""
 
@@ -64,10 +55,6 @@ class Refused(RemoteFault):
 
 class NotOffered(RemoteFault):
     """A class that the other node does not offer to others, or one that cannot do what it is to do."""
-
-
-class CannotSerialise(RemoteFault):
-    """A message whose class has no serialiser, or whose content it does not take."""
 
 
 class RemoteFailure(Exception):

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 from .faults import Gone, NoWay
+from .node import Joining
 from .transport import Full, Receiver
 
 HOLD: int = 64 << 20
@@ -54,7 +55,7 @@ class Hub:
         return found
 
 
-class MemoryTransport:
+class MemoryTransport(Joining):
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.name = ""

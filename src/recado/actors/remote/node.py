@@ -9,30 +9,30 @@ creation   actors that one node starts on another;   moving   those that go ther
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
-from recado.actors.cell import Cell
 from recado.actors.errors import NotHere
+from recado.actors.failing.supervision import OneForOne
 from recado.actors.inspection import INSPECTOR, Inspector
 from recado.actors.ref import ActorRef
-from recado.actors.supervision import OneForOne
-from recado.actors.turn import Turns
+from recado.actors.running.cell import Cell
+from recado.actors.running.turn import Turns
+from recado.actors.serialising.serialisers import Serialisers
 
-from .creation import Creation
 from .faults import BadEnvelope, Gone, NoWay
-from .frame import Seal
-from .inbound import Inbound
-from .moving import Moving
 from .options import Options
 from .outbound import Outbound
 from .peer import Peer
-from .presence import Presence
+from .placing.creation import Creation
+from .placing.moving import Moving
+from .receiving.inbound import Inbound
+from .receiving.returned import Returned
 from .remote_ref import RemotePost
-from .returned import Returned
-from .serialisers import Serialisers
+from .sealed.frame import Seal
 from .transport import Link, Settle, Transport
+from .watching.presence import Presence
 from .ways import Ways
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ class Node:
         self._refs: dict[Address, ActorRef[Any]] = {}
         self._texts: dict[str, ActorRef[Any]] = {}
         seal = Seal(options.cookie, required=options.demands_cookie, limit=options.frame_limit)
-        self.serialisers = Serialisers(options, _write_ref, self._read_ref)
+        self.serialisers = Serialisers(
+            _write_ref, self._read_ref, default=options.serialiser, pickle=options.pickle
+        )
         self.ways = Ways(transport, seal, system.clock.time, self._in_use)
         self.outbound = Outbound(system, self.ways, self.serialisers, options)
         self.presence = Presence(system, self.ways, self.outbound, options)
@@ -74,7 +76,7 @@ class Node:
     @classmethod
     def of(cls, system: ActorSystem) -> Node:
         """The node of a system that has a transport."""
-        if system.node is None:
+        if not isinstance(system.node, Node):
             raise NotHere(f"{system.name} knows no other nodes", "Give its system a transport")
         return system.node
 
@@ -88,12 +90,11 @@ class Node:
         await self.transport.open(self.name, client, self.options.frame_limit, self)
 
     def hush(self) -> None:
-        """The actors are about to stop. What a broker keeps for us and is not handed on yet is left to it."""
         self.inbound.hush()
 
     async def close(self) -> None:
         self.presence.close()
-        self.inbound.early.close()
+        self.inbound.close()
         await self.transport.close()
         self.outbound.close(Gone("the node was closed"))
 
@@ -154,6 +155,9 @@ class Node:
                 self._texts[text] = found
         return found
 
+    def known(self) -> Iterator[tuple[str, bool]]:
+        return ((peer.name, peer.unreachable) for peer in self.ways.peers.values())
+
     def new_ref(self, node: str, said: object) -> ActorRef[Any]:
         """An actor that this node says it has started for us. Raises BadEnvelope."""
         ref = self.ref_of(said if isinstance(said, str) else "")
@@ -175,6 +179,13 @@ class Node:
             if own is not None and own.ref.address.name in self.exposed:
                 return own
         return cell
+
+
+class Joining:
+    """For transports: a system that is given one becomes a node among those that the transport reaches."""
+
+    def join(self: Transport, system: ActorSystem, options: Options | None) -> Node:
+        return Node(system, self, options)
 
 
 def _write_ref(value: object) -> object:

@@ -6,9 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from .compression import Scheme
-
-Serialiser = Literal["msgpack", "json", "protobuf", "pickle"]
+from .sealed.compression import Scheme
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
 from recado.actors.ref import ActorRef, Reply, current
+from recado.actors.serialising.serialisers import Serialisers
 
-from .compression import Compressor
-from .controls import MANIFEST, Control, encode_control
-from .envelope import EnvelopeWriter
-from .envelope_pb2 import MSGPACK, PLAIN
-from .failures import write_failure
 from .faults import CannotSerialise, RemoteFault
 from .options import Options
 from .peer import Peer
 from .pending import Pending
-from .serialisers import Serialisers
+from .sealed.compression import Compressor
+from .sealed.controls import MANIFEST, Control, encode_control
+from .sealed.envelope import EnvelopeWriter
+from .sealed.envelope_pb2 import MSGPACK, PLAIN
+from .sealed.failures import write_failure
 from .ways import Ways
 
 if TYPE_CHECKING:
-    from recado.actors.clock import Timer
+    from recado.actors.running.clock import Timer
     from recado.actors.system import ActorSystem
 
 log = logging.getLogger("recado.actors")

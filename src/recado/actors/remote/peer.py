@@ -6,9 +6,9 @@ from collections import OrderedDict
 from typing import Final
 
 from recado.actors.address import Address
-from recado.actors.signals import CellSignal
+from recado.actors.failing.signals import CellSignal
 
-from .frame import Sealer
+from .sealed.frame import Sealer
 from .transport import Link
 
 SIGNALS_MOST: Final = 1000  # that are remembered, so that a refusal tells us which one it was

@@ -6,11 +6,11 @@ Both are called by any thread, and go on in the loop's.
 from __future__ import annotations
 
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
+from recado.actors.failing.signals import CellSignal
 from recado.actors.ref import ActorRef, Reply
-from recado.actors.signals import CellSignal
 
 if TYPE_CHECKING:
     from .node import Node
@@ -54,12 +54,19 @@ class RemotePost:
 class RemoteReply:
     """The Reply of an ask from another node. `patience` is for how many seconds it waits, if it said so."""
 
-    __slots__ = ("_done", "_number", "_outbound", "_peer", "patience")
+    __slots__ = ("_done", "_number", "_outbound", "_peer", "patience", "stranger")
 
     def __init__(
-        self, outbound: Outbound, peer: Peer, number: int, patience: float | None = None
+        self,
+        outbound: Outbound,
+        peer: Peer,
+        number: int,
+        patience: float | None = None,
+        *,
+        stranger: bool = False,
     ) -> None:
         self.patience = patience
+        self.stranger = stranger
         self._outbound = outbound
         self._peer = peer
         self._number = number
@@ -81,3 +88,18 @@ class RemoteReply:
         if not self._done:
             self._done = True
             self._outbound.on_loop(self._outbound.answer_error, self._peer, self._number, error)
+
+
+class Unasked:
+    """The Reply of a stranger's message that is no ask: by one to which the actor replies it would fail."""
+
+    stranger: Final = True
+
+    def complete(self, value: Any) -> None:
+        pass
+
+    def fail(self, error: BaseException) -> None:
+        pass
+
+
+UNASKED: Final = Unasked()

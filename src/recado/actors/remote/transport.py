@@ -20,10 +20,16 @@ A transport knows nothing of what is in a frame: not whether it is authentic, no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .faults import Full as Full
 from .occurrences import BridgeEvent
+
+if TYPE_CHECKING:
+    from recado.actors.others import Others
+    from recado.actors.system import ActorSystem
+
+    from .options import Options
 
 Settle = Callable[[bool], None]
 """True: it was taken in, and need not come again. False: nobody wants it, so it must not."""
@@ -88,6 +94,9 @@ class Receiver(Protocol):
 
 
 class Transport(Protocol):
+    def join(self, system: ActorSystem, options: Options | None) -> Others:
+        """Make a node of a system that was given this transport, as `Joining` does."""
+
     async def open(self, node: str, client: str, frame_limit: int, receiver: Receiver) -> None:
         """Take part in the world as `node`; who only connects is known there as `client`.
 

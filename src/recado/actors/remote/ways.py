@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from .faults import Full, Gone
-from .frame import Seal, Sealer
 from .peer import Peer
+from .sealed.frame import Seal, Sealer
 from .transport import Link, Transport
 
 PEERS_MOST: Final = 10_000

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.actors.remote.faults import BadFrame
-from recado.actors.remote.frame import Seal, Sealer
+from recado.actors.remote.sealed.frame import Seal, Sealer
 from recado.actors.remote.tcp.handshake import GREETING, MAGIC, Handshake
 
 cookies = st.sampled_from(["", "one", "another"])

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from recado.actors import ActorSystem, Down, NoSuchActor, Unreachable
-from recado.actors.bonds import monitor
+from recado.actors.failing.bonds import monitor
 from recado.actors.remote.faults import Cut, RemoteFault, Undelivered
 from recado.actors.remote.options import Options
 from recado.actors.remote.tcp import Tcp

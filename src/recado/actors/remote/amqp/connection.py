@@ -16,14 +16,14 @@ from functools import partial
 from typing import ClassVar
 
 from recado.actors.actor import Actor
+from recado.actors.failing.supervision import Supervision
 from recado.actors.message import Message
 from recado.actors.ref import ActorRef
-from recado.actors.supervision import Supervision
 from recado.client import Channel, Connection, ConnectionLost
 
 from .bridge import Bridge
 from .reading import ReadChannelActor
-from .restarting import AGAIN, Broke, Restarting, Told
+from .restarting import AGAIN, Broke, Errand, Restarting
 from .storage import Sharing
 from .writing import WriteChannelActor
 
@@ -42,7 +42,7 @@ class ConnectionSupervisor(Actor[Build | Dismantle]):
     supervision: ClassVar[Supervision] = AGAIN
 
     def __init__(self) -> None:
-        self._actors: dict[Bridge, ActorRef[Told]] = {}
+        self._actors: dict[Bridge, ActorRef[Errand]] = {}
 
     async def receive(self, message: Build | Dismantle) -> None:
         match message:
@@ -58,7 +58,7 @@ class ConnectionActor(Restarting):
     def __init__(self, bridge: Bridge) -> None:
         super().__init__(bridge, bridge.connecting)
         self._connections: list[Connection] = []
-        self._writer: ActorRef[Told] | None = None
+        self._writer: ActorRef[Errand] | None = None
 
     async def begin(self) -> None:
         await self._open("reads")

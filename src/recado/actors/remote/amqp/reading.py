@@ -22,7 +22,7 @@ from .acks import Acks
 from .bridge import Bridge
 from .handler import Arrivals
 from .objects import make
-from .restarting import CLOSE_SECONDS, Broke, Reads, Restarting, Told
+from .restarting import CLOSE_SECONDS, Broke, Errand, Reads, Restarting
 
 ACK_DELAY: Final = 0.01
 """Seconds. An ack for each message costs the broker as much as the message; and a node that dies may be given
@@ -110,7 +110,7 @@ class BridgeConsumer(Consumer):
 
 
 class ReadChannelActor(Restarting):
-    def __init__(self, bridge: Bridge, connection: Connection, parent: ActorRef[Told]) -> None:
+    def __init__(self, bridge: Bridge, connection: Connection, parent: ActorRef[Errand]) -> None:
         super().__init__(bridge, bridge.reading)
         self._connection = connection
         self._parent = parent

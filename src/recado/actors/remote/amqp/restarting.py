@@ -1,8 +1,8 @@
 """What the actors of a bridge have in common: they try, fail, are restarted, and try again after a while.
 
-RE1  An attempt is made at once, and after a restart when `Attempts` says; when that says never, the bridge is
+RB1  An attempt is made at once, and after a restart when `Attempts` says; when that says never, the bridge is
      given up: it tells the application, and the actors stop.
-RE2  The mailbox outlives a restart, so what an instance is told names what it is about; of others' it is not
+RB2  The mailbox outlives a restart, so what an instance is told names what it is about; of others' it is not
      concerned.
 """
 
@@ -13,9 +13,9 @@ from abc import abstractmethod
 from typing import ClassVar, Final, TypeAlias
 
 from recado.actors.actor import Actor
-from recado.actors.clock import Timer
+from recado.actors.failing.supervision import OneForOne, Supervision
 from recado.actors.message import Message
-from recado.actors.supervision import OneForOne, Supervision
+from recado.actors.running.clock import Timer
 from recado.client import Channel, ClientError, Connection, GaveUp
 
 from .attempts import Attempts
@@ -45,10 +45,10 @@ class Reads(Message[None]):
     """The channel that reads has everything that it had."""
 
 
-Told: TypeAlias = Begin | Broke | Reads
+Errand: TypeAlias = Begin | Broke | Reads
 
 
-class Restarting(Actor[Told]):
+class Restarting(Actor[Errand]):
     supervision: ClassVar[Supervision] = AGAIN
     expected: ClassVar[tuple[type[BaseException], ...]] = (ClientError, OSError)
 
@@ -70,7 +70,7 @@ class Restarting(Actor[Told]):
         seconds = self._attempts.since(clock.time())
         self.bridge.gave_up(GaveUp(seconds, self._attempts.count, last))
 
-    async def receive(self, message: Told) -> None:
+    async def receive(self, message: Errand) -> None:
         match message:
             case Begin():
                 if not self._begun:

@@ -18,6 +18,7 @@ import msgspec
 from recado.actors.ref import ActorRef
 from recado.actors.registry import Registry
 from recado.actors.remote.faults import NoWay
+from recado.actors.remote.node import Joining
 from recado.actors.remote.occurrences import BridgeEvent, BridgeGone, BridgeHealed, BridgeLost
 from recado.actors.remote.transport import Receiver
 from recado.actors.system import ActorSystem
@@ -36,7 +37,7 @@ CLOSE_SECONDS: Final = 2.0  # for what was posted to be confirmed
 log = logging.getLogger("recado.actors")
 
 
-class Amqp:
+class Amqp(Joining):
     def __init__(self, url: str | Address, settings: AmqpSettings | None = None) -> None:
         """How long to wait for the broker is said by `settings`, not by the URL."""
         self._settings = settings or AmqpSettings()

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from recado.actors.remote.faults import NoWay
+from recado.actors.remote.node import Joining
 from recado.actors.remote.transport import Receiver
 
 from .handshake import CHALLENGE, Handshake
@@ -32,7 +33,7 @@ class TcpSettings(msgspec.Struct, frozen=True, kw_only=True):
     greeting_timeout: float = 10.0  # seconds for the first frame of somebody proved on such a one
 
 
-class Tcp:
+class Tcp(Joining):
     """`listen` is "host:port", port 0 for any that is free, or None; `nodes` says where others listen."""
 
     def __init__(

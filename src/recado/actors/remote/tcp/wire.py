@@ -23,7 +23,7 @@ from collections import deque
 from typing import Final, Protocol, cast
 
 from recado.actors.remote.faults import BadFrame
-from recado.actors.remote.frame import REFUSAL_SIZE
+from recado.actors.remote.sealed.frame import REFUSAL_SIZE
 
 from .handshake import GREETING, PROOF, Handshake
 

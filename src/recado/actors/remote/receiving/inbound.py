@@ -1,0 +1,392 @@
+"""What comes in from other nodes: checked in the order in which it is cheapest to refuse.
+
+    size ─► seal ─► replay ─► envelope ─► target ─► serialisation ─► body ─► actor
+
+I1  Nothing of a frame is decoded before its seal is checked; nothing of a settled one is processed again.
+I2  Whatever comes, `received` raises nothing. Who sent a frame that was refused is told so (refusals.py).
+I3  What can be settled is settled once: when it is where it stays until it is handled, or when it was refused.
+I4  While the actors of a node that is closed stop, no message that can be settled is delivered or buried: it
+    stays unsettled, and comes to the next life.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from recado.actors.address import Address
+from recado.actors.durable.settled import Standing
+from recado.actors.errors import SystemClosed
+from recado.actors.failing.signals import Failed
+from recado.actors.ref import ActorRef
+from recado.actors.remote.faults import (
+    BadEnvelope,
+    BadFrame,
+    Full,
+    Refusal,
+    RemoteFault,
+    Unacceptable,
+)
+from recado.actors.remote.peer import Peer
+from recado.actors.remote.remote_ref import UNASKED, RemoteReply
+from recado.actors.remote.sealed.compression import expand
+from recado.actors.remote.sealed.controls import (
+    COMMANDING,
+    MANIFEST,
+    Abandon,
+    Create,
+    Move,
+    Ping,
+    Pong,
+    Signalled,
+    decode_control,
+    read_signal,
+)
+from recado.actors.remote.sealed.envelope import read_envelope
+from recado.actors.remote.sealed.envelope_pb2 import ANSWER, CONTROL, MESSAGE, Envelope, Payload
+from recado.actors.remote.sealed.failures import read_failure
+from recado.actors.remote.sealed.frame import (
+    HEAD,
+    INCARNATION,
+    Seal,
+    WrongSeal,
+    is_refusal,
+    open_refusal,
+)
+from recado.actors.remote.transport import Link, Settle
+from recado.actors.running.cell import Cell
+from recado.actors.running.mailbox import Letter, Origin, Then
+from recado.actors.running.pressure import when_room
+from recado.actors.running.state import State
+from recado.actors.serialising.catalogue import reply_type
+
+from .early import Early
+from .refusals import Refusals
+from .replay import Replay
+from .slowing import Slowing
+from .storing import Storing
+
+if TYPE_CHECKING:
+    from recado.actors.remote.node import Node
+
+log = logging.getLogger("recado.actors")
+
+ADDRESSES_MOST: Final = 10_000
+NEW: Final = Standing.NEW  # which is looked at for each frame
+
+
+class NotForUs(BadEnvelope):
+    """It is for another node: it was misled, or somebody sent it here again."""
+
+
+class Untrusted(BadEnvelope):
+    """It would rule over our actors, and we let nobody."""
+
+
+class Inbound:
+    def __init__(self, node: Node, seal: Seal) -> None:
+        self._node = node
+        self._system = node.system
+        self._seal = seal
+        self._options = node.options
+        self._replay = Replay()
+        self._lives = node.ways.lives
+        self._outbound = node.outbound
+        self._pending = node.outbound.pending
+        self._serialisers = node.serialisers
+        self._addresses: dict[str, Address] = {}
+        self._reply_types: dict[type, Any] = {}
+        # Of what is being processed. What comes again meanwhile came on another channel, and the first is gone.
+        self._settles: dict[Origin, Settle] = {}
+        self._slowing = Slowing(node.system)
+        self._storing = Storing(node.system)
+        self._hushed = False
+        self._unasked = UNASKED if node.options.untrusted else None
+        self.early = Early(self._system.clock, self._has)
+        self._refusals = Refusals(node)
+
+    # ── the seal, and replay ──────────────────────────────────────────────────────────────────────────────
+
+    def received(self, link: Link, frame: bytes, settle: Settle | None) -> None:
+        try:
+            incarnation, sequence, data = self._seal.open(frame)
+        except BadFrame as error:
+            self._no_frame(link, frame, error)
+            if settle is not None:
+                settle(False)
+            return
+        if settle is None:
+            if not self._replay.once(incarnation, sequence):
+                self._refusals.refuse(link, incarnation, sequence, Refusal.REPLAY)
+                return
+        elif (seen := self._replay.of(incarnation).look(sequence)) is not NEW:
+            if seen is Standing.SETTLED:  # repeated by a link that was not sure: nobody's fault
+                settle(True)
+            elif (incarnation, sequence) in self._settles:
+                self._settles[incarnation, sequence] = settle
+            return
+        try:
+            envelope = read_envelope(data)
+            taken = self._take(link, envelope, (incarnation, sequence), settle)
+        except RemoteFault as error:
+            self._refusals.refuse(link, incarnation, sequence, _reason(error), str(error))
+            taken = False
+        except Exception:
+            log.exception("a frame from %s could not be processed", link.peer or "somebody")
+            self._refusals.refuse(link, incarnation, sequence, Refusal.ENVELOPE)
+            taken = False
+        if settle is not None and taken is not None:
+            self._replay.of(incarnation).settle(sequence)
+            if not taken:  # it may have failed when it was about to be stored
+                self._settles.pop((incarnation, sequence), None)
+            settle(taken)
+
+    def _no_frame(self, link: Link, frame: bytes, error: BadFrame) -> None:
+        if isinstance(error, WrongSeal):
+            self._refusals.refuse(link, error.incarnation, error.sequence, Refusal.COOKIE)
+            return
+        if is_refusal(frame):
+            try:
+                self._refusals.heard(open_refusal(frame))
+                return
+            except BadFrame as worse:
+                error = worse
+        self._refusals.strike(link, str(error))
+
+    def received_unproved(self, link: Link, frames: list[bytes]) -> None:
+        for frame in frames:
+            if is_refusal(frame):  # it refuses us as we refuse it
+                self.received(link, frame, None)
+            elif len(frame) >= HEAD:
+                sequence = int.from_bytes(frame[1 + INCARNATION : HEAD])
+                self._refusals.refuse(link, frame[1 : 1 + INCARNATION], sequence, Refusal.COOKIE)
+
+    def _pend(self, origin: Origin, settle: Settle) -> Then:
+        """It is settled by what this gives, in any thread."""
+        self._replay.pend(*origin)
+        self._settles[origin] = settle
+        return partial(self._system.on_loop, self._settled, origin)
+
+    def _settled(self, origin: Origin, error: BaseException | None = None) -> None:
+        settle = self._settles.pop(origin, None)
+        if settle is None:
+            return
+        if isinstance(error, SystemClosed):  # it comes to the next life
+            self._replay.forget(*origin)
+        else:
+            self._replay.of(origin[0]).settle(origin[1])
+            settle(error is None)
+
+    # ── the envelope ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(
+        self, link: Link, envelope: Envelope, origin: Origin, settle: Settle | None
+    ) -> bool | None:
+        """True if it is where it stays. None if not: then it is settled later (I3), or never (I4)."""
+        # Who speaks under this incarnation said its name when it began to.
+        peer = self._lives.get(origin[0])
+        if peer is None or peer.link is not link or peer.unreachable:
+            peer = self._introduced(link, envelope)
+            self._node.presence.met(peer, link, origin[0])
+        peer.spoke = True  # when, is looked at by the heartbeat: asking the clock takes 0.1 µs
+        kind = envelope.kind
+        if kind == ANSWER:
+            self._answered(peer, envelope)
+        elif kind == MESSAGE:
+            return self._deliver(link, peer, envelope, origin, settle)
+        elif kind == CONTROL:
+            self._control(peer, envelope)
+        else:
+            raise BadEnvelope(f"an envelope of unknown kind {kind}")
+        return True
+
+    def _introduced(self, link: Link, envelope: Envelope) -> Peer:
+        """Somebody whom we do not know, or not like this."""
+        name = envelope.node
+        if not name or name == self._system.name:
+            raise BadEnvelope(f"a node that calls itself {name!r}")
+        if link.peer not in ("", name, envelope.client):
+            raise BadEnvelope(f"{name} speaks on a link of {link.peer}")
+        return self._node.ways.peer(name)
+
+    def _deliver(
+        self, link: Link, peer: Peer, envelope: Envelope, origin: Origin, settle: Settle | None
+    ) -> bool | None:
+        text = envelope.target
+        target = self._addresses.get(text) or self._address(text)
+        message = self._read(envelope.message)
+        text = envelope.sender
+        sender = self._node.ref_of(text) if text else None
+        reply = self._unasked if envelope.one_way else self._reply(peer, envelope)
+        letter = message, sender, reply
+        early = self.early
+        # Whoever is meant by a uid lived before, if anybody did.
+        if early.is_open and settle is not None and not target.uid and early.is_early(target.name):
+            self._pend(origin, settle)
+            early.hold(target.name, partial(self._place_held, link, target, letter, origin))
+            return None
+        return self._place(link, target, letter, origin, settle)
+
+    def _has(self, name: str) -> bool:
+        return self._node.reachable(Address(self._system.name, name)) is not None
+
+    def _place_held(self, link: Link, target: Address, letter: Letter, origin: Origin) -> None:
+        if self._place(link, target, letter, origin, self._settles[origin]):
+            self._settled(origin)
+
+    def _place(
+        self,
+        link: Link,
+        target: Address,
+        letter: Letter,
+        origin: Origin,
+        settle: Settle | None,
+    ) -> bool | None:
+        """As `_take`."""
+        if self._hushed and settle is not None:  # I4
+            return None
+        cell = self._node.reachable(target)
+        if cell is None:
+            self._system.bury(letter, self._system.ref(target))
+            return True
+        if cell.lasting is None and not cell.capacity:
+            cell.post(target, *letter)
+            return True
+        settled = None if settle is None else self._pend(origin, settle)
+        self._put(cell, target, letter, origin, settled)
+        if cell.capacity and settle is None:
+            self._slowing.after(link, cell)
+        return None
+
+    def _put(
+        self, cell: Cell, target: Address, letter: Letter, origin: Origin, settled: Then | None
+    ) -> None:
+        """It is settled when it is stored, and when there is room."""
+        if cell.lasting is not None:
+            then = None if settled is None else partial(self._storing.stored, cell, settled)
+            cell.put_from(letter, origin, then)
+        else:
+            cell.post(target, *letter)
+            if settled is not None:
+                when_room(cell, partial(self._roomy, cell, settled))
+
+    def _roomy(self, cell: Cell, settled: Then) -> None:
+        if not (self._hushed and cell.state is State.STOPPED):  # there it was buried (I4)
+            settled(None)
+
+    def hush(self) -> None:
+        self._hushed = True
+
+    def close(self) -> None:
+        self.early.close()
+        self._storing.close()
+
+    def _reply(self, peer: Peer, envelope: Envelope) -> RemoteReply:
+        milliseconds = envelope.patience
+        patience = milliseconds / 1000 if milliseconds else None
+        stranger = self._options.untrusted
+        return RemoteReply(self._outbound, peer, envelope.id, patience, stranger=stranger)
+
+    def _address(self, text: str) -> Address:
+        try:
+            address = Address.parse(text)
+        except ValueError as error:
+            raise BadEnvelope(str(error)) from None
+        if address.node != self._system.name:
+            raise NotForUs(f"a message for {text}")
+        if len(self._addresses) >= ADDRESSES_MOST:
+            self._addresses.clear()
+        self._addresses[text] = address
+        return address
+
+    def _read(self, payload: Payload, reply: Any = None) -> object:
+        body = payload.body
+        if payload.compression:
+            body = expand(payload.compression, body, self._options.expanded_limit)
+        return self._serialisers.read(payload.serialisation, payload.manifest, body, reply)
+
+    def _answered(self, peer: Peer, envelope: Envelope) -> None:
+        if envelope.target != self._system.name:
+            raise NotForUs(f"an answer for {envelope.target}")
+        waiting = self._pending.take(envelope.answers, peer)
+        if waiting is None:
+            log.debug("an answer of %s that nobody waits for", peer.name)
+            return
+        reply, _, _, kind = waiting
+        if envelope.HasField("exception"):
+            reply.fail(read_failure(envelope.exception))
+            return
+        if kind not in self._reply_types:
+            self._reply_types[kind] = reply_type(kind)
+        try:
+            value = self._read(envelope.message, self._reply_types[kind])
+        except RemoteFault as error:
+            reply.fail(error)
+        else:
+            reply.complete(value)
+
+    # ── what nodes say to each other ──────────────────────────────────────────────────────────────────────
+
+    def _control(self, peer: Peer, envelope: Envelope) -> None:
+        payload = envelope.message
+        if payload.manifest != MANIFEST:
+            raise BadEnvelope(f"a control that is a {payload.manifest!r}")
+        control = decode_control(payload.body)
+        if isinstance(control, Signalled):
+            self._signalled(peer, self._address(envelope.target), control)
+            return
+        if envelope.target != self._system.name:
+            raise NotForUs(f"a control for {envelope.target}")
+        reply = self._reply(peer, envelope)
+        match control:
+            case Ping():
+                self._node.outbound.say(peer, Pong())
+            case Pong():
+                pass
+            case Create():
+                self._trust("creates an actor")
+                self._system.keep(self._node.creation.serve(peer, control, reply))
+            case Move():
+                self._trust("moves an actor")
+                self._system.keep(self._node.moving.serve(peer, control, reply))
+            case Abandon(token):
+                self._trust("takes an actor back")
+                self._node.creation.unheard.abandon(peer, token)
+
+    def _signalled(self, peer: Peer, target: Address, said: Signalled) -> None:
+        if said.name in COMMANDING:
+            self._trust(f"says {said.name}")
+        about: ActorRef[Any] | None = None
+        if said.ref:
+            try:
+                about = self._node.ref_of(said.ref)
+            except ValueError as error:
+                raise BadEnvelope(str(error)) from None
+            if about.address.node != peer.name:
+                raise BadEnvelope(f"{peer.name} speaks for {about}")
+        signal = read_signal(said, about)
+        cell = self._node.reachable(target)
+        if cell is None:
+            self._system.undertaker.signal(target, signal)
+        elif isinstance(signal, Failed) and signal.ref not in cell.children:
+            raise BadEnvelope(f"{cell.ref} does not supervise {signal.ref}")
+        else:
+            self._node.presence.heard(peer, cell.ref, signal, target)
+            cell.signal(target, signal)
+
+    def _trust(self, deed: str) -> None:
+        if self._options.untrusted:
+            raise Untrusted(f"somebody outside {deed}")
+
+
+def _reason(error: RemoteFault) -> Refusal:
+    match error:
+        case Unacceptable():
+            return Refusal.SERIALISATION
+        case Untrusted():
+            return Refusal.UNTRUSTED
+        case Full():
+            return Refusal.BUSY
+        case _:
+            return Refusal.ENVELOPE

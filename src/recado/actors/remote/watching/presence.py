@@ -1,0 +1,168 @@
+"""Who is there: signs of life, links that are lost and come back, and signals between actors of two nodes.
+
+The rules are those of watch.py; here are the clock, the links, and the actors that are told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from recado.actors.address import Address
+from recado.actors.failing.signals import CellSignal, Failed, Stop, Tie, Unlink, Watch
+from recado.actors.failing.signals import Link as LinkSignal
+from recado.actors.ref import ActorRef
+from recado.actors.remote.faults import Cut, RemoteFault
+from recado.actors.remote.occurrences import NodeReachable, NodeUnreachable
+from recado.actors.remote.options import Options
+from recado.actors.remote.outbound import Outbound
+from recado.actors.remote.peer import Peer
+from recado.actors.remote.sealed.controls import Ping, write_signal
+from recado.actors.remote.transport import Link
+from recado.actors.remote.ways import Ways
+
+from .watch import Effect, Orphan, Told, Vigil, undelivered
+
+if TYPE_CHECKING:
+    from recado.actors.running.clock import Timer
+    from recado.actors.system import ActorSystem
+
+log = logging.getLogger("recado.actors")
+
+
+class Presence:
+    def __init__(
+        self, system: ActorSystem, ways: Ways, outbound: Outbound, options: Options
+    ) -> None:
+        self._system = system
+        self._ways = ways
+        self._outbound = outbound
+        self._options = options
+        self._beating: Timer | None = None
+        self.vigil = Vigil(options.watches_limit)
+
+    def close(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+
+    # ── signals to other nodes ────────────────────────────────────────────────────────────────────────────
+
+    def send(self, target: Address, text: str, signal: CellSignal) -> None:
+        try:
+            peer = self._ways.peer(target.node)
+            with self._watching_over(peer):
+                called = self.vigil.sent(self._system.ref(target), signal)
+            if isinstance(
+                signal, Watch | LinkSignal | Tie | Failed
+            ):  # somebody has to hear if it is refused
+                peer.note_signal(target, signal)
+            self._outbound.say(peer, write_signal(signal, called), text)
+        except RemoteFault as error:
+            self.undelivered(target, signal, str(error))
+
+    def undelivered(self, target: Address, signal: CellSignal, why: str) -> None:
+        """It certainly did not arrive. What it bound stays bound until the node is given up: it may come
+        back."""
+        if target.node not in self.vigil.bonds:
+            self.do(undelivered(self._system.ref(target), signal, why))
+
+    def refused(self, target: Address, signal: CellSignal, error: Exception) -> None:
+        """The node is there, and does not want it: what was to be bound is not."""
+        there = self._system.ref(target)
+        self.vigil.unsent(there, signal)
+        self.do(undelivered(there, signal, str(error)))
+
+    def supervised(self, child: ActorRef[Any], supervisor: ActorRef[Any]) -> None:
+        """An actor was started here for a supervisor there. Raises Full."""
+        with self._watching_over(self._ways.peer(supervisor.address.node)):
+            self.vigil.supervised(child, supervisor)
+
+    def heard(self, peer: Peer, here: ActorRef[Any], signal: CellSignal, target: Address) -> None:
+        """A signal came for an actor of ours, which they call so. Raises Full."""
+        with self._watching_over(peer):
+            self.vigil.heard(here, signal, "" if target.uid else str(target))
+
+    # ── signs of life ─────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _watching_over(self, peer: Peer) -> Iterator[None]:
+        """Within it, bonds with this node may come about: then its silence counts from now on."""
+        bound = peer.name in self.vigil.bonds
+        yield
+        if not bound and peer.name in self.vigil.bonds:
+            clock = self._system.clock
+            peer.spoke, peer.heard = False, clock.time()
+            if self._beating is None:
+                self._beating = clock.call_later(self._options.heartbeat, self._beat)
+
+    def _beat(self) -> None:
+        self._beating = None
+        now = self._system.clock.time()
+        for name in list(self.vigil.bonds):
+            peer = self._ways.peer(name)
+            if peer.spoke:
+                peer.spoke, peer.heard = False, now
+            if now - peer.heard >= self._options.silence:
+                self._give_up(peer, f"silent for {self._options.silence:g} s")
+            else:
+                try:
+                    self._outbound.say(peer, Ping())
+                except RemoteFault as error:
+                    log.debug("%s cannot be asked for a sign of life: %s", name, error)
+        if self.vigil.bonds:
+            self._beating = self._system.clock.call_later(self._options.heartbeat, self._beat)
+
+    def _give_up(self, peer: Peer, why: str) -> None:
+        log.warning("node %s is unreachable: %s", peer.name, why)
+        peer.unreachable = True
+        self._system.publish(NodeUnreachable(peer.name))
+        self.do(self.vigil.silent(peer.name, why))
+
+    def met(self, peer: Peer, link: Link, life: bytes) -> None:
+        """An authentic frame of it came, and it is not as we know it: on another link, of another life."""
+        moved = peer.link is not None and peer.link is not link
+        self._ways.spoke(peer, link)
+        if peer.life != life:
+            reborn = bool(peer.life)
+            self._ways.begins(peer, life)
+            self._back(peer, reborn=reborn)
+        elif moved and peer.link is link:
+            self._back(peer, reborn=False)
+        if peer.unreachable:
+            peer.unreachable = False
+            self._system.publish(NodeReachable(peer.name))
+
+    def _back(self, peer: Peer, *, reborn: bool) -> None:
+        self.do(self.vigil.back(peer.name, reborn=reborn))
+
+    # ── links ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def lost(self, link: Link, why: str) -> None:
+        if not link.lasting:
+            for peer in self._ways.of_link(link):
+                self._outbound.pending.fail(peer, Cut(f"the link to {peer.name} was cut: {why}"))
+
+    def healed(self, link: Link) -> None:
+        for peer in self._ways.of_link(link):
+            self._back(peer, reborn=False)
+
+    def gone(self, link: Link, why: str) -> None:
+        for peer in self._ways.of_link(link):
+            self._outbound.pending.fail(peer, Cut(f"the link to {peer.name} is gone: {why}"))
+        self._ways.ended(link)
+
+    # ── what follows ──────────────────────────────────────────────────────────────────────────────────────
+
+    def do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Told(ref, signal):
+                    ref.signal(signal)
+                case Orphan(child, supervisor, reason, parted):
+                    cell = self._system.cell(child.address)
+                    if cell is not None and cell.suspended:
+                        child.signal(Stop(reason))
+                    elif parted:
+                        child.signal(Unlink(supervisor))

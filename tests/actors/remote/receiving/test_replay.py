@@ -1,0 +1,82 @@
+"""Which frames were settled, against a model that is a set."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.actors.durable.settled import PENDING, Standing
+from recado.actors.remote.receiving.replay import Replay
+
+ONE, OTHER = bytes(16), bytes([1]) * 16
+
+commands = st.lists(
+    st.tuples(st.sampled_from(["begin", "settle", "forget", "once"]), st.integers(1, 12)),
+    max_size=80,
+)
+
+
+@given(commands)
+def test_a_settled_one_is_refused_and_an_unsettled_one_is_not(
+    said: list[tuple[str, int]],
+) -> None:
+    replay = Replay()
+    pending, settled = set[int](), set[int]()
+    for word, number in said:
+        match word:
+            case "begin":
+                expected = (
+                    Standing.SETTLED
+                    if number in settled
+                    else Standing.PENDING
+                    if number in pending
+                    else Standing.NEW
+                )
+                assert replay.of(ONE).look(number) is expected
+                if expected is Standing.NEW:
+                    replay.pend(ONE, number)
+                    pending.add(number)
+            case "once":
+                new = number not in settled | pending
+                assert replay.once(ONE, number) is new
+                if new:
+                    settled.add(number)
+            case "settle" if number not in settled:  # also what was never pending
+                replay.of(ONE).settle(number)
+                pending.discard(number)
+                settled.add(number)
+            case "forget" if number in pending:
+                replay.forget(ONE, number)
+                pending.discard(number)
+
+
+def test_incarnations_do_not_know_of_each_other() -> None:
+    replay = Replay()
+    assert replay.once(ONE, 1)
+    assert replay.once(OTHER, 1)
+    assert not replay.once(OTHER, 1)
+
+
+def test_the_longest_silent_incarnation_is_forgotten() -> None:
+    replay = Replay(incarnations=2)
+    replay.once(ONE, 1)
+    replay.once(OTHER, 1)
+    replay.once(ONE, 2)
+    replay.once(bytes([2]) * 16, 1)
+    assert len(replay) == 2
+    assert not replay.once(ONE, 1)
+    assert replay.once(OTHER, 1)
+
+
+def test_what_is_being_processed_is_bounded() -> None:
+    replay = Replay()
+    for number in range(1, PENDING + 1):
+        assert replay.of(ONE).look(number) is Standing.NEW
+        replay.pend(ONE, number)
+    assert replay.of(ONE).look(PENDING + 1) is Standing.PENDING
+    replay.of(ONE).settle(5)
+    assert replay.of(ONE).look(PENDING + 1) is Standing.NEW
+
+
+def test_to_forget_what_nobody_knows_is_nothing() -> None:
+    replay = Replay()
+    replay.forget(ONE, 1)
+    assert len(replay) == 0

@@ -1,0 +1,91 @@
+"""A bounded mailbox slows down who sends to it, also from another node."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recado.actors import ActorRef, DurableMailboxes
+from recado.actors.running.pressure import PATIENCE
+from tests.actors.remote.running import in_a_loop
+from tests.actors.remote.shop import KINDS, Book, Log, Place, pair, until
+
+CAPACITY = 10
+
+
+class Slow(Book):
+    gate: asyncio.Semaphore
+
+    async def receive(self, message: Any) -> None:
+        if isinstance(message, Place):
+            await Slow.gate.acquire()
+        await super().receive(message)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@in_a_loop
+async def test_everything_arrives_and_the_mailbox_is_bounded_where_the_link_can_wait(
+    kind: str,
+) -> None:
+    async with pair(kind) as it:
+        Slow.gate = asyncio.Semaphore(0)
+        slow: ActorRef[Any] = await it.server.spawn(Slow, name="slow", capacity=CAPACITY)
+        there = it.book("slow")
+        there.tell(Place(0))
+        await until(lambda: it.server.waiting(slow) == 0)
+        for order in range(1, 5000):
+            there.tell(Place(order))
+            if order % 100 == 0:
+                await asyncio.sleep(0)
+        most = 0
+        for _ in range(5000):
+            most = max(most, it.server.waiting(slow))
+            Slow.gate.release()
+            await asyncio.sleep(0)
+        assert await there.ask(Log(), timeout=30) == list(range(5000))
+        if kind == "tcp":  # what one read brought may be over it
+            assert most < 5000
+
+
+@pytest.mark.parametrize("kind", ["tcp", "lasting"])
+@in_a_loop
+async def test_a_durable_mailbox_slows_down_as_well(kind: str, tmp_path: Path) -> None:
+    async with pair(kind) as it:
+        Slow.gate = asyncio.Semaphore(0)
+        boxes = DurableMailboxes(it.server, tmp_path)
+        slow: ActorRef[Any] = await it.server.spawn(
+            Slow, name="slow", mailbox=boxes.mailbox("slow"), capacity=CAPACITY
+        )
+        there = it.book("slow")
+        for order in range(100):
+            there.tell(Place(order))
+        await until(lambda: it.server.waiting(slow) == 99)
+        if it.hub is not None:
+            safe = asyncio.Event()
+            boxes.room.when_safe(lambda error: it.server.on_loop(safe.set))
+            await safe.wait()  # all of them; and few of them are the hub's no more
+            assert len(it.hub.queues["client", "server"]) >= 99 - CAPACITY
+        else:
+            (link,) = it.at_server.transport._accepted  # type: ignore[attr-defined]
+            assert not link.wire._transport.is_reading()
+        for _ in range(100):
+            Slow.gate.release()
+        assert await there.ask(Log(), timeout=30) == list(range(100))
+
+
+@in_a_loop
+async def test_a_link_is_not_paused_for_ever() -> None:
+    assert PATIENCE <= 1.0
+    async with pair("tcp") as it:
+        Slow.gate = asyncio.Semaphore(0)
+        await it.server.spawn(Slow, name="slow", capacity=1)
+        for order in range(5):
+            it.book("slow").tell(Place(order))
+        # The slow one is stuck; others on the same link are reached all the same.
+        it.book().tell(Place(7))
+        assert await it.book().ask(Log(), timeout=10 * PATIENCE) == [7]
+        for _ in range(5):
+            Slow.gate.release()

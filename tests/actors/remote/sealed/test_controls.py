@@ -1,0 +1,127 @@
+"""What nodes say to each other: every signal there and back, and what is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from recado.actors import Address, Exhausted
+from recado.actors.errors import ActorError
+from recado.actors.failing.signals import (
+    CellSignal,
+    Down,
+    Ended,
+    Exit,
+    Failed,
+    Link,
+    Restart,
+    Stop,
+    Tie,
+    Unlink,
+    Untie,
+    Unwatch,
+    Watch,
+)
+from recado.actors.ref import ActorRef
+from recado.actors.remote.faults import BadEnvelope
+from recado.actors.remote.sealed.controls import (
+    COMMANDING,
+    Abandon,
+    Create,
+    Move,
+    Ping,
+    Pong,
+    Signalled,
+    decode_control,
+    encode_control,
+    read_signal,
+    write_signal,
+)
+
+REF: ActorRef[Any] = ActorRef(Address("there", "a", 7), None, None)  # type: ignore[arg-type]
+ERROR = ValueError("no")
+
+SIGNALS: list[CellSignal] = [
+    Down(REF, None),
+    Down(REF, ERROR),
+    Failed(REF, ERROR),
+    Ended(REF, None),
+    Ended(REF, ERROR),
+    Exit(REF, ERROR),
+    Restart(ERROR),
+    Stop(None),
+    Stop(ERROR),
+    Link(REF),
+    Unlink(REF),
+    Watch(REF),
+    Unwatch(REF),
+    Tie(REF),
+    Untie(REF),
+]
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_every_signal_travels(signal: CellSignal) -> None:
+    said = decode_control(encode_control(write_signal(signal)))
+    assert isinstance(said, Signalled)
+    about = REF if said.ref else None
+    assert said.ref in ("", str(REF))
+    arrived = read_signal(said, about)
+    assert type(arrived) is type(signal)
+    assert getattr(arrived, "ref", None) == getattr(signal, "ref", None)
+    assert repr(getattr(arrived, "reason", None)) == repr(getattr(signal, "reason", None))
+
+
+def test_who_is_called_otherwise_there_is_called_so() -> None:
+    for signal in (Down(REF, None), Failed(REF, ERROR), Ended(REF, None), Exit(REF, ERROR)):
+        assert write_signal(signal, "by name").ref == "by name"
+
+
+def test_what_a_supervisor_says_to_itself_does_not_travel() -> None:
+    with pytest.raises(AssertionError):
+        write_signal(Exhausted(REF, ERROR))
+
+
+@pytest.mark.parametrize("name", ["restart", "failed", "exit"])
+def test_a_reason_that_is_not_given_is_some_error(name: str) -> None:
+    signal = read_signal(Signalled(name), REF)  # type: ignore[arg-type]
+    assert isinstance(signal, Restart | Failed | Exit)
+    assert isinstance(signal.reason, ActorError)
+
+
+@pytest.mark.parametrize(
+    "said", [Signalled("watch"), Signalled("down"), Signalled("stop", "", b"\xff\xff")]
+)
+def test_signals_that_are_none(said: Signalled) -> None:
+    with pytest.raises(BadEnvelope):
+        read_signal(said, None)
+
+
+@pytest.mark.parametrize(
+    "control",
+    [
+        Ping(),
+        Pong(),
+        Create("kind", "name", 0, b"\x90", "", True),
+        Move("token", "kind", "name", 0, "", b"", False),
+        Abandon("token"),
+    ],
+)
+def test_the_others_travel_too(control: Any) -> None:
+    assert decode_control(encode_control(control)) == control
+
+
+@given(st.binary(max_size=60))
+@example(b"\x91\xa4\x00\x00\x00\x80")  # a text that is none
+def test_noise_is_no_control(noise: bytes) -> None:
+    try:
+        decode_control(noise)
+    except BadEnvelope:
+        return
+
+
+def test_watching_rules_nobody() -> None:
+    assert not COMMANDING & {"watch", "unwatch", "down", "failed", "ended"}

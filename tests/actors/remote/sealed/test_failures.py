@@ -1,0 +1,96 @@
+"""Exceptions that travel."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.actors.errors import NoSuchActor
+from recado.actors.remote.faults import Refusal, Refused, RemoteFailure
+from recado.actors.remote.sealed.envelope_pb2 import Failure
+from recado.actors.remote.sealed.failures import (
+    ARGUMENTS_MOST,
+    TEXT_MOST,
+    read_failure,
+    register_exception,
+    write_failure,
+)
+
+
+class NotRegistered(Exception):
+    pass
+
+
+@register_exception
+class OutOfStock(Exception):
+    def __init__(self, item: str, left: int = 0) -> None:
+        super().__init__(item, left)
+        self.item, self.left = item, left
+
+
+def travelled(error: BaseException) -> Exception:
+    return read_failure(Failure.FromString(write_failure(error).SerializeToString()))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("no"), KeyError("k", 3), OSError(2, "gone"), TimeoutError(), OutOfStock("tea", 4)],
+)
+def test_registered_ones_are_rebuilt(error: Exception) -> None:
+    arrived = travelled(error)
+    assert type(arrived) is type(error)
+    assert arrived.args == error.args
+
+
+def test_errors_of_actors_and_of_nodes_are_registered() -> None:
+    assert isinstance(travelled(NoSuchActor("nobody", "look")), NoSuchActor)
+    refused = travelled(Refused(Refusal.UNTRUSTED))
+    assert isinstance(refused, Refused)
+    assert refused.reason is Refusal.UNTRUSTED
+
+
+def test_others_keep_their_name_and_text_however_far_they_go() -> None:
+    arrived = travelled(travelled(NotRegistered("deep down")))
+    assert isinstance(arrived, RemoteFailure)
+    assert arrived.kind == f"{__name__}.NotRegistered"
+    assert arrived.text == "deep down"
+
+
+def test_no_class_is_imported() -> None:
+    for kind in ("SystemExit", "KeyboardInterrupt", "StopIteration", "os.system", "ModuleNotFound"):
+        assert type(read_failure(Failure(kind=kind, text="x"))) is RemoteFailure
+
+
+def test_arguments_that_are_no_plain_values_are_left_out() -> None:
+    arrived = travelled(ValueError(object(), "x"))
+    assert type(arrived) is ValueError
+    assert "object" in str(arrived)
+
+
+def test_what_does_not_fit_the_class_is_a_remote_failure() -> None:
+    arguments = msgspec.msgpack.encode([1, 2, 3, 4, 5])
+    arrived = read_failure(Failure(kind=f"{__name__}.OutOfStock", text="t", arguments=arguments))
+    assert isinstance(arrived, RemoteFailure)
+    huge = read_failure(Failure(kind="ValueError", arguments=bytes(ARGUMENTS_MOST + 1)))
+    assert isinstance(huge, RemoteFailure)
+
+
+def test_text_is_bounded_and_a_broken_str_is_no_harm() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    assert len(str(travelled(NotRegistered("x" * 100_000)))) < TEXT_MOST + 100
+    assert isinstance(travelled(Mute(object())), RemoteFailure)
+    assert "?" in str(travelled(NotRegistered("\ud800")))
+
+
+def test_a_name_is_for_one_class() -> None:
+    with pytest.raises(ValueError, match="another exception"):
+        register_exception(NotRegistered, f"{__name__}.OutOfStock")
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=30), st.binary(max_size=50))
+def test_noise_is_an_exception_to_give_and_not_one_to_have(kind: str, arguments: bytes) -> None:
+    for name in (kind, "ValueError", "OSError", "UnicodeDecodeError", "ExceptionGroup"):
+        assert isinstance(read_failure(Failure(kind=name, arguments=arguments)), Exception)

@@ -1,0 +1,62 @@
+"""Another node of which only the frames come, with the numbers that a test gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from recado.actors import ActorSystem, Message
+from recado.actors.remote.node import Node
+from recado.actors.remote.sealed.envelope_pb2 import MSGPACK, Envelope, Payload
+from recado.actors.remote.sealed.frame import Seal, Sealer
+from recado.actors.remote.transport import Settle
+from recado.actors.serialising.catalogue import manifest_of
+
+INCARNATION = b"another node, 16"
+NAME = "sender"
+
+
+class Sender:
+    """Its own link: what is answered stays in it."""
+
+    peer = NAME
+    lasting = True
+
+    def __init__(self) -> None:
+        self.answered: list[bytes] = []
+        self._sealer = Sealer(Seal(), INCARNATION)
+
+    def give(
+        self,
+        system: ActorSystem,
+        target: str,
+        message: Message[Any],
+        number: int,
+        settle: Settle | None = None,
+        *,
+        asks: bool = False,
+    ) -> None:
+        """For the actor of this name, as the frame of this number."""
+        self._sealer.sequence = number - 1
+        envelope = Envelope(
+            id=number,
+            target=f"recado-actor://{system.name}/{target}",
+            node=NAME,
+            client=NAME,
+            one_way=not asks,
+            message=Payload(
+                serialisation=MSGPACK,
+                manifest=manifest_of(type(message)),
+                body=msgspec.msgpack.encode(message),
+            ),
+        )
+        frame = self._sealer.seal(envelope.SerializeToString())
+        Node.of(system).received(self, frame, settle)
+
+    def post(self, frame: bytes) -> None:
+        self.answered.append(frame)
+
+    async def room(self) -> None: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,390 @@
+"""Death watch and supervision across nodes: confirmed dead, unreachable, and back again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+
+from recado.actors import (
+    Actor,
+    ActorRef,
+    ActorSystem,
+    Down,
+    Exhausted,
+    NoSuchActor,
+    OneForOne,
+    Restarted,
+    Stopped,
+    Unreachable,
+)
+from recado.actors.failing.bonds import link, monitor, tie, unmonitor
+from recado.actors.remote.memory import Hub, MemoryTransport
+from recado.actors.remote.occurrences import NodeReachable, NodeUnreachable
+from recado.actors.remote.options import Options
+from recado.actors.remote.tcp import Tcp
+from recado.actors.running.cell import Cell
+from tests.actors.remote.running import in_a_loop
+from tests.actors.remote.shop import KINDS, Ack, Book, Fail, Place, Watcher, pair, until, watcher
+
+each_kind = pytest.mark.parametrize("kind", KINDS)
+QUICK = Options(heartbeat=0.01, silence=0.1)
+
+
+def cell(actor: Actor[Any]) -> Cell:
+    return actor._cell
+
+
+async def occurs(system: ActorSystem, wanted: Callable[[object], bool]) -> None:
+    """Wait for an occurrence of this system."""
+    happened = asyncio.Event()
+
+    def listen(event: object) -> None:
+        if wanted(event):
+            happened.set()
+
+    system.listeners.append(listen)
+    async with asyncio.timeout(10):
+        await happened.wait()
+
+
+# ── confirmed dead ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@each_kind
+@in_a_loop
+async def test_a_watched_actor_that_stops_is_confirmed_dead(kind: str) -> None:
+    async with pair(kind) as it:
+        seer = await watcher(it.client)
+        book = it.server.actor("book")
+        there = it.client.ref(book.address)
+        monitor(cell(seer), there)
+        await it.book().ask(Place(1))
+        await it.server.stop(book)
+        assert await seer.until(1) == [Down(there, None)]
+        assert len(it.at_client.presence.vigil) == len(it.at_server.presence.vigil) == 0
+
+
+@each_kind
+@in_a_loop
+async def test_who_was_not_there_is_confirmed_dead_at_once(kind: str) -> None:
+    async with pair(kind) as it:
+        seer = await watcher(it.client)
+        monitor(cell(seer), it.book("nobody"))
+        [down] = await seer.until(1)
+        assert isinstance(down, Down)
+        assert isinstance(down.reason, NoSuchActor)
+
+
+@in_a_loop
+async def test_the_reason_of_a_death_travels() -> None:
+    async with pair() as it:
+        doomed = await it.server.spawn(Book, supervision=OneForOne(0))
+        there = it.client.ref(doomed.address)
+        seer = await watcher(it.client)
+        monitor(cell(seer), there)
+        there.tell(Fail("the end"))
+        [down] = await seer.until(1)
+        assert isinstance(down, Down)
+        assert repr(down.reason) == "ValueError('the end')"
+
+
+@in_a_loop
+async def test_who_watches_no_more_hears_nothing() -> None:
+    async with pair() as it:
+        seer = await watcher(it.client)
+        monitor(cell(seer), it.book())
+        unmonitor(cell(seer), it.book())
+        await it.book().ask(Place(1))
+        await it.server.stop_all()
+        await asyncio.sleep(0)
+        assert seer.heard == []
+        assert len(it.at_server.presence.vigil) == 0
+
+
+# ── unreachable ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@each_kind
+@in_a_loop
+async def test_a_node_that_falls_silent_is_unreachable(kind: str) -> None:
+    async with pair(kind, QUICK, QUICK) as it:
+        seer = await watcher(it.client)
+        monitor(cell(seer), it.book())
+        await it.book().ask(Place(1))
+        if it.hub is not None:
+            it.hub.wire = lambda sender, to, frame: False  # nobody is told, nothing passes
+        else:
+            it.server.loop.call_soon(it.at_server.transport._server.close)  # type: ignore[attr-defined]
+            for accepted in list(it.at_server.transport._accepted):  # type: ignore[attr-defined]
+                accepted.wire.abort("a test")
+        [down] = await seer.until(1)
+        assert isinstance(down, Down)
+        assert isinstance(down.reason, Unreachable)
+
+
+@in_a_loop
+async def test_a_node_that_answers_signs_of_life_is_not_unreachable() -> None:
+    calm = Options(heartbeat=0.005, silence=5.0)
+    async with pair("memory", calm, calm) as it:
+        seer = await watcher(it.client)
+        monitor(cell(seer), it.book())
+        peer = it.at_client.ways.peer("server")
+        peer.heard -= 4.0  # nearly too long ago
+        before = peer.heard
+        await until(lambda: peer.heard > before)
+        assert seer.heard == []
+
+
+@in_a_loop
+async def test_silence_counts_from_the_first_bond() -> None:
+    async with pair("memory", QUICK, QUICK) as it:
+        seer = await watcher(it.client)
+        other = await it.client.spawn(Watcher)
+        away = it.client.actor("book", node="nowhere")
+        monitor(cell(seer), away)  # signs of life are asked for already
+        peer = it.at_client.ways.peer("server")
+        peer.heard -= 1000.0  # we had nothing to do with it for long
+        above = it.client.cell(other.address)
+        assert above is not None
+        monitor(above, it.book())
+        [down] = await seer.until(1)
+        assert isinstance(down, Down)
+        assert down.ref == away
+        assert isinstance(above.actor, Watcher)
+        assert above.actor.heard == []
+
+
+@in_a_loop
+async def test_everybody_hears_that_a_node_went_and_came() -> None:
+    async with pair("memory", QUICK, QUICK) as it:
+        assert it.hub is not None
+        seer = await watcher(it.client)
+        monitor(cell(seer), it.book())
+        await it.book().ask(Place(1))
+        lost = asyncio.create_task(
+            occurs(it.client, lambda event: event == NodeUnreachable("server"))
+        )
+        await asyncio.sleep(0)
+        it.hub.sever("client", "server")
+        await lost
+        found = asyncio.create_task(
+            occurs(it.client, lambda event: event == NodeReachable("server"))
+        )
+        it.hub.mend("client", "server")
+        assert await it.book().ask(Place(2)) == Ack(2)
+        await found
+
+
+@in_a_loop
+async def test_a_short_cut_is_not_noticed_and_the_watch_goes_on() -> None:
+    async with pair("memory") as it:
+        assert it.hub is not None
+        seer = await watcher(it.client)
+        monitor(cell(seer), it.book())
+        await it.book().ask(Place(1))
+        it.hub.sever("client", "server")
+        await it.server.stop(it.server.actor("book"))  # its Down is lost
+        await asyncio.sleep(0)
+        assert seer.heard == []
+        it.hub.mend("client", "server")
+        [down] = await seer.until(1)
+        assert isinstance(down, Down)
+        assert isinstance(down.reason, NoSuchActor)  # confirmed, when it could be
+
+
+@in_a_loop
+async def test_the_actors_of_a_node_that_began_another_life_are_confirmed_dead() -> None:
+    hub = Hub()
+    async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
+        seer = await watcher(client)
+        async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
+            book = client.ref((await server.spawn(Book, name="book")).address)
+            hub.wire = lambda sender, to, frame: True
+            monitor(cell(seer), book)
+            await book.ask(Place(1))
+            hub.wire = lambda sender, to, frame: False  # it dies without a word
+        hub.wire = lambda sender, to, frame: True
+        async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
+            await server.spawn(Book, name="book")
+            [down] = await seer.until(1)
+            assert isinstance(down, Down)
+            assert isinstance(down.reason, NoSuchActor)
+
+
+@in_a_loop
+async def test_another_life_of_one_is_not_another_life_of_the_other() -> None:
+    hub = Hub()
+    async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
+        incarnations = set[bytes]()
+
+        def listen(sender: str, to: str, frame: bytes) -> bool:
+            incarnations.add(frame[1:17])
+            return True
+
+        hub.wire = listen
+        for life in range(1, 4):
+            async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
+                await server.spawn(Book, name="book")
+                for order in range(5):
+                    assert await client.actor("book", node="server").ask(Place(order)) == Ack(order)
+                assert len(incarnations) == 1 + life
+
+
+@in_a_loop
+async def test_an_unreachable_watcher_is_forgotten() -> None:
+    async with pair("memory", QUICK, QUICK) as it:
+        assert it.hub is not None
+        seer = await watcher(it.client)
+        monitor(cell(seer), it.book())
+        await it.book().ask(Place(1))
+        book = it.server.cell(it.server.actor("book").address)
+        assert book is not None
+        assert len(book.bonds().watchers) == 1
+        it.hub.sever("client", "server")
+        await until(lambda: not book.bonds().watchers)
+
+
+@in_a_loop
+async def test_a_watch_on_a_node_without_address_is_told_at_the_latest_by_silence() -> None:
+    async with pair("memory", QUICK, QUICK) as it:
+        seer = await watcher(it.client)
+        monitor(cell(seer), it.client.actor("book", node="nowhere"))
+        [down] = await seer.until(1)
+        assert isinstance(down, Down)
+        assert isinstance(down.reason, Unreachable)
+
+
+# ── supervision ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Boss(Watcher):
+    supervision: ClassVar = OneForOne(2, within=60.0)
+
+
+async def boss_of(system: ActorSystem, child: ActorRef[Any]) -> Boss:
+    ref: ActorRef[Any] = await system.spawn(Boss)
+    above = system.cell(ref.address)
+    assert above is not None
+    link(above, child, None)
+    assert isinstance(above.actor, Boss)
+    return above.actor
+
+
+@each_kind
+@in_a_loop
+async def test_a_supervisor_may_sit_on_another_node(kind: str) -> None:
+    async with pair(kind) as it:
+        book = it.server.actor("book")
+        there = it.client.ref(book.address)
+        boss = await boss_of(it.client, there)
+        for _ in range(2):
+            restarted = asyncio.create_task(occurs(it.server, lambda e: isinstance(e, Restarted)))
+            await asyncio.sleep(0)
+            there.tell(Fail("again"))
+            await restarted
+        assert await there.ask(Place(3)) == Ack(3)
+        stopped = asyncio.create_task(occurs(it.server, lambda e: isinstance(e, Stopped)))
+        await asyncio.sleep(0)
+        there.tell(Fail("once too often"))
+        await stopped
+        [exhausted] = await boss.until(1)
+        assert isinstance(exhausted, Exhausted)
+        assert repr(exhausted.reason) == "ValueError('once too often')"
+
+
+@in_a_loop
+async def test_who_has_a_supervisor_is_not_taken_away_by_another_node() -> None:
+    async with pair() as it:
+        book = it.server.cell(it.server.actor("book").address)
+        assert book is not None
+        boss = await boss_of(it.server, book.ref)
+        thief = await boss_of(it.client, it.client.ref(book.ref.address))
+        await until(lambda: not thief.children)
+        assert book.supervisor == boss.ref
+        assert not it.at_client.presence.vigil.bonds
+        assert not it.at_server.presence.vigil.bonds
+
+
+@in_a_loop
+async def test_a_supervisor_hears_that_the_node_of_its_child_is_unreachable() -> None:
+    async with pair("memory", QUICK, QUICK) as it:
+        assert it.hub is not None
+        there = it.client.ref(it.server.actor("book").address)
+        boss = await boss_of(it.client, there)
+        await there.ask(Place(1))
+        it.hub.sever("client", "server")
+        [exhausted] = await boss.until(1)
+        assert isinstance(exhausted, Exhausted)
+        assert isinstance(exhausted.reason, Unreachable)
+        # The child lives on, under its own system.
+        book = it.server.cell(it.server.actor("book").address)
+        assert book is not None
+        await until(lambda: book.supervisor is None)
+        assert await it.server.actor("book").ask(Place(2)) == Ack(2)
+
+
+@in_a_loop
+async def test_who_failed_and_whose_supervisor_is_out_of_reach_is_stopped() -> None:
+    async with pair("memory", QUICK, QUICK) as it:
+        assert it.hub is not None
+        here = it.server.actor("book")
+        await boss_of(it.client, it.client.ref(here.address))
+        await it.book().ask(Place(1))
+        it.hub.wire = lambda sender, to, frame: False
+        stopped = asyncio.create_task(occurs(it.server, lambda e: isinstance(e, Stopped)))
+        await asyncio.sleep(0)
+        here.tell(Fail("alone"))
+        await stopped
+
+
+@each_kind
+@in_a_loop
+async def test_actors_that_are_tied_die_together(kind: str) -> None:
+    async with pair(kind) as it:
+        mine: ActorRef[Any] = await it.client.spawn(Book)
+        book = await it.server.spawn(Book, supervision=OneForOne(0))
+        mine_cell = it.client.cell(mine.address)
+        assert mine_cell is not None
+        tie(mine_cell, it.client.ref(book.address))
+        await it.client.ref(book.address).ask(Place(1))
+        ended = asyncio.create_task(
+            occurs(it.client, lambda e: isinstance(e, Stopped) and e.ref == mine)
+        )
+        await asyncio.sleep(0)
+        book.tell(Fail("both of us"))
+        await ended
+
+
+@in_a_loop
+async def test_an_actor_of_another_node_can_be_stopped() -> None:
+    async with pair() as it:
+        stopped = asyncio.create_task(occurs(it.server, lambda e: isinstance(e, Stopped)))
+        await asyncio.sleep(0)
+        it.book().stop()
+        await stopped
+
+
+@in_a_loop
+async def test_three_nodes_on_tcp_watch_each_other() -> None:
+    tcps = {name: Tcp("127.0.0.1:0") for name in ("a", "b", "c")}
+    systems = {name: ActorSystem(name, transport=tcp) for name, tcp in tcps.items()}
+    for name, system in systems.items():
+        await system.__aenter__()
+        host, port = tcps[name].address
+        for other in tcps.values():
+            other.locate(name, f"{host}:{port}")
+    book = await systems["c"].spawn(Book, name="book")
+    seers = [await watcher(systems[name]) for name in ("a", "b")]
+    for seer in seers:
+        monitor(cell(seer), seer.system.actor("book", node="c"))
+        await seer.system.actor("book", node="c").ask(Place(1))
+    await systems["c"].stop(book)
+    for seer in seers:
+        [down] = await seer.until(1)
+        assert isinstance(down, Down)
+    for system in systems.values():
+        await system.close()
+    await until(lambda: True)
