@@ -128,7 +128,6 @@ def test_gc_without_grace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
-        (["publish", "quotes", "x", "--url", "http://localhost"], 1, "begins with amqp://"),
         (["publish", "quotes", "x", "--url", "amqp://localhost:1"], 1, "localhost:1"),
         (["publish", "quotes", "x", "--header", "venue"], 2, "write NAME=VALUE"),
         (["replay", "/nowhere"], 1, "there is no archive in /nowhere"),
@@ -142,6 +141,38 @@ def test_what_a_mistake_is_told(
     got, said = failed(capsys, *words)
     assert (got, why in said) == (status, True), said
     assert said.startswith("recado: ")
+
+
+@pytest.mark.parametrize(
+    ("url", "why", "example"),
+    [
+        ("http://localhost", "begins with amqp://, amqps:// or udp://", "amqp://guest:guest@"),
+        ("localhost", "not with 'localhos'", "udp://239.255.42.1:4242"),
+        ("amqp://localhost:port", "the port in the URL is no number", "amqp://guest:guest@"),
+        ("amqp://localhost/a/b", "has a slash: write it as %2F", "amqp://guest:guest@"),
+        ("amqp://localhost?colour=red", "unknown option 'colour'", "amqp://guest:guest@"),
+        ("amqp://[::1", "Invalid IPv6 URL", "amqp://guest:guest@"),
+        ("udp://10.0.0.1:4242", "'10.0.0.1' is no multicast address", "udp://239.255.42.1:4242"),
+        ("udp://239.255.42.1", "the URL needs a port", "udp://239.255.42.1:4242"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["feed", "publish", "quotes", "x"],
+        ["feed", "subscribe", "quotes", "desk"],
+        ["feed", "members", "quotes"],
+        ["quotes", "watch", "--plain"],
+    ],
+)
+def test_a_url_that_is_none(
+    words: list[str], url: str, why: str, example: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--url", url]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("recado: --url: ")
+    assert why in said
+    assert f"Write it as in {example}" in said or f" or {example}" in said
 
 
 def test_a_selector_or_a_stack_that_is_wrong(url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ def feed(verb: str, options: Sequence[str]) -> int:
 
 
 def run(verb: str, chosen: argparse.Namespace) -> int:
-    from recado.feeds.errors import FeedError
+    from recado.feeds.errors import FeedError, WrongUrl
     from recado.selector.errors import SelectorError
 
     try:
@@ -48,6 +48,8 @@ def run(verb: str, chosen: argparse.Namespace) -> int:
                 from recado.cli.feed_live import live
 
                 return live(verb, chosen)
+    except WrongUrl as error:
+        return complain(f"--url: {error}", WRONG_USAGE)
     except FeedError as error:
         return complain(str(error), FAILED)
     except SelectorError as error:

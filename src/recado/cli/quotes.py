@@ -28,7 +28,7 @@ from recado.apps.quotes.watching import Display, JsonLines, Lines, Ticker, only,
 from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
 from recado.cli.feed import URL, URL_HELP, positive
 from recado.cli.feed_live import until_signal
-from recado.feeds.errors import FeedError
+from recado.feeds.errors import FeedError, WrongUrl
 from recado.selector.errors import SelectorError
 
 VERBS = {
@@ -54,6 +54,8 @@ def quotes(verb: str, options: Sequence[str]) -> int:
                 return asyncio.run(until_signal(watching(chosen, late=verb == "catchup")))
     except SelectorError as error:
         return complain(str(error), WRONG_USAGE)
+    except WrongUrl as error:
+        return complain(f"--url: {error}", WRONG_USAGE)
     except (FeedError, BadTick) as error:
         return complain(str(error), FAILED)
     except ValueError as error:  # a name that cannot be one

@@ -8,7 +8,7 @@
 AV1  The member is told `Stored` only of what a sync has covered.
 AV2  What came through the carrier is settled only when it is stored, or refused as malformed: whatever a kill
      takes from our memory comes again. What is stored by nobody is settled too: the places of a total order,
-     and what is before the cut with which a new archive begins.
+     what is before the cut with which a new archive begins, and what is of a publisher that is one too many.
 AV3  A sync that fails is never tried again: the archive stops, and what it had not stored comes again in its
      next life.
 """
@@ -32,7 +32,7 @@ from .archive.errors import ArchiveError
 from .archive.store import GRACE, SEAL_ROWS, SEAL_SECONDS, Store
 from .boundary import ARCHIVES, Entry, Options, Query, Recalled, Stored
 from .driver import Station, join
-from .errors import ArchiveStopped, CarrierLost, FeedError
+from .errors import ArchiveStopped, CarrierLost, FeedError, MemberFailed
 from .layers.archiver import MOST_WAITING
 from .layers.reception import ORDERS
 from .naming import new_id
@@ -92,7 +92,6 @@ class Archivist(Station):
         self._appended = asyncio.Event()
         self._recalls: asyncio.Queue[tuple[int, Query]] = asyncio.Queue()
         self._unsettled: deque[tuple[int, tuple[bytes, int] | None]] = deque()
-        self._refused = 0
         self._begun: Vector | None = (
             None  # of a new archive: what is up to here was before its time
         )
@@ -256,7 +255,7 @@ class Archivist(Station):
             self._begin(entries)
         try:
             self.store.append(entries)
-        except OSError as error:
+        except (OSError, ArchiveError) as error:
             self._stop(self._stopped(f"it cannot write: {error}"))
         else:
             self._appended.set()
@@ -274,11 +273,12 @@ class Archivist(Station):
             self._recalls.get_nowait()  # the member has forgotten that one, too
         self._recalls.put_nowait((number, query))
 
-    def handled(self, packet: bytes, tag: int) -> None:
-        refused, self._refused = self._refused, self.driver.member.refused
-        messages = extent(packet) if refused == self._refused else None
-        if messages is not None and messages[0].startswith(ORDERS):
-            messages = None
+    def handled(self, packet: bytes, tag: int, *, refused: bool) -> None:
+        messages = None if refused else extent(packet)
+        if messages is not None:
+            publisher = messages[0]
+            if publisher.startswith(ORDERS) or not self.driver.member.follows(publisher):
+                messages = None
         self._unsettled.append((tag, messages))
         self._settle()
 
@@ -301,3 +301,6 @@ class Archivist(Station):
 
     def broken(self, error: Exception) -> None:
         self._stop(CarrierLost(f"the feed {self.feed} is out of reach: {error}"))
+
+    def faulted(self, fault: Exception) -> None:
+        self._stop(MemberFailed(self.feed, fault))

@@ -5,7 +5,8 @@ D2  Effects are done in their order, except that an acknowledgement of a view wa
     taken everything that was delivered before it: what lies in our memory is lost with us.
 D3  There is one timer, never later than the member's deadline.
 D4  After `stop`, and after a fault of its own, nothing reaches the member any more.
-D5  While the application lags behind, nobody is asked for more, and messages that no carrier keeps for us are
+D5  A fault in this program is never told as one of what carries packets.
+D6  While the application lags behind, nobody is asked for more, and messages that no carrier keeps for us are
     dropped as they come. They are missing then, and asked for when there is room again.
 """
 
@@ -43,6 +44,8 @@ from .boundary import (
     Store,
     Ticked,
 )
+from .errors import CannotJoin
+from .layers.reception import room_for
 from .member import Member
 from .packet import HEAD, Kind
 from .stack import ARCHIVE, PUBLISHER, SUBSCRIBER, Stack, StackError
@@ -99,14 +102,18 @@ class Station:
     def confirmed_upto(self, number: int) -> None:
         pass
 
-    def handled(self, packet: bytes, tag: int) -> None:
-        """A packet that came with a tag was given to the member, and all effects are done."""
+    def handled(self, packet: bytes, tag: int, *, refused: bool) -> None:
+        """A packet that came with a tag was given to the member, and all effects are done; or it was of no
+        use."""
 
     def failed(self, reason: str) -> None:
         pass
 
     def broken(self, error: Exception) -> None:
-        pass
+        """By what carries packets."""
+
+    def faulted(self, fault: Exception) -> None:
+        """By a mistake in this program."""
 
 
 class Driver:
@@ -122,6 +129,7 @@ class Driver:
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._turned_away = 0
 
     def start(self, port: Port) -> None:
         self.port = port
@@ -138,17 +146,17 @@ class Driver:
                 now = self._loop.time()
                 for effect in self.member.handle(self._events.popleft(), now):
                     self._perform(effect)
-        except Exception as error:  # noqa: BLE001 (whatever it is, whoever waits for us must know)
-            self._give_up(error)
+            self._arm()
+        except Exception as fault:  # noqa: BLE001 (whatever it is, whoever waits for us must know)
+            self._give_up(fault)
         finally:
             self._busy = False
-        self._arm()
 
-    def _give_up(self, error: Exception) -> None:
-        """A fault of ours. What carries packets has no use for it, and would go on as if nothing were."""
-        log.error("a member of a feed fails", exc_info=error)
+    def _give_up(self, fault: Exception) -> None:
+        """What carries packets has no use for it, and would go on as if nothing were (D5)."""
+        log.error("a member of a feed fails", exc_info=fault)
         self._stopped = True
-        self._station.broken(error)
+        self._station.faulted(fault)
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -191,23 +199,39 @@ class Driver:
 
     def _ring(self) -> None:
         self._timer = None
+        self._tell_turned_away()
         deadline = self.member.deadline()
         if deadline is not None and deadline <= self._loop.time():
             self.handle(Ticked())
         else:
             self._arm()
 
+    def _tell_turned_away(self) -> None:
+        """Once: whoever fills a feed must not fill a log."""
+        if self._turned_away or not self.member.turned_away:
+            return
+        self._turned_away = self.member.turned_away
+        log.error(
+            "%s follows as many publishers as it can, %d: messages of new ones are dropped here. Each start of "
+            "a program that publishes is one; keep it running, let it go on as `Earlier`, or begin a new feed",
+            *(self.member.site.me.name, self.member.publishers[1]),
+        )
+
     # --- what comes
 
     def arrived(self, channel: Channel, sender: MemberId, packet: bytes, tag: int) -> None:
         if tag == UNTAGGED and self._is_too_much(packet, GIFTS):
             return
+        before = self.member.refused
         self.handle(Arrived(channel, sender, packet))
-        if tag != UNTAGGED:
-            self._station.handled(packet, tag)
+        if tag != UNTAGGED and not self._stopped:
+            try:
+                self._station.handled(packet, tag, refused=self.member.refused != before)
+            except Exception as fault:  # noqa: BLE001 (as above)
+                self._give_up(fault)
 
     def _is_too_much(self, packet: bytes, kinds: tuple[Kind, ...]) -> bool:
-        """D5."""
+        """D6."""
         return self.member.site.crowded and len(packet) >= HEAD and packet[HEAD - 1] in kinds
 
     def confirmed(self, upto: int) -> None:
@@ -258,6 +282,13 @@ async def join(
     """A member of a feed, or a publisher, running."""
     stack = stack_for(text, role, carrier.transport)
     fitting = replace(options, ordered=carrier.transport == "AMQP", packet=carrier.largest)
+    known = max(len(fitting.vector), len(stored.vector) if stored is not None else 0)
+    if known > room_for(fitting):
+        raise CannotJoin(
+            f"{me.name} knows {known:,} publishers of the feed {feed}, and on {carrier.transport} a member "
+            f"follows at most {room_for(fitting):,}",
+            "Begin a new feed, with a new archive, whose publishers keep running or go on as `Earlier`.",
+        )
     driver = Driver(Member(me, role, stack, fitting, stored), station)
     port = await carrier.join(feed, me, role, driver)
     station.attach(driver)  # before the first effect, which may need it

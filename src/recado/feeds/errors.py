@@ -2,7 +2,9 @@
 
     FeedError
     ├── CannotJoin        the carrier does not let us in: no broker, no such network interface, …
+    │   └── WrongUrl      nobody could: the URL says nothing that can be meant
     ├── CarrierLost       it did, and is gone for good
+    ├── MemberFailed      neither the carrier nor the others, but a fault in this program: it stops
     ├── RecoveryFailed    what was missed cannot be had: no archive answers, or it has it no more
     ├── ArchiveStopped    an archive had to stop: its disk failed, it fell out of the feed
     └── FeedClosed        it was closed by this program
@@ -26,8 +28,24 @@ class CannotJoin(FeedError):
     pass
 
 
+class WrongUrl(CannotJoin):
+    pass
+
+
 class CarrierLost(FeedError):
     pass
+
+
+class MemberFailed(FeedError):
+    """Its cause is the fault, which is in recado, in a layer or in a callback of the application."""
+
+    def __init__(self, feed: str, fault: Exception) -> None:
+        super().__init__(
+            f"the feed {feed} stops by a fault in this program, not in what carries it: "
+            f"{type(fault).__name__}: {fault}",
+            "The log has its traceback.",
+        )
+        self.__cause__ = fault
 
 
 class RecoveryFailed(FeedError):

@@ -23,7 +23,7 @@ from recado.amqp.values import Value, encode_table
 from .block import Block
 from .boundary import Options, Publish
 from .driver import Driver, Station, join
-from .errors import CarrierLost, FeedClosed, FeedError
+from .errors import CarrierLost, FeedClosed, FeedError, MemberFailed
 from .gathering import BATCH_BYTES, WINDOW, Gatherer, check_size
 from .naming import check_feed, check_name, new_id
 from .selecting import wanted_by
@@ -261,6 +261,9 @@ class Feed(Station):
 
     def broken(self, error: Exception) -> None:
         self._gatherer.fail(CarrierLost(f"the feed {self.name} is out of reach: {error}"))
+
+    def faulted(self, fault: Exception) -> None:
+        self._gatherer.fail(MemberFailed(self.name, fault))
 
 
 def encoded(texts: Sequence[str] | str, count: int, what: str) -> list[bytes] | bytes:

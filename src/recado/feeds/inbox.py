@@ -73,6 +73,15 @@ class Inbox:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
 
+    def take_along(self) -> Batch | None:
+        """Beside what is in hand, the next batch if nothing is to be done between the two (I2)."""
+        if self._taken or not self._items or not isinstance(self._items[0], Batch):
+            return None
+        batch = self._items.popleft()
+        assert isinstance(batch, Batch)
+        self.bytes -= len(batch.block.data)
+        return batch
+
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

@@ -19,7 +19,7 @@ from .boundary import (
 from .layer import Layer, Site
 from .layers.dispatch import Dispatch
 from .layers.fifo import Numbering
-from .layers.reception import Reception
+from .layers.reception import Reception, room_for
 from .layers.transport import Transport
 from .stack import Parts, Stack
 from .vector import Vector
@@ -36,7 +36,8 @@ class Member:
         stored: ArchiveState | None = None,
     ) -> None:
         self.site = Site(me, role, options, frozenset(stack.names))
-        self._layers = stack.build(Parts(self.site, Reception(options.held), stored))
+        self._reception = Reception(options.held, room_for(options))
+        self._layers = stack.build(Parts(self.site, self._reception, stored))
         top, bottom = self._layers[0], self._layers[-1]
         assert isinstance(top, Dispatch)
         assert isinstance(bottom, Transport)
@@ -101,3 +102,17 @@ class Member:
     @property
     def refused(self) -> int:
         return self.site.refused
+
+    def follows(self, publisher: bytes) -> bool:
+        """Whether it is one of those whose messages pass here."""
+        return publisher in self._reception.tracks
+
+    @property
+    def publishers(self) -> tuple[int, int]:
+        """How many it follows, and how many it can."""
+        return len(self._reception.tracks), self._reception.most
+
+    @property
+    def turned_away(self) -> int:
+        """How often something came of a publisher for which there is no room."""
+        return self._reception.turned_away

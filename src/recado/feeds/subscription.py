@@ -20,7 +20,7 @@ from typing import Final, Literal, Self, TypeAlias, overload
 
 from .boundary import ARCHIVES, Batch, Policy
 from .driver import Driver, Station
-from .errors import CannotJoin, CarrierLost, RecoveryFailed
+from .errors import CannotJoin, CarrierLost, MemberFailed, RecoveryFailed
 from .inbox import Inbox
 from .message import Message, messages_of
 from .vector import Vector, raise_to
@@ -32,6 +32,9 @@ OnView: TypeAlias = Callable[[View], object]
 
 CROWDED: Final = 16 << 20
 """Bytes in the inbox from which on neither the carrier nor an archive is to bring more."""
+
+AT_ONCE: Final = 10_000
+"""Messages that are given together."""
 
 log = logging.getLogger("recado.feeds")
 
@@ -116,7 +119,7 @@ class Subscription(Station):
         self._entered = False
         self._closed = False
         self._tag = 0
-        self._in_hand: tuple[bytes, int] | None = None  # of a publisher so many, the last ones
+        self._in_hand: dict[bytes, int] = {}  # of a publisher so many, the last ones
 
     # --- for the application
 
@@ -162,8 +165,7 @@ class Subscription(Station):
         self._inbox.end()
         if self._driver is not None and not self._closed:
             self._closed = True
-            if not finished and self._in_hand is not None:
-                publisher, count = self._in_hand
+            for publisher, count in () if finished else self._in_hand.items():
                 self._entries[publisher] -= count
             await self._driver.leave(self.vector)
 
@@ -179,19 +181,38 @@ class Subscription(Station):
 
     async def next_batch(self) -> Messages | None:
         """None when the subscription was closed."""
-        self._in_hand = None
+        self._in_hand = {}
         while (batch := await self.take()) is not None:
-            self._in_hand = batch.publisher, batch.count
-            self._entries[batch.publisher] = batch.last
-            messages = Messages(self.feed, batch, self._wanted)
+            self._in_hand = {}
+            messages = self._give(batch)
             if self._wanted is None or len(messages):
                 return messages
         return None
 
+    async def next_batches(self, most: int = AT_ONCE) -> list[Messages]:
+        """The next one, and what has come behind it, up to about so many messages: for a program to which each
+        step is dear, such as a transaction. Empty when the subscription was closed."""
+        first = await self.next_batch()
+        if first is None:
+            return []
+        found, count = [first], first.batch.count
+        while count < most and (batch := self._inbox.take_along()) is not None:
+            count += batch.count
+            messages = self._give(batch)
+            if self._wanted is None or len(messages):
+                found.append(messages)
+        self._make_room()
+        return found
+
+    def _give(self, batch: Batch) -> Messages:
+        self._in_hand[batch.publisher] = self._in_hand.get(batch.publisher, 0) + batch.count
+        self._entries[batch.publisher] = batch.last
+        return Messages(self.feed, batch, self._wanted)
+
     def finished_with(self, message: Message) -> None:
         """Of the batch in hand only what is up to this message counts as taken: we go no further."""
         self._entries[message.publisher] = message.sequence
-        self._in_hand = None
+        self._in_hand = {}
 
     async def take(self) -> Batch | None:
         """The next batch, for whoever then walks it; it counts as given only so far as that came."""
@@ -202,12 +223,12 @@ class Subscription(Station):
     def walk(self, batch: Batch) -> Iterator[Message]:
         entries, publisher = self._entries, batch.publisher
         messages = iter(Messages(self.feed, batch, self._wanted))
-        self._in_hand = publisher, 1
+        self._in_hand = {publisher: 1}
         for message in messages:
             entries[publisher] = message.sequence
             yield message
         entries[publisher] = batch.last
-        self._in_hand = None
+        self._in_hand = {}
 
     # --- for the driver
 
@@ -256,7 +277,7 @@ class Subscription(Station):
         self.lost.append(lost)
         raise_to(self._entries, {lost.publisher: lost.last})
 
-    def handled(self, packet: bytes, tag: int) -> None:
+    def handled(self, packet: bytes, tag: int, *, refused: bool) -> None:
         self._tag = tag
         self._make_room()
 
@@ -274,6 +295,9 @@ class Subscription(Station):
 
     def broken(self, error: Exception) -> None:
         self._fail(CarrierLost(f"the feed {self.feed} is out of reach: {error}"))
+
+    def faulted(self, fault: Exception) -> None:
+        self._fail(MemberFailed(self.feed, fault))
 
     def _fail(self, error: Exception) -> None:
         self._inbox.end(error)

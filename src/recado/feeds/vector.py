@@ -10,7 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 PUBLISHER_SIZE: Final = 16
-MAX_VECTOR: Final = 65_536
+MAX_PUBLISHERS: Final = 65_536
+"""That a member takes part with."""
+MAX_VECTOR: Final = 2 * MAX_PUBLISHERS
+"""What is read. It may be that of two groups that meet, or know more publishers than a feed that began anew."""
 MAX_SEQUENCE: Final = 2**63 - 1
 
 
@@ -72,8 +75,17 @@ class Vector(Mapping[bytes, int]):
                 )
             entries[key] = value
         if len(entries) > MAX_VECTOR:
-            raise ValueError(f"a vector has at most {MAX_VECTOR} publishers, not {len(entries)}")
+            raise ValueError(
+                f"a vector has at most {MAX_VECTOR:,} publishers, not {len(entries):,}"
+            )
         return cls(entries)
+
+
+def put_within(entries: dict[bytes, int], other: Mapping[bytes, int]) -> None:
+    """Replace entries by those of the other; of publishers that are new, as many as there is room for."""
+    for publisher, sequence in other.items():
+        if publisher in entries or len(entries) < MAX_VECTOR:
+            entries[publisher] = sequence
 
 
 def raise_to(entries: dict[bytes, int], other: Mapping[bytes, int]) -> None:

@@ -70,5 +70,13 @@ class Given:
             self._taken += 1
             yield batch
 
+    async def next_batches(self, most: int) -> list[Sequence[Message]]:
+        found: list[Sequence[Message]] = []
+        while self._taken < len(self._batches) and sum(map(len, found)) < most:
+            found.append(self._batches[self._taken])
+            self._entries[PUBLISHER] = found[-1][-1].sequence
+            self._taken += 1
+        return found
+
     async def close(self) -> None:
         self.is_closed = True

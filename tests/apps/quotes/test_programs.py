@@ -95,10 +95,11 @@ def count(file: Path) -> int:
     return int(number)
 
 
-def until_count(file: Path, least: int) -> None:
+def until_count(file: Path, least: int, writer: subprocess.Popen[str]) -> None:
     """Look at the file until it has so many; another process writes it, and cannot tell us."""
     deadline = time.monotonic() + SECONDS
     while count(file) < least:
+        assert writer.poll() is None, f"it ended with {writer.returncode}, and says why above"
         assert time.monotonic() < deadline, f"{count(file)} of {least} ticks after {SECONDS} s"
         time.sleep(0.02)  # between two looks
 
@@ -129,13 +130,15 @@ def test_a_recorder_that_is_killed_again_and_again_has_each_tick_once(desk: Desk
     file = desk.folder / "ticks.db"
     publishing = ("--messages", "20000", "--speed", "100", "--body", "compact")
     with desk.running("quotes", "publish", *publishing) as publisher:
-        for life in range(1, 4):
+        for _ in range(3):
             with desk.running("quotes", "record", "ticks.db") as recorder:
-                until_count(file, life * 2_000)
+                until_count(file, min(count(file) + 2_000, 20_000), recorder)
                 recorder.send_signal(signal.SIGKILL)
         assert publisher.wait(SECONDS) == 0
     with desk.running("quotes", "record", "ticks.db") as recorder:
-        until_count(file, 20_000)
+        assert recorder.stdout
+        assert recorder.stdout.readline()  # it minds signals now; all may be recorded already
+        until_count(file, 20_000, recorder)
         recorder.send_signal(signal.SIGTERM)
         assert recorder.wait(SECONDS) == 0
     assert recorded(file) == expected(20_000)

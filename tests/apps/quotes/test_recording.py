@@ -89,9 +89,18 @@ def test_all_that_comes_is_recorded_with_its_vector(ledger: Ledger) -> None:
     given = cast("Subscription", Given([messages[:4], messages[4:9], messages[9:]]))
     told: list[int] = []
     assert asyncio.run(record(given, ledger, told=told.append)) == 10
-    assert told == [4, 9, 10]
+    assert told == [10]
     assert Vector.from_text(ledger.position) == Vector({PUBLISHER: 10})
     assert len(ledger) == 10
+
+
+def test_what_has_come_together_is_one_transaction(ledger: Ledger) -> None:
+    messages = messages_of(islice(Market(1).ticks(), 25_000))
+    given = cast("Subscription", Given([[message] for message in messages]))
+    told: list[int] = []
+    assert asyncio.run(record(given, ledger, told=told.append)) == 25_000
+    assert told == [10_000, 20_000, 25_000]
+    assert Vector.from_text(ledger.position) == Vector({PUBLISHER: 25_000})
 
 
 def test_it_ends_after_the_batch_in_which_the_limit_lies(ledger: Ledger) -> None:

@@ -68,6 +68,19 @@ def test_rows_by_offset(folder: Path) -> None:
             assert all(table.num_rows and table.schema == SCHEMA for table in tables)
 
 
+@pytest.mark.parametrize("most_bytes", [1, 500, 1 << 20])
+def test_the_same_rows_a_few_at_a_time(folder: Path, most_bytes: int) -> None:
+    columns = ["publisher", "sequence", "routing_key", "body"]
+    with Archive.open(folder) as archive:
+        for start, stop in [(0, None), (30, 50), (79, 81), (99, 500), (50, 50)]:
+            whole = list(archive.tables(start, stop, columns))
+            pieces = list(archive.tables(start, stop, columns, most_bytes=most_bytes))
+            assert len(pieces) >= len(whole)
+            assert [row for each in pieces for row in each.to_pylist()] == [
+                row for each in whole for row in each.to_pylist()
+            ]
+
+
 def test_only_the_columns_that_are_asked_for(folder: Path) -> None:
     with Archive.open(folder) as archive:
         table = pa.Table.from_batches(archive.batches(columns=["sequence", "publisher"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -55,10 +55,17 @@ def read(folder: Path) -> list[object]:
         return [*rows_in(archive), *archive.records()]
 
 
-def damage_in(folder: Path, right: list[object]) -> CorruptArchive | None:
+def in_pieces(folder: Path) -> list[object]:
+    with Archive.open(folder) as archive:
+        return [row for each in archive.tables(most_bytes=300) for row in each.to_pylist()]
+
+
+def damage_in(
+    folder: Path, right: list[object], reading: Callable[[Path], list[object]] = read
+) -> CorruptArchive | None:
     """None if everything is read as it was."""
     try:
-        found = read(folder)
+        found = reading(folder)
     except CorruptArchive as error:
         return error
     assert found == right
@@ -85,6 +92,18 @@ def test_a_flipped_bit_in_a_file_is_found_and_named(folder: Path) -> None:
         flip(path, bit)
     assert found > 60
     assert read(folder) == right
+
+
+def test_a_flipped_bit_is_found_by_who_reads_a_few_rows_at_a_time(folder: Path) -> None:
+    path, right = data_of(folder), in_pieces(folder)
+    found = []
+    for bit in flips(path, 120):
+        flip(path, bit)
+        found.append(damage_in(folder, right, in_pieces))
+        flip(path, bit)
+    damages = [error for error in found if error is not None]
+    assert len(damages) > 60
+    assert {error.file for error in damages} == {str(path)}
 
 
 def test_a_flipped_bit_in_the_journal_is_found_and_named(folder: Path) -> None:

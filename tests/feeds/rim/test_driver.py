@@ -52,6 +52,9 @@ class Scripted:
         self.events: list[Event] = []
         self.times: list[float] = []
         self.due: float | None = None
+        self.refused = 0
+        self.turned_away = 0
+        self.publishers = (0, 7)
         self.site = Site(MemberId("me", bytes(16)), Role.SUBSCRIBER, Options(), frozenset())
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -97,8 +100,14 @@ class Noting(Station):
     def failed(self, reason: str) -> None:
         self.done.append(reason)
 
+    def handled(self, packet: bytes, tag: int, *, refused: bool) -> None:
+        self.done.append(("handled", tag, refused))
+
     def broken(self, error: Exception) -> None:
-        self.done.append(error)
+        self.done.append(("broken", str(error)))
+
+    def faulted(self, fault: Exception) -> None:
+        self.done.append(("faulted", str(fault)))
 
 
 def driven(member: Scripted) -> tuple[Driver, Noting]:
@@ -168,10 +177,56 @@ async def test_a_fault_of_the_member_is_told(caplog: pytest.LogCaptureFixture) -
     driver.start(noting)
     with caplog.at_level(logging.ERROR):
         driver.confirmed(1)
-    assert [str(error) for error in noting.done] == ["a mistake"]
+    assert noting.done == [("faulted", "a mistake")], "and not as one of the carrier"
     assert "a member of a feed fails" in caplog.text
     driver.confirmed(2)
     assert member.events.count(Confirmed(2)) == 0
+
+
+@without_waiting
+async def test_a_fault_in_what_the_member_serves_is_told() -> None:
+    class Faulty(Noting):
+        def handled(self, packet: bytes, tag: int, *, refused: bool) -> None:
+            raise ZeroDivisionError("a mistake")
+
+    member, noting = Scripted(), Faulty()
+    driver = Driver(cast("Member", member), noting)
+    noting.attach(driver)
+    driver.start(noting)
+    driver.arrived(Channel.P, MemberId("", bytes(16)), b"", 1)
+    driver.arrived(Channel.P, MemberId("", bytes(16)), b"", 2)
+    assert noting.done == [("faulted", "a mistake")]
+
+
+@without_waiting
+async def test_only_the_packet_that_was_refused_counts_as_refused() -> None:
+    class Refusing(Scripted):
+        def handle(self, event: Event, now: float) -> list[Effect]:
+            self.refused += isinstance(event, Arrived) and event.packet == b"wrong"
+            return super().handle(event, now)
+
+    driver, noting = driven(Refusing())
+    driver.start(noting)
+    sender = MemberId("", bytes(16))
+    for packet, tag in ((b"right", 1), (b"wrong", UNTAGGED), (b"right", 2), (b"wrong", 3)):
+        driver.arrived(Channel.P, sender, packet, tag)
+    assert noting.done == [("handled", 1, False), ("handled", 2, False), ("handled", 3, True)]
+
+
+@without_waiting
+async def test_that_publishers_are_turned_away_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    member = Scripted()
+    driver, noting = driven(member)
+    driver.start(noting)
+    for seconds in (1, 2, 3):
+        member.turned_away += seconds // 2
+        member.due = asyncio.get_running_loop().time() + 1
+        driver.handle(Confirmed(1))
+        await asyncio.sleep(2)
+    (told,) = caplog.messages
+    assert "follows as many publishers as it can, 7" in told
 
 
 def test_the_stack_ends_on_the_carrier() -> None:
@@ -203,6 +258,7 @@ async def test_who_lags_behind_asks_for_nothing_and_takes_nothing_that_is_not_ke
     driver.arrived(Channel.P, me, data, 1)  # the carrier keeps more where this came from
     arrived = [event.packet for event in member.events if isinstance(event, Arrived)]
     assert arrived == [beat, b"", b"?", data]
+    assert noting.done[1:] == [("handled", 1, False)]
     member.site.crowded = False
     driver.arrived(Channel.P, me, pulled, UNTAGGED)
     assert member.events[-1:] == [Arrived(Channel.P, me, pulled)]

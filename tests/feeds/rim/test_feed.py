@@ -243,6 +243,26 @@ async def test_who_becomes_a_publisher_while_the_feed_is_closed_is_none() -> Non
 
 
 @in_the_loop
+async def test_all_that_has_come_is_taken_at_once_and_is_in_hand_together() -> None:
+    async with linking("memory") as linked, linked() as link:
+        one, two = await link.feed("quotes"), await link.feed("quotes")
+        async with one.subscribe("a", selector="key <> 'no'") as messages:
+            for feed in (one, one, two, one):
+                await feed.publish_many([b"x", b"y"], keys=["", "no"])
+                await feed.flush()
+            every = {one.publisher: 6, two.publisher: 2}
+            await until(lambda: messages.driver.member.vector == every)
+            (first,) = await messages.next_batches(most=1)
+            assert messages.vector == {one.publisher: 2}
+            rest = await messages.next_batches()
+            assert [bodies([*batch]) for batch in (first, *rest)] == [[b"x"]] * 4
+            assert messages.vector == every
+            await messages.close(finished=False)
+            assert messages.vector == {one.publisher: 2}, "it had not finished with the others"
+            assert await messages.next_batches() == []
+
+
+@in_the_loop
 async def test_subscriptions_that_ended_are_forgotten() -> None:
     async with linking("memory") as linked, linked() as link:
         feed = await link.feed("quotes")

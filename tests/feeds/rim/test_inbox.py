@@ -33,6 +33,24 @@ async def test_what_is_behind_a_batch_is_done_when_the_next_is_asked_for() -> No
 
 
 @in_the_loop
+async def test_what_is_taken_along_is_in_hand_too_and_nothing_is_done_between() -> None:
+    inbox, done = Inbox(), list[str]()
+    assert inbox.take_along() is None  # beside nothing
+    for first in (1, 2):
+        inbox.put(batch(first))
+    inbox.then(lambda: done.append("after 2"))
+    inbox.put(batch(3))
+    assert inbox.take_along() is None
+    assert await inbox.take() == batch(1)
+    assert inbox.take_along() == batch(2)
+    assert inbox.take_along() is None
+    assert done == []
+    assert await inbox.take() == batch(3)
+    assert done == ["after 2"]
+    assert inbox.bytes == 0
+
+
+@in_the_loop
 async def test_who_waits_is_woken_by_steps_too() -> None:
     inbox, done = Inbox(), list[str]()
     inbox.put(batch(1))

@@ -93,3 +93,41 @@ async def test_a_broker_gives_more_than_it_gives_at_once(
                 await feed.publish(b"%d" % number)
                 await asyncio.sleep(0)
             await stored(archive, feed)
+
+
+@in_the_loop
+async def test_what_is_of_one_publisher_too_many_is_settled_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("recado.feeds.member.room_for", lambda options: 2)
+    hub = Hub()
+    async with Link.over(MemoryCarrier(hub), options=FAST) as link:
+        one, two, three = [await link.feed("quotes") for _ in range(3)]
+        async with link.archive("quotes", tmp_path) as archive:
+            for feed in (one, two, three, one):
+                await feed.publish(b"x")
+                await feed.flush()
+            await stored(archive, one)
+            await until(lambda: not hub.queues["quotes", "archive"])
+            await until(lambda: "follows as many publishers as it can, 2" in caplog.text)
+            assert archive.vector == {one.publisher: 2, two.publisher: 1}
+
+
+@in_the_loop
+async def test_a_malformed_packet_to_members_settles_nothing_of_others(tmp_path: Path) -> None:
+    hub = Hub()
+    async with Link.over(MemoryCarrier(hub), options=FAST) as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path) as archive:
+            await feed.publish(b"first")
+            await stored(archive, feed)
+            await until(lambda: not hub.queues["quotes", "archive"])
+            archive.store.sync = lambda: None  # type: ignore[method-assign] # a disk that takes its time
+            hub.send("quotes", new_id("stranger"), "members", b"?")
+            await feed.publish(b"second")
+            await feed.flush()
+            assert archive.driver.member.refused == 1
+            assert hub.queues["quotes", "archive"], "it is on no disk yet"
+            del archive.store.sync
+            await feed.publish(b"third")
+            await stored(archive, feed)

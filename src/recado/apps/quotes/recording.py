@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -39,6 +40,7 @@ CREATE TABLE IF NOT EXISTS tick (
 ) WITHOUT ROWID;
 """
 INSERT = "INSERT INTO tick VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+AT_ONCE = 10_000  # ticks in a transaction, and what the last batch has more
 MOVE = "INSERT INTO position VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET vector = excluded.vector"
 
 
@@ -92,12 +94,15 @@ async def record(
     told: Callable[[int], None] = lambda recorded: None,
 ) -> int:
     """All that comes, until so many were recorded, or for ever; `told` is called after each transaction."""
-    recorded = 0
-    async for batch in messages.batches():
-        await asyncio.to_thread(ledger.record, batch, messages.vector.to_text())
-        recorded += len(batch)
+    recorded, left = 0, inf if limit is None else limit
+    # A transaction waits for the disk, and a batch may be a single tick: all that is here shares one.
+    while batches := await messages.next_batches(int(min(AT_ONCE, left))):
+        ticks = [message for batch in batches for message in batch]
+        await asyncio.to_thread(ledger.record, ticks, messages.vector.to_text())
+        recorded += len(ticks)
+        left -= len(ticks)
         told(recorded)
-        if limit is not None and recorded >= limit:
+        if left <= 0:
             break
     return recorded
 

@@ -6,7 +6,7 @@ stay for the grace period; a snapshot that is read for longer than that may miss
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -149,10 +149,15 @@ class Archive:
         stop: int | None = None,
         columns: Sequence[str] | None = None,
         selector: str | Selector | None = None,
+        most_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The same rows as they are read: some columns are indices into dictionaries, which differ by batch."""
+        """The same rows as they are read: some columns are indices into dictionaries, which differ by batch.
+
+        Row groups as the files have them, or of their rows about so many bytes at a time.
+        """
         names = _names(columns)
-        for table in self._rows(start, stop, names if selector is None else None, selector, None):
+        read = names if selector is None else None
+        for table in self._rows(start, stop, read, selector, None, most_bytes):
             if table.num_rows:
                 yield table.select(names)
 
@@ -187,10 +192,11 @@ class Archive:
         columns: Sequence[str] | None,
         selector: str | Selector | None,
         subscriber: str | None,
+        most_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         asked = parse(selector) if isinstance(selector, str) else selector
         judge = None if subscriber is None else Judge(subscriber, self.records())
-        for table in self._tables(start, stop, columns):
+        for table in self._tables(start, stop, columns, most_bytes):
             if judge is not None:
                 table = judge.add_column(table)
             if asked is not None:
@@ -198,11 +204,11 @@ class Archive:
             yield table
 
     def _tables(
-        self, start: int, stop: int | None, columns: Sequence[str] | None
+        self, start: int, stop: int | None, columns: Sequence[str] | None, most_bytes: int | None
     ) -> Iterator[pa.RecordBatch]:
         for file in self.manifest.files:
             if file.end > start and (stop is None or file.first < stop):
-                for first, table in self._groups(file, start, stop, columns):
+                for first, table in self._of_file(file, start, stop, columns, most_bytes):
                     yield _cut(table, first, start, stop)
         place = Place(self.manifest.feed, self.manifest.exchange)
         for group in groups(self._tail_batches()):
@@ -213,19 +219,31 @@ class Archive:
                 table = table_of(group, place)
                 yield _cut(table if columns is None else table.select(columns), first, start, stop)
 
-    def _groups(
-        self, file: DataFile, start: int, stop: int | None, columns: Sequence[str] | None
+    def _of_file(
+        self,
+        file: DataFile,
+        start: int,
+        stop: int | None,
+        columns: Sequence[str] | None,
+        most_bytes: int | None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Row groups of a file, with their first offsets, as far as they have rows in [start, stop)."""
+        """What a file has in [start, stop), with first offsets; rows around it may be in the first and last."""
         try:
             reader = ParquetReader(self._tree, file, _FREQUENT)
         except FileNotFoundError:
             raise self._missing(file) from None
+        end = file.end if stop is None else min(stop, file.end)
         with reader:
             first = file.first
             for number, rows in enumerate(reader.group_rows):
-                if first + rows > start and (stop is None or first < stop):
-                    yield first, reader.group(number, columns)
+                if first < end and first + rows > start:
+                    at = first
+                    for table in _pieces(reader, number, columns, most_bytes):
+                        if at + table.num_rows > start:
+                            yield at, table
+                        at += table.num_rows
+                        if at >= end:
+                            break
                 first += rows
 
     def _missing(self, file: DataFile) -> ArchiveError:
@@ -266,6 +284,14 @@ def _names(columns: Sequence[str] | None) -> list[str]:
     if unknown:
         raise ValueError(f"there is no column {unknown[0]!r}; there are {SCHEMA.names}")
     return names
+
+
+def _pieces(
+    reader: ParquetReader, number: int, columns: Sequence[str] | None, most_bytes: int | None
+) -> Iterable[pa.RecordBatch]:
+    if most_bytes is None:
+        return [reader.group(number, columns)]
+    return reader.pieces(number, columns, most_bytes)
 
 
 def _cut(table: pa.RecordBatch, first: int, start: int, stop: int | None) -> pa.RecordBatch:

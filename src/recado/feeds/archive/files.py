@@ -148,12 +148,26 @@ class ParquetReader:
     def group(self, number: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         with self._place(f"row group {number}"):
             table = self._parquet.read_row_group(number, columns and list(columns))
-            batch = table.combine_chunks().to_batches()[0]
-            # The head of a page has no checksum, and a wrong one can make indices beyond a dictionary.
-            for column in batch.columns:
-                if pa.types.is_dictionary(column.type):
-                    column.validate(full=True)
-            return batch
+            return _checked(table.combine_chunks().to_batches()[0])
+
+    def pieces(
+        self, number: int, columns: Sequence[str] | None, most_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The same rows, about so many bytes at a time, so that they fit where those before them were: memory
+        that is new to the process costs more than what is read into it."""
+        with self._place(f"row group {number}"):
+            rows = max(1, int(most_bytes / self._row_bytes(number, columns)))
+            wanted = columns and list(columns)
+            for batch in self._parquet.iter_batches(rows, [number], wanted, use_threads=False):
+                yield _checked(batch)
+
+    def _row_bytes(self, number: int, columns: Sequence[str] | None) -> float:
+        """About how much memory a row takes; a value in a dictionary has an index there at least."""
+        group = self._parquet.metadata.row_group(number)
+        each = (group.column(index) for index in range(group.num_columns))
+        wanted = [one for one in each if columns is None or one.path_in_schema in columns]
+        stored = sum(one.total_uncompressed_size for one in wanted)
+        return float(stored / group.num_rows + 4 * len(wanted))
 
     @contextmanager
     def _place(self, place: str) -> Iterator[None]:
@@ -164,6 +178,14 @@ class ParquetReader:
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), missing) from None
         except (pa.ArrowException, OSError, ValueError, IndexError) as error:
             raise CorruptArchive(self._path, place, str(error)) from error
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    # The head of a page has no checksum, and a wrong one can make indices beyond a dictionary.
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            column.validate(full=True)
+    return batch
 
 
 def check_bytes(tree: ReadableTree, folder: str, name: str, size: int, crc: str) -> None:

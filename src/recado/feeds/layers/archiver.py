@@ -44,7 +44,7 @@ from ..packet import (
     Stable,
 )
 from ..table import Standing, Table, weight
-from ..vector import MAX_SEQUENCE, Vector
+from ..vector import MAX_SEQUENCE, Vector, put_within
 from ..views import (
     OPEN,
     Acknowledged,
@@ -63,6 +63,7 @@ from ..views import (
 from ..wire import carry
 from .reception import Reception
 from .settling import Settling
+from .uniform import MOST_ARCHIVES
 from .window import lacking
 
 MOST_WAITING = 1_000
@@ -137,7 +138,8 @@ class Archiver(Layer):
             case Doubt():
                 self._tell_bound(sender, now)
             case Stable(_, vector):
-                self._others.setdefault(sender.name, {}).update(vector)
+                if sender.name in self._others or len(self._others) < MOST_ARCHIVES:
+                    put_within(self._others.setdefault(sender.name, {}), vector)
             case Known():
                 self._answer_known(sender, event.packet, now)
             case Records(records):

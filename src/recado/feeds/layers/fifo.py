@@ -34,7 +34,8 @@ from ..layer import (
 from ..packet import Data, Fragment, Last
 from ..vector import Vector
 from ..views import Lost, Role, ViewRecord
-from .reception import ORDERS, Item, Reception, concerns, order_id
+from .reception import ORDERS, Reception, concerns, order_id
+from .track import Item
 
 
 class Numbering(Layer):
@@ -143,6 +144,8 @@ class Fifo(Layer):
         self._alone = self._alone and len(record.view.seats) == 1
         known = reception.tracks.keys() if heard is None else heard
         for publisher, sequence in record.cut.items():
+            if not reception.admits(publisher, now):
+                continue
             waits = reception.strangers.get(publisher)
             if waits is not None and not joining and reception.tracks[publisher].next == 1:
                 self._begin_with(publisher, 0, now)

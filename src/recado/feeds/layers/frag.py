@@ -6,27 +6,30 @@ travels in pieces that may get lost: then the whole is dropped after a while, an
 
 FR1  A message put together from fragments is the message that was published.
 FR2  Of each publisher at most one message is being put together, and none that is larger than a block may be;
-     of pieces on A at most `held` bytes in all.
+     of all at most as much as `MOST_JOINING` of the largest, or the first begun is given up and told as lost.
+     Of pieces on A there are at most `held` bytes in all.
 """
 
 from ..block import MAX_BLOCK, Block, Malformed
 from ..boundary import Batch, Publish
-from ..layer import Falling, Heard, Layer, Messages, Part, Pieces, Rising, Say, Site
+from ..layer import Falling, Heard, Layer, Messages, Missing, Part, Pieces, Rising, Say, Site
 from ..packet import (
     DATA_HEAD,
     FRAGMENT_HEAD,
     MAX_PIECES,
     PIECE_HEAD,
     Answer,
+    Known,
     Piece,
     Pulled,
     Records,
 )
-from ..views import MemberId
+from ..views import Lost, MemberId
 from ..wire import decode, encode
 
 STALE = 10.0  # seconds after which pieces without their others are dropped
 OF_A_PIECE = 200  # bytes that it takes beside its own
+MOST_JOINING = 16
 
 
 class Frag(Layer):
@@ -34,6 +37,7 @@ class Frag(Layer):
         super().__init__(site)
         self._number = 0
         self._joining: dict[bytes, _Joining] = {}
+        self._joining_size = 0
         self._pieces: dict[tuple[MemberId, int], _Partial] = {}
         self._size = 0
 
@@ -42,7 +46,7 @@ class Frag(Layer):
         match event:
             case Publish(block) if len(block.data) + DATA_HEAD > most:
                 self._cut(block, most, now)
-            case Say(Answer() | Pulled() | Records() as packet, to) if to is not None:
+            case Say(Answer() | Pulled() | Records() | Known() as packet, to) if to is not None:
                 data = encode(packet)
                 if len(data) <= most:
                     self._below(event, now)
@@ -75,7 +79,7 @@ class Frag(Layer):
             case Part():
                 self._join(event, now)
             case Messages(batch):
-                self._joining.pop(batch.publisher, None)
+                self._end(batch.publisher)
                 self._above(event, now)
             case Heard(_, _, Piece() as piece):
                 self._gather(event, piece, now)
@@ -83,20 +87,33 @@ class Frag(Layer):
                 self._above(event, now)
 
     def _join(self, part: Part, now: float) -> None:
-        joining = self._joining.get(part.publisher)
-        if joining is None or part.index == 0 or joining.sequence != part.sequence:
-            joining = self._joining[part.publisher] = _Joining(part.sequence)
-        joining.add(part.piece)
+        publisher = part.publisher
+        if part.index == 0:
+            self._end(publisher)
+            self._joining[publisher] = _Joining()
+        joining = self._joining.get(publisher)
+        if joining is not None:
+            self._joining_size += joining.add(part.piece)
+            while self._joining_size > MOST_JOINING * MAX_BLOCK:
+                self._end(next(iter(self._joining)))
         if part.index + 1 < part.total:
             return
-        del self._joining[part.publisher]
+        self._end(publisher)
+        if joining is None:
+            self._above(Missing(Lost(publisher, part.sequence, part.sequence)), now)
+            return
         try:
             block = Block.parse(b"".join(joining.pieces), 1)
         except Malformed:
             self.site.refused += 1
             block = Block.of([b""])  # its sequence is passed, so something has to stand there
-        batch = Batch(part.publisher, part.sequence, block, self.site.current)
+        batch = Batch(publisher, part.sequence, block, self.site.current)
         self._above(Messages(batch), now)
+
+    def _end(self, publisher: bytes) -> None:
+        joining = self._joining.pop(publisher, None)
+        if joining is not None:
+            self._joining_size -= joining.room
 
     def _gather(self, event: Heard, piece: Piece, now: float) -> None:
         key = (event.sender, piece.number)
@@ -138,20 +155,25 @@ class Frag(Layer):
 class _Joining:
     """A message of which fragments have come, all up to some index."""
 
-    __slots__ = ("pieces", "sequence", "size")
+    __slots__ = ("pieces", "room", "size")
 
-    def __init__(self, sequence: int) -> None:
-        self.sequence = sequence
+    def __init__(self) -> None:
         self.pieces: list[bytes] = []
         self.size = 0
+        self.room = 0
 
-    def add(self, piece: bytes) -> None:
-        """What becomes larger than any message is not kept, and is refused at its end."""
+    def add(self, piece: bytes) -> int:
+        """How much more room it takes. What becomes larger than any message is not kept, and is refused at its
+        end."""
+        before = self.room
         self.size += len(piece)
         if self.size > MAX_BLOCK:
             self.pieces.clear()
+            self.room = 0
         else:
             self.pieces.append(piece)
+            self.room += OF_A_PIECE + len(piece)
+        return self.room - before
 
 
 class _Partial:

@@ -15,7 +15,8 @@ from ..boundary import Channel, Range
 from ..layer import Falling, Heard, Layer, Rising, Say, Site
 from ..packet import MAX_RANGES, Data, Fragment, Lack, Last, Nak, Stable
 from ..vector import MAX_SEQUENCE
-from .reception import ORDERS, Gap, Reception, concerns
+from .reception import ORDERS, Reception, concerns
+from .track import Gap
 
 
 class NakPublisher(Layer):

@@ -23,11 +23,14 @@ RC8  A subscriber without recovery begins behind all that was published before i
      what others lack, it keeps quiet until it has heard what each of them has published.
 """
 
+from itertools import islice
+
 from ..boundary import MEMBERS, Left
 from ..layer import Accepted, Falling, Heard, Layer, Rising, Site, Thawed
 from ..packet import Beat, NewView, Outlook, Prepare, Prepared
 from ..vector import Vector, raise_to
 from ..views import (
+    MAX_MEMBERS,
     NO_VIEW,
     MemberId,
     Role,
@@ -37,7 +40,7 @@ from ..views import (
     ViewRecord,
     is_credible,
 )
-from .reception import Reception
+from .reception import MOST_ORDERS, Reception
 
 
 class Peer:
@@ -157,7 +160,7 @@ class Reach(Layer):
             peer.heard = now  # whether others are silent is looked at with our own beat
             return
         if peer is None:
-            if not beat.leaving:
+            if not beat.leaving and len(self.peers) < MAX_MEMBERS - 1:
                 self.peers[sender] = Peer(beat, now)
                 self._beat(now)  # so that it knows of us at once
         else:
@@ -312,6 +315,8 @@ class Reach(Layer):
         cut: dict[bytes, int] = {}
         for answer in round_.answers.values():
             raise_to(cut, answer.vector)
+        # Groups that meet may have more together than anybody follows; the oldest member's come first.
+        cut = dict(islice(cut.items(), self.reception.most + MOST_ORDERS))
         order = sorted(round_.answers, key=lambda m: (round_.answers[m].since or number, m))
         seats = tuple(Seat(member, round_.answers[member].role) for member in order)
         since = [round_.answers[member].since or number for member in order]

@@ -6,21 +6,29 @@ RE2  Nothing passes beyond the limit: between a promise and its view nothing at 
 RE3  What is held is bounded in bytes: the farthest is dropped first, and is missing again.
 RE4  With `since`, only what is published from then on is of interest: of a publisher that is not in the view's
      cut nothing passes until it has told its age. One that is younger begins at 1, another behind its last.
+RE5  There are at most `most` publishers, so that vectors fit in packets and in memory, whoever invents them.
+     When there are so many, those who have published nothing and are silent are forgotten; if there are none
+     such, who is new is turned away, and all others go on.
 
 FIFO owns it; NAK and PULL look up what is missing, REACH what is there. A message that came in fragments is
 received when its last fragment is; until then the track stands at (sequence, index).
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import inf
 
 from ..boundary import Batch, Options, Range
 from ..layer import Part, Site
+from ..vector import MAX_PUBLISHERS
 from ..views import Lost, ViewId
+from .track import Gap, Item, Track, size_of
 
-Item = Batch | Part
 ORDERS = b"order"
+MOST_ORDERS = 64  # beside all publishers: one that is full goes on ordering
+SILENT = 60.0  # seconds; who lives tells more often
+LEAST = 1_024
+OF_AN_ENTRY = 32  # bytes in a packet, at most
 
 
 def order_id(view: ViewId) -> bytes:
@@ -37,76 +45,16 @@ def concerns(site: Site, publisher: bytes) -> bool:
     return publisher in (order_id(site.current), view and order_id(view.id))
 
 
-class Gap:
-    """The first message of a publisher that is known to exist and is not here."""
-
-    __slots__ = ("at", "lacking", "pull", "since", "tries")
-
-    def __init__(self, at: int, now: float) -> None:
-        self.at = at
-        self.since = now
-        self.tries = 0
-        self.pull = False
-        """NAK has done what it can."""
-        self.lacking: dict[bytes, int] = {}
-        """Who has said to have none of it, and up to where."""
-
-
-class Track:
-    """One publisher."""
-
-    __slots__ = ("born", "heard", "held", "index", "known", "next", "places", "tip", "told")
-
-    def __init__(self, next_: int, now: float) -> None:
-        self.next = next_
-        self.index = 0  # of the next fragment, if message `next` comes in fragments
-        self.tip = (next_, 0)  # as (next, index), but counting what is held
-        self.known = 0
-        self.heard = now
-        self.told = -inf  # when it last told its last
-        self.born = -inf  # when it began, by our time; what is not known is long ago
-        self.held: dict[tuple[int, int], Item] = {}
-        self.places: list[tuple[int, int]] = []  # of what is held, in order
-
-    def received(self) -> int:
-        """Up to where there is no gap, whether it has passed or is held."""
-        return self.tip[0] - 1
-
-    def grow(self, item: Item) -> None:
-        """Something is held: see how far it is without a gap now."""
-        self.tip = _behind(self.tip, item)
-        i = bisect_left(self.places, self.tip)
-        while i < len(self.places) and self.places[i] <= self.tip:
-            self.tip = _behind(self.tip, self.held[self.places[i]])
-            i += 1
-
-    def measure(self) -> None:
-        """The same from the beginning, where something was dropped or skipped."""
-        self.tip = (self.next, self.index)
-        for place in self.places:
-            if place > self.tip:
-                break
-            self.tip = _behind(self.tip, self.held[place])
-
-    def missing(self) -> Iterator[tuple[int, int]]:
-        """Ranges of sequences that are known to exist and are not here."""
-        first = self.received() + 1
-        for sequence, _ in self.places:
-            item = self.held[sequence, _]
-            if sequence > first:
-                yield first, sequence - 1
-            if isinstance(item, Batch):
-                first = max(first, item.last + 1)
-            elif item.index + 1 == item.total and sequence >= first:
-                # It counts as here if the pieces before it are; if not it is missing from the first on.
-                whole = all((sequence, i) in self.held for i in range(item.total))
-                first = max(first, sequence + whole)
-        if self.known >= first:
-            yield first, self.known
+def room_for(options: Options) -> int:
+    """How many publishers there may be (RE5). A broker carries packets of any size; elsewhere an
+    acknowledgement, which has two vectors, has to fit in one."""
+    if options.ordered:
+        return MAX_PUBLISHERS
+    return max(LEAST, min(MAX_PUBLISHERS, options.packet // (2 * OF_AN_ENTRY)))
 
 
 class Reception:
-    def __init__(self, most_held: int) -> None:
+    def __init__(self, most_held: int, most: int = MAX_PUBLISHERS) -> None:
         self.tracks: dict[bytes, Track] = {}
         self.gaps: dict[bytes, Gap] = {}
         self.limit: dict[bytes, int] | None = {}
@@ -117,6 +65,10 @@ class Reception:
         """When we began, if what was published before is of no interest."""
         self.strangers: dict[bytes, float] = {}
         """With whom we do not know yet where to begin (RE4), and since when messages of theirs wait."""
+        self.most = most
+        self.turned_away = 0
+        """How often something of a publisher came that there is no room for (RE5)."""
+        self._looked = -inf  # for those who can be forgotten
         self._most_held = most_held
         self._held_bytes = 0
 
@@ -125,7 +77,14 @@ class Reception:
     def begin(self, vector: Mapping[bytes, int], now: float) -> None:
         """From here on nothing may be missing behind this vector, and nothing before it passes."""
         self.fresh = False
-        for publisher in dict.fromkeys((*self.tracks, *vector)):
+        every = dict.fromkeys((*self.tracks, *vector))
+        if len(every) > self.most:  # whom the others know goes before whom only we have heard
+            every = dict.fromkeys(vector)
+            for publisher in [p for p in self.tracks if p not in vector]:
+                self._forget(publisher)
+        for publisher in every:
+            if not self.admits(publisher, now):
+                continue
             track = self._track(publisher, 1, now)
             track.next, track.index = vector.get(publisher, 0) + 1, 0
             self._skip(publisher, track.next - 1, now)
@@ -146,13 +105,30 @@ class Reception:
         return {p: max(track.known, track.next - 1) for p, track in self.tracks.items()}
 
     def reaches(self, cut: Mapping[bytes, int]) -> bool:
+        """For whom we have no room we do not wait."""
         tracks = self.tracks
-        return all(p in tracks and tracks[p].next > sequence for p, sequence in cut.items())
+        return all(p not in tracks or tracks[p].next > sequence for p, sequence in cut.items())
+
+    def admits(self, publisher: bytes, now: float) -> bool:
+        """Whether it is one of ours, or there is room for it (RE5)."""
+        if publisher in self.tracks:
+            return True
+        most = self.most + MOST_ORDERS if publisher.startswith(ORDERS) else self.most
+        if len(self.tracks) >= most and now >= self._looked + 1.0:
+            self._looked = now  # now and then: whoever comes in vain must not cost much
+            for each in [p for p, track in self.tracks.items() if track.is_idle(now - SILENT)]:
+                self._forget(each)
+        if len(self.tracks) < most:
+            return True
+        self.turned_away += 1
+        return False
 
     # --- what comes ---
 
     def learn(self, publisher: bytes, last: int, now: float) -> None:
         """This publisher is said to have published up to `last`."""
+        if not self.admits(publisher, now):
+            return
         track = self._track(publisher, last + 1 if self.fresh else 1, now)
         if last > track.known:
             track.known = last
@@ -160,6 +136,8 @@ class Reception:
 
     def tell(self, publisher: bytes, last: int, age: float, now: float) -> None:
         """It says so itself."""
+        if not self.admits(publisher, now):
+            return
         self._meet(publisher)
         self.learn(publisher, last, now)
         if self.fresh and self.since is not None:
@@ -200,6 +178,8 @@ class Reception:
         last = item.last if isinstance(item, Batch) else item.sequence
         track = self.tracks.get(publisher)
         if track is None:
+            if not self.admits(publisher, now):
+                return []
             self._meet(publisher)
             track = self._track(publisher, first if self.fresh else 1, now)
         track.heard = now
@@ -270,7 +250,8 @@ class Reception:
             if publisher.startswith(ORDERS) and publisher != own:
                 self._forget(publisher)
         for publisher, sequence in cut.items():
-            if publisher.startswith(ORDERS) and publisher != own:
+            foreign = publisher.startswith(ORDERS) and publisher != own
+            if foreign and self.admits(publisher, now):
                 self._skip(publisher, sequence, now)
 
     def find(self, publisher: bytes, first: int, last: int) -> list[Batch]:
@@ -296,7 +277,8 @@ class Reception:
     def _forget(self, publisher: bytes) -> None:
         track = self.tracks.pop(publisher)
         self.gaps.pop(publisher, None)
-        self._held_bytes -= sum(map(_size, track.held.values()))
+        self.strangers.pop(publisher, None)
+        self._held_bytes -= sum(map(size_of, track.held.values()))
 
     def _skip(self, publisher: bytes, last: int, now: float) -> None:
         track = self._track(publisher, 1, now)
@@ -326,7 +308,7 @@ class Reception:
             self._drop(track, bisect_left(track.places, place))
         track.held[place] = item
         insort(track.places, place)
-        self._held_bytes += _size(item)
+        self._held_bytes += size_of(item)
         if place <= track.tip:
             track.grow(item)
         if self._held_bytes > self._most_held:
@@ -336,7 +318,7 @@ class Reception:
 
     def _drop(self, track: Track, i: int) -> None:
         place = track.places.pop(i)
-        self._held_bytes -= _size(track.held.pop(place))
+        self._held_bytes -= size_of(track.held.pop(place))
 
     def _note(self, publisher: bytes, track: Track, now: float) -> None:
         """Keep `gaps` right. While it is fresh nothing is missing: the view says where it begins."""
@@ -364,25 +346,14 @@ class Reception:
         return ranges
 
     def check(self) -> None:
-        """RE1–RE3, as far as they can be seen at rest."""
+        """RE1–RE3 and RE5, as far as they can be seen at rest."""
         total = 0
+        assert sum(not p.startswith(ORDERS) for p in self.tracks) <= self.most
+        assert self.tracks.keys() >= self.strangers.keys()
         for publisher, track in self.tracks.items():
             assert track.places == sorted(track.held)
-            total += sum(map(_size, track.held.values()))
+            total += sum(map(size_of, track.held.values()))
             assert (publisher in self.gaps) == (
                 not (self.fresh or publisher in self.strangers) and track.received() < track.known
             ), "a gap is noted while there is one"
         assert total == self._held_bytes <= self._most_held
-
-
-def _behind(tip: tuple[int, int], item: Item) -> tuple[int, int]:
-    """Where one is behind this item, if it goes on where `tip` is."""
-    if isinstance(item, Batch):
-        return max(tip, (item.last + 1, 0)) if item.first <= tip[0] else tip
-    if (item.sequence, item.index) != tip:
-        return tip
-    return (tip[0] + 1, 0) if item.index + 1 == item.total else (tip[0], tip[1] + 1)
-
-
-def _size(item: Item) -> int:
-    return 200 + (len(item.block.data) if isinstance(item, Batch) else len(item.piece))

@@ -16,7 +16,8 @@ from ..layer import Site
 from ..table import Table
 from ..vector import Vector
 from ..views import OPEN, Record, Settled, ViewId
-from .reception import ORDERS, Reception, Track
+from .reception import ORDERS, Reception
+from .track import Track
 
 MOST = 64  # views that are kept in mind
 LONG = 10  # times `suspect`: who was not heard for so long is not waited for

@@ -12,10 +12,12 @@ from collections import deque
 from ..boundary import Failed
 from ..layer import Accepted, Changed, Heard, Layer, Messages, Missing, Rising, Site
 from ..packet import Stable
+from ..vector import put_within
 from ..views import View, ViewId
 
 Waiting = Messages | Missing | Changed
 MOST_VIEWS = 16
+MOST_ARCHIVES = 64
 
 
 class Uniform(Layer):
@@ -47,8 +49,9 @@ class Uniform(Layer):
                 self._above(event, now)
             case Heard(_, sender, Stable(view, vector)):
                 self._above(event, now)
-                if view in self._ours:
-                    self._stable.setdefault(sender.name, {}).update(vector)
+                known = sender.name in self._stable or len(self._stable) < MOST_ARCHIVES
+                if view in self._ours and known:
+                    put_within(self._stable.setdefault(sender.name, {}), vector)
                     self._release(now)
             case _:
                 self._above(event, now)

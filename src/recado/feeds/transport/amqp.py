@@ -80,7 +80,7 @@ class AmqpCarrier:
             connection = await connect(
                 url, name="recado feed", on_event=on_event, give_up=give_up, patient=patient
             )
-        except (ClientError, ValueError) as error:
+        except ClientError as error:
             raise CannotJoin(str(error)) from error
         carrier = cls(connection)
         return carrier

@@ -9,16 +9,17 @@ sender is reached. Whoever is not heard of yet is called through the group.
 U1  No datagram is larger than 60 KB; FRAG sees to that, by `largest`.
 U2  No more than `rate` bytes are sent in a second: nobody tells a sender that a receiver's buffer is full,
     and what overflows it has to be asked for again.
-U3  Datagrams do not leave the local network: their time to live is 0 or 1.
+U3  Whatever is sent to us, by whomever, stops neither what we send nor what others send us.
+U4  Datagrams do not leave the local network: their time to live is 0 or 1.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 import struct
-from collections import deque
 from contextlib import ExitStack
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
@@ -41,9 +42,14 @@ RECEIVE_BUFFER: Final = 8 << 20
 """Asked for; the system gives what it allows."""
 READS_AT_ONCE: Final = 64
 MOST_KNOWN: Final = 10_000
+MOST_WAITING: Final = 32 << 20
+"""Bytes that wait to be sent; beyond them only messages are taken, and those are few that were not sent yet."""
 PACE_SECONDS: Final = 0.002
 
 Address = tuple[str, int]
+Letter = tuple[bytes, Address]
+
+log = logging.getLogger("recado.feeds")
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -172,7 +178,8 @@ class UdpPort:
             self._takes.add("archives")
         self._sockets = sockets
         self._addresses: dict[str, Address] = {}
-        self._waiting: deque[tuple[bytes, Address, int]] = deque()
+        self._waiting: dict[Letter, int] = {}  # and its number
+        self._waiting_bytes = 0
         self._burst = max(LARGEST_DATAGRAM, int(group.rate * PACE_SECONDS))
         self._room = self._burst
         self._pace: asyncio.TimerHandle | None = None
@@ -196,7 +203,12 @@ class UdpPort:
         """Nobody remembers what came."""
 
     def _post(self, datagram: Datagram, address: Address, number: int) -> None:
-        self._waiting.append((encode(datagram), address, number))
+        # Whoever asks for everything again and again must not fill our memory (U3).
+        letter = encode(datagram), address
+        if letter in self._waiting or (not number and self._waiting_bytes > MOST_WAITING):
+            return
+        self._waiting_bytes += len(letter[0])
+        self._waiting[letter] = number
         self._sent.clear()
         if self._pace is None:
             self._drain()
@@ -207,7 +219,8 @@ class UdpPort:
         own = self._sockets[1]
         confirmed = 0
         while self._waiting and self._room > 0:
-            data, address, number = self._waiting[0]
+            letter, number = next(iter(self._waiting.items()))
+            data, address = letter
             try:
                 own.sendto(data, address)
             except (BlockingIOError, InterruptedError):
@@ -215,12 +228,16 @@ class UdpPort:
             except OSError as error:
                 if error.errno == errno.ENOBUFS:
                     break
+                if not number and self._is_of_this_one_only(error, address):
+                    self._forget(letter)
+                    continue
                 self._loop.call_soon(self._listener.broken, error)
                 self._waiting.clear()
+                self._waiting_bytes = 0
                 self._sent.set()
                 return
             self._room -= len(data)
-            self._waiting.popleft()
+            self._forget(letter)
             confirmed = max(confirmed, number)
         if confirmed:
             self._loop.call_soon(self._confirm, confirmed)
@@ -228,6 +245,17 @@ class UdpPort:
             self._sent.set()
         if self._room < self._burst or self._waiting:
             self._pace = self._loop.call_later(PACE_SECONDS, self._next_beat)
+
+    def _forget(self, letter: Letter) -> None:
+        del self._waiting[letter]
+        self._waiting_bytes -= len(letter[0])
+
+    def _is_of_this_one_only(self, error: OSError, address: Address) -> bool:
+        """Others can still be sent: it is too large, or an address is wrong that somebody made us believe."""
+        if error.errno == errno.EMSGSIZE:
+            log.warning("feed %s: what was to be said does not fit in a datagram", self._feed)
+            return True
+        return address != self._group
 
     def _next_beat(self) -> None:
         self._room = self._burst
@@ -264,10 +292,14 @@ class UdpPort:
         self._listener.arrived(channel, sender, datagram.packet, UNTAGGED)
 
     def _remember(self, sender: str, address: Address) -> None:
-        if self._addresses.get(sender) != address:
+        known = self._addresses.get(sender)
+        if known is None:
             if len(self._addresses) >= MOST_KNOWN:
                 del self._addresses[next(iter(self._addresses))]
             self._addresses[sender] = address
+        elif known != address:
+            # Who says what another said before gets no letters of his: what is for him everybody gets.
+            self._addresses[sender] = self._group
 
     async def close(self) -> None:
         """What waits for its pace is sent before, unless the sockets do not take it."""

@@ -1,0 +1,95 @@
+"""What a member knows of one publisher: how far it has come, what waits behind a gap, and what is missing."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from math import inf
+
+from ..boundary import Batch
+from ..layer import Part
+
+Item = Batch | Part
+
+
+class Gap:
+    """The first message of a publisher that is known to exist and is not here."""
+
+    __slots__ = ("at", "lacking", "pull", "since", "tries")
+
+    def __init__(self, at: int, now: float) -> None:
+        self.at = at
+        self.since = now
+        self.tries = 0
+        self.pull = False
+        """NAK has done what it can."""
+        self.lacking: dict[bytes, int] = {}
+        """Who has said to have none of it, and up to where."""
+
+
+class Track:
+    """One publisher."""
+
+    __slots__ = ("born", "heard", "held", "index", "known", "next", "places", "tip", "told")
+
+    def __init__(self, next_: int, now: float) -> None:
+        self.next = next_
+        self.index = 0  # of the next fragment, if message `next` comes in fragments
+        self.tip = (next_, 0)  # as (next, index), but counting what is held
+        self.known = 0
+        self.heard = now
+        self.told = -inf  # when it last told its last
+        self.born = -inf  # when it began, by our time; what is not known is long ago
+        self.held: dict[tuple[int, int], Item] = {}
+        self.places: list[tuple[int, int]] = []  # of what is held, in order
+
+    def received(self) -> int:
+        """Up to where there is no gap, whether it has passed or is held."""
+        return self.tip[0] - 1
+
+    def is_idle(self, since: float) -> bool:
+        """Nothing is known to have been published, and it is silent since then."""
+        return self.known == 0 and self.next == 1 and self.heard < since
+
+    def grow(self, item: Item) -> None:
+        """Something is held: see how far it is without a gap now."""
+        self.tip = _behind(self.tip, item)
+        i = bisect_left(self.places, self.tip)
+        while i < len(self.places) and self.places[i] <= self.tip:
+            self.tip = _behind(self.tip, self.held[self.places[i]])
+            i += 1
+
+    def measure(self) -> None:
+        """The same from the beginning, where something was dropped or skipped."""
+        self.tip = (self.next, self.index)
+        for place in self.places:
+            if place > self.tip:
+                break
+            self.tip = _behind(self.tip, self.held[place])
+
+    def missing(self) -> Iterator[tuple[int, int]]:
+        """Ranges of sequences that are known to exist and are not here."""
+        first = self.received() + 1
+        for sequence, _ in self.places:
+            item = self.held[sequence, _]
+            if sequence > first:
+                yield first, sequence - 1
+            if isinstance(item, Batch):
+                first = max(first, item.last + 1)
+            elif item.index + 1 == item.total and sequence >= first:
+                # It counts as here if the pieces before it are; if not it is missing from the first on.
+                whole = all((sequence, i) in self.held for i in range(item.total))
+                first = max(first, sequence + whole)
+        if self.known >= first:
+            yield first, self.known
+
+
+def _behind(tip: tuple[int, int], item: Item) -> tuple[int, int]:
+    """Where one is behind this item, if it goes on where `tip` is."""
+    if isinstance(item, Batch):
+        return max(tip, (item.last + 1, 0)) if item.first <= tip[0] else tip
+    if (item.sequence, item.index) != tip:
+        return tip
+    return (tip[0] + 1, 0) if item.index + 1 == item.total else (tip[0], tip[1] + 1)
+
+
+def size_of(item: Item) -> int:
+    return 200 + (len(item.block.data) if isinstance(item, Batch) else len(item.piece))

@@ -1,0 +1,107 @@
+"""A fault in this program is told as that, and never as a carrier that is out of reach (D5)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recado.feeds.archivist import Archivist
+from recado.feeds.boundary import Publish
+from recado.feeds.errors import CannotJoin, CarrierLost, FeedError, MemberFailed
+from recado.feeds.layer import Falling, Layer, Messages, Rising
+from recado.feeds.stack import register
+from recado.feeds.vector import Vector
+from recado.feeds.views import View
+
+from .loop import in_the_loop, without_waiting
+from .town import linking, take
+
+STACK = "DISPATCH:{}SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:REACH:AMQP"
+
+
+class Mistaken(Layer):
+    """Knows nothing of messages, coming or going."""
+
+    def up(self, event: Rising, now: float) -> None:
+        if isinstance(event, Messages):
+            raise ZeroDivisionError("a mistake")
+        super().up(event, now)
+
+    def down(self, event: Falling, now: float) -> None:
+        if isinstance(event, Publish):
+            raise ZeroDivisionError("a mistake")
+        super().down(event, now)
+
+
+register("MISTAKEN", Mistaken)
+
+
+def check(error: FeedError) -> None:
+    assert not isinstance(error, CarrierLost)
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert "out of reach" not in str(error)
+    assert "a fault in this program, not in what carries it: ZeroDivisionError: a mistake" in str(
+        error
+    )
+
+
+@without_waiting
+async def test_of_a_publisher() -> None:
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes", stack=STACK.format("MISTAKEN:"))
+        await feed.publish(b"x")
+        with pytest.raises(MemberFailed) as told:
+            await feed.flush()
+        check(told.value)
+        await feed.close(flush=False)
+
+
+@without_waiting
+async def test_of_a_subscriber() -> None:
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        mistaken = await link.feed("quotes", stack=STACK.format("MISTAKEN:"))
+        async with mistaken.subscribe("desk") as messages:
+            await feed.publish(b"x")
+            with pytest.raises(MemberFailed) as told:
+                await take(messages, 1)
+            check(told.value)
+
+
+@without_waiting
+async def test_of_a_callback() -> None:
+    def mistaken(view: View) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        with pytest.raises(MemberFailed) as told:
+            async with feed.subscribe("desk", on_view=mistaken) as messages:
+                await take(messages, 1)
+        check(told.value)
+
+
+@without_waiting
+async def test_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(archive: Archivist, packet: bytes, tag: int, *, refused: bool) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path) as archive:
+            monkeypatch.setattr(Archivist, "handled", mistaken)
+            await feed.publish(b"x")
+            with pytest.raises(MemberFailed) as told:
+                await archive.run()
+            check(told.value)
+
+
+@in_the_loop
+async def test_to_know_more_publishers_than_there_is_room_for() -> None:
+    known = Vector({number.to_bytes(16): 1 for number in range(1, 1_026)})
+    async with linking("udp") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        with pytest.raises(CannotJoin, match=r"knows 1,025 .* follows at most 1,024\. Begin a new"):
+            async with feed.subscribe("desk", recovery=known):
+                pass

@@ -1,0 +1,248 @@
+"""A feed with more publishers than anybody follows, true or invented: all goes on but for who is new (RE5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from recado.feeds import packet as pk
+from recado.feeds.block import MAX_BLOCK, Block
+from recado.feeds.boundary import Arrived, Batch, Cast, Channel, Gap, Options, Send, Ticked
+from recado.feeds.layer import Messages, Missing, Part
+from recado.feeds.layers.frag import MOST_JOINING, Frag
+from recado.feeds.layers.reception import (
+    MOST_ORDERS,
+    SILENT,
+    Reception,
+    order_id,
+    room_for,
+)
+from recado.feeds.member import Member
+from recado.feeds.stack import Stack
+from recado.feeds.table import MAX_VIEWS
+from recado.feeds.vector import MAX_PUBLISHERS, MAX_VECTOR, Vector
+from recado.feeds.views import (
+    NO_VIEW,
+    Acknowledged,
+    MemberId,
+    Record,
+    Role,
+    Seat,
+    Settled,
+    View,
+    ViewId,
+    ViewRecord,
+)
+from recado.feeds.wire import decode, encode
+
+from .world import Node, World, together
+
+DATAGRAM = 60_000
+STRANGER = MemberId("", b"s" * 16)
+
+
+def publisher(number: int) -> bytes:
+    return b"publisher" + number.to_bytes(7)
+
+
+def batch(who: bytes, first: int) -> Batch:
+    return Batch(who, first, Block.of([b"x"]))
+
+
+def full(most: int = 3) -> Reception:
+    """Each has published one message."""
+    reception = Reception(1 << 20, most)
+    reception.begin({}, 0.0)
+    reception.limit = None
+    for number in range(most):
+        assert reception.take(batch(publisher(number), 1), 1.0)
+    return reception
+
+
+# --- what is received ------------------------------------------------------------------------------
+
+
+def test_who_is_new_is_turned_away_and_the_others_go_on() -> None:
+    reception = full()
+    assert reception.take(batch(publisher(3), 1), 2.0) == []
+    reception.tell(publisher(3), 1, 0.0, 2.0)
+    reception.learn(publisher(3), 1, 2.0)
+    assert reception.take(batch(publisher(0), 2), 3.0)
+    assert reception.received() == {publisher(0): 2, publisher(1): 1, publisher(2): 1}
+    assert reception.turned_away == 3
+    reception.check()
+
+
+def test_a_cut_does_not_wait_for_whom_there_is_no_room() -> None:
+    reception = full()
+    cut = {publisher(0): 1, publisher(9): 5}
+    for who, last in cut.items():
+        reception.learn(who, last, 2.0)
+    assert reception.reaches(cut)
+    assert not reception.reaches({publisher(0): 2})
+
+
+def test_who_has_published_nothing_and_is_silent_makes_room() -> None:
+    reception = Reception(1 << 20, 3)
+    reception.begin({}, 0.0)
+    reception.limit = None
+    for number in range(3):
+        reception.tell(publisher(number), number, 0.0, 1.0)  # the first has published nothing
+    assert not reception.take(batch(publisher(3), 1), 2.0)
+    assert reception.take(batch(publisher(3), 1), 2.0 + SILENT)
+    assert list(reception.tracks) == [publisher(1), publisher(2), publisher(3)]
+    reception.check()
+
+
+def test_to_begin_with_the_publishers_of_the_view_go_before_those_that_were_only_heard() -> None:
+    reception = Reception(1 << 20, 3)
+    for number in range(3):
+        reception.take(batch(publisher(number), 1), 1.0)
+    reception.begin({publisher(2): 1, publisher(7): 4, publisher(8): 4, publisher(9): 4}, 2.0)
+    assert list(reception.tracks) == [publisher(2), publisher(7), publisher(8)]
+    reception.check()
+
+
+def test_the_order_of_all_has_room_when_there_is_none() -> None:
+    reception = full()
+    assert reception.take(batch(order_id(NO_VIEW), 1), 2.0)
+    reception.check()
+
+
+# --- what a member says ----------------------------------------------------------------------------
+
+
+def test_as_many_as_there_may_be_fit_in_what_is_read() -> None:
+    vector = {number.to_bytes(16): 2**63 - 1 for number in range(MAX_PUBLISHERS + MOST_ORDERS)}
+    ack = pk.Ack(NO_VIEW, vector, vector, final=False)
+    assert decode(encode(ack)) == ack
+    assert len(Vector.from_text(Vector(vector).to_text())) == len(vector)
+
+
+def test_where_there_is_no_broker_they_fit_in_a_datagram() -> None:
+    most = room_for(Options(ordered=False, packet=DATAGRAM))
+    vector = {number.to_bytes(16): 2**63 - 1 for number in range(most)}
+    assert len(encode(pk.Ack(NO_VIEW, vector, vector, final=False))) <= DATAGRAM
+    seats = tuple(Seat(MemberId("n" * 20, bytes(16)), Role.SUBSCRIBER) for _ in range(100))
+    view = View(ViewId(1, bytes(16)), seats)
+    assert len(encode(pk.NewView(view, [1] * 100, vector, [], complete=True))) <= DATAGRAM
+
+
+def forgeries(count: int, view: ViewId) -> Iterator[Arrived]:
+    """All ways in which a publisher is heard of."""
+    sender = MemberId("x", b"x" * 16)
+    for number in range(count):
+        who = b"forged" + number.to_bytes(10)
+        yield Arrived(Channel.P, sender, encode(pk.Last(who, 0, 0)))
+        yield Arrived(Channel.P, sender, encode(pk.Last(b"E" + who[1:], 3, 0)))
+        yield Arrived(Channel.P, sender, encode(pk.Data(b"F" + who[1:], 1, Block.of([b"x"]))))
+        part = pk.Fragment(b"G" + who[1:], 1, 0, 2, b"x")
+        yield Arrived(Channel.P, sender, encode(part))
+        yield Arrived(Channel.A, sender, encode(pk.Stable(view, {b"H" + who[1:]: 1})))
+
+
+@pytest.mark.parametrize("role", [Role.SUBSCRIBER, Role.ARCHIVE])
+def test_who_invents_publishers_takes_no_memory_and_stops_nobody(role: Role) -> None:
+    world = World(ordered=False, packet=DATAGRAM)
+    true = world.add(Role.PUBLISHER)
+    one = world.add(role, "one")
+    other = world.add(Role.SUBSCRIBER, "other")
+    assert together(world, one, other)
+    world.publish(true, b"1")
+    world.run(1)
+    for event in forgeries(1_500, one.views[-1].view.id):
+        world.do(one, event)
+    room = room_for(one.member.site.options)
+    assert one.member.publishers == (room, room)
+    assert one.member.turned_away > 0
+    world.publish(true, b"2")
+    third = world.add(Role.SUBSCRIBER, "third")
+    assert together(world, one, other, third), "views are still made"
+    world.publish(true, b"3")
+    world.run(1)
+    assert other.sequences(true.me.incarnation) == [1, 2, 3]
+    assert third.sequences(true.me.incarnation)[-1:] == [3]
+    assert fits(one), "it says nothing that does not fit"
+
+
+def fits(node: Node) -> bool:
+    packets = [each.packet for each in node.log if isinstance(each, Cast | Send)]
+    return bool(packets) and max(map(len, packets)) <= DATAGRAM
+
+
+def test_two_groups_with_all_that_they_can_follow_make_one_view() -> None:
+    world = World(ordered=False, packet=DATAGRAM)
+    one, other = world.add(Role.SUBSCRIBER, "one"), world.add(Role.SUBSCRIBER, "other")
+    world.cut = lambda a, b: True
+    world.run(3)
+    room = room_for(one.member.site.options)
+    for node, start in ((one, 0), (other, room)):
+        for number in range(start, start + room):
+            data = pk.Data(publisher(number), 1, Block.of([b"x"]))
+            world.do(node, Arrived(Channel.P, STRANGER, encode(pk.Last(publisher(number), 0, 0))))
+            world.do(node, Arrived(Channel.P, STRANGER, encode(data)))
+        assert node.member.publishers == (room, room)
+    world.cut = lambda a, b: False
+    assert together(world, one, other)
+    assert fits(one)
+    assert fits(other)
+    assert len(one.views[-1].cut) <= room + MOST_ORDERS
+
+
+def test_archives_compare_as_many_views_as_they_remember() -> None:
+    world = World(ordered=False, packet=DATAGRAM)
+    one, other = world.add(Role.ARCHIVE, "one"), world.add(Role.ARCHIVE, "other")
+    assert together(world, one, other)
+    views = [View(ViewId(n, b"c" * 16), (Seat(one.me, Role.ARCHIVE),)) for n in range(9, MAX_VIEWS)]
+    records: list[Record] = [ViewRecord(view, Vector(), ()) for view in views]
+    records += [Settled(view.id, Vector({publisher(1): 2**62})) for view in views]
+    records += [
+        Acknowledged(
+            MemberId(f"s{n}", n.to_bytes(16)), NO_VIEW, Vector(), Vector({publisher(1): 1})
+        )
+        for n in range(MAX_VIEWS)
+    ]
+    for at in range(0, len(records), 100):
+        told = encode(pk.Records(records[at : at + 100]))
+        world.do(one, Arrived(Channel.A, MemberId("x", b"x" * 16), told))
+    world.run(3)
+    assert fits(one)
+    assert other.disk is not None
+    assert {r.view.id for r in other.disk.records if isinstance(r, ViewRecord)} >= {
+        view.id for view in views
+    }
+
+
+def test_a_vector_of_too_many_is_refused_by_name() -> None:
+    text = ",".join(f"{number:032x}:1" for number in range(MAX_VECTOR + 1))
+    with pytest.raises(ValueError, match=r"at most 131,072 publishers, not 131,073"):
+        Vector.from_text(text)
+
+
+# --- messages in pieces ----------------------------------------------------------------------------
+
+
+def test_what_is_put_together_is_bounded_whoever_begins_messages() -> None:
+    member = Member(
+        MemberId("one", b"1" * 16), Role.SUBSCRIBER,
+        Stack.parse("DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH:UDP"), Options(ordered=False),
+    )  # fmt: skip
+    member.handle(Ticked(), 1.0)
+    frag = next(layer for layer in member._layers if isinstance(layer, Frag))
+    passed: list[object] = []
+    frag.link(lambda event, _: passed.append(event), lambda *_: None)
+    piece = bytes(MAX_BLOCK // 2)
+    for number in range(3 * MOST_JOINING):
+        frag.up(Part(publisher(number), 1, 0, 2, piece), 1.0)
+        kept = sum(len(each) for joining in frag._joining.values() for each in joining.pieces)
+        assert kept <= MOST_JOINING * MAX_BLOCK
+    frag.up(Part(publisher(0), 1, 1, 2, b""), 2.0)
+    lost = passed.pop()
+    assert isinstance(lost, Missing)
+    assert (lost.lost.publisher, lost.lost.first, lost.lost.last) == (publisher(0), 1, 1)
+    whole = Block.of([b"y" * 100]).data
+    frag.up(Part(publisher(0), 2, 0, 2, whole[:50]), 3.0)
+    frag.up(Part(publisher(0), 2, 1, 2, whole[50:]), 3.0)
+    assert isinstance(passed[-1], Messages), "the next one is whole"
+    assert not [each for each in passed if isinstance(each, Gap)]
