@@ -276,6 +276,8 @@ class Era:
             wanted = 0.7 if node.ledger.is_awaited else 0.1
             if rng.random() < wanted:
                 self._sync(node)
+        elif node.is_full and not self._under_way and not node.is_syncing:
+            node.free()
         self._hear(node)
         if self._under_way:
             return

@@ -16,8 +16,9 @@ from recado.broker.access import Permission, User
 from recado.broker.broker import Broker
 from recado.journal.journal import Journal
 from recado.server.ledger.cleaning import Cleaner
-from recado.server.ledger.ledger import Ledger, Sync
+from recado.server.ledger.ledger import Ledger
 from recado.server.ledger.recovery import recover
+from recado.server.ledger.sync import Sync
 
 from .machine import Machine
 
@@ -88,6 +89,7 @@ class Node:
             self.is_full = True
             return False
         self.is_full = False
+        self.ledger.pages.note_spare()
         return True
 
     @property
@@ -96,7 +98,17 @@ class Node:
 
     def sync(self, meanwhile: Callable[[], None] | None) -> None:
         """Right after a write. Others may act while the system is at it; nobody is told yet."""
-        sync = self._synced = self.ledger.begin_sync()
+        self._synced = self.ledger.begin_sync()
+        self._run(self._synced, meanwhile)
+
+    def free(self) -> None:
+        """The disk is full: drop what was not needed any more before it was."""
+        if self.ledger.pages.spare():
+            sync = self.ledger.begin_sync(full=True)
+            self._run(sync, None)
+            self.ledger.end_sync(sync)
+
+    def _run(self, sync: Sync, meanwhile: Callable[[], None] | None) -> None:
         self.machine.meanwhile = meanwhile
         try:
             sync.run()

@@ -59,6 +59,9 @@ class Temper:
     """Acks come in transactions, together with receipts."""
 
 
+LIMITS: Final = frozenset(("x-max-length", "x-max-length-bytes"))
+
+
 @dataclass(frozen=True)
 class District:
     name: str
@@ -80,7 +83,7 @@ class District:
     def letters(self) -> list[tuple[str, str, bool]]:
         """Queue, the one for those that die there, and whether they also die by themselves."""
         found = [
-            (queue.name, queue.letters_to, queue.expires or "x-max-length" in queue.arguments)
+            (queue.name, queue.letters_to, queue.expires or not LIMITS.isdisjoint(queue.arguments))
             for queue in self.queues
             if queue.letters_to
         ]
@@ -176,6 +179,12 @@ DISTRICTS: Final = (
         (Queue("narrow", {"x-max-length": 6, "x-overflow": "reject-publish"}),),
         (Habit("narrow", (direct("narrow"),)),),
         (Temper("narrow", "narrow", 3),),
+    ),
+    District(
+        "scales",  # weighed at each start, most of it on disk
+        (Queue("scales", {"x-max-length-bytes": 2000, **letters("heavy")}), Queue("heavy")),
+        (Habit("scales", (direct("scales"),)),),
+        (Temper("weigher", "scales", 3, 2), Temper("carrier", "heavy")),
     ),
     District(
         "picked",

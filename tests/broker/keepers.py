@@ -43,6 +43,10 @@ class Cupboard(Keeper):
             shelf.popleft()
         return [run]
 
+    def shelved_bytes(self, queue: Queue) -> int:
+        shelves = [shelf for (owner, _), shelf in self._shelves.items() if owner is queue]
+        return sum(sum(run.body_sizes()) for shelf in shelves for run in shelf)
+
     def move(self, source: Queue, target: Queue, lane: int) -> None:
         """As if the target had been restarted with what the source has shelved."""
         self._shelves[target, lane] = self._shelves.pop((source, lane))

@@ -100,6 +100,16 @@ def test_a_message_with_a_time_to_live_goes_in_alone(queue: Queue, channels: lis
     assert queue.ready == 1
 
 
+def test_a_message_for_two_queues_goes_in_alone(
+    broker: Broker, queue: Queue, channels: list[Channel]
+) -> None:
+    other = new_queue(broker, "other")
+    for each in (queue, other):
+        broker.vhosts["/"].bind_queue(each.name, "amq.fanout", "")
+    channels[0].publisher.publish(published("", b"x", exchange="amq.fanout"), 0)
+    assert (queue.ready, other.ready) == (1, 1)
+
+
 def test_time_lets_it_in(broker: Broker, queue: Queue, channels: list[Channel]) -> None:
     publish(channels[0], b"x")
     broker.tick(1)

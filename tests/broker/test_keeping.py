@@ -286,6 +286,12 @@ def test_a_restored_queue_has_everything_on_the_shelf(broker: Broker, keeper: Cu
 def test_nothing_comes_from_shelves_that_are_not_there(queue: Queue) -> None:
     with pytest.raises(NotImplementedError):
         Keeper().fetch(queue, 0)
+    assert Keeper().shelved_bytes(queue) == 0
+
+
+def test_who_keeps_nothing_has_nothing_to_write_and_room_for_it() -> None:
+    assert not Keeper().has_rest
+    assert Keeper().shortage() is None
 
 
 # ── topology ──────────────────────────────────────────────────────────────────────────────────────────────

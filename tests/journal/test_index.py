@@ -14,12 +14,14 @@ steps = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 50)), max_size=40)
 def test_no_record_with_the_key_lies_before_what_is_found(
     steps: list[tuple[int, int]], stride: int, key: int, dropped: int
 ) -> None:
-    index = SparseIndex(stride)
+    index = SparseIndex()
     records = []
-    at_key = position = 0
+    at_key = position = known = 0
     for more, size in steps:
         at_key += more
-        index.add(at_key, position)
+        if position >= known:
+            index.add(at_key, position)
+            known = position + stride
         records.append((at_key, position))
         position += size
     index.drop_before(dropped)
@@ -31,9 +33,9 @@ def test_no_record_with_the_key_lies_before_what_is_found(
     assert max(in_vain, default=found) - max(found, dropped) < stride + 50
 
 
-def test_one_pair_is_kept_for_each_stride() -> None:
-    index = SparseIndex(100)
-    for position in range(0, 1000, 10):
+def test_what_is_dropped_is_forgotten() -> None:
+    index = SparseIndex()
+    for position in range(0, 1000, 100):
         index.add(position // 10, position)
     assert len(index) == 10
     assert index.find(35) == 300
@@ -44,4 +46,7 @@ def test_one_pair_is_kept_for_each_stride() -> None:
 
 
 def test_an_empty_index_begins_at_the_start() -> None:
-    assert SparseIndex(100, start=7).find(3) == 7
+    index = SparseIndex()
+    assert index.find(3) == 0
+    index.drop_before(7)
+    assert index.find(3) == 7

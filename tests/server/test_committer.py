@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -14,6 +15,7 @@ from recado.server import committer as module
 from recado.server.committer import Committer
 from recado.server.ledger.ledger import Ledger
 from recado.server.ledger.recovery import recover
+from recado.server.ledger.sync import Sync
 from recado.simulator.disk import SimulatedDisk
 
 from ..broker.stage import new_broker, open_channel, published
@@ -188,6 +190,80 @@ async def test_a_full_disk_is_waited_for() -> None:
 
 
 @in_the_loop
+async def test_a_full_disk_is_freed_of_what_was_settled_before() -> None:
+    """M2, though the room that was kept for such an hour is gone."""
+    rim = Rim()
+    rim.folder.fill(999)
+    for _ in range(20):
+        rim.publish(bytes(300))
+        await until_durable(rim)
+    rim.committer.watch()
+    while rim.channel.get(rim.queue, no_ack=True, now=0):
+        pass
+    rim.committer.write_rest()
+    assert not rim.ledger.is_durable, "or the segments would be gone already"
+    before = len(rim.ledger.journal.segments)
+    rim.disk.fill(0)
+    told = rim.publish(bytes(3000))
+    rim.committer.request()
+    assert rim.committer.shortage()
+    ended = sync_ended(rim)
+    rim.committer.watch()
+    await soon(ended)
+    assert not told.at.done()
+    assert len(rim.ledger.journal.segments) < before
+    assert rim.count_after_power_loss() == 0, "they are gone for good"
+    rim.committer.watch()
+    rim.committer.request()
+    await soon(told.at)
+    assert rim.count_after_power_loss() == 1
+    await rim.committer.close()
+    assert rim.failures == []
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+@in_the_loop
+async def test_a_full_disk_keeps_what_was_settled_too_late(*, deleted: bool) -> None:
+    """Its end is not on disk, nor what may have become of it: a dead letter, for instance."""
+    rim = Rim()
+    rim.folder.fill(999)
+    for _ in range(20):
+        rim.publish(bytes(300))
+        await until_durable(rim)
+    rim.committer.watch()
+    rim.disk.fill(0)
+    if deleted:
+        rim.broker.delete_queue(rim.queue, 0)
+        rim.broker.create_queue(rim.broker.vhosts["/"], "q", QueueSettings(durable=True), None, 0)
+    rim.publish(bytes(3000))
+    rim.committer.request()
+    while rim.channel.get(rim.queue, no_ack=True, now=0):
+        pass
+    for _ in range(3):
+        rim.committer.watch()
+        await turns()
+    assert rim.count_after_power_loss() == 20
+    rim.disk.fill(None)
+    rim.committer.watch()
+    await rim.committer.close()
+    assert rim.count_after_power_loss() == (1 if deleted else 0)
+
+
+def sync_ended(rim: Rim) -> asyncio.Future[None]:
+    """Done when the next sync is, and what it left empty is dropped."""
+    ended = asyncio.get_running_loop().create_future()
+    end_sync = rim.ledger.end_sync
+
+    def end(sync: Sync) -> None:
+        end_sync(sync)
+        ended.set_result(None)
+        rim.ledger.end_sync = end_sync  # type: ignore[method-assign]
+
+    rim.ledger.end_sync = end  # type: ignore[method-assign]
+    return ended
+
+
+@in_the_loop
 async def test_publishers_wait_before_the_disk_is_full() -> None:
     rim = Rim()
     assert rim.committer.shortage() is None
@@ -228,19 +304,63 @@ async def test_closing_makes_everything_durable() -> None:
     await soon(told.at)
 
 
+class Broken:
+    """Somebody who waits, and fails when told."""
+
+    def kept(self) -> None:
+        raise ValueError("broken")
+
+
 @in_the_loop
-async def test_segments_are_freed() -> None:
-    """Those that one message holds, too."""
+async def test_closing_does_not_wait_for_one_who_failed() -> None:
     rim = Rim()
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: reported.append(context["exception"])
+    )
+    rim.ledger.tell(Broken())
+    told = rim.publish(b"1")
+    with contextlib.suppress(ValueError):  # it comes out here, or out of the loop
+        rim.committer.request()
+    await soon(rim.committer.close())
+    assert told.at.done()
+    assert [str(error) for error in reported] in ([], ["broken"])
+    assert rim.count_after_power_loss() == 1
+
+
+async def leave_garbage(rim: Rim, count: int) -> None:
+    """Segments with little in them that is live."""
     wanted = QueueSettings(durable=True)
     rim.broker.create_queue(rim.broker.vhosts["/"], "idle", wanted, None, 0)
-    for i in range(200):
+    for i in range(count):
         rim.publish(bytes(300))
         if i % 6 == 0:
             rim.channel.publisher.publish(published("idle", b"1", properties=PERSISTENT), 0)
         await until_durable(rim)
         assert rim.channel.get(rim.queue, no_ack=True, now=0)
         await until_durable(rim)
+
+
+@in_the_loop
+async def test_a_segment_that_lacks_messages_ends_the_node() -> None:
+    rim = Rim()
+    await leave_garbage(rim, 60)
+    for page in rim.ledger.pages.all():
+        page.live += 1
+        page.stored += 10
+    for _ in range(30):
+        rim.committer.watch()
+        await skip(1)
+    await soon(rim.failed)
+    assert "not in their segment" in rim.failures[0]
+    await rim.committer.close()
+
+
+@in_the_loop
+async def test_segments_are_freed() -> None:
+    """Those that one message holds, too."""
+    rim = Rim()
+    await leave_garbage(rim, 200)
     before = len(rim.ledger.journal.segments)
     for _ in range(30):
         rim.committer.watch()

@@ -72,8 +72,9 @@ def properties_of(content: bytes) -> bytes:
     return content[PROPERTIES_AT : header_end(content) - 1]
 
 
-def body_size_of(content: bytes) -> int:
-    size: int = HEADER_START.unpack_from(content)[5]
+def body_size_of(content: bytes, at: int = 0) -> int:
+    """The content may begin behind other bytes."""
+    size: int = HEADER_START.unpack_from(content, at)[5]
     return size
 
 

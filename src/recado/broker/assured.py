@@ -1,9 +1,9 @@
 """Dead letters that are to be taken at least once: those which wait until their receivers have room, or exist.
 
-T1  The message is settled when every queue that its letter is routed to has taken that, and not before.
-T2  At most `WINDOW` letters of a queue have been tried in vain; the others wait behind them, in order.
-T3  A queue with too many letters stalls: it deals out nothing, so that no more can die, until half of them
-    are gone.
+AS1  The message is settled when every queue that its letter is routed to has taken that, and not before.
+AS2  At most `WINDOW` letters of a queue have been tried in vain; the others wait behind them, in order.
+AS3  A queue with too many letters stalls: it deals out nothing, so that no more can die, until half of them
+     are gone.
 
 A letter that was refused is tried again when something has changed for it: the topology, the settings of its
 queue, or the room in those who refused it. That is looked at in pauses, without writing the letter anew, so

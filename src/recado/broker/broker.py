@@ -124,9 +124,9 @@ class Broker:
         if kind is None:
             kind = Stream if settings.queue_type == "stream" else WorkQueue
         queue = kind(self._homes[vhost.name], name, settings, owner, now)
-        vhost.add_queue(queue)
         if queue.lasting:
             self.keeper.queue_declared(queue)
+        vhost.add_queue(queue)
         if isinstance(queue, Stream):
             queue.open(self.keeper.open_stream(queue), now)
         if owner is not None:

@@ -1,7 +1,7 @@
 """Where a delayed exchange holds messages until they are due.
 
-H1  A message leaves no sooner than it is due; those due at the same time leave in the order in which they came.
-H2  It is routed when it leaves, by the bindings of then, and enters its queues before it is settled (K2).
+HO1  A message leaves no sooner than it is due; those due at the same time leave in the order they came in.
+HO2  It is routed when it leaves, by the bindings of then, and enters its queues before it is settled (K2).
 
 It is a queue, so that what is held is kept like everything else: with places, and with the time when it is due
 as the time when it expires. But it is nobody's to see: not among the queues of its vhost, and without

@@ -59,7 +59,7 @@ class Keeper:
         """An exchange is gone; its bindings went before."""
 
     def queue_declared(self, queue: "Queue") -> None:
-        """A queue is new."""
+        """A queue is new. Raises OSError if there is no room for it: then it is not there."""
 
     def queue_deleted(self, queue: "Queue") -> None:
         """A queue is gone, durable or not, and all that it held."""
@@ -82,6 +82,10 @@ class Keeper:
     def fetch(self, queue: "Queue", lane: int) -> list[Run]:
         """The next that were shelved, in order of place; at least one message."""
         raise NotImplementedError("nothing was shelved")
+
+    def shelved_bytes(self, queue: "Queue") -> int:
+        """Those of all bodies on the shelves of a queue. They stay there: it takes time, but no memory."""
+        return 0
 
     def empty_shelf(self, queue: "Queue", lane: int) -> None:
         """All that is shelved in a lane is settled."""

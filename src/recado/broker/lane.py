@@ -79,12 +79,6 @@ class Lane:
             self.shelved -= len(run)
             self.append(run)
 
-    def load(self) -> Iterator[Run]:
-        """All runs, brought to memory if need be."""
-        while self.shelved:
-            self._refill()
-        return self.runs()
-
     def runs(self) -> Iterator[Run]:
         """Those in memory."""
         yield from self._fresh

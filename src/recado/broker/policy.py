@@ -1,9 +1,9 @@
 """Policies: what an administrator wants of all queues and exchanges whose names match a pattern.
 
-P1  At most one policy and one operator policy apply to a thing: of those that match, that of the highest
-    priority, and of equals the first by name.
-P2  What was declared stays as it was: policies make other settings of it, and when they go those are back.
-P3  A policy that wants something of a queue which this type of queue cannot do, does not apply to it at all.
+PO1  At most one policy and one operator policy apply to a thing: of those that match, that of the highest
+     priority, and of equals the first by name.
+PO2  What was declared stays as it was: policies make other settings of it, and when they go those are back.
+PO3  A policy that wants something of a queue which this type of queue cannot do, does not apply to it at all.
 
 An operator policy has only limits, and of two limits the lower one holds. Checks, texts and precedence are
 those of RabbitMQ 3.10, except that there it is left to chance which of two equal policies applies.
@@ -59,7 +59,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rank(self) -> tuple[float, str]:
-        """What comes first applies (P1)."""
+        """What comes first applies (PO1)."""
         return -self.priority, self.name
 
     def suits(self, queue_type: str) -> bool:
@@ -141,7 +141,7 @@ OPERATOR_KEYS: Final = {key: KEYS[key] for key in _LIMITS}
 
 _OF_STREAMS: Final = {"max-age", "stream-max-segment-size-bytes", "initial-cluster-size"}
 _OF_CLASSIC: Final = {"queue-mode", "queue-master-locator", *_MIRRORING}
-# What a type of queue cannot do (P3).
+# What a type of queue cannot do (PO3).
 _UNSUITABLE: Final[dict[str, set[str]]] = {
     "classic": {*_OF_STREAMS, "queue-leader-locator", "delivery-limit", "dead-letter-strategy"},
     "quorum": {*_OF_STREAMS, *_OF_CLASSIC},
@@ -260,7 +260,7 @@ class Policies:
 
     @staticmethod
     def _merged(matching: Iterable[Policy]) -> dict[str, Any]:
-        """The first policy and the first operator policy, the lower of their limits (P1)."""
+        """The first policy and the first operator policy, the lower of their limits (PO1)."""
         merged: dict[str, Any] = {}
         seen: set[bool] = set()
         for policy in matching:

@@ -1,14 +1,15 @@
 """What a stream keeps: a log of messages by offset, of which the oldest are let go by whole segments.
 
-G1  Offsets count messages from 0; none is given twice, and none changes its meaning.
-G2  Times never decrease along the log, whatever the clock does.
-G3  Only whole segments are let go, from the front, and never the last message that is safe.
+LO1  Offsets count messages from 0; none is given twice, and none changes its meaning.
+LO2  Times never decrease along the log, whatever the clock does.
+LO3  Only whole segments are let go, from the front, and never the last message that is safe.
 
 The log here is in memory. `server/ledger` has one on disk, and both pass the same tests.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import deque
+from collections.abc import Iterable
 from typing import Protocol
 
 from .run import Run
@@ -51,6 +52,19 @@ class StreamLog(Protocol):
         Messages from offset `safe` on may yet be lost, so one before it has to stay. Gives the time of the
         newest message that would be let go next, if there is a next.
         """
+
+
+def portion(runs: Iterable[Run], offset: int, end: int) -> list[Run]:
+    """As much as is read at a time of messages from `offset` on and before `end`; the first run has it."""
+    found: list[Run] = []
+    size = 0
+    for run in runs:
+        if run.first >= end or size >= READ_BYTES:
+            break
+        part = run.slice(max(offset - run.first, 0), min(end - run.first, len(run)))
+        found.append(part)
+        size += part.weight()
+    return found
 
 
 class Blocks:
@@ -117,19 +131,11 @@ class MemoryLog:
 
     def read(self, offset: int, end: int) -> list[Run]:
         offset = max(offset, self.first)
-        found: list[Run] = []
-        size = 0
         if offset >= end:
-            return found
+            return []
         at = bisect_right(self._segments, offset, key=_first) - 1
-        segment = self._segments[at]
-        for run in segment.runs[bisect_right(segment.runs, offset, key=_first) - 1 :]:
-            if run.first >= end or size >= READ_BYTES:
-                break
-            part = run.slice(max(offset - run.first, 0), min(end - run.first, len(run)))
-            found.append(part)
-            size += part.weight()
-        return found
+        runs = self._segments[at].runs
+        return portion(runs[bisect_right(runs, offset, key=_first) - 1 :], offset, end)
 
     def offset_at(self, time: int) -> int:
         for segment in self._segments:

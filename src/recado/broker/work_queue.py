@@ -13,7 +13,7 @@ tags (`crowded`), and queues that pass on what they drop to another queue (`casc
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 
 from recado.amqp.facts import Facts
 from recado.amqp.frames import body_size_of
@@ -86,7 +86,7 @@ class WorkQueue(Queue):
             if group is not None and (count == 1 or len(group) == 1) and group[0].room() >= count:
                 run.first = self._next_place
                 self._next_place += count
-                if self.keeps(run.facts):
+                if self._keeps and self.keeps(run.facts):
                     self._keeper.enter(self, run)
                 group[0].deliver(run)
                 if len(group) > 1:
@@ -395,6 +395,6 @@ class WorkQueue(Queue):
         self._watch_head()
 
     def _weigh(self) -> None:
-        """A limit in bytes must know the size of every message, so they all come to memory once."""
-        runs = chain.from_iterable(lane.load() for lane in self._lanes)
-        self._ready_bytes = sum(sum(run.body_sizes()) for run in runs)
+        """A limit in bytes must know the size of every message, of those on the shelf too."""
+        here = sum(sum(run.body_sizes()) for lane in self._lanes for run in lane.runs())
+        self._ready_bytes = here + self._keeper.shelved_bytes(self)

@@ -1,7 +1,7 @@
 """A sparse index: where to begin to look for a key, when keys grow with positions.
 
-One pair is remembered for every `stride` bytes of the journal; the rest is found by scanning from there.
-Keys are offsets or times; several records may have the same one.
+Whoever has a log tells it of a record now and then; the rest is found by scanning from there. Keys are
+offsets or times; several records may have the same one.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from bisect import bisect_left
 
 
 class SparseIndex:
-    def __init__(self, stride: int, start: int = 0) -> None:
-        self._stride = stride
-        self._start = start
+    def __init__(self) -> None:
+        self._start = 0
         self._keys = array("q")
         self._positions = array("q")
 
@@ -21,10 +20,8 @@ class SparseIndex:
         return len(self._keys)
 
     def add(self, key: int, position: int) -> None:
-        """Tell of a record; it is remembered if the last one that was is a stride away."""
-        if not self._positions or position - self._positions[-1] >= self._stride:
-            self._keys.append(key)
-            self._positions.append(position)
+        self._keys.append(key)
+        self._positions.append(position)
 
     def find(self, key: int) -> int:
         """A position behind which every record with this key or a greater one lies."""

@@ -6,6 +6,7 @@ one publisher every message is synced at once, and with many the batches grow by
 
 M1  What is told to be durable was written before the sync began that made it so.
 M2  A full disk is no failure: what does not fit is written once there is room, and nobody is told before.
+    What was settled before it was full makes some.
 M3  After a failed sync nobody knows any more what is on disk: nothing is promised again, the node ends.
 """
 
@@ -22,7 +23,8 @@ from recado.journal.record import Corrupt
 from recado.journal.room import Room
 
 from .ledger.cleaning import Cleaner
-from .ledger.ledger import Ledger, Sync
+from .ledger.ledger import Ledger
+from .ledger.sync import Sync
 
 log = logging.getLogger("recado.server")
 
@@ -70,6 +72,7 @@ class Committer:
         self.sync_seconds = 0.0  # of all of them
         self._idle: asyncio.Future[None] | None = None  # somebody waits for the thread to return
         self._full = False
+        self._short = False  # of room: publishers wait, and it is noted what could be freed
         self._failed = False
         self._closed = False
         self._jobs: SimpleQueue[Sync | None] = SimpleQueue()
@@ -114,6 +117,8 @@ class Committer:
         if self._full:
             self._full = False
             log.warning("the disk has room again")
+        if self._short:
+            self._ledger.pages.note_spare()
         return True
 
     def _begin(self) -> None:
@@ -144,12 +149,14 @@ class Committer:
         self._syncing = None
         if error is not None:
             self.fail(f"the journal cannot be synced, so nothing more can be promised: {error}")
-        if not self._failed:
-            self._ledger.end_sync(sync)
-        if self._idle is not None:
-            self._idle.set_result(None)
-        else:
-            self.request()
+        try:
+            if not self._failed:
+                self._ledger.end_sync(sync)
+        finally:  # somebody who was told may have failed
+            if self._idle is not None:
+                self._idle.set_result(None)
+            else:
+                self.request()
 
     def watch(self) -> None:
         """Once a second: make durable what nobody waits for, try a full disk again, free segments."""
@@ -160,12 +167,23 @@ class Committer:
                 self._room.give_up()
             else:
                 self._room.restore()
-        if not self._write() or self._syncing is not None:
+        self._short = self.shortage() is not None
+        written = self._write()
+        if self._syncing is not None:
+            return
+        if not written:
+            self._free()
             return
         if not self._ledger.is_durable or self._ledger.pages.empty():
             self._begin()
         if self._cleaning is None:
             self._clean()
+
+    def _free(self) -> None:
+        """Nothing more can be written, but what was may have left segments empty."""
+        if self._full and self._ledger.pages.spare():
+            self._syncing = sync = self._ledger.begin_sync(full=True)
+            self._jobs.put(sync)
 
     def _clean(self) -> None:
         self._cleaning = None

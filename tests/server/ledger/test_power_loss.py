@@ -23,8 +23,9 @@ from recado.journal import journal, record
 from recado.journal.mark import NAME as MARK
 from recado.journal.record import Corrupt
 from recado.server.ledger.gathered import Gathered
-from recado.server.ledger.ledger import Ledger, Sync
+from recado.server.ledger.ledger import Ledger
 from recado.server.ledger.pages import Pages
+from recado.server.ledger.sync import Sync
 from recado.server.ledger.turn import Turn
 from recado.simulator.disk import SimulatedDisk
 

@@ -36,8 +36,8 @@ def test_it_is_a_set_in_as_few_ranges_as_can_be(
     ranges, model = built(changes)
     found = list(ranges)
     assert [place for start, end in found for place in range(start, end)] == sorted(model)
-    assert all(before[1] < after[0] for before, after in pairwise(found)), "R1"
-    assert all(start < end for start, end in found), "R1"
+    assert all(before[1] < after[0] for before, after in pairwise(found)), "RA1"
+    assert all(start < end for start, end in found), "RA1"
     assert ranges.size == len(model)
     assert len(ranges) == len(found)
     assert ranges.floor == next(place for place in range(100) if place not in model)

@@ -7,13 +7,19 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import rule
 
+from recado.broker.arguments import QueueSettings
+from recado.broker.broker import Broker
 from recado.broker.keeper import Keeper, Waiting
 from recado.broker.stream_log import Blocks, StreamLog
 from recado.journal.check import check, repair
 from recado.journal.disk import Disk, MemoryDisk
+from recado.journal.journal import Journal
 from recado.journal.record import Corrupt
+from recado.server.ledger.ledger import Ledger
+from recado.server.ledger.recovery import recover
 from recado.server.ledger.streams import JournalLog, RealFolders, Streams
 from recado.simulator.disk import SimulatedDisk
+from tests.broker.stage import new_broker, run_of
 from tests.broker.stream_log_cases import (
     NewLog,
     StreamLogCases,
@@ -306,6 +312,46 @@ def test_a_stream_is_removed_once_its_end_is_safe(clerk: Clerk) -> None:
     assert clerk.folders.names() == ["1"]
     clerk.commit()
     assert clerk.folders.names() == []
+
+
+class Shut(MemoryFolders):
+    """There is no room for another folder."""
+
+    def open(self, name: str) -> Disk:
+        if name not in self.disks:
+            raise OSError("no space")
+        return super().open(name)
+
+
+def test_a_stream_without_room_for_its_folder_is_not_there(disk: MemoryDisk) -> None:
+    """Or whoever published to it would fail, and so would the next start."""
+    folders: MemoryFolders = Shut()
+    wanted = QueueSettings(durable=True, queue_type="stream", arguments={"x-queue-type": "stream"})
+    ledger, broker = started(disk, folders)
+    with pytest.raises(OSError, match="no space"):
+        broker.create_queue(broker.vhosts["/"], "s", wanted, None, 0)
+    assert "s" not in broker.vhosts["/"].queues
+    ledger.write()
+    folders = MemoryFolders()
+    ledger, broker = started(disk, folders)
+    assert "s" not in broker.vhosts["/"].queues
+    stream = broker.create_queue(broker.vhosts["/"], "s", wanted, None, 0)
+    stream.publish(run_of([b"a"]), 0)
+    ledger.write()
+    _, broker = started(disk, folders)
+    assert broker.vhosts["/"].queues["s"].ready == 1
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+def started(disk: Disk, folders: MemoryFolders) -> tuple[Ledger, Broker]:
+    ledger = Ledger(Journal(disk), folders)
+    broker = new_broker(ledger)
+    recover(ledger, broker, 0)
+    return ledger, broker
 
 
 def test_what_a_crash_left_is_removed(clerk: Clerk) -> None:

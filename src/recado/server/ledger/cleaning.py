@@ -8,6 +8,8 @@ A message that is stored again keeps its place. After a crash both may be found,
 
 from collections.abc import Iterator
 
+from recado.journal.record import Corrupt
+
 from .account import Account
 from .ledger import Ledger
 from .pages import Page
@@ -29,7 +31,7 @@ class Cleaner:
         self._source = Page(0)
 
     def clean(self) -> bool:
-        """Do a slice of the work; whether there is more to do at once."""
+        """Do a slice of the work; whether there is more to do at once. Raises Corrupt, OSError."""
         if self._records is None:
             base = self._choose()
             if base is None:
@@ -50,9 +52,10 @@ class Cleaner:
         while source.live:
             if done >= self._slice_size:
                 return True
-            found = next(records, None)
-            assert found is not None, "A3"
-            record = found[1]
+            _, record = next(records, (0, b""))
+            if not record:
+                what = f"{source.live} messages are not in their segment"
+                raise Corrupt("the journal", source.base, what)
             done += len(record)
             if record[0] <= MOVED:
                 done += self._move(record, source)

@@ -1,19 +1,18 @@
 """The keeper that writes a journal.
 
-G3  What is kept between `begin` and `end` is one group of the journal.
-G4  A checkpoint agrees with all that is before it in the journal.
-G5  A segment is dropped when nothing in it is live, and both a later checkpoint and whatever settled its
-    messages are durable.
+LG3  What is kept between `begin` and `end` is one group of the journal.
+LG4  A checkpoint agrees with all that is before it in the journal.
+LG5  A segment is dropped when nothing in it is live, and both a later checkpoint and whatever settled its
+     messages are durable.
 
 During a turn of the loop the broker's calls only gather. `flush` at its end renders what was gathered: messages
 first, then what was settled and delivered, which nobody waits for.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
-
-import msgspec
+from typing import Any
 
 from recado.amqp.values import Table
 from recado.broker.binding import Binding
@@ -31,42 +30,12 @@ from .gathered import Shelf
 from .pages import Pages
 from .records import encode_account, encode_checkpoint, encode_seen
 from .streams import Folders, Streams
+from .sync import Side, Sync
 from .tickets import Later, Tickets
 from .turn import Turn
 
 ROOM = 64 << 20
 SCARCE_ROOM = 1 << 20
-
-
-class Side(Protocol):
-    """Another journal, or several. Its owner counts an entry for everything that somebody waits for."""
-
-    @property
-    def is_durable(self) -> bool: ...
-
-    def write(self) -> None: ...
-
-    def sync(self) -> object: ...
-
-    def close(self) -> None: ...
-
-
-class Sync(msgspec.Struct, frozen=True):
-    """One turn of making things durable."""
-
-    ticket: int
-    journal: Journal
-    sides: tuple[Side, ...]
-    empty: list[int]
-    """Segments that nothing is live in: gone when this is done (G5)."""
-
-    def run(self) -> None:
-        """For a thread; an OSError is the end."""
-        self.journal.sync()
-        if self.empty:
-            self.journal.sync_mark()
-        for side in self.sides:
-            side.sync()
 
 
 class Ledger(Tickets):
@@ -125,6 +94,11 @@ class Ledger(Tickets):
 
     def queue_declared(self, queue: Queue) -> None:
         account = (self.restored or {}).get((queue.vhost.name, queue.name))
+        if self.streams is not None and queue.declared.queue_type == "stream":
+            # Before it is noted, for a full disk may have no room for its folder.
+            number = self.next_queue if account is None else account.number
+            size = segment_size(queue.settings.segment_size)
+            self.streams.open(number, size, known=account is not None)
         if account is not None:
             self._adopt(account, queue)
         else:
@@ -187,9 +161,7 @@ class Ledger(Tickets):
     def open_stream(self, queue: Queue) -> StreamLog:
         if self.streams is None:
             return super().open_stream(queue)
-        number = self._of_queue[queue].number
-        size = segment_size(queue.settings.segment_size)
-        return self.streams.open(number, size, known=self.restored is not None)
+        return self.streams.log_of(self._of_queue[queue].number)
 
     def _open_account(self, queue: Queue) -> Account:
         account = Account(self.next_queue, queue, lasting=queue.lasting)
@@ -217,15 +189,27 @@ class Ledger(Tickets):
 
     def fetch(self, queue: Queue, lane: int) -> list[Run]:
         account = self._of_queue[queue]
-        try:
+        with self._telling_of(queue):
             runs = shelf.fetch(self.journal, account, lane)
-        except (Corrupt, OSError) as error:
-            self.on_failure(f"messages of queue {queue.name!r} cannot be read: {error}")
-            raise
         held = account.shelves[lane]
         if not held.stored and not held.waiting:
             del account.shelves[lane]
         return runs
+
+    def shelved_bytes(self, queue: Queue) -> int:
+        account = self._of_queue.get(queue)
+        if account is None:
+            return 0
+        with self._telling_of(queue):
+            return shelf.weigh(self.journal, account)
+
+    @contextmanager
+    def _telling_of(self, queue: Queue) -> Iterator[None]:
+        try:
+            yield
+        except (Corrupt, OSError) as error:
+            self.on_failure(f"messages of queue {queue.name!r} cannot be read: {error}")
+            raise
 
     def empty_shelf(self, queue: Queue, lane: int) -> None:
         account = self._of_queue[queue]
@@ -351,10 +335,11 @@ class Ledger(Tickets):
         for side in self.side_journals:
             side.write()
 
-    def begin_sync(self) -> Sync:
-        """To be called right after `write`."""
-        sides = tuple(self.side_journals)
-        return Sync(self.next_ticket(), self.journal, sides, self.pages.empty())
+    def begin_sync(self, *, full: bool = False) -> Sync:
+        """To be called right after `write`. If the disk was `full`, it is to make room, and nobody is told."""
+        ticket = self.safe if full else self.next_ticket()
+        empty = self.pages.spare() if full else self.pages.empty()
+        return Sync(ticket, self.journal, tuple(self.side_journals), empty)
 
     def end_sync(self, sync: Sync) -> None:
         self.pages.note_durable()

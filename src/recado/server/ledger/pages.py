@@ -33,6 +33,7 @@ class Pages:
         "_checkpoints",
         "_current",
         "_journal",
+        "_spare",
         "checkpoint_due",
     )
 
@@ -45,6 +46,7 @@ class Pages:
         self._checkpointed = 0  # the segment of the last durable one
         self._checkpoint_end = 0
         self._checkpoint_size = 0
+        self._spare: list[int] = []
 
     def append(self, record: bytes) -> tuple[Page, int]:
         """Gives the segment and the offset where the record is."""
@@ -108,6 +110,14 @@ class Pages:
     def empty(self) -> list[int]:
         """Segments that can be dropped when all that was written up to now is durable."""
         return [segment.base for segment, page in self.closed() if not page.live]
+
+    def note_spare(self) -> None:
+        """Right after all was written: what can be dropped even if there is no room for what comes next."""
+        self._spare = self.empty()
+
+    def spare(self) -> list[int]:
+        """Segments that can be dropped when what was written is durable, though there is more to write."""
+        return [base for base in self._spare if base in self._by_base]
 
     def drop(self, bases: Sequence[int]) -> None:
         for base in bases:

@@ -1,6 +1,6 @@
 """Sets of places, kept as ranges: what is settled, and what was delivered.
 
-R1  Ranges are in order, not empty, and neither overlap nor touch.
+RA1  Ranges are in order, not empty, and neither overlap nor touch.
 
 Messages are settled about in the order of their places, so a set of millions is a few ranges.
 """
@@ -136,7 +136,7 @@ def merged(spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
             singles += range(first, first + count * step, step)
     if singles:
         singles.sort()
-        ranges += _stretches(singles)
+        ranges += _ranges_of(singles)
     if len(ranges) < 2:
         return ranges
     ranges.sort()
@@ -152,7 +152,7 @@ def merged(spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _stretches(places: list[int]) -> Iterator[tuple[int, int]]:
+def _ranges_of(places: list[int]) -> Iterator[tuple[int, int]]:
     start = end = places[0]
     for place in places:
         if place > end:

@@ -24,11 +24,13 @@ arguments of a declaration return as they came, types included.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import accumulate, islice
 from struct import Struct, pack, unpack_from
 
 import msgspec
 
 from recado.amqp.facts import Facts
+from recado.amqp.frames import body_size_of
 from recado.amqp.values import Table, decode_table, encode_table
 from recado.broker.run import Origin
 
@@ -171,6 +173,19 @@ def decode_run(record: bytes) -> RunRecord:
     return RunRecord(
         facts_like(bool(flags & PERSISTENT), priority), names, channel, frame_max, head, tails
     )
+
+
+def body_bytes(record: bytes, low: int, high: int) -> int:
+    """The sizes of the bodies of some messages of a run, counted within it, in all."""
+    _, _, more, count, *_, names, head, size = _unpack_run(record)
+    at = FIXED + more * _DESTINATION.size + names
+    if head:
+        return (high - low) * body_size_of(record, at)
+    if size != VARIOUS:
+        return sum(body_size_of(record, at + size * i) for i in range(low, high))
+    sizes = unpack_from(f">{count}I", record, at - names)
+    ends = accumulate(sizes[: high - 1], initial=at + 4 * count)
+    return sum(body_size_of(record, start) for start in islice(ends, low, high))
 
 
 @lru_cache(256)

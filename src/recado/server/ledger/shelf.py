@@ -21,6 +21,7 @@ from .records import (
     MOVED,
     NEVER,
     PLACE,
+    body_bytes,
     decode_run,
     destination_in,
     origin_of,
@@ -107,6 +108,25 @@ def count(journal: Journal, account: Account) -> Counter[int]:
     for lane, low, high in _stored(journal, account, Shelf(0)):
         lanes[lane] += high - low
     return lanes
+
+
+def weigh(journal: Journal, account: Account) -> int:
+    """The bytes of all bodies on the shelves of a queue; nothing is decoded, nor stays in memory."""
+    shelves = account.shelves
+    fresh = [each.run(one) for shelf in shelves.values() for each, one in shelf.waiting]
+    total = sum(sum(run.body_sizes()) for run in fresh)
+    begins = [shelf.next for shelf in shelves.values() if shelf.stored]
+    if not begins:
+        return total
+    first = min(begins)
+    for stretch, _, record in _records(journal, account, Shelf(first), _LARGEST_PORTION):
+        found = _found(account, first, stretch, record)
+        if found is None or found[0] not in shelves:
+            continue
+        lane, low, high, place, _ = found
+        for start, end in account.settled.missing(max(low, shelves[lane].next), high):
+            total += body_bytes(record, start - place, end - place)
+    return total
 
 
 def _stored(journal: Journal, account: Account, shelf: Shelf) -> Iterator[tuple[int, int, int]]:

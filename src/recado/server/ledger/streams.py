@@ -22,7 +22,7 @@ from typing import Protocol
 
 from recado.broker.keeper import Waiting
 from recado.broker.run import Run
-from recado.broker.stream_log import READ_BYTES
+from recado.broker.stream_log import READ_BYTES, portion
 from recado.journal.disk import Disk, FolderDisk
 from recado.journal.index import SparseIndex
 from recado.journal.journal import Journal
@@ -103,8 +103,8 @@ class JournalLog:
         self._time = 0
         self._spans: list[_Span] = []
         self._gaps: list[tuple[int, int]] = []  # offsets [start, end) that a repair has dropped
-        self._offsets = SparseIndex(STRIDE)
-        self._times = SparseIndex(STRIDE)
+        self._offsets = SparseIndex()
+        self._times = SparseIndex()
         self._stride_end = 0  # what is before it need not be in the indexes
         self._recent: deque[Run] = deque()
         self._recent_bytes = 0
@@ -181,8 +181,6 @@ class JournalLog:
 
     def read(self, offset: int, end: int) -> list[Run]:
         offset = max(offset, self.first)
-        found: list[Run] = []
-        size = 0
         if self._gaps:  # what is read together has no gap
             at = bisect_right(self._gaps, offset, key=_start)
             if at and offset < self._gaps[at - 1][1]:
@@ -190,15 +188,9 @@ class JournalLog:
             if at < len(self._gaps):
                 end = min(end, self._gaps[at][0])
         if offset >= end:
-            return found
+            return []
         end = min(end, offset + READ_MESSAGES)
-        for run in self._runs(offset, end):
-            if size >= READ_BYTES:
-                break
-            part = run.slice(max(offset - run.first, 0), min(end - run.first, len(run)))
-            found.append(part)
-            size += part.weight()
-        return found
+        return portion(self._runs(offset, end), offset, end)
 
     def _runs(self, offset: int, end: int) -> Iterator[Run]:
         """Those that have messages from `offset` on and before `end`."""
@@ -320,6 +312,9 @@ class Streams:
             raise Corrupt(f"streams/{name}", 0, "the folder is missing")
         log = self._logs[number] = JournalLog(self._folders.open(name), size, self)
         return log
+
+    def log_of(self, number: int) -> JournalLog:
+        return self._logs[number]
 
     def failed(self, reason: str) -> None:
         self._office.on_failure(reason)

@@ -1,6 +1,6 @@
 """Who waits for what to be durable.
 
-G1  Everything made while `ticket` was T, and before, is durable when `safe` reaches T.
+LG1  Everything made while `ticket` was T, and before, is durable when `safe` reaches T.
 
 The ticket changes at the moment a sync begins, when all that was made with it is written. So whoever comes
 while a sync is under way waits for the next one, and shares it with all others who come meanwhile.
@@ -41,10 +41,17 @@ class Tickets(Keeper):
         return ticket
 
     def reached(self, ticket: int) -> None:
+        """Tell those who waited for it. If one raises something, so does this, once all the others know."""
         self.safe = ticket
         waiting = self._waiting
+        failure: Exception | None = None
         while waiting and waiting[0][0] <= ticket:
-            waiting.popleft()[1].kept()
+            try:
+                waiting.popleft()[1].kept()
+            except Exception as error:  # noqa: BLE001 - the others have no part in it
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
 
 class Later:

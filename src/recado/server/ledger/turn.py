@@ -1,6 +1,6 @@
 """What a turn of the loop gathers, and how it comes into the journal at its end.
 
-G2  A message that is entered and settled in the same turn is never written.
+LG2  A message that is entered and settled in the same turn is never written.
 
 Messages come first, with whatever else is durable, in the order of events; then what was settled and delivered.
 """
