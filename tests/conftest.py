@@ -20,7 +20,7 @@ from tests.brokers import (
     server,
     start,
 )
-from tests.spark import GROUP, _one_spark, is_of_spark, mark, spark
+from tests.spark import SlowestFirst, _one_spark, group_of, mark, spark
 
 __all__ = [
     "_one_spark",
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
-    """With `--dist loadfile` the tests of a file stay together, and here all that need a Spark do."""
+    """With `--dist loadfile` the tests of a file stay together, and here all that share a Spark do."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -57,8 +57,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
 
     def scope_of(nodeid: str) -> str:
         file: str = file_of(nodeid)
-        return GROUP if is_of_spark(config.rootpath / file) else file
+        return group_of(config.rootpath / file) or file
 
     scheduling._split_scope = scope_of
+    scheduling.workqueue = SlowestFirst()
     made: object = scheduling
     return made

@@ -1,7 +1,8 @@
 """One Spark for all tests of a worker that need it, as it takes ten seconds to start.
 
-Modules with such tests say `pytestmark = pytest.mark.spark`. They all go to one worker, have more time than
-others, and may leave sockets of PySpark's to the collector.
+Modules with such tests say `pytestmark = pytest.mark.spark`. Those that take the fixture all go to one worker;
+those with Sparks of their own, in processes that they start, to another. They have more time than others, are
+begun before all others, for they take longest, and may leave sockets of PySpark's to the collector.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -19,7 +21,9 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GROUP: Final = "spark"
+SHARING: Final = "those that share a Spark"
+APART: Final = "those with Sparks of their own"
+GROUPS: Final = (SHARING, APART)
 SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "1",
     "spark.driver.memory": "512m",
@@ -71,6 +75,19 @@ def mark(items: list[pytest.Item]) -> None:
 
 
 @cache
-def is_of_spark(file: Path) -> bool:
-    """Whether a module has the mark, told by its text: the process that deals out the tests imports none."""
-    return file.suffix == ".py" and "pytest.mark.spark" in file.read_text("utf-8")
+def group_of(file: Path) -> str | None:
+    """Told by a module's text: the process that deals out the tests imports none."""
+    text = file.read_text("utf-8") if file.suffix == ".py" else ""
+    if "pytest.mark.spark" not in text:
+        return None
+    return SHARING if "spark: SparkSession" in text else APART
+
+
+class SlowestFirst(OrderedDict[str, dict[str, bool]]):
+    """What pytest-xdist deals out: it would begin with the files of most tests."""
+
+    def popitem(self, last: bool = True) -> tuple[str, dict[str, bool]]:
+        for group in GROUPS:
+            if group in self:
+                return group, self.pop(group)
+        return super().popitem(last)

@@ -7,6 +7,7 @@
     queue.py     a queue as a stream, beside a source that is written plainly with pika
     sink.py      rows to an exchange, beside a sink that is written plainly with pika
     plain.py     these two
+    brokers.py   what is done for both of them, on each broker
 
 Each group of scenarios has a module with `SCENARIOS` and `run(plan, book, ground)`.
 """

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench.book import Book
+from bench.pipeline.brokers import measure
 from bench.pipeline.ground import Ground
-from bench.pipeline.plain import PlainSource
-from bench.pipeline.queue import started
 from bench.plan import Plan
-from bench.scenario import Comparison, Sample, Scenario, Side
+from bench.scenario import Comparison, Scenario
 from recado.client import blocking
 
 ROWS: Final = 20_000
-QUICK_SHARE: Final = 4
 QUEUE: Final = "bench-sink"
 
 
@@ -34,24 +32,11 @@ SCENARIOS: Final = tuple(BROKERS.values())
 
 
 def run(plan: Plan, book: Book, ground: Ground) -> Iterator[str]:
-    ground.spark.dataSource.register(PlainSource)
-    share = QUICK_SHARE if plan.quick else 1
-    for broker, each in BROKERS.items():
-        if not plan.wants(each.name):
-            continue
-        with started(broker, ground.place()) as server:
-            rate(ground, "amqp", server.url, 1_000)  # the first compiles
-            for _ in range(plan.rounds):
-                found = rate(ground, "amqp", server.url, ROWS // share)
-                book.enter(each.name, Side.RECADO, Sample(found))
-                if plan.with_peer:
-                    found = rate(ground, "pika", server.url, ROWS // share)
-                    book.enter(each.name, Side.PEER, Sample(found))
-        yield each.name
+    return measure(plan, book, ground, BROKERS, ROWS, rate)
 
 
 def rate(ground: Ground, sink: str, url: str, count: int) -> float:
-    """Rows a second; the queue is empty when it begins."""
+    """The queue is empty when it begins."""
     with blocking.connect(url) as connection:
         channel = connection.channel()
         channel.declare_queue(QUEUE, durable=True)

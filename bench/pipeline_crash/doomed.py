@@ -2,9 +2,9 @@
 
 Whoever puts a file into the folder of a run has the next process that comes to that moment remove it, and die:
 
-    spool    rows are safe in the spool, and not acknowledged
-    sink     messages are confirmed by the broker, and Spark does not know yet
-    lake     rows are in the lake, and Spark does not know yet
+    spool QUEUE       rows are safe in the spool, and not acknowledged
+    sink EXCHANGE     messages are confirmed by the broker, and Spark does not know yet
+    lake              rows are in the lake, and Spark does not know yet
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from bench.pipeline_crash.routes import QUEUES, TARGETS
 from recado.pipeline.queue.consuming import Consuming
 from recado.pipeline.queue.sink import Published, QueueStreamWriter
 from recado.pipeline.queue.source import QueueSource, QueueStreamReader
@@ -23,11 +24,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-SPOOL: Final = "doom-spool"
-SINK: Final = "doom-sink"
-LAKE: Final = "doom-lake"
 FOLDER: Final = "PIPELINE_CRASH"
 """The name of the environment variable with the folder of the run."""
+
+
+def spool_doom(queue: str) -> str:
+    return f"spool-{queue}"
+
+
+def sink_doom(exchange: str | None) -> str:
+    return f"sink-{exchange}"
+
+
+SPOOLS: Final = tuple(spool_doom(each.name) for each in QUEUES)
+SINKS: Final = tuple(sink_doom(each.exchange) for each in TARGETS)
+LAKE: Final = "lake-doom"
+
+
+def is_told(doom: str) -> bool:
+    return (Path(os.environ[FOLDER]) / doom).exists()
 
 
 def is_due(doom: str) -> bool:
@@ -63,11 +78,12 @@ class DoomedReader(QueueStreamReader):
         consuming = super()._opened()
         if is_new:
             spool, synced = consuming._spool, consuming._spool.sync
+            doom = spool_doom(self._options.queue)
 
             def sync() -> int:
                 before = spool.durable
                 durable = synced()
-                if durable > before and is_due(SPOOL):
+                if durable > before and is_due(doom):
                     die()
                 return durable
 
@@ -84,6 +100,6 @@ class DoomedWriter(QueueStreamWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
         done = super().write(iterator)
-        if done.messages and is_due(SINK):
+        if done.messages and is_due(sink_doom(self._publishing._options.exchange)):
             die()
         return done

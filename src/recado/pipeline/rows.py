@@ -191,5 +191,7 @@ def _each_once(column: pa.Array, kind: pa.DataType, read: Callable[[bytes], Any]
         return pa.nulls(len(column), kind)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
+    elif len(column.dictionary) > len(column):  # that of a whole row group, with a piece of it
+        column = column.dictionary_decode().dictionary_encode()
     values = pa.array([read(value) for value in column.dictionary.to_pylist()], kind)
     return values.take(column.indices)

@@ -10,11 +10,11 @@ and `recado_properties(bytes)`.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from .java import java_home
+from .python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ def spark_session(
     """
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python(master))
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app).master(master)

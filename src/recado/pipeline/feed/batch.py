@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -12,10 +14,22 @@ from recado.feeds.archive.following import Follower
 from .choosing import check_feed, end_of, start_of
 from .offsets import Part, Span, parts
 from .options import Reading
-from .reading import rows
+from .reading import rows, spare_the_collector
 
-TASK_ROWS = 100_000
-"""A task reads about so many rows: two row groups of an archive's file."""
+TASK_ROWS: Final = 100_000
+"""A task reads no more rows than these, two row groups of an archive's file."""
+LEAST_ROWS: Final = 25_000
+"""Nor fewer than these, if nobody asked for it."""
+
+
+def task_count(rows: int, least: int, cores: int = os.cpu_count() or 1) -> int:
+    """In how many tasks rows are read: as many as keep all cores busy up to the end.
+
+    Spark does not tell a source how many cores it has; where the driver runs there are often as many.
+    """
+    needed = -(-rows // TASK_ROWS)
+    even = -(-needed // cores) * cores
+    return max(needed, least, min(even, rows // LEAST_ROWS))
 
 
 class FeedPartition(InputPartition):
@@ -36,10 +50,12 @@ class FeedReader(DataSourceReader):
         start = start_of(follower, options, otherwise="earliest")
         stop = end_of(follower, options)
         span = Span(start, max(start, stop))
-        planned = parts(follower, span, options.least_partitions, TASK_ROWS)
+        count = task_count(span.stop - span.start, options.least_partitions)
+        planned = parts(follower, span, count)
         # Spark makes one partition of None where there are none.
         return [FeedPartition(part) for part in planned or [Part(span, follower.stretch(0, 0))]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, FeedPartition)
+        spare_the_collector()
         return rows(self._options.path, partition.part, self._columns, self._options.selector)

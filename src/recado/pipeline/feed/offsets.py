@@ -15,8 +15,7 @@ O3  Equal places are equal texts, for by that Spark tells whether there is anyth
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -141,33 +140,16 @@ def between(follower: Follower, start: Place, end: Place, *, fail: bool) -> Span
     return Span(begin.start, follower.end, start.vector, end.vector)
 
 
-def parts(follower: Follower, span: Span, least: int, rows: int) -> list[Part]:
-    """Spans for tasks: of about so many rows each, and at least so many spans if there are rows for them."""
-    cuts = [span.start]
-    for cut in _seams(follower, span, rows):
-        if cut - cuts[-1] >= rows:
-            cuts.append(cut)
-    if len(cuts) > 1 and span.stop - cuts[-1] < rows // 2:
-        cuts.pop()
-    cuts.append(span.stop)
-    while len(cuts) - 1 < least:
-        low, high = max(pairwise(cuts), key=lambda pair: pair[1] - pair[0])
-        if high - low < 2:
-            break
-        insort(cuts, (low + high) // 2)
+def parts(follower: Follower, span: Span, count: int) -> list[Part]:
+    """Spans for so many tasks, as far as there are rows for them; all have as much to do.
+
+    A span that begins within a row group has what is before it there decoded for nothing, at a tenth of what it
+    costs Spark to take rows in: less than tasks that wait for a longer one.
+    """
+    rows = span.stop - span.start
+    count = min(count, rows)
+    cuts = [span.start + rows * each // count for each in range(count + 1)] if rows else []
     return [
         Part(span._replace(start=low, stop=high), follower.stretch(low, high))
         for low, high in pairwise(cuts)
-        if low < high
     ]
-
-
-def _seams(follower: Follower, span: Span, rows: int) -> Iterator[int]:
-    """Where it is cheap to cut: between files, and between the row groups that a full file has."""
-    for file in follower.manifest.files:
-        if span.start < file.end and file.first < span.stop:
-            yield from (
-                cut for cut in range(file.first, file.end, rows) if span.start < cut < span.stop
-            )
-    tail = max(follower.manifest.tail.offset, span.start)
-    yield from (cut for cut in range(tail, span.stop, rows) if cut > span.start)

@@ -22,11 +22,11 @@ from pyspark.sql.streaming.datasource import (
 
 from recado.feeds.archive.following import Follower
 
-from .batch import TASK_ROWS, FeedPartition
+from .batch import FeedPartition, task_count
 from .choosing import check_feed, start_of
 from .offsets import Place, beginning, between, parts, place_after, place_at
 from .options import Reading
-from .reading import rows
+from .reading import rows, spare_the_collector
 
 log = logging.getLogger("recado.pipeline")
 
@@ -113,9 +113,10 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         span = between(
             follower, Place.of(start), Place.of(end), fail=self._options.fail_on_data_loss
         )
-        planned = parts(follower, span, self._options.least_partitions, TASK_ROWS)
-        return [FeedPartition(part) for part in planned]
+        count = task_count(span.stop - span.start, self._options.least_partitions)
+        return [FeedPartition(part) for part in parts(follower, span, count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, FeedPartition)
+        spare_the_collector()
         return rows(self._options.path, partition.part, self._columns, self._options.selector)
