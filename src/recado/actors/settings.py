@@ -15,8 +15,6 @@
 Only the shape is imported here, since a broker's settings have it too, and that starts without any actor.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
@@ -94,12 +92,12 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     # ── as the parts want it ──────────────────────────────────────────────────────────────────────────────
 
-    def options(self) -> Options:
+    def options(self) -> "Options":
         from .remote.options import Options
 
         return _alike(self, Options, client_id=self.client_id or "", cookie=self.cookie or "")
 
-    def amqp_settings(self) -> AmqpSettings:
+    def amqp_settings(self) -> "AmqpSettings":
         from .remote.amqp import AmqpSettings
         from .remote.amqp.storage import Sharing, Storage
 
@@ -112,12 +110,12 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             client_sharing=Sharing(self.client_sharing),
         )
 
-    def tcp_settings(self) -> TcpSettings:
+    def tcp_settings(self) -> "TcpSettings":
         from .remote.tcp.transport import TcpSettings
 
         return _alike(self, TcpSettings)
 
-    def transport_of(self) -> Amqp | Tcp | None:
+    def transport_of(self) -> "Amqp | Tcp | None":
         """What carries messages to others. ValueError if it is wrong in a way that a type cannot tell."""
         if self.transport == "none":
             return None
@@ -134,7 +132,7 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         address = msgspec.structs.replace(parse_address(self.broker), **given)
         return Amqp(address, self.amqp_settings())
 
-    def dispatcher_of(self) -> Crew | None:
+    def dispatcher_of(self) -> "Crew | None":
         """None is the loop itself."""
         from . import dispatchers
 
@@ -166,7 +164,7 @@ def complaints(settings: ActorsSettings) -> list[tuple[str, str]]:
     return found
 
 
-def read_settings(file: Path | str) -> ActorsSettings:
+def read_settings(file: "Path | str") -> ActorsSettings:
     """The section of a file; ValueError, with the key, if there is something wrong with it."""
     import tomllib
     from pathlib import Path
@@ -186,7 +184,7 @@ def read_settings(file: Path | str) -> ActorsSettings:
 
 
 @asynccontextmanager
-async def open_system(name: str, settings: ActorsSettings) -> AsyncIterator[ActorSystem]:
+async def open_system(name: str, settings: ActorsSettings) -> AsyncIterator["ActorSystem"]:
     """A system as the settings say; dispatcher and capacity are those of actors that say nothing else.
 
     If there is a folder of durable mailboxes they are `system.mailboxes`; InUse and Corrupt are raised as they

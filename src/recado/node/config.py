@@ -12,6 +12,7 @@ is an argument; only the file is read here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
@@ -266,11 +267,14 @@ def is_collection(kind: Any) -> bool:
     return get_origin(kind) in (tuple, dict)
 
 
-def keys_of_settings() -> Iterable[tuple[str, Any]]:
+@cache
+def keys_of_settings() -> tuple[tuple[str, Any], ...]:
     """Every dotted key, with its type."""
-    for section in msgspec.structs.fields(Settings):
-        for field in msgspec.structs.fields(section.type):
-            yield f"{section.name}.{field.name}", field.type
+    return tuple(
+        (f"{section.name}.{field.name}", field.type)
+        for section in msgspec.structs.fields(Settings)
+        for field in msgspec.structs.fields(section.type)
+    )
 
 
 def variable_of(key: str) -> str:
