@@ -325,7 +325,7 @@ def test_what_is_told_while_a_mailbox_changes_hands_is_handled_once() -> None:
         def enter_slowly(make: Callable[[int], Entered]) -> Entry | None:
             """It is in the room, and others have the time to open the mailbox before it is there, too."""
             entry = enter(make)
-            time.sleep(0.0005)
+            time.sleep(0.0005)  # the slowness itself
             return entry
 
         boxes.room.enter = enter_slowly  # type: ignore[method-assign]

@@ -33,6 +33,11 @@ class Node:
         self.segment_size = segment_size
         self._start()
 
+    def flip_a_bit_of(self, part: bytes) -> None:
+        """The first of what is in the journal's only segment."""
+        (name,) = [name for name in self.disk.files if name.endswith(".journal")]
+        self.disk.files[name][self.disk.files[name].index(part)] ^= 1
+
     def restart(self, *, written: bool = True) -> None:
         if written:
             self.ledger.write()
@@ -478,9 +483,7 @@ def test_a_message_that_cannot_be_read_is_told_of() -> None:
     node.ledger.write()
     reasons: list[str] = []
     node.ledger.on_failure = reasons.append
-    (name,) = [name for name in node.disk.files if name.endswith(".journal")]
-    at = node.disk.files[name].index(b"wanted")
-    node.disk.files[name][at] ^= 1
+    node.flip_a_bit_of(b"wanted")
     with pytest.raises(Corrupt):
         node.get()
     assert "'q'" in reasons[0]

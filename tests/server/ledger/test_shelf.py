@@ -133,9 +133,7 @@ def test_a_message_that_cannot_be_weighed_is_told_of() -> None:
     node.ledger.write()
     reasons: list[str] = []
     node.ledger.on_failure = reasons.append
-    (name,) = [name for name in node.disk.files if name.endswith(".journal")]
-    at = node.disk.files[name].index(b"wanted")
-    node.disk.files[name][at] ^= 1
+    node.flip_a_bit_of(b"wanted")
     with pytest.raises(Corrupt):
         node.ledger.shelved_bytes(node.queue())
     assert "'q'" in reasons[0]
