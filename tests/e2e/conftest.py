@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pika
 import pytest
+from kombu import pools
 from pika import BlockingConnection
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -17,10 +18,15 @@ from workshop.peers import Server
 
 @pytest.fixture(scope="module", autouse=True)
 def others_leftovers() -> Iterator[None]:
-    """Other projects' clients leave sockets to the collector, which would complain in somebody else's test."""
+    """Other projects' clients leave sockets to the collector, which would complain in somebody else's test.
+
+    Those in kombu's pools, which are one for all applications of a process, it would not even find before the
+    pools forget them, and that is in somebody else's test, too.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         yield
+        pools.reset()  # type: ignore[no-untyped-call]
         gc.collect()
 
 
