@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
+import pytest
+
+from recado.journal.disk import File
 from recado.journal.room import BALLAST, Room
 from recado.simulator.disk import SimulatedDisk
 
@@ -30,6 +35,23 @@ def test_the_ballast_is_given_up_and_comes_back() -> None:
     assert disk.names() == []
     disk.fill(500)
     room.restore()
+    room.restore()
+    assert not room.is_short()
+
+
+def test_a_ballast_that_cannot_even_be_opened_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> File:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    disk = SimulatedDisk()
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "open", fail)
+        room = Room(disk, size=500)
+        assert room.is_short()
+        room.restore()
+        assert room.is_short()
     room.restore()
     assert not room.is_short()
 

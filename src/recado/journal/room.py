@@ -27,7 +27,10 @@ class Room:
         """Take up the ballast again, if it is gone and there is room for it."""
         if self._has_ballast:
             return
-        file = self._disk.open(BALLAST, create=True)
+        try:
+            file = self._disk.open(BALLAST, create=True)
+        except OSError:  # there is not even room for its name
+            return
         self._has_ballast = True
         try:
             file.reserve(self._size)
