@@ -76,7 +76,7 @@ class Node:
 
     def let_in(self) -> None:
         """What waits for more of its kind."""
-        self.broker.gathering.pass_on(self.now)
+        self.broker.gathering.let_in(self.now)
 
     def write(self) -> bool:
         """Whether there was room for all."""

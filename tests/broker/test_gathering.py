@@ -50,7 +50,7 @@ def test_what_comes_one_by_one_goes_in_together(
     for channel, body in zip(channels, (b"a", b"bcd", b""), strict=True):
         publish(channel, body, kind=PERSISTENT)
     assert (broker.has_more, peer.bodies()) == (True, [])
-    broker.gathering.pass_on(0)
+    broker.gathering.let_in(0)
     assert (broker.has_more, peer.bodies()) == (False, [b"a", b"bcd", b""])
     assert keeper.notes[-1:] == ["3 to q"]
 
@@ -132,7 +132,7 @@ def test_a_confirm_waits_for_what_will_be_kept(
         channel.publisher.begin_confirming()
         publish(channel, b"x", kind=PERSISTENT)
         channel.publisher.confirm()
-    broker.gathering.pass_on(0)
+    broker.gathering.let_in(0)
     assert [peer.received() for peer in peers] == [[], []]
     keeper.sync()
     assert [len(peer.received()) for peer in peers] == [1, 1]

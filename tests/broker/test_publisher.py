@@ -10,6 +10,7 @@ from recado.amqp.methods import BasicAck, BasicNack, BasicReturn
 from recado.amqp.properties import Properties, decode_properties
 from recado.amqp.values import Table
 from recado.broker.access import Permission, TopicPermission, User
+from recado.broker.arguments import QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel
 from recado.broker.queue import Queue
@@ -317,6 +318,54 @@ def test_interleaved_messages_go_by_route_where_nobody_can_tell(
     assert strands(channel, interleaved("a", "a", "b")) == [[b"0", b"1"], [b"2"]]
     new_queue(broker, "c")
     assert strands(channel, event) == singles  # routes may have changed
+
+
+def test_what_goes_by_route_is_confirmed_when_all_of_it_is_taken_in(
+    broker: Broker, channel: Channel, peer: Peer
+) -> None:
+    """P4: the second message comes after the third, and the first two are numbered as they came."""
+    for name in ("a", "b"):
+        new_queue(broker, name)
+        channel.publisher.publish(published(name, b""), 0)
+    channel.publisher.begin_confirming()
+    channel.publisher.publish(published("a", b""), 0)
+    runs = channel.publisher.sorted(interleaved("a", "b", "a", "b"))
+    found = []
+    for run in runs:
+        channel.publisher.publish(run, 0)
+        channel.publisher.confirm()
+        found.append(confirms(peer.received()))
+    assert found == [[BasicAck(1, False)], [BasicAck(5, True)]]
+    channel.publisher.publish(published("a", b""), 0)
+    channel.publisher.confirm()
+    assert confirms(peer.received()) == [BasicAck(6, False)]
+
+
+def test_what_goes_by_route_is_refused_by_its_own_number(
+    broker: Broker, channel: Channel, peer: Peer
+) -> None:
+    """Between two routes others have their turn, and may limit a queue that had no limit."""
+    queues = [new_queue(broker, name) for name in ("a", "b", "c")]
+    for queue in queues:
+        channel.publisher.publish(published(queue.name, b""), 0)
+    channel.publisher.begin_confirming()
+    runs = channel.publisher.sorted(interleaved(*("a", "b", "c") * 2))
+    channel.publisher.publish(next(runs), 0)
+    for queue, most in zip(queues[1:], (1, 2), strict=True):
+        full = QueueSettings(max_length=most, overflow="reject-publish")
+        queue.reconfigure(full, 0)
+    for run in runs:
+        channel.publisher.publish(run, 0)
+    channel.publisher.publish(published("b", b""), 0)
+    channel.publisher.confirm()
+    assert confirms(peer.received()) == [
+        BasicAck(1, False),
+        BasicNack(2, False, False),
+        BasicAck(4, True),
+        BasicNack(5, False, False),
+        BasicNack(6, False, False),
+        BasicNack(7, False, False),
+    ]
 
 
 def test_messages_that_meet_again_keep_their_order(broker: Broker, channel: Channel) -> None:

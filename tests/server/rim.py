@@ -120,8 +120,14 @@ class Wire(asyncio.Transport):
 class Guest:
     """A client on a made-up transport."""
 
-    def __init__(self, server: Server, peer: object = ("127.0.0.1", 5), **wire: bool) -> None:
-        self.protocol = Connection(server)
+    def __init__(
+        self,
+        server: Server,
+        peer: object = ("127.0.0.1", 5),
+        protocol: Connection | None = None,
+        **wire: bool,
+    ) -> None:
+        self.protocol = protocol or Connection(server)
         self.wire = Wire(self.protocol, peer, **wire)
         self.reader = Reader()
         self.protocol.connection_made(self.wire)

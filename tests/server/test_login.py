@@ -8,6 +8,8 @@ from argon2 import PasswordHasher
 from recado.amqp.frames import PROTOCOL_HEADER
 from recado.amqp.methods import QueueDeclare, QueueDeclareOk
 from recado.broker.access import User
+from recado.server import passwords
+from recado.server.connection import Connection
 
 from .client import EVERYTHING, new_broker
 from .rim import GUEST, Guest, in_the_loop, new_server, skip, soon, turns
@@ -69,6 +71,24 @@ async def test_slow_passwords_are_checked_in_a_thread_and_remembered() -> None:
     await turns(20)  # no thread could have answered
     assert opening.done()
     assert opening.result() is None
+
+
+@in_the_loop
+async def test_an_unknown_name_takes_as_long_as_a_wrong_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked: list[tuple[str, bytes]] = []
+
+    def check(password_hash: str, password: bytes) -> bool:
+        checked.append((password_hash, password))
+        return True
+
+    monkeypatch.setattr(passwords, "_check_argon2", check)
+    quick = User("quick", GUEST.password_hash, (), {"/": EVERYTHING})
+    server = new_server(new_broker(quick, User("slow", SLOW, (), {"/": EVERYTHING})))
+    close = await Guest(server).greet("nobody", b"guess")
+    assert close is not None, "it is nobody's password, even if it is somebody's"
+    assert checked == [(SLOW, b"guess")]
 
 
 @in_the_loop
@@ -151,6 +171,15 @@ async def test_a_full_server_says_so() -> None:
     (one_more,) = [each for each in server.connections if each is not guests[1].protocol]
     one_more.connection_lost(None)
     assert await Guest(server).greet() is None
+
+
+@in_the_loop
+async def test_those_who_come_together_are_counted_too() -> None:
+    """The loop accepts all that have come, and then connects one after the other."""
+    server = new_server(max_connections=2)
+    accepted = [Connection(server) for _ in range(4)]
+    answers = [await Guest(server, protocol=each).greet() for each in accepted]
+    assert [answer is None for answer in answers] == [True, True, False, False]
 
 
 @in_the_loop

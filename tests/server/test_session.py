@@ -45,6 +45,7 @@ from recado.amqp.methods import (
 )
 from recado.amqp.properties import Properties
 from recado.broker.broker import Broker
+from recado.server import session as module
 from recado.server.offer import Offer
 from recado.server.session import Session, State
 
@@ -334,6 +335,23 @@ def test_a_run_that_is_much_work_takes_several_turns(broker: Broker) -> None:
 
 
 # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nothing_is_confirmed_that_waits_for_its_turn(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages by two routes in turn are taken in one route after the other, and others come in between."""
+    client = Client(broker)
+    client.call(QueueDeclare("a"), QueueDeclare("b"), ConfirmSelect())
+    client.feed(publishing(1, "a", b"0") + publishing(1, "b", b"0"))
+    client.received()
+    monkeypatch.setattr(module, "TURN", module.METHOD_COST + 1)
+    client.session.receive(b"".join(publishing(1, key, b"1") for key in "abab"), 0)
+    queues = broker.vhosts["/"].queues
+    assert [queues[name].ready for name in "ab"] == [3, 1]
+    assert client.received() == []
+    client.session.go_on(0)
+    assert client.received() == [MethodReceived(1, BasicAck(6, True))]
 
 
 def test_a_secret_may_be_renewed_and_a_heart_may_beat(broker: Broker) -> None:

@@ -181,7 +181,7 @@ class Twins:
 
     def _let_in(self) -> None:
         for broker in self.brokers:
-            broker.gathering.pass_on(self.now)
+            broker.gathering.let_in(self.now)
 
     def queues(self, which: int = 0) -> dict[str, Queue]:
         return self.brokers[which].vhosts["/"].queues

@@ -224,7 +224,7 @@ class Broker:
 
     def tick(self, now: int) -> None:
         """Let expire what has had its time: messages, queues, deliveries; and go on with dead letters."""
-        self.gathering.pass_on(now)
+        self.gathering.let_in(now)
         for letters in self._dead_letters.values():
             letters.go_on(now)
         self.timeouts.check(now)

@@ -6,8 +6,8 @@ from whomever, is for the same place and of the same kind, they go in together. 
 first, so nobody can tell the difference: 38 µs of processor time for each of fifty publishers' durable messages
 that are consumed at once, instead of 54.
 
-H1  While something waits, nothing else is done to the broker: who does, calls `pass_on` before.
-H2  Whoever opens it calls `pass_on` at the end of each turn, before what was kept is written.
+H1  While something waits, nothing else is done to the broker: who does, calls `let_in` before.
+H2  Whoever opens it calls `let_in` at the end of each turn, before what was kept is written.
 """
 
 from typing import TYPE_CHECKING
@@ -57,7 +57,7 @@ class Gathering:
         run.tails.append(tail)
         return True
 
-    def pass_on(self, now: int) -> None:
+    def let_in(self, now: int) -> None:
         """Let in what waits."""
         run, queue = self.run, self._queue
         if run is not None and queue is not None:

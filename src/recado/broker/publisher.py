@@ -3,7 +3,7 @@
 P1  A message that was mandatory and had nowhere to go is returned before it is confirmed.
 P2  Confirms tell of every message once: acks for all that was taken in, nacks for what a queue refused.
 P3  What is published in a transaction happens at commit, all of it, or not at all.
-P4  A confirm waits until all that it tells of is safe with the keeper.
+P4  A confirm waits until all that it tells of is taken in, and safe with the keeper.
 """
 
 from collections import deque
@@ -27,6 +27,7 @@ from .deduplication import Passage
 from .queue import Queue
 from .routing import Admission, Route, distribute, is_nowhere
 from .run import Run
+from .strands import Strands
 
 _NO_ROUTE = 312
 _FRAME = itemgetter(0)
@@ -45,6 +46,7 @@ class Publisher:
         "_promises",
         "_published",
         "_refused",
+        "_strands",
         "_unnumbered",
         "confirming",
         "pending",
@@ -64,6 +66,7 @@ class Publisher:
         self._refused: deque[int] | None = None  # numbers of those that will be nacked
         self._awaited = 0  # the ticket of what was kept last
         self._promises: deque[tuple[int, int]] | None = None  # (ticket, all up to this number)
+        self._strands: Strands | None = None  # some of which may not be taken in yet
         self.confirming = False
         self.pending: list[tuple[Route, Published]] | None = None  # of a transaction
         self.reply_queue: str | None = None  # where direct replies to this channel go
@@ -88,7 +91,7 @@ class Publisher:
         if gathering.is_open or gathering.run is not None:  # else it could not be: 1 µs of 17
             if len(event.tails) == 1 and not event.head and self._is_gathered(route, event, now):
                 return None, 1
-            gathering.pass_on(now)
+            gathering.let_in(now)
         if queues is None or facts.alone:
             each = 4 + len(route.source.bindings) // 4
         elif len(event.tails) == 1 or not any(queue.is_laborious for queue in queues):
@@ -107,7 +110,7 @@ class Publisher:
         if not gathering.joins(route, facts, number, frame_max, event.tails[0]):
             if not (gathering.is_open and queues and len(queues) == 1 and not facts.alone):
                 return False
-            gathering.pass_on(now)
+            gathering.let_in(now)
             (queue,) = queues
             if not queue.gathers(facts):
                 return False
@@ -133,6 +136,8 @@ class Publisher:
             strands: dict[bytes, list[bytes]] = {frame: [] for frame in frames}
             for frame, tail in zip(event.methods, event.tails, strict=True):
                 strands[frame].append(tail)
+            if self.confirming:
+                self._strands = Strands(self._published, event.methods)
             for frame, tails in strands.items():
                 yield Published(channel, frame, facts, head, tails)
         else:
@@ -176,10 +181,18 @@ class Publisher:
             if keeper.entries != entries:
                 self._awaited = keeper.ticket
             if refused:
-                if self._refused is None:
-                    self._refused = deque()
-                self._refused.extend(self._published + 1 + i for i in refused)
+                self._refuse(refused)
         self._published += len(event.tails)
+
+    def _refuse(self, indexes: Sequence[int]) -> None:
+        """Those of the messages that are just taken in will be nacked."""
+        if self._refused is None:
+            self._refused = deque()
+        if self._strands is None or self._published >= self._strands.last:
+            self._refused.extend(self._published + 1 + i for i in indexes)
+        else:
+            numbers = self._strands.numbers(self._published, indexes)
+            self._refused = deque(sorted((*self._refused, *numbers)))
 
     def _send_singly(self, route: Route, run: Run, now: int) -> list[int]:
         """Messages whose headers decide where each goes, or must be changed on the way."""
@@ -258,16 +271,25 @@ class Publisher:
 
     def confirm(self) -> None:
         """Confirm all that was published up to now, at the end of a read; or promise to, once it is safe."""
-        promises = self._promises
+        promises, last = self._promises, self._published
+        if self._strands is not None:
+            last = self._last_whole(self._strands)
         if self._awaited <= self._keeper.safe:
-            self._answer_up_to(self._published)
+            self._answer_up_to(last)
         elif promises and promises[-1][0] == self._awaited:
-            promises[-1] = (self._awaited, self._published)
+            promises[-1] = (self._awaited, last)
         else:
             if promises is None:
                 promises = self._promises = deque()
-            promises.append((self._awaited, self._published))
+            promises.append((self._awaited, last))
             self._keeper.tell(self)
+
+    def _last_whole(self, strands: Strands) -> int:
+        """The number up to which all were taken in, if those of a turn that just ended were in strands."""
+        if self._published < strands.last:
+            return strands.before
+        self._strands = None
+        return self._published
 
     def kept(self) -> None:
         """More is safe: keep the promises that this allows."""

@@ -60,10 +60,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, server: "Server") -> None:
         self._server = server
-        wake = partial(server.flush_soon, self)
-        self.session = Session(
-            server.broker, server.offer, self._verify, wake, server.full_reason()
-        )
         self.writing_paused = False
         self.reading_paused = False
         self._opening = True
@@ -82,15 +78,21 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self._server.connections.add(self)
+        server = self._server
+        server.connections.add(self)
+        # Not before: many protocols may be created before the first of them is connected, and counted.
+        wake = partial(server.flush_soon, self)
+        self.session = Session(
+            server.broker, server.offer, self._verify, wake, server.full_reason()
+        )
         self.transport.set_write_buffer_limits(WRITE_HIGH)
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else "local"
-        self._end_timer: asyncio.TimerHandle = self._server.loop.call_later(
-            self._server.limits.handshake_seconds, self._handshake_over
+        self._end_timer: asyncio.TimerHandle = server.loop.call_later(
+            server.limits.handshake_seconds, self._handshake_over
         )
-        if self._server.is_overrun():
-            self._server.turned_away += 1
+        if server.is_overrun():
+            server.turned_away += 1
             self.transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -238,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
         self.drop("its handshake took too long")
 
     def _verify(self, session: Session, credentials: Credentials) -> None:
-        self._server.verify(self, credentials)
+        self._server.logins.verify(self, credentials)
 
     def refuse(self) -> None:
         self.session.refuse()

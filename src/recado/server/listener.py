@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
 
-from recado.amqp.handshake import Credentials
-from recado.broker.access import User
 from recado.broker.broker import Broker
 
 from . import memory
 from .connection import Connection, clock
+from .logins import Logins
 from .offer import Offer
-from .passwords import Passwords
 
 if TYPE_CHECKING:
     import ssl
@@ -39,7 +37,6 @@ STOP_SECONDS = 0.5  # for clients to answer; the reason has reached their socket
 SPARE_CONNECTIONS = 100  # beyond the limit, to be told so
 BACKLOG = 128  # connections that are accepted before any of them can be looked at
 SPARE_FILES = BACKLOG + 128  # for those, and for what is not a connection
-MOST_CHECKS = 64  # passwords that wait to be checked slowly
 SCARCE = 0.5  # of the memory that there is to use: from here on long queues go to disk earlier
 
 
@@ -87,9 +84,7 @@ class Server:
         self._used_memory = used_memory
         self._memory_limit = int(memory.available() * self.limits.memory_share)
         self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES
-        self._passwords = Passwords()
-        self._slow_checks = asyncio.Semaphore(2)
-        self._logins: set[asyncio.Task[None]] = set()
+        self.logins = Logins(self)
         self._listeners: list[asyncio.Server] = []
         self._last_left: asyncio.Future[None] | None = None  # somebody waits for all to leave
         self._stopping = False
@@ -169,8 +164,9 @@ class Server:
         return beyond or self._stopping or len(self.connections) > self._most_files
 
     def full_reason(self) -> str | None:
+        """Why there is no place for the connection that came last, which is counted already."""
         most = self.limits.max_connections
-        if most is not None and len(self.connections) >= most:
+        if most is not None and len(self.connections) > most:
             log.warning("a connection is refused: there are %d already", most)
             return f"the server is full: it takes {most} connections"
         return None
@@ -189,7 +185,10 @@ class Server:
             self.broker.gathering.is_open = bool(self._ready_callbacks)
 
     def turn(self, action: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
-        """Do something as if it had been read."""
+        """Do something as if it had been read. What waits is let in before, for it may be a sync that is told
+        of: who published has been promised to be told of the next."""
+        if self.broker.gathering.run is not None:
+            self._let_in()
         self.begin_read()
         try:
             action(*args, **named)
@@ -234,7 +233,7 @@ class Server:
 
     def _flush(self) -> None:
         if self.broker.gathering.run is not None:
-            self._pass_on()
+            self._let_in()
         if self.committer is not None:
             self._commit(self.committer)
         connections, self._to_flush = self._to_flush, {}
@@ -246,11 +245,13 @@ class Server:
                 connection.transport.abort()
         self._set_timers()  # a stream may have had more to show than one turn allows
 
-    def _pass_on(self) -> None:
+    def _let_in(self) -> None:
         """What it makes others be sent is flushed with all else."""
         self._reading = True
         try:
-            self.broker.gathering.pass_on(clock())
+            self.broker.gathering.let_in(clock())
+        except Exception:  # a fault with one queue must not keep the others from being told
+            log.exception("while messages were let in")
         finally:
             self._reading = False
 
@@ -295,7 +296,7 @@ class Server:
     def administer(self, action: Callable[[Broker, int], T]) -> T:
         """Let somebody who is no client do something to the broker, in the loop's thread."""
         now = clock()
-        self.broker.gathering.pass_on(now)
+        self.broker.gathering.let_in(now)
         result = action(self.broker, now)
         self.arm()
         return result
@@ -307,43 +308,6 @@ class Server:
             self.broker.keeper.tell(safe)
             self.arm()
             await asyncio.wait((safe.told, self.failure), return_when=asyncio.FIRST_COMPLETED)
-
-    # ── login ─────────────────────────────────────────────────────────────────────────────────────────
-
-    def verify(self, connection: Connection, credentials: Credentials) -> None:
-        user = self.broker.users.get(credentials.username)
-        if user is None:
-            self._refuse(connection, f"there is no user {credentials.username!r}")
-            return
-        answer = self._passwords.check_now(user.password_hash, credentials.password)
-        if answer is not None:
-            self._decide(connection, user, answer)
-            return
-        if len(self._logins) >= MOST_CHECKS:
-            self._refuse(connection, "too many wait for their passwords to be checked")
-            return
-        task = self.loop.create_task(self._verify_slowly(connection, user, credentials.password))
-        self._logins.add(task)
-        task.add_done_callback(self._logins.discard)
-
-    async def _verify_slowly(self, connection: Connection, user: User, password: bytes) -> None:
-        async with self._slow_checks:
-            if connection in self.connections:
-                right = await self._passwords.check(user.password_hash, password)
-                self._decide(connection, user, right)
-
-    def _decide(self, connection: Connection, user: User, right: bool) -> None:
-        if not right:
-            self._refuse(connection, f"wrong password for {user.name!r}")
-        elif user.loopback_only and not _is_here(connection.peer):
-            self._refuse(connection, f"user {user.name!r} can only connect via localhost")
-        else:
-            connection.session.admit(user)
-
-    def _refuse(self, connection: Connection, why: str) -> None:
-        """The log says why; the client, who may be guessing, is not told."""
-        log.warning("login from %s refused: %s", connection.peer, why)
-        connection.refuse()
 
     # ── watching ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -392,8 +356,3 @@ class Server:
                 connection.drop("it does not read what it is sent")
         for connection in self.blocked:
             connection.session.beat()  # one that has left answers with a reset; we do not read its end
-
-
-def _is_here(peer: str) -> bool:
-    """Whether an address, as the system writes it, is this machine's own."""
-    return peer in ("::1", "local") or peer.startswith(("127.", "::ffff:127."))

@@ -27,9 +27,14 @@ def hash_password(password: str) -> str:
     return base64.b64encode(salt + _hashed("sha256", salt + password.encode())).decode()
 
 
+def is_slow(password_hash: str) -> bool:
+    """Whether to check a password by it takes time, on purpose."""
+    return password_hash.startswith("$argon2")
+
+
 def is_password_hash(text: str) -> bool:
     """Whether any password could fit, to tell a hash of another kind or one that was cut off."""
-    if text.startswith("$argon2"):
+    if is_slow(text):
         return re.fullmatch(_ARGON2, text) is not None
     return hash_algorithm(text) is not None
 
@@ -61,7 +66,7 @@ class Passwords:
         """The answer, or None where it takes time to find it."""
         if self._digest(password_hash, password) in self._right:
             return True
-        if password_hash.startswith("$argon2"):
+        if is_slow(password_hash):
             return None
         algorithm = hash_algorithm(password_hash)
         if algorithm is None:

@@ -116,7 +116,7 @@ class Session(Outbox):
 
     def resume(self, now: int) -> None:
         """Consumers may have room again."""
-        self.broker.gathering.pass_on(now)
+        self.broker.gathering.let_in(now)
         for channel in list(self.channels.values()):
             channel.resume(now)
 
@@ -204,7 +204,7 @@ class Session(Outbox):
     def _handle(self, event: e.Event, now: int) -> None:
         """Any other event of an open connection; errors of a channel end here."""
         culprit = _PUBLISH
-        self.broker.gathering.pass_on(now)
+        self.broker.gathering.let_in(now)
         try:
             match event:
                 case e.Acked(number, first, count):
@@ -302,7 +302,7 @@ class Session(Outbox):
         self.send(number, m.ChannelOpenOk())
 
     def _end_channel(self, channel: Channel, now: int) -> None:
-        self.broker.gathering.pass_on(now)
+        self.broker.gathering.let_in(now)
         del self.channels[channel.number]
         self.broker.tally.add(channel)
         self.broker.delete_if_left(channel.close(now), now)
@@ -377,7 +377,7 @@ class Session(Outbox):
         """Let go of everything (S2); the rim also calls this when the socket is gone."""
         self.state = State.CLOSED
         self.congested = True  # what a channel gives back, or enters now, is not for the others
-        self.broker.gathering.pass_on(now)
+        self.broker.gathering.let_in(now)
         self._owing.clear()
         for channel in list(self.channels.values()):
             self._end_channel(channel, now)

@@ -1,0 +1,110 @@
+"""A message that waits to be let in, while a sync begins or ends: its publisher was promised the next one."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from recado.amqp.methods import ConfirmSelect, QueueDeclare
+from recado.amqp.properties import Properties
+from recado.journal.journal import Journal
+from recado.server import committer as module
+from recado.server.committer import Committer
+from recado.server.ledger.ledger import Ledger
+from recado.server.ledger.recovery import recover
+from recado.simulator.disk import SimulatedDisk
+
+from .client import new_broker, publishing
+from .rim import GUEST, Guest, in_the_loop, new_server, soon, turns
+
+THREAD, AT_ONCE = 0.0, 100.0  # how long a sync may take to be made at once, in seconds
+
+
+class Stage:
+    """A publisher, and a server on a simulated disk whose thread cannot tell the loop what it has done."""
+
+    def __init__(self) -> None:
+        self.disk = SimulatedDisk()
+        self.ledger = Ledger(Journal(self.disk))
+        self.server = new_server(new_broker(GUEST, keeper=self.ledger))
+        recover(self.ledger, self.server.broker, 0)
+        self.committer = Committer(
+            self.ledger, self.server.loop, self.server.fail, turn=self.server.turn
+        )
+        self.server.committer = self.committer
+        self.guest = Guest(self.server)
+
+    async def open(self) -> None:
+        await self.guest.greet()
+        self.guest.send((1, QueueDeclare("q", durable=True)), (1, ConfirmSelect()))
+        await soon(self.server.until_safe())
+        await turns()
+
+    def hold_back(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+        """Gives a way to be told now, instead of by the loop, what the thread has to tell."""
+        told = threading.Event()
+        kept: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+
+        def keep(callback: Callable[..., object], *args: object) -> None:
+            kept.append((callback, args))
+            told.set()
+
+        monkeypatch.setattr(self.server.loop, "call_soon_threadsafe", keep)
+
+        def tell() -> None:
+            assert told.wait(60)
+            callback, args = kept.pop()
+            callback(*args)
+
+        return tell
+
+    def publish(self) -> None:
+        """While others are to be heard in the same turn, so it waits for theirs."""
+        self.server.loop.call_soon(int)
+        self.guest.feed(publishing(1, "q", b"x", Properties(delivery_mode=2)))
+
+    def confirmed(self) -> int:
+        return self.guest.protocol.session.channels[1].publisher.confirmed
+
+    def after_power_loss(self) -> int:
+        ledger = Ledger(Journal(self.disk.crash(mercy=0.0)))
+        broker = new_broker(keeper=ledger)
+        recover(ledger, broker, 0)
+        return broker.vhosts["/"].queues["q"].ready
+
+
+@in_the_loop
+async def test_a_sync_that_ends_tells_of_nothing_that_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "QUICK", THREAD)
+    stage = Stage()
+    await stage.open()
+    tell = stage.hold_back(monkeypatch)
+    stage.ledger.remember("a", "", "fact", b"1")
+    stage.committer.watch()
+    stage.publish()
+    tell()
+    monkeypatch.undo()
+    assert stage.confirmed() == 0
+    await turns()
+    await soon(stage.server.until_safe())
+    assert stage.confirmed() == stage.after_power_loss() == 1
+    await stage.server.stop()
+
+
+@pytest.mark.parametrize("quick", [THREAD, AT_ONCE])
+@in_the_loop
+async def test_a_sync_of_what_nobody_waits_for_takes_with_it_what_waits(
+    monkeypatch: pytest.MonkeyPatch, quick: float
+) -> None:
+    monkeypatch.setattr(module, "QUICK", quick)
+    stage = Stage()
+    await stage.open()
+    stage.ledger.remember("a", "", "fact", b"1")
+    stage.publish()
+    stage.server.turn(stage.committer.watch)
+    assert stage.confirmed() <= stage.after_power_loss()
+    await soon(stage.server.until_safe())
+    assert stage.confirmed() == stage.after_power_loss() == 1
+    await stage.server.stop()
