@@ -23,6 +23,7 @@ class Cupboard(Keeper):
         self.out: dict[Queue, set[int]] = defaultdict(set)
         self.waiting: list[Waiting] = []
         self.notes: list[str] = []
+        self.fetches = 0
         self._shelves: dict[tuple[Queue, int], deque[Run]] = defaultdict(deque)
 
     def enter(self, queue: Queue, run: Run) -> None:
@@ -37,6 +38,7 @@ class Cupboard(Keeper):
         self._shelves[queue, lane].append(run.slice(0, len(run)))
 
     def fetch(self, queue: Queue, lane: int) -> list[Run]:
+        self.fetches += 1
         shelf = self._shelves[queue, lane]
         run = shelf[0].take(AT_A_TIME)
         if run is shelf[0]:

@@ -74,6 +74,7 @@ class DeadLetters:
         if queue.settings.assured:
             self._assured.add(queue, run, reason, now)
         else:
+            queue.dying += 1
             (self._caused if self._working else self._waiting).append((queue, run, reason))
         if self._working:
             return
@@ -105,7 +106,9 @@ class DeadLetters:
     def _send_some(self, most: int, now: int) -> int:
         queue, run, reason = self._waiting.popleft()
         part = run.take(most * (_ALIKE if run.head else 1))
-        if part is not run:
+        if part is run:
+            queue.dying -= 1
+        else:
             self._waiting.appendleft((queue, run, reason))
         receivers: dict[Queue, None] = {}
         work = self._send(queue, part, reason, now, receivers)

@@ -60,6 +60,7 @@ class Queue(ABC):
         "crowded",
         "declared",
         "deleted",
+        "dying",
         "lasting",
         "letter_bytes",
         "letters",
@@ -91,6 +92,7 @@ class Queue(ABC):
         self.ready = 0
         self.unacked = 0
         self.deleted = False
+        self.dying = 0  # runs that wait to be sent on as letters
         self.letters = 0  # dead ones that nobody has taken yet, see `assured`
         self.letter_bytes = 0
         self.stalled = False  # by so many of them that no more may die

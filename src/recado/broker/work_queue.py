@@ -12,16 +12,14 @@ tags (`crowded`), and queues that pass on what they drop to another queue (`casc
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import islice
 
 from recado.amqp.facts import Facts
-from recado.amqp.frames import body_size_of
 
 from .arguments import QueueSettings
 from .consumer import DEAL_BYTES, UNLIMITED
-from .lane import Lane
-from .queue import Home, Owner, Queue
+from .limited_queue import LimitedQueue
+from .queue import Home, Owner
 from .run import Run, joined
 
 DEALS = 512  # runs that are given out in one turn, where they may come from the shelf one by one: some 15 ms
@@ -29,17 +27,8 @@ FEW = 1000
 """Messages that a consumer of a long queue may hold while memory is scarce: what is out is in memory."""
 
 
-class WorkQueue(Queue):
-    __slots__ = (
-        "_keeps_all",
-        "_lanes",
-        "_limited",
-        "_mortal",
-        "_ready_bytes",
-        "_refuses",
-        "_simple",
-        "cascades",
-    )
+class WorkQueue(LimitedQueue):
+    __slots__ = ("_keeps_all", "_simple", "cascades")
 
     def __init__(
         self, home: Home, name: str, settings: QueueSettings, owner: Owner | None, now: int
@@ -47,28 +36,12 @@ class WorkQueue(Queue):
         super().__init__(home, name, settings, owner, now)
         # Quorum queues know nothing that is not persistent.
         self._keeps_all = self._keeps and settings.queue_type == "quorum"
-        self._ready_bytes = 0  # counted only for a limit in bytes
-        self._mortal = False  # some messages were given a time to live
-        self._lanes: list[Lane] = []
-        self._add_lane()
 
     def _adopt(self, settings: QueueSettings) -> None:
-        """What was declared and what policies make of it, and what follows from that."""
-        self.settings = settings
+        super()._adopt(settings)
         self.cascades = settings.dead_letter_exchange is not None
-        self._limited = settings.max_length is not None or settings.max_length_bytes is not None
-        self._refuses = self._limited and settings.overflow != "drop-head"
         lasting = settings.message_ttl is None and not settings.assured
         self._simple = lasting and not self._limited and self.window is None
-
-    def reconfigure(self, settings: QueueSettings, now: int) -> None:
-        """Policies came or went. Messages that are there keep the time they have to live."""
-        counted = self.settings.max_length_bytes is not None
-        self._adopt(settings)
-        if settings.max_length_bytes is not None and not counted:
-            self._weigh()
-        self.touch(now)
-        self._drop_excess(now)
 
     def gathers(self, facts: Facts) -> bool:
         return self._simple and facts.ttl is None and not self.taps
@@ -151,11 +124,6 @@ class WorkQueue(Queue):
                 self.expire(now)
             self._watch_head()
 
-    def _add(self, run: Run) -> None:
-        self.ready += len(run)
-        if self.settings.max_length_bytes is not None:
-            self._ready_bytes += sum(run.body_sizes())
-
     def _append(self, run: Run) -> None:
         """Behind all others of its lane: in memory, or on the shelf if there is no room or others are there."""
         number = self._lane_of(run)
@@ -168,21 +136,6 @@ class WorkQueue(Queue):
         if durable:
             self._keeper.enter(self, run)
         lane.append(run)
-
-    def _lane_of(self, run: Run) -> int:
-        highest = self.settings.max_priority
-        if highest is None:
-            return 0
-        priority = min(run.facts.priority, highest)
-        while len(self._lanes) <= priority:
-            self._add_lane()
-        return priority
-
-    def _add_lane(self) -> None:
-        if self._keeper.keeps:
-            self._lanes.append(Lane(partial(self._keeper.fetch, self, len(self._lanes))))
-        else:
-            self._lanes.append(Lane())
 
     def put_back(self, runs: list[Run], now: int) -> None:
         """Return messages that were out for delivery to their places."""
@@ -207,101 +160,12 @@ class WorkQueue(Queue):
             self._dead_letter(self, run, "delivery_limit", now)
         return [run for run in runs if not self._is_worn(run)]
 
-    def _is_worn(self, run: Run) -> bool:
-        """Whether it came back too often."""
-        limit = self.settings.delivery_limit
-        return limit is not None and run.returns > limit
-
-    # ── limits ────────────────────────────────────────────────────────────────────────────────────────
-
-    def refuses(self, one: Run) -> bool:
-        """Whether there is no room for a message; dead letters that wait here take room too."""
-        most, most_bytes = self.settings.max_length, self.settings.max_length_bytes
-        bytes_here = self._ready_bytes + self.letter_bytes
-        return self._refuses and (
-            (most is not None and self.ready + self.letters + 1 > most)
-            or (most_bytes is not None and bytes_here + one.body_sizes()[0] > most_bytes)
-        )
-
-    def _drop_excess(self, now: int) -> None:
-        """Drop from the front what is too much; of a priority queue that is the most urgent, as in RabbitMQ."""
-        if self._refuses or not self._limited:
-            return
-        most, most_bytes = self.settings.max_length, self.settings.max_length_bytes
-        while most is not None and self.ready > most:
-            self._dead_letter(self, self._take_front(self.ready - most), "maxlen", now)
-        while most_bytes is not None and self._ready_bytes > most_bytes:
-            head = self._front().head
-            size = body_size_of(head.head) if head is not None and head.head else 0
-            count = -(-(self._ready_bytes - most_bytes) // size) if size else 1
-            self._dead_letter(self, self._take_front(count), "maxlen", now)
-        self._watch_head()
-
-    def expire(self, now: int) -> None:
-        """Let go of what has outlived its time at the front of a lane."""
-        for lane in reversed(self._lanes):
-            while (
-                not self.stalled
-                and (head := lane.head) is not None
-                and head.expires is not None
-                and head.expires <= now
-            ):
-                run = lane.take(len(head))
-                self._subtract(run)
-                self._dead_letter(self, run, "expired", now)
-        self._due = None
-        self.deal(now)
-        self._watch_head()
-        self._watch_idle()
-
-    def _watch_head(self) -> None:
-        # Heads may be on the shelf, and should stay there if they have time.
-        if self.stalled or not self._mortal:
-            return
-        for lane in self._lanes:
-            head = lane.head
-            if head is not None and head.expires is not None:
-                self._set_alarm(head.expires)
-
     # ── leaving ───────────────────────────────────────────────────────────────────────────────────────
-
-    def _front(self) -> Lane:
-        """The lane whose turn it is; something must be ready."""
-        lanes = self._lanes
-        if len(lanes) == 1:
-            return lanes[0]
-        return next(lane for lane in reversed(lanes) if lane.head is not None)
-
-    def _take_front(self, count: int) -> Run:
-        run = self._front().take(count)
-        self._subtract(run)
-        return run
-
-    def _subtract(self, run: Run) -> None:
-        self.ready -= len(run)
-        if self.settings.max_length_bytes is not None:
-            self._ready_bytes -= sum(run.body_sizes())
-
-    def _drop_expired(self, now: int) -> None:
-        """Make sure that what is at the front has time left, and did not return too often.
-
-        Strictly: a message with no time at all may still go to a consumer that waits for it.
-        """
-        while self.ready and not self.stalled:
-            head = self._front().head
-            assert head is not None
-            if head.returns and self._is_worn(head):  # when the process ended, or a policy came
-                self._dead_letter(self, self._take_front(len(head)), "delivery_limit", now)
-            elif head.expires is None or head.expires >= now:
-                return
-            else:
-                self._dead_letter(self, self._take_front(len(head)), "expired", now)
 
     def get(self, now: int) -> Run | None:
         """One message for a client that asks for it."""
         self.touch(now)
-        self._drop_expired(now)
-        if not self.ready or self.stalled:
+        if not self._drop_expired(now):
             return None
         run = self._take_front(1)
         self._watch_head()
@@ -315,8 +179,7 @@ class WorkQueue(Queue):
                 self._set_alarm(now + 1)  # not in the same turn
                 break
             left -= 1
-            self._drop_expired(now)
-            if not self.ready or self.stalled:
+            if not self._drop_expired(now):
                 break
             wanted = 1 if self.crowded else min(len(group), self.ready)
             hands, least = [], UNLIMITED
@@ -393,8 +256,3 @@ class WorkQueue(Queue):
             self._weigh()
         self._drop_excess(now)
         self._watch_head()
-
-    def _weigh(self) -> None:
-        """A limit in bytes must know the size of every message, of those on the shelf too."""
-        here = sum(sum(run.body_sizes()) for lane in self._lanes for run in lane.runs())
-        self._ready_bytes = here + self._keeper.shelved_bytes(self)
