@@ -54,11 +54,13 @@ def test_it_never_shows_a_secret(
 ) -> None:
     (folder / "recado.toml").write_text(
         f"[access.users.ana]\npassword = 'pssst'\n[access.users.rui]\npassword_hash = '{HASH}'\n"
+        "[actors]\nbroker = 'amqp://ana:pssst@example.org/'\n"
     )
     assert main(["config", "show", *form]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"access\.users\.ana\.password\b[^a-z]+(value[^a-z]+)?hidden", shown)
     assert re.search(r"access\.users\.rui\.password_hash\b[^a-z]+(value[^a-z]+)?hidden", shown)
+    assert "amqp://(hidden)@example.org/" in shown
     assert "pssst" not in shown
     assert HASH not in shown
 

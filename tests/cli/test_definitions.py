@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,7 @@ def test_a_file_into_a_folder_and_back(capsys: pytest.CaptureFixture[str]) -> No
     assert [policy["name"] for policy in printed["policies"]] == ["p"]
 
     assert main(["definitions", "export", "out.json", "--data", "data"]) == 0
+    assert stat.S_IMODE(Path("out.json").stat().st_mode) == 0o600, "there are hashes in it"
     assert main(["definitions", "import", "out.json", "--data", "other"]) == 0
     capsys.readouterr()
     assert main(["definitions", "export", "--data", "other"]) == 0

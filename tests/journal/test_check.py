@@ -69,6 +69,17 @@ def test_a_damaged_record_is_dropped_and_no_other(disk: MemoryDisk) -> None:
     assert contents(disk) == PAYLOADS[:2] + PAYLOADS[3:]
 
 
+def test_what_seems_large_is_believed_if_another_seems_to_follow(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_module, "_SMALL", 0)
+    first = disk.names()[0]
+    disk.files[first][HEADER_SIZE + 15] ^= 4
+    assert damages(disk) == [(first, HEADER_SIZE, SIZE)]
+    disk.files[first][HEADER_SIZE + 2 * SIZE + 4] = 255
+    assert damages(disk) == [(first, HEADER_SIZE, 3 * SIZE)]
+
+
 def test_every_flipped_bit_costs_one_record_at_most(disk: MemoryDisk) -> None:
     ends = {file.file: file.size for file in check(disk)}
     for name in disk.names():

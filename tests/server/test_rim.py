@@ -352,13 +352,14 @@ async def test_stopping_closes_every_client_properly() -> None:
     server = new_server()
     new_queue = QueueDeclare("q", arguments={"x-expires": 100_000})
     polite, deaf, full = (Guest(server) for _ in range(3))
-    for guest in (polite, deaf, full):
+    sealed = Guest(server, half_close=False)  # by TLS
+    for guest in (polite, deaf, full, sealed):
         await guest.greet()
     await polite.call(new_queue)
     full.wire.unsent = 10
     stopping = asyncio.ensure_future(server.stop())
     await turns()
-    for guest in (polite, deaf, full):
+    for guest in (polite, deaf, full, sealed):
         (close,) = guest.methods()
         assert isinstance(close, ConnectionClose)
         assert close.reply_code == 320
@@ -370,6 +371,7 @@ async def test_stopping_closes_every_client_properly() -> None:
     await soon(stopping)
     assert (deaf.wire.open, deaf.wire.aborted) == (False, False)
     assert full.wire.aborted
+    assert sealed.wire.aborted, "or it would be waited for, up to half a minute"
 
 
 @in_the_loop

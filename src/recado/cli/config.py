@@ -1,6 +1,6 @@
 """`recado config show`: the effective settings, and where each of them came from.
 
-Passwords and their hashes are never printed, only that there is one.
+Passwords and their hashes are never printed, only that there is one; nor who logs in by a URL.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from recado.cli.flags import effective, grammar
-from recado.node.config import Config
+from recado.node.config import Config, without_login
 
 HIDDEN = ("password", "password_hash", "cookie")
 
@@ -37,7 +37,8 @@ def rows_of(config: Config) -> Iterator[tuple[str, object, str]]:
         for name, value in keys.items():
             key = f"{section}.{name}"
             if key != "access.users":
-                yield key, "(hidden)" if name in HIDDEN and value else value, config.origin(key)
+                hidden = name in HIDDEN and value
+                yield key, "(hidden)" if hidden else without_login(value), config.origin(key)
     users = msgspec.to_builtins(config.settings.access.known_users())
     for name, user in users.items():
         for key, value in user.items():

@@ -9,6 +9,7 @@ They are for a folder on which no broker runs; a broker that starts imports the 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,8 +73,14 @@ def export(settings: Settings, file: str | None, vhost: str | None) -> int:
     if file is None:
         sys.stdout.write(text)
     else:
-        Path(file).write_text(text, encoding="utf-8")
+        with open(file, "w", encoding="utf-8", opener=for_the_owner) as output:
+            output.write(text)
     return DONE
+
+
+def for_the_owner(path: str, flags: int) -> int:
+    """A new file has the hashes of passwords: it is nobody else's to read."""
+    return os.open(path, flags, 0o600)
 
 
 def take_in(settings: Settings, file: str, vhost: str | None, *, keep: bool) -> int:

@@ -9,12 +9,14 @@ from typing import NamedTuple
 from .disk import Disk, File
 from .mark import NAME as MARK
 from .mark import Mark
-from .record import HEAD, HEADER_SIZE, OVERHEAD, SEAL, VOID, Stop, header, record, walk
+from .record import HEAD, HEADER_SIZE, OVERHEAD, SEAL, VOID, Stop, checksum, header, record, walk
 from .recovery import filled, known_durable, mark_of
 from .segment import Segment, bases_in, file_name, file_of, open_segments
 
 _KINDS = re.compile(rb"[\x01-\x04]")
 _KIND_AT = 4  # in a record
+_HIGHEST_KIND = bytes((VOID,))  # none, or nothing at all, is less
+_SMALL = 1 << 20  # bytes
 _LARGEST_VOID = 256 << 20  # bytes: where the next file is farther away, others were dropped between
 
 
@@ -115,15 +117,22 @@ def _walk(file: File, base: int, at: int, size: int, *, groups: bool) -> tuple[i
 def _next_whole(file: File, base: int, at: int) -> int | None:
     """Where the next record begins behind a damaged one, whose own size is not to be trusted."""
     content = file.read(at, file.size())
+    view = memoryview(content)
     for match in _KINDS.finditer(content, _KIND_AT + 1):
         start = match.start() - _KIND_AT
         behind = start + OVERHEAD
         if behind <= len(content):
-            size, kind, _ = HEAD.unpack_from(content, start)
-            if behind + size <= len(content):
-                payload = content[behind : behind + size]
-                if content.startswith(record(base + at + start, kind, payload), start):
-                    return at + start
+            size, kind, crc = HEAD.unpack_from(content, start)
+            after = behind + size
+            # What seems to be a large one, and not to be followed by any, is not worth its checksum: 16 MB of
+            # anything take 0.4 s instead of 1.4, and the difference grows with the square.
+            kind_behind = content[after + _KIND_AT : after + _KIND_AT + 1]
+            if (
+                after <= len(content)
+                and (size <= _SMALL or kind_behind <= _HIGHEST_KIND)
+                and checksum(base + at + start, kind, view[behind:after]) == crc
+            ):
+                return at + start
     return None
 
 

@@ -11,6 +11,7 @@ is an argument; only the file is read here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin
@@ -225,7 +226,12 @@ def reason(key: str, value: object, kind: Any, error: Exception) -> str:
     told = told[:1].lower() + told[1:]
     if key.startswith(SECRET) or not isinstance(value, str | int | float):
         return told
-    return f"{told.partition(', got ')[0]}, not {value!r}"
+    return f"{told.partition(', got ')[0]}, not {without_login(value)!r}"
+
+
+def without_login(value: object) -> object:
+    """A value that may be shown: a URL says where, but not as whom and by which password."""
+    return re.sub("://.*@", "://(hidden)@", value) if isinstance(value, str) else value
 
 
 def as_json(kind: Any) -> str:

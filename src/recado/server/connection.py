@@ -189,8 +189,11 @@ class Connection(asyncio.BufferedProtocol):
         self._look_after()
 
     def leave(self) -> None:
-        """Close the socket; what the peer does not take by now is lost."""
-        if self.transport.get_write_buffer_size():
+        """Close the socket; what the peer does not take by now is lost.
+
+        A peer that speaks TLS would be asked to take its leave, and waited for.
+        """
+        if self.transport.get_write_buffer_size() or not self.transport.can_write_eof():
             self.transport.abort()
         else:
             self.transport.close()
