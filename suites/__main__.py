@@ -61,7 +61,8 @@ def one_run(
     store = results.load()
     store.setdefault(suite.name, {})[broker] = summary
     results.save(store)
-    verdict = expectations.judge(cases, known, broker)
+    model = results.model_for(suite.name, summary, broker)
+    verdict = expectations.judge(cases, known, broker, model)
     log = (DOWNLOADS / "logs" / f"{suite.name}-{broker}.log").relative_to(ROOT)
     print(f"  {page.figure(summary)}, {len(summary.failed)} fail (log: {log})")
     for line in verdict.lines():

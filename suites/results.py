@@ -116,6 +116,13 @@ def load() -> Store:
     }
 
 
+def model_for(suite: str, run: Summary, broker: str) -> Summary | None:
+    """What a run is compared with: RabbitMQ's of the same release, if there is one and it is another."""
+    model = load().get(suite, {}).get("rabbitmq")
+    is_model = model is not None and broker != "rabbitmq" and model.version == run.version
+    return model if is_model else None
+
+
 def save(store: Store) -> None:
     plain = {
         suite: {broker: asdict(entry) for broker, entry in sorted(brokers.items())}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suites import expectations
+from suites import expectations, results
 from suites.catalogue import SUITES
 from suites.running import run
 
@@ -12,7 +12,8 @@ from suites.running import run
 @pytest.mark.parametrize("name", ["py-amqp", "kombu"])
 @pytest.mark.timeout(600)  # the first run also downloads the suite
 def test_a_client_projects_own_suite(name: str) -> None:
-    _, cases = run(SUITES[name], "recado")
-    verdict = expectations.judge(cases, expectations.load().get(name, []), "recado")
+    summary, cases = run(SUITES[name], "recado")
+    model = results.model_for(name, summary, "recado")
+    verdict = expectations.judge(cases, expectations.load().get(name, []), "recado", model)
     assert cases
     assert verdict.holds, "\n".join(verdict.lines())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from suites import expectations
+from dataclasses import replace
+
+from suites import expectations, results
 from suites.catalogue import SUITES
 from suites.expectations import Expectation, judge
-from suites.results import Case, Outcome
+from suites.results import Case, Outcome, Summary
 from suites.running import BROKERS
 
 KNOWN = [
@@ -35,6 +37,27 @@ def test_a_known_failure_that_passes_is_told_too() -> None:
     verdict = judge(cases(on_both=Outcome.PASSED), KNOWN, "recado")
     assert not verdict.holds
     assert verdict.lines() == ["passes, though expectations.toml says that it fails: on both"]
+
+
+def test_what_is_skipped_or_missing_is_told_if_it_was_not_on_rabbitmq() -> None:
+    model = Summary("1.0", total=3, passed=1, skipped=["nowhere"])
+    run = cases(nowhere=Outcome.SKIPPED, another=Outcome.PASSED)
+    verdict = judge(run, [], "recado", model)
+    assert not verdict.holds
+    assert verdict.lines() == ["not collected, though on RabbitMQ: 1 tests"]
+    verdict = judge(run | cases(here=Outcome.SKIPPED), [], "recado", model)
+    assert not verdict.holds
+    assert verdict.lines() == ["skipped, though not on RabbitMQ: here\n    because"]
+    assert judge(run | cases(here=Outcome.PASSED), [], "recado", model).holds
+
+
+def test_a_run_is_compared_with_the_same_release_on_rabbitmq() -> None:
+    for suite, brokers in results.load().items():
+        summary = brokers["recado"]
+        assert results.model_for(suite, summary, "recado") == brokers["rabbitmq"]
+        assert results.model_for(suite, summary, "rabbitmq") is None
+        assert results.model_for(suite, replace(summary, version="another"), "recado") is None
+    assert results.model_for("of nobody", Summary("1.0", 1, 1), "recado") is None
 
 
 def test_entries_are_read_by_suite_and_their_reasons_made_one_line() -> None:
