@@ -10,8 +10,9 @@
     witness.py       a well-behaved client beside them
     target.py        the broker, its log and its memory
 
-One broker lives through all rounds. An aim here is a limit that must never be passed, so the
-figure of every round is the worst of all rounds: a median would forgive a crash. There is no peer.
+One broker lives through half of the rounds, and one with a data folder through the other half. An aim
+here is a limit that must never be passed, so the figure of every round is the worst of all rounds: a
+median would forgive a crash. There is no peer.
 
 `--seed` repeats a run, and `python -m bench.fuzz SEED CASE` repeats one case of it.
 """
@@ -103,16 +104,28 @@ def enter(rounds: list[Round], seed: int, book: Book) -> None:
 
 
 def fuzz(plan: Plan, seed: int, frames: int | None = None) -> list[Round]:
-    """All rounds against one broker, of so many frames together."""
+    """All rounds, of so many frames together; those of the second half against a broker that keeps things."""
     total = frames or (QUICK_FRAMES if plan.quick else FRAMES)
     numbers = count()
+    turns = range(plan.rounds)
+    half = (plan.rounds + 1) // 2
+    rounds = siege(plan, seed, numbers, turns[:half], total, keeps=False)
+    if turns[half:]:
+        rounds += siege(plan, seed, numbers, turns[half:], total, keeps=True)
+    return rounds
+
+
+def siege(
+    plan: Plan, seed: int, numbers: Iterator[int], turns: range, total: int, *, keeps: bool
+) -> list[Round]:
+    """Some of the rounds, against one broker."""
     rounds = []
-    with target.target() as server:
+    with target.target(keeps=keeps) as server:
         findings = Findings(server)
-        warm_up = Lap(plan, "warm-up", seed, numbers, int(total * WARM_UP_SHARE))
+        warm_up = Lap(plan, "warm-up", seed, numbers, int(total * WARM_UP_SHARE / 2))
         findings.add(warm_up.run(server))
         before = target.memory_when_swept(server)
-        for turn in range(plan.rounds):
+        for turn in turns:
             lap = Lap(plan, f"round {turn + 1}", seed, numbers, total // plan.rounds + 1)
             with watching(server) as watch:
                 outcome = lap.run(server)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 import pika
@@ -41,8 +41,11 @@ TRACE: Final = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)
 
 
 @contextmanager
-def target() -> Iterator[Server]:
-    """recado with users for the attackers and for the witness, all in one vhost."""
+def target(*, keeps: bool = False) -> Iterator[Server]:
+    """recado with users for the attackers and for the witness, all in one vhost.
+
+    With a data folder, if it `keeps` what is durable.
+    """
     config = CONFIG.format(
         witness=witness.USER,
         witness_password=witness.PASSWORD,
@@ -50,8 +53,9 @@ def target() -> Iterator[Server]:
         password_hash=PasswordHasher().hash(handshakes.PASSWORD),
         permitted=values.PERMITTED,
     )
-    with peers.recado(config=config) as server:
-        yield server
+    with ExitStack() as stack:
+        data = stack.enter_context(peers.temporary_folder("fuzz")) if keeps else None
+        yield stack.enter_context(peers.recado(config=config, data=data))
 
 
 def serves(server: Server) -> bool:
