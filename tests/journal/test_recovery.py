@@ -10,7 +10,7 @@ from recado.journal.disk import Disk, MemoryDisk
 from recado.journal.journal import Journal
 from recado.journal.mark import NAME as MARK
 from recado.journal.record import HEADER_SIZE, OVERHEAD, Corrupt, header
-from recado.journal.segment import file_name
+from recado.journal.segment import bases_in, file_name
 from recado.simulator.disk import SimulatedDisk
 
 GROUPS = [[b"one"], [b"two", b"and two"], [b""], [b"three", b"", b"three"], [b"four"]]
@@ -51,9 +51,15 @@ def flat(groups: list[list[bytes]]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("reserved", [0, 1000])
-def test_cut_at_any_byte_the_longest_whole_prefix_is_found(reserved: int) -> None:
-    disk, ends = written()
-    name = file_name(0)
+@pytest.mark.parametrize(("segment_size", "segments"), [(4096, 1), (100, 2), (40, 5)])
+def test_cut_at_any_byte_the_longest_whole_prefix_is_found(
+    reserved: int, segment_size: int, segments: int
+) -> None:
+    """The last of several files, too: what was in those before it is all there."""
+    disk, ends = written(segment_size)
+    bases = bases_in(disk)
+    assert len(bases) == segments
+    name = file_name(bases[-1])
     whole = bytes(disk.files[name])
     for size in range(len(whole) + 1):
         content = whole[:size] + bytes(reserved)
@@ -61,8 +67,9 @@ def test_cut_at_any_byte_the_longest_whole_prefix_is_found(reserved: int) -> Non
         journal = Journal(cut, segment_size=200)
         found = [payload for _, payload in journal.recover()]
         # A record may end in zeros of its own: then they are not missed.
+        sizes = [max(end - bases[-1], 0) for end in ends]
         expected = [
-            group for group, end in zip(GROUPS, ends, strict=True) if content[:end] == whole[:end]
+            group for group, end in zip(GROUPS, sizes, strict=True) if content[:end] == whole[:end]
         ]
         assert found == flat(expected)
         journal.append(b"next")
