@@ -108,6 +108,14 @@ def test_definitions_from_another_thread() -> None:
         assert broker.import_definitions(limit(1)) == []
         assert channel.queue_declare("q", passive=True).method.message_count == 1
         assert broker.export_definitions("/")["policies"][0]["definition"] == {"max-length": 1}
+        broker.delete_policy("p")
+        assert broker.export_definitions("/")["policies"] == []
+        channel.basic_publish("", "q", b"m")
+        assert channel.queue_declare("q", passive=True).method.message_count == 2
+        with pytest.raises(ValueError, match="there is no policy 'p'"):
+            broker.delete_policy("p", operator=True)
+        with pytest.raises(ValueError, match="there is no vhost 'x'"):
+            broker.delete_policy("p", "x")
         with pytest.raises(ValueError, match="no policy provided"):
             broker.import_definitions({"policies": [{"vhost": "/", "name": "p", "pattern": ""}]})
         with pytest.raises(ValueError, match="there is no vhost 'x'"):

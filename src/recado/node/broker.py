@@ -122,6 +122,20 @@ class Broker:
 
         return self._administer(lambda broker, _: export_definitions(broker, vhost))
 
+    def delete_policy(self, name: str, vhost: str = "/", *, operator: bool = False) -> None:
+        """Take a policy away, or an operator's, and undo what it made of queues and exchanges.
+
+        A ValueError says that there is none.
+        """
+        from recado.node.definitions.document import DefinitionsError
+
+        def delete(broker: Core, now: int) -> None:
+            if vhost not in broker.vhosts:
+                raise DefinitionsError(f"there is no vhost '{vhost}'")
+            broker.delete_policy(vhost, name, now, operator=operator)
+
+        self._administer(delete)
+
     def _administer(self, action: Callable[[Core, int], T]) -> T:
         """In the thread of the loop, whichever thread asks."""
         server = self._now().server
