@@ -80,16 +80,22 @@ class Ledger:
             self.last[ref] = number
 
 
-FLAWS = ("none", "none", "made", "started", "pre_restart", "post_restart", "stopped")
+HOOKS = ("made", "started", "pre_restart", "post_restart", "stopped")
+FLAWS: tuple[tuple[str, type[BaseException]], ...] = (
+    *[("none", Broken)] * 3,
+    *[(where, kind) for where in HOOKS for kind in (Broken, asyncio.CancelledError)],
+)
 
 
 class Character:
     """What stays the same in all lives of a citizen. Its flaw shows in every second one, from the second on."""
 
-    def __init__(self, ledger: Ledger, pause: float | None = None, flaw: str = "none") -> None:
+    def __init__(
+        self, ledger: Ledger, pause: float | None = None, flaw: tuple[str, type[BaseException]] = FLAWS[0]
+    ) -> None:
         self.ledger = ledger
         self.pause = pause
-        self.flaw = flaw
+        self.flaw, self.breaks_by = flaw
         self.lives = 0
 
     def make(self) -> Citizen:
@@ -99,7 +105,7 @@ class Character:
 
     def show(self, where: str) -> None:
         if self.flaw == where and self.lives % 2 == 0:
-            raise Broken(where)
+            raise self.breaks_by(where)
 
 
 class Citizen(Actor[Order | str]):

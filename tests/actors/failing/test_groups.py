@@ -158,3 +158,48 @@ async def test_a_rebuild_that_fails_is_one_more_failure_of_the_group() -> None:
         assert diary == ["b down", "a down", "a up", "a down", "a up", "b up"]
         first.tell(Break())  # the budget is spent
         await until(lambda: len(system.registry) == 0)
+
+
+@in_the_loop
+async def test_who_joins_a_group_that_is_rebuilt_and_fails_is_restarted_with_it_once_more() -> None:  # FA3
+    diary, gate, group = list[str](), asyncio.Event(), AllForOne(max_restarts=None)
+
+    class Hesitant(Named):
+        async def pre_restart(self, reason: BaseException, message: Any) -> None:  # type: ignore[override]
+            await gate.wait()
+            self.diary.append(f"{self.name} down")
+
+    async with ActorSystem() as system:
+        first = await system.spawn(partial(Hesitant, diary, "a"), supervision=group)
+        first.tell(Break())
+        await until(lambda: system.guardian.rebuilding)
+        joined = await system.spawn(partial(Named, diary, "b"), supervision=group)
+        failures = system.guardian.rebuilding[group]
+        joined.tell(Break())
+        await until(lambda: failures.get(joined) is not None)
+        diary.clear()
+        gate.set()
+        assert await joined.ask(Echo("up")) == "up"
+        assert await first.ask(Echo("up")) == "up"
+        assert diary == ["a down", "a up", "b down", "a down", "a up", "b up"]
+        assert not system.guardian.rebuilding
+
+
+@in_the_loop
+async def test_a_member_whose_hook_is_cancelled_does_not_end_its_group() -> None:  # RS3
+    diary, group = list[str](), AllForOne(max_restarts=None)
+
+    class Cancelled(Named):
+        def pre_restart(self, reason: BaseException, message: Any) -> None:
+            super().pre_restart(reason, message)
+            raise asyncio.CancelledError
+
+    async with ActorSystem() as system:
+        first = await system.spawn(partial(Named, diary, "a"), supervision=group)
+        second = await system.spawn(partial(Cancelled, diary, "b"), supervision=group)
+        for _ in range(2):
+            diary.clear()
+            first.tell(Break())
+            assert await second.ask(Echo("up")) == "up"
+            assert await first.ask(Echo("up")) == "up"
+            assert diary == ["b down", "a down", "a up", "b up"]

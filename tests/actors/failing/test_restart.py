@@ -201,3 +201,22 @@ async def test_a_failing_pre_restart_does_not_hinder_it() -> None:
         clumsy = await system.spawn(Clumsy)
         clumsy.tell(Break())
         assert await clumsy.ask(Echo("here")) == "here"
+
+
+@in_the_loop
+async def test_a_hook_that_awaits_what_it_has_cancelled_does_not_hinder_it() -> None:  # RS3
+    class Busy(Notebook):
+        async def started(self) -> None:  # type: ignore[override]
+            self.task = asyncio.ensure_future(asyncio.Event().wait())
+
+        async def pre_restart(self, reason: BaseException, message: Any) -> None:  # type: ignore[override]
+            await self.stopped()
+
+        async def stopped(self) -> None:  # type: ignore[override]
+            self.task.cancel()
+            await self.task
+
+    async with ActorSystem() as system:
+        busy = await system.spawn(Busy)
+        busy.tell(Break())
+        assert await busy.ask(Echo("here")) == "here"

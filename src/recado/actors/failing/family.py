@@ -3,6 +3,7 @@
 FA1  Children are in the order in which they were linked. A group is restarted as a house is rebuilt: taken down
      in reverse order, put up in order.
 FA2  Every failure is answered once: these are restarted, or these are stopped and the supervisor is told.
+FA3  A group is restarted once at a time: who of it fails meanwhile, also one that has just joined, waits for that.
 """
 
 from __future__ import annotations
@@ -54,6 +55,14 @@ class Family(Generic[Child]):
     def unlink(self, child: Child) -> bool:
         self._budgets.pop(child, None)
         return self.children.pop(child, self) is not self
+
+    def fails_meanwhile(self, child: Child, reason: BaseException) -> bool:
+        """Whether its group is being restarted; then the failure is noted, to be answered when that is done."""
+        for group, failures in self.rebuilding.items():
+            if child in failures or self._strategy(child) is group:
+                failures[child] = reason
+                return True
+        return False
 
     def decide(self, child: Child, reason: BaseException, now: float) -> Decision[Child]:
         match self._strategy(child):

@@ -3,7 +3,8 @@
 RS1  A failure stays with the cell, which is held, until it is decided (CE4); what is told meanwhile waits.
 RS2  A restart is: `pre_restart` on the failed instance; what it supervised stops, unless it `keeps_children`;
      a new instance of the same factory; `started` and `post_restart` on that. Reference and mailbox stay.
-RS3  A restart that fails is a failure like any, of the same budget.
+RS3  A restart that fails is a failure like any, of the same budget. A hook that is cancelled, or awaits what was,
+     has failed, too.
 RS4  A group waits GRACE seconds for each handler of its members. Then one that awaits is cancelled; where one
      goes on even so, in a thread perhaps, the others do without it, and it is restarted when that has ended.
 
@@ -96,10 +97,8 @@ def _pending(cell: Cell) -> Verdict | None:
 def judge(system: ActorSystem, owner: Cell | None, child: Ref, reason: BaseException) -> None:
     """A child of `owner`, or of the system itself, has failed: decide, and do it."""
     family = system.guardian if owner is None else owner.bonds().family
-    for failures in family.rebuilding.values():
-        if child in failures:
-            failures[child] = reason
-            return
+    if family.fails_meanwhile(child, reason):
+        return
     match family.decide(child, reason, system.clock.time()):
         case RestartOne(ref):
             ref.signal(Restart(reason))
@@ -143,17 +142,19 @@ async def _rebuild(
         if local(ref) is None:
             ref.signal(Restart(reason))
     down = []
-    for cell in reversed(here):
-        if cell.lifecycle is TEMPORARY:
-            stop(cell, reason)
-            await gone(cell)
-        elif await _held(cell, reason):
-            await _take_down(cell, reason)
-            down.append(cell)
-        again[cell.ref] = None  # whatever it failed by meanwhile, this is the answer to it
-    for cell in reversed(down):
-        await _put_up(cell, reason)
-    del family.rebuilding[group]
+    try:
+        for cell in reversed(here):
+            if cell.lifecycle is TEMPORARY:
+                stop(cell, reason)
+                await gone(cell)
+            elif await _held(cell, reason):
+                await _take_down(cell, reason)
+                down.append(cell)
+            again[cell.ref] = None  # whatever it failed by meanwhile, this is the answer to it
+        for cell in reversed(down):
+            await _put_up(cell, reason)
+    finally:  # or no failure of the group would be answered any more
+        del family.rebuilding[group]
     for ref, error in again.items():
         if error is not None:
             judge(system, owner, ref, error)
@@ -195,7 +196,7 @@ async def _take_down(cell: Cell, reason: BaseException) -> None:
     try:
         if actor is not None and (going := actor.pre_restart(reason, message)) is not None:
             await going
-    except Exception:
+    except (Exception, asyncio.CancelledError):
         log.exception("pre_restart of %s failed", cell.ref)
     finally:
         current.reset(token)
@@ -217,6 +218,9 @@ async def _put_up(cell: Cell, reason: BaseException) -> None:
         assert cell.actor is not None
         if (going := cell.actor.post_restart(reason)) is not None:
             await going
+    except asyncio.CancelledError as error:
+        failed(cell, cell.interrupted(error))
+        return
     except Exception as error:  # noqa: BLE001  one more failure, with the same budget
         failed(cell, error)
         return

@@ -196,7 +196,7 @@ class Cell:
                         self.lasting.settle(self.letter, None)
                     continue
             except asyncio.CancelledError as error:
-                self.fail(self._interrupted(error))
+                self.fail(self.interrupted(error))
                 return
             except Exception as error:  # noqa: BLE001  whatever it is, the supervisor decides
                 self.fail(error)
@@ -226,7 +226,7 @@ class Cell:
                 if self.lasting is not None:
                     self.lasting.settle(self.letter, None)
             except asyncio.CancelledError as error:
-                self.fail(self._interrupted(error))
+                self.fail(self.interrupted(error))
                 return
             except Exception as error:  # noqa: BLE001  as above
                 self.fail(error)
@@ -235,8 +235,9 @@ class Cell:
         self.task = None
         self.rest()
 
-    def _interrupted(self, error: asyncio.CancelledError) -> Interrupted:
-        interrupted = Interrupted(f"a handler of {self.ref} was cancelled")
+    def interrupted(self, error: asyncio.CancelledError) -> Interrupted:
+        """What it failed by: whoever awaits what was cancelled is not cancelled itself."""
+        interrupted = Interrupted(f"a handler or hook of {self.ref} was cancelled")
         interrupted.__cause__ = error
         return interrupted
 
