@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 import recado
-from recado.actors.remote.amqp import Sharing, Storage
+from recado.actors.remote.amqp import Sharing, Storage, transport
+from recado.actors.remote.amqp.handler import Arrivals
 from recado.actors.remote.faults import Gone, NoWay
 from recado.actors.remote.transport import Full
 from recado.client import CannotConnect, Channel, ChannelRefused, Connection, LoginFailed
@@ -79,6 +81,37 @@ async def test_what_was_not_settled_comes_to_the_next_life() -> None:
         async with end(broker.url, "server") as server:
             await server.until(lambda: len(server.frames) == 3)
             assert server.frames == [frame(1), frame(4), frame(5)]
+
+
+class Takes:
+    """A handler that takes all that comes."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.taken: list[bytes] = []
+        self.all_came = asyncio.Event()
+
+    def received(self, messages: Arrivals) -> bool:
+        self.taken += messages.frames
+        if len(self.taken) >= self.wanted:
+            self.all_came.set()
+        return True
+
+    def rejected(self, key: str, body: bytes, reason: str) -> None:
+        raise AssertionError(f"{key} came back: {reason}")
+
+
+@in_a_loop
+async def test_what_a_handler_takes_is_acknowledged() -> None:
+    async with recado.Broker() as broker, end(broker.url, "client") as client:
+        async with end(broker.url, "server") as server:
+            assert server.transport._server is not None
+            handler = server.transport._server.bridge.handler = Takes(5)
+            for each in frames(0, 5):
+                client.transport.connect("server").post(each)
+            await handler.all_came.wait()
+        assert handler.taken == frames(0, 5)
+        assert await waiting(broker.url, "actor.queue.in.server") == 0
 
 
 @in_a_loop
@@ -159,6 +192,38 @@ async def test_what_was_posted_is_sent_before_the_end() -> None:
             client.transport.connect("server")
         with pytest.raises(Gone):
             link.post(frame(1))
+
+
+@in_a_loop
+async def test_what_was_posted_before_the_bridge_is_up_is_sent_before_the_end() -> None:
+    async with recado.Broker() as broker, end(broker.url, "server") as server:
+        async with end(broker.url, "client") as client:
+            for each in frames(0, 10):
+                client.transport.connect("server").post(each)
+        await server.until(lambda: server.frames == frames(0, 10))
+        assert client.returned_frames == []
+
+
+@in_a_loop
+async def test_what_no_broker_has_taken_by_the_end_comes_back() -> None:
+    async with recado.Broker() as broker:
+        url = broker.url
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transport, "CLOSE_SECONDS", 0.05)
+        async with end(url, "client", serve=False) as client:
+            client.transport.connect("server").post(frame(1))
+    assert client.returned_frames == [frame(1)]
+
+
+@in_a_loop
+async def test_a_broker_that_lets_nobody_in_is_not_waited_for_at_the_end() -> None:
+    async with recado.Broker() as broker:
+        url = broker.url.replace("guest:guest", "guest:guess")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transport, "CLOSE_SECONDS", 1_000)
+            async with end(url, "client", serve=False) as client:
+                client.transport.connect("server").post(frame(1))
+        assert client.returned_frames == [frame(1)]
 
 
 @in_a_loop

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from recado.actors.remote.faults import Gone
-from recado.actors.remote.tcp import Tcp
+from recado.actors.remote.tcp import Tcp, transport
 from recado.actors.remote.tcp.handshake import MAGIC
 from recado.actors.remote.tcp.transport import TcpSettings
 from recado.actors.remote.transport import Full, Link
@@ -140,6 +140,37 @@ async def test_frames_for_a_node_that_is_not_there_are_returned_and_the_link_hea
     await at_server.until(lambda: at_server.frames == [FRAME + b"2"])
     await client.close()
     await server.close()
+
+
+@in_a_loop
+async def test_what_was_posted_before_there_is_a_connection_is_sent_before_the_end() -> None:
+    server, at_server, address = await opened()
+    client, recorder = await client_of(address)
+    client.connect("server").post(FRAME)
+    await client.close()
+    await at_server.until(lambda: at_server.frames == [FRAME])
+    assert recorder.returned_frames == []
+    await server.close()
+
+
+@in_a_loop
+async def test_what_waits_for_hands_to_be_shaken_at_the_end_is_returned() -> None:  # L1
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transport, "CLOSE_SECONDS", 0.05)
+        client, recorder = await client_of(f"127.0.0.1:{silent.getsockname()[1]}")
+        client.connect("server").post(FRAME)
+        await client.close()
+        assert recorder.returned_frames == [FRAME]
+
+
+@in_a_loop
+async def test_what_waits_for_a_connection_when_its_link_is_closed_is_returned() -> None:  # L1
+    client, recorder = await client_of(free_address())
+    link = client.connect("server")
+    link.post(FRAME)
+    link.close()
+    assert recorder.returned_frames == [FRAME]
+    await client.close()
 
 
 @in_a_loop

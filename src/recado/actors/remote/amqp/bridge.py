@@ -175,9 +175,10 @@ class Bridge:
             raise Gone(self.end)
 
     async def emptied(self) -> None:
-        """Wait until all is confirmed, or there is nobody to confirm it."""
-        while not self.outbox.is_empty and self._out is not None:
-            self._out.ask()
+        """Wait until all is confirmed or came back; also for a channel, unless there will be none."""
+        while not self.outbox.is_empty and not isinstance(self.error, HOPELESS):
+            if self._out is not None:
+                self._out.ask()
             await self._change()
 
     async def _change(self) -> None:
@@ -262,6 +263,7 @@ class Bridge:
         if isinstance(error, HOPELESS) and not self.up_once.done():
             self.up_once.set_exception(error)
             self.up_once.exception()  # or asyncio would complain where nobody waits for it
+        self._changed()
 
     def _lost(self, error: Exception) -> None:
         self.error = error

@@ -59,8 +59,8 @@ class ClientEnd(AmqpLink):
         return False
 
     def rejected(self, key: str, body: bytes, reason: str) -> None:
-        if self.end is None:
-            self._receiver.returned(self, body, reason)
+        """Also when it is closed: by that it is decided that they do not arrive."""
+        self._receiver.returned(self, body, reason)
 
     def lost(self, reason: str) -> None:
         if self.end is None:
@@ -102,8 +102,7 @@ class ServerEnd:
         return False
 
     def rejected(self, key: str, body: bytes, reason: str) -> None:
-        if not self.is_closed:
-            self._receiver.returned(self._link(key.removeprefix(self._key)), body, reason)
+        self._receiver.returned(self._link(key.removeprefix(self._key)), body, reason)
 
     def _introduced(self, header: bytes) -> AmqpLink:
         link = self._link(client_of(header))

@@ -29,6 +29,9 @@ class Outbox:
         self.waiting: deque[Entry] = deque()
         self._out: dict[int, Entry] = {}  # by their numbers on the channel, in order
 
+    def __len__(self) -> int:
+        return len(self._out) + len(self.waiting)
+
     @property
     def is_empty(self) -> bool:
         return not self.held

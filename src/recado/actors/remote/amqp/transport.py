@@ -32,7 +32,7 @@ from .naming import check_names
 from .settings import AmqpSettings
 from .storage import Sharing
 
-CLOSE_SECONDS: Final = 2.0  # for what was posted to be confirmed
+CLOSE_SECONDS: Final = 2.0  # for what was posted to be confirmed; then it comes back
 
 log = logging.getLogger("recado.actors")
 
@@ -158,6 +158,8 @@ class Amqp(Joining):
             for wait in late:
                 wait.cancel()
         for bridge in bridges:
+            if left := len(bridge.outbox):
+                log.warning("the broker has not taken %d messages of %s", left, bridge.plan.name)
             bridge.finish("closed")
         await system.close()
 

@@ -1,7 +1,8 @@
 """Links over TCP: one that we make and make again, and one that a peer made.
 
 L1  While a link is not up, frames wait, as many bytes as the limit says. When an attempt to connect has failed,
-    those that waited for it are returned: nobody waits longer than one attempt and the delay before it.
+    those that waited for it are returned: nobody waits longer than one attempt and the delay before it. So are
+    those that wait when the link is closed.
 L2  A link that we made is gone only when it was closed, or when nothing answered for as long as `give_up` says.
 """
 
@@ -67,11 +68,14 @@ class TcpLink:
 
     async def room(self) -> None:
         while self.held > self._hold_limit // 2:
-            waiter = self._loop.create_future()
-            self._waiters.append(waiter)
-            await waiter
+            await self._change()
         if self.end is not None:
             raise Gone(self.end)
+
+    async def _change(self) -> None:
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        await waiter
 
     def ready(self) -> None:
         if self._waiters and (self.end is not None or self.held <= self._hold_limit // 2):
@@ -179,10 +183,7 @@ class ConnectingLink(TcpLink):
                     _, wire = await self._loop.create_connection(
                         lambda: self._make(self), host, port
                     )
-            except (
-                OSError,
-                UnicodeError,
-            ) as error:  # what is no name of a host is one of the latter
+            except (OSError, UnicodeError) as error:  # the latter by what is no name of a host
                 self._failed(str(error) or "nobody answered in time")
             else:
                 if not wire.gone.done():
@@ -205,12 +206,20 @@ class ConnectingLink(TcpLink):
             self._receiver.happened(BridgeHealed(self._name))
             self._receiver.healed(self)
 
+    async def emptied(self) -> None:
+        """Wait while something waits for hands to be shaken: then it is sent, or returned."""
+        while self.held and not self._open and self.end is None:
+            await self._change()
+
     def _failed(self, reason: str) -> None:
         if not self._was_lost:
             self._lose(reason)
-        for frame in self._drop_waiting():
-            self._receiver.returned(self, frame, reason)
+        self._give_back(self._drop_waiting(), reason)
         self.ready()
+
+    def _give_back(self, frames: list[bytes], reason: str) -> None:
+        for frame in frames:
+            self._receiver.returned(self, frame, reason)
 
     def _lose(self, reason: str) -> None:
         self._was_lost = True
@@ -227,7 +236,10 @@ class ConnectingLink(TcpLink):
 
     def ended(self, reason: str) -> None:
         wire, self.wire = self.wire, None
-        if self.end is not None or wire is None:  # closed, or `_connect` will find out
+        if wire is None:  # `_connect` will find out
+            return
+        if self.end is not None:
+            self._give_back(wire.unsent(), self.end)
             return
         for frame in wire.unsent():
             self._waiting.append(frame)
@@ -252,3 +264,4 @@ class ConnectingLink(TcpLink):
         if self.attempts is not None:
             self.attempts.cancel()
         super().close()
+        self._give_back(self._drop_waiting(), "closed")

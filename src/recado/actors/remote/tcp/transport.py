@@ -20,7 +20,7 @@ from .handshake import CHALLENGE, Handshake
 from .link import AcceptedLink, ConnectingLink, TcpLink
 from .wire import READ, Wire
 
-CLOSE_SECONDS: Final = 2.0  # for what was posted to be sent
+CLOSE_SECONDS: Final = 2.0  # for hands to be shaken, and then for what was posted to be sent
 
 
 class TcpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +85,7 @@ class Tcp(Joining):
         server, self._server = self._server, None
         if server is not None:
             server.close()
+        await self._hands_shaken()
         self._receiver = None
         made = list(self._links.values())
         links: list[TcpLink] = [*made, *self._accepted]
@@ -104,6 +105,15 @@ class Tcp(Joining):
                 await asyncio.wait(late)
         if server is not None:
             await server.wait_closed()
+
+    async def _hands_shaken(self) -> None:
+        """On connections that something waits for: what was posted just before the end is sent, too."""
+        waits = [asyncio.ensure_future(link.emptied()) for link in self._links.values()]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=CLOSE_SECONDS)
+            for wait in late:
+                wait.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     # ── connections that others make ──────────────────────────────────────────────────────────────────────
 
