@@ -91,7 +91,10 @@ class Character:
     """What stays the same in all lives of a citizen. Its flaw shows in every second one, from the second on."""
 
     def __init__(
-        self, ledger: Ledger, pause: float | None = None, flaw: tuple[str, type[BaseException]] = FLAWS[0]
+        self,
+        ledger: Ledger,
+        pause: float | None = None,
+        flaw: tuple[str, type[BaseException]] = FLAWS[0],
     ) -> None:
         self.ledger = ledger
         self.pause = pause

@@ -6,6 +6,8 @@ import asyncio
 import threading
 from typing import Any
 
+import pytest
+
 from recado.actors.failing.supervision import OneForOne
 from recado.actors.message import Message
 from recado.actors.occurrences import DeadLetter, Occurrence, Restarted, Stopped
@@ -60,6 +62,20 @@ def test_who_has_stopped_is_subscribed_to_nothing() -> None:
         await system.stop(probe.ref)
         system.events.publish(Event())
         assert system.dead_letters == 0
+        assert system.events._subscribers == {}
+
+    told(story)
+
+
+def test_who_could_not_be_started_is_subscribed_to_nothing() -> None:  # EV3
+    class Eager(Listener):
+        def started(self) -> None:
+            self.system.events.subscribe(self.ref, Event)
+            raise Broken
+
+    async def story(system: ActorSystem) -> None:
+        with pytest.raises(Broken):
+            await system.spawn(lambda: Eager(Diary()))
         assert system.events._subscribers == {}
 
     told(story)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recado.actors import Actor, Message
+from recado.actors import Actor, Message, NotHere
 from recado.actors.remote.amqp import Amqp, AmqpSettings, Sharing, Storage
 from recado.actors.remote.occurrences import BridgeGone, BridgeLost
 from recado.actors.remote.options import Options
@@ -32,6 +32,7 @@ serialiser = "json"
 compression = "zstd"
 compression_level = 9
 frame_limit = 65536
+warm_up = 10
 connect_timeout = 1.5
 read_timeout = 8
 reconnect_delay = 0.25
@@ -73,7 +74,7 @@ def test_what_it_says_reaches_the_parts(file: Path) -> None:
     assert (options.cookie, options.require_cookie, options.untrusted) == ("sesame", True, True)
     assert (options.client_id, options.serialiser) == ("desk-7", "json")
     assert (options.compression, options.compression_level) == ("zstd", 9)
-    assert options.frame_limit == 65536
+    assert (options.frame_limit, options.warm_up) == (65536, 10)
     assert settings.amqp_settings() == AmqpSettings(
         storage=Storage.EXCLUSIVE_AUTODELETE,
         persistent=False,
@@ -107,7 +108,7 @@ def test_every_field_of_a_part_that_a_file_may_say_is_one_of_the_section() -> No
     said = set(ActorsSettings.__struct_fields__)
     elsewhere = {"serve"}  # here it is server_bridge
     of_programs = {
-        "metadata", "asks_limit", "watches_limit", "created_limit", "heartbeat", "silence", "warm_up",
+        "metadata", "asks_limit", "watches_limit", "created_limit", "heartbeat", "silence",
         "create_timeout", "absence", "prefetch", "clients_limit", "connections_limit",
         "greeting_timeout",
     }  # fmt: skip
@@ -176,6 +177,13 @@ def test_who_has_a_cookie_demands_it(cookie: str, said: bool | None, demanded: b
     assert options.demands_cookie is demanded
 
 
+@in_a_loop
+async def test_a_system_without_a_folder_of_mailboxes_says_so() -> None:
+    async with open_system("exchange", ActorsSettings()) as system:
+        with pytest.raises(NotHere, match="Name a folder"):
+            _ = system.mailboxes
+
+
 @pytest.mark.parametrize("kind", ["pool", "thread_per_actor", "self_sizing"])
 @in_a_loop
 async def test_a_system_runs_as_it_says(kind: str) -> None:
@@ -198,6 +206,7 @@ def test_the_node_has_the_same_section(file: Path) -> None:
         ("mailboxes = ''", "actors.mailboxes .* is empty"),
         ("give_up = 0", "actors.give_up"),
         ("frame_limit = 10", "actors.frame_limit"),
+        ("compression = 'zlib'\ncompression_level = 10", "actors.compression_level .* above 9"),
     ],
 )
 def test_a_mistake_is_told(tmp_path: Path, text: str, told: str) -> None:

@@ -208,14 +208,17 @@ class Actor(Generic[M]):
         )
 
     def link(self, ref: ActorRef[Any], *, supervision: Supervision | None = None) -> None:
-        """Supervise an actor that is there already; AlreadyLinked if another one does. (If it is on another
-        node, that is found out there: then it is not among `children` any more.)"""
+        """Supervise an actor that is there already; AlreadyLinked if another one does, or if it supervises
+        this one. (If it is on another node, that is found out there: then it is not among `children` any
+        more.)"""
         cell = self._cell
         other = cell.system.cell(ref.address)
         if other is not None and other.supervisor not in (None, cell.ref):
             raise AlreadyLinked(
                 f"{ref} is supervised by {other.supervisor}", "Have that one unlink it"
             )
+        if other is not None and bonds.supervises(other, cell.ref):
+            raise AlreadyLinked(f"{self.ref} is supervised by {ref}, and cannot supervise it")
         cell.system.on_loop(bonds.link, cell, ref, supervision)
 
     def unlink(self, ref: ActorRef[Any]) -> None:

@@ -5,7 +5,8 @@
 
 AD1  An address is its text: `Address.parse(str(address)) == address`.
 AD2  A uid is never given twice, also not by the next life of a node: an address with one means this actor
-     and no other of the same name. Without one (0, not written) it means whoever has the name.
+     and no other of the same name. Without one (0, not written) it means whoever has the name. What is told
+     to one that is gone is its heir's, if there is one: see Registry.heir.
 AD3  An actor without a name has only its uid: `recado-actor://exchange/#2s8m3kq0c1`.
 """
 

@@ -5,7 +5,7 @@
     ├── ActorStopped      the actor is gone, and with it what was asked of it
     ├── NoSuchActor       nobody has, or had, that address
     ├── NameTaken         a living actor has that name already
-    ├── AlreadyLinked     it has a supervisor already
+    ├── AlreadyLinked     it has a supervisor already, or is that of the other
     ├── Unhandled         an actor was sent what its behaviour does not know: its failure
     ├── NobodyAsked       a reply, and nobody to give it to: a failure of who replies
     ├── NotHere           called in the wrong place: the wrong thread, outside of a handler or of a system

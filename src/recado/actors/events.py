@@ -5,7 +5,7 @@
 
 EV1  An event is told once to each subscriber of its class, or of a class that it is derived from.
 EV2  Subscribers get the events of one publisher in the order in which they were published.
-EV3  Who has stopped is subscribed to nothing.
+EV3  Who has stopped, or could not be started, is subscribed to nothing: its system sees to that.
 EV4  A dead letter about a dead letter is not published: it would be the next one's cause.
 
 What happened to actors (occurrences.py) is published here too. All calls may come from any thread.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .occurrences import DeadLetter, Stopped
+from .occurrences import DeadLetter
 
 if TYPE_CHECKING:
     from .ref import ActorRef
@@ -49,9 +49,7 @@ class EventStream:
             self._told = {}
 
     def publish(self, event: object) -> None:
-        if isinstance(event, Stopped):
-            self.unsubscribe(event.ref)
-        elif isinstance(event, DeadLetter) and isinstance(event.message, DeadLetter):
+        if isinstance(event, DeadLetter) and isinstance(event.message, DeadLetter):
             return
         told = self._told
         refs = told.get(type(event))

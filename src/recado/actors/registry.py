@@ -45,6 +45,12 @@ class Registry:
             return self._by_uid.get(address.uid)
         return self._by_name.get(address.name)
 
+    def heir(self, name: str) -> Cell | None:
+        """Who has this name, and a durable mailbox: what is told to an actor of the same name that is gone, in
+        this life of the node or in one before, belongs there, with what had been told to it already."""
+        cell = self._by_name.get(name)
+        return cell if cell is not None and cell.lasting is not None else None
+
     def cells(self) -> list[Cell]:
         return list(self._by_uid.values())
 

@@ -36,6 +36,8 @@ Seconds = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 Sharing = Literal["one_connection_per_node", "one_connection_per_channel"]
 
+ZLIB_MOST = 9  # as in Options, which a broker does not import
+
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -59,6 +61,8 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     compression_level: Annotated[int, Meta(ge=-1, le=22)] | None = None
     frame_limit: Annotated[int, Meta(ge=1024)] = 1 << 20
     expanded_limit: Annotated[int, Meta(ge=1024)] = 16 << 20
+    warm_up: Annotated[float, Meta(ge=0)] = 2.0
+    """Seconds after the start in which messages wait for actors that are not there yet."""
 
     connect_timeout: Seconds = 5.0
     read_timeout: Seconds = 20.0
@@ -159,6 +163,8 @@ def complaints(settings: ActorsSettings) -> list[tuple[str, str]]:
     found = []
     if settings.require_cookie and not settings.cookie:
         found.append(("actors.cookie", "is needed for actors.require_cookie"))
+    if settings.compression == "zlib" and (settings.compression_level or 0) > ZLIB_MOST:
+        found.append(("actors.compression_level", f"is above {ZLIB_MOST}, the most of zlib"))
     if settings.mailboxes == "":
         found.append(("actors.mailboxes", "is empty: name a folder"))
     return found

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from .actor import Actor
 from .address import Address
-from .errors import ActorStopped, NoSuchActor, SystemClosed
+from .errors import ActorStopped, NoSuchActor, NotHere, SystemClosed
 from .failing import hearing, restart
 from .failing.family import Family
 from .failing.lifecycle import GRACE, gone, start
@@ -87,7 +87,7 @@ class ActorSystem:
         self.clock: Clock
         self.asks: Asks
         self.home = 0  # the loop's thread
-        self.mailboxes: LastingMailboxes  # if settings name a folder for them (open_system)
+        self._mailboxes: LastingMailboxes | None = None
         self._join = None if transport is None else partial(transport.join, self, options)
         self._ask_timeout = ask_timeout
         self._given_clock = clock
@@ -277,6 +277,24 @@ class ActorSystem:
             return None
         return self.registry.cell(address) or self.internals.cell(address)
 
+    def heir(self, address: Address) -> Cell | None:
+        """Where nobody lives at an address of this node: who takes what is told to it even so."""
+        return self.registry.heir(address.name) if address.node == self.name else None
+
+    @property
+    def mailboxes(self) -> LastingMailboxes:
+        """Those that outlast it, if settings name a folder for them (open_system)."""
+        if self._mailboxes is None:
+            raise NotHere(
+                f"{self.name} has no durable mailboxes",
+                "Name a folder by `mailboxes` of [actors], or make DurableMailboxes(system, folder)",
+            )
+        return self._mailboxes
+
+    @mailboxes.setter
+    def mailboxes(self, mailboxes: LastingMailboxes) -> None:
+        self._mailboxes = mailboxes
+
     def waiting(self, ref: ActorRef[Any]) -> int:
         """How many messages wait for it; 0 if it is gone, or on another node."""
         cell = self.cell(ref.address)
@@ -305,6 +323,8 @@ class ActorSystem:
 
     def forget(self, cell: Cell) -> None:
         self._registry(cell).remove(cell)
+        if "events" in self.__dict__:  # or nobody has asked for them
+            self.events.unsubscribe(cell.ref)
 
     def _registry(self, cell: Cell) -> Registry:
         return self.internals if cell.internal else self.registry
@@ -350,10 +370,16 @@ class Undertaker:
     def post(
         self, target: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None
     ) -> None:
-        self._system.bury((message, sender, reply), ActorRef(target, self, self._system))
+        if (heir := self._system.heir(target)) is not None:
+            heir.post(target, message, sender, reply)
+        else:
+            self._system.bury((message, sender, reply), ActorRef(target, self, self._system))
 
     async def post_wait(self, target: Address, message: Any, sender: ActorRef[Any] | None) -> None:
-        self.post(target, message, sender, None)
+        if (heir := self._system.heir(target)) is not None:
+            await heir.post_wait(target, message, sender)
+        else:
+            self.post(target, message, sender, None)
 
     def signal(self, target: Address, signal: CellSignal) -> None:
         self._system.on_loop(hearing.echo, ActorRef(target, self, self._system), signal)

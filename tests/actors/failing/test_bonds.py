@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -109,6 +110,26 @@ async def test_an_actor_that_is_there_may_be_linked_and_unlinked() -> None:
         assert await other.ask(Echo("the system restarts it")) == "the system restarts it"
         await system.stop(a)
         assert await other.ask(Echo("and does not stop it")) == "and does not stop it"
+
+
+def cannot_link(ref: ActorRef[Any], stage: Stage) -> bool:
+    with pytest.raises(AlreadyLinked):  # in the handler: it is no failure of the actor then
+        stage.link(ref)
+    return True
+
+
+@in_the_loop
+async def test_nobody_supervises_itself_or_who_supervises_it() -> None:
+    async with ActorSystem() as system:
+        a, b, c = [await system.spawn(Stage) for _ in range(3)]
+        for one, other in ((a, b), (b, c)):
+            await one.ask(Do(lambda one, other=other: one.link(other)))  # type: ignore[misc]
+        for below, above in ((a, a), (c, b), (c, a)):
+            assert await below.ask(Do(partial(cannot_link, above)))
+        a.signal(Link(c))  # as if two threads had begun at the same time
+        assert await a.ask(Do(lambda a: a.supervisor)) is None
+        await system.stop(a)
+        assert len(system.registry) == 0
 
 
 @in_the_loop

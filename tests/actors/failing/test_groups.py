@@ -161,7 +161,7 @@ async def test_a_rebuild_that_fails_is_one_more_failure_of_the_group() -> None:
 
 
 @in_the_loop
-async def test_who_joins_a_group_that_is_rebuilt_and_fails_is_restarted_with_it_once_more() -> None:  # FA3
+async def test_who_joins_a_group_that_is_rebuilt_and_fails_waits_for_that() -> None:  # FA3
     diary, gate, group = list[str](), asyncio.Event(), AllForOne(max_restarts=None)
 
     class Hesitant(Named):

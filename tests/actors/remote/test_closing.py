@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from recado.actors import Actor, ActorSystem
+from recado.actors import Actor, ActorRef, ActorSystem, Message
 from recado.actors.durable.mailboxes import DurableMailboxes
+from recado.actors.errors import ActorStopped
 from recado.actors.remote.memory import Hub, MemoryTransport
+from recado.actors.remote.node import Node
 from recado.actors.remote.options import Options
 from recado.journal.disk import Disk, MemoryDisk
 
@@ -28,11 +30,22 @@ class Lingers(Actor[Any]):
         await self.gate.wait()
 
 
-class Ledger(Actor[Place]):
+class There(Message[None]):
+    ledger: ActorRef[Any]
+
+
+class Where(Message[There]):
+    """Its reference."""
+
+
+class Ledger(Actor[Any]):
     def __init__(self, placed: list[int], gate: asyncio.Event | None = None) -> None:
         self.placed, self.gate = placed, gate
 
-    async def receive(self, message: Place) -> None:
+    async def receive(self, message: Place | Where) -> None:
+        if isinstance(message, Where):
+            self.reply(There(self.ref))
+            return
         if self.gate is not None:
             await self.gate.wait()
         self.placed.append(message.order)
@@ -78,6 +91,44 @@ async def test_a_node_that_is_closed_finds_what_came_meanwhile_in_its_next_life(
             await ledger(server, placed, disk)
             assert await asked == Ack(10)
     assert placed == list(range(11))
+
+
+@in_a_loop
+async def test_a_reference_that_travelled_reaches_the_durable_mailbox_later() -> None:  # R11
+    hub, disk, placed = Hub(lasting=True), MemoryDisk(), list[int]()
+    async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
+        named = client.actor("ledger", node="server")
+        async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
+            await ledger(server, placed, disk)
+            travelled = (await named.ask(Where())).ledger
+            assert travelled == server.actor("ledger")
+        for order in range(1, 5):
+            (travelled if order % 2 else named).tell(Place(order))
+        async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
+            of_last_life = server.ref(str(travelled))
+            await until(lambda: Node.of(server).inbound.early.is_early("ledger"))
+            await ledger(server, placed, disk)
+            assert await travelled.ask(Place(5)) == Ack(5)
+            assert await of_last_life.ask(Place(6)) == Ack(6)
+            await of_last_life.tell_wait(Place(7))
+            await until(lambda: len(placed) == 7)
+            assert server.dead_letters == 0
+    assert placed == list(range(1, 8))
+
+
+@in_a_loop
+async def test_a_reference_that_travelled_reaches_nobody_else_in_the_next_life() -> None:  # R11
+    hub, placed = Hub(lasting=True), list[int]()
+    async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
+        async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
+            await ledger(server, placed, None)
+            travelled = (await client.actor("ledger", node="server").ask(Where())).ledger
+        async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
+            await ledger(server, placed, None)
+            with pytest.raises(ActorStopped):
+                await travelled.ask(Place(1))
+            assert server.dead_letters == 1
+    assert placed == []
 
 
 @in_a_loop

@@ -256,8 +256,9 @@ class Lasting:
 
     def put_from(self, letter: Letter, origin: Any, then: Any) -> None:
         self.waiting.append(letter)
-        self.notes.append(origin)
-        then(None)
+        if origin is not None:
+            self.notes.append(origin)
+        self.stored(then)
 
     def get_nowait(self) -> Letter:
         if not self.waiting:

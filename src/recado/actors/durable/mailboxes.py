@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from recado.actors.address import Address
 from recado.actors.errors import NameTaken, SystemClosed
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from recado.actors.system import ActorSystem
 
 ATTEMPTS: Final = 5
+
+Refusal: TypeAlias = CannotSerialise | SystemClosed
 
 log = logging.getLogger("recado.actors")
 
@@ -124,7 +126,6 @@ class DurableMailbox:
         self._ready: deque[tuple[Entry, Letter]] = deque()
         # Handed out and not settled, by the identity of the letter: stashed ones, too.
         self._out: dict[int, tuple[Entry, Letter]] = {}
-        self._refusal: CannotSerialise | SystemClosed | None = None
         self._wake: Callable[[], None] = _not_yet
         with boxes.lock:
             if name in boxes.open:
@@ -154,18 +155,22 @@ class DurableMailbox:
     def put(self, letter: Letter) -> None:
         self._enter(letter, None)
 
-    def put_from(self, letter: Letter, origin: Origin, then: Then | None) -> None:
-        self._enter(letter, origin)
-        if then is not None:
+    def put_from(self, letter: Letter, origin: Origin | None, then: Then | None) -> None:
+        refusal = self._enter(letter, origin)
+        if then is None:
+            return
+        if refusal is not None:
+            then(refusal)
+        else:
             self.stored(then)
 
-    def _enter(self, letter: Letter, origin: Origin | None) -> None:
+    def _enter(self, letter: Letter, origin: Origin | None) -> Refusal | None:
+        """Why it is not in the mailbox, if it is not; if it came before, it is."""
         message, sender, reply = letter
         try:
             serialisation, manifest, body = self._boxes.serialisers.write(message)
         except CannotSerialise as error:
-            self._refuse(letter, error)
-            return
+            return self._refuse(letter, error)
         address = "" if sender is None else str(sender.address)
         try:
             with self._boxes.lock:
@@ -183,31 +188,27 @@ class DurableMailbox:
                     )
                 )
                 if entry is None:
-                    return
+                    return None
                 # If the actor has stopped, another one may have the mailbox by now.
                 heir = self._boxes.open.get(self._name, self)
                 heir._ready.append((entry, letter))
         except SystemClosed as error:
-            self._refuse(letter, error)
-            return
+            return self._refuse(letter, error)
         if heir is not self:
             heir._wake()
+        return None
 
-    def _refuse(self, letter: Letter, error: CannotSerialise | SystemClosed) -> None:
+    def _refuse(self, letter: Letter, error: Refusal) -> Refusal:
         """The sender does not fail (RE2); but whoever wants to know is told."""
         message, sender, reply = letter
         log.error("the mailbox %s cannot keep a message: %s", self._name, error)
-        self._refusal = error
         if reply is not None:
             reply.fail(error)
         self._bury((message, sender, None))
+        return error
 
     def stored(self, then: Then) -> None:
-        refusal, self._refusal = self._refusal, None
-        if refusal is not None:
-            then(refusal)
-        else:
-            self._room.when_safe(then)
+        self._room.when_safe(then)
 
     # ── getting, by who runs the actor ────────────────────────────────────────────────────────────────────
 

@@ -7,30 +7,21 @@ SE2  There are no more ranges than `gaps`: where there would be, the lowest gap 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from enum import Enum, auto
 from typing import Final
 
 GAPS: Final = 1_024
-PENDING: Final = 65_536
-
-
-class Standing(Enum):
-    NEW = auto()
-    PENDING = auto()  # it is here, and not yet settled
-    SETTLED = auto()
 
 
 class Settled:
     """Numbers from 1 up, as ranges: those up to `floor`, and `starts[i]` to `ends[i]`."""
 
-    __slots__ = ("_gaps", "ends", "floor", "pending", "starts")
+    __slots__ = ("_gaps", "ends", "floor", "starts")
 
     def __init__(self, gaps: int = GAPS) -> None:
         self._gaps = gaps
         self.floor = 0
         self.starts: list[int] = []
         self.ends: list[int] = []
-        self.pending: set[int] = set()
 
     @classmethod
     def of(cls, floor: int, starts: list[int], ends: list[int]) -> Settled:
@@ -53,19 +44,6 @@ class Settled:
     @property
     def ranges(self) -> int:
         return len(self.starts)
-
-    def look(self, number: int) -> Standing:
-        """It has come: what is known of it."""
-        if number in self:
-            return Standing.SETTLED
-        if self.pending and (number in self.pending or len(self.pending) >= PENDING):
-            return Standing.PENDING
-        return Standing.NEW
-
-    def settle(self, number: int) -> None:
-        if self.pending:
-            self.pending.discard(number)
-        self.add(number)
 
     def add(self, number: int) -> None:
         starts, ends = self.starts, self.ends

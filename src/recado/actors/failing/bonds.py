@@ -37,6 +37,17 @@ class Bonds:
         self.parting = False
 
 
+def supervises(cell: Cell, ref: Ref) -> bool:
+    """Whether it does so, by others perhaps, or is it: to be supervised by that one would make a circle, which
+    nobody could stop. Only those of this node are known."""
+    while ref != cell.ref:
+        below = cell.system.cell(ref.address)
+        if below is None or below.supervisor is None:
+            return False
+        ref = below.supervisor
+    return True
+
+
 # --- what a handler may do, on the loop's thread ----------------------------------------------------
 
 

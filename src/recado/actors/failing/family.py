@@ -3,7 +3,8 @@
 FA1  Children are in the order in which they were linked. A group is restarted as a house is rebuilt: taken down
      in reverse order, put up in order.
 FA2  Every failure is answered once: these are restarted, or these are stopped and the supervisor is told.
-FA3  A group is restarted once at a time: who of it fails meanwhile, also one that has just joined, waits for that.
+FA3  A group is restarted once at a time: who fails meanwhile, also one that has just joined it, waits for
+     that.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from recado.actors.ref import ActorRef
 from recado.actors.running.cell import Cell
 from recado.actors.running.state import State
 
+from .bonds import supervises
 from .lifecycle import stop
 from .restart import judge, restart
 from .signals import (
@@ -27,6 +28,7 @@ from .signals import (
     Unwatch,
     Watch,
 )
+from .supervision import TEMPORARY
 
 Ref: TypeAlias = ActorRef[Any]
 
@@ -38,12 +40,17 @@ def hear(cell: Cell, signal: CellSignal) -> None:
     match signal:
         case Stop(reason):
             stop(cell, reason)
+        case Restart(reason) if cell.lifecycle is TEMPORARY:  # with its group, by another node
+            stop(cell, reason)
         case Restart(reason):
             restart(cell, reason)
         case Failed(ref, reason):
             judge(cell.system, cell, ref, reason)
         case Ended(ref, _):
             cell.bonds().family.unlink(ref)
+        case Link(supervisor) if supervises(cell, supervisor):
+            circle = AlreadyLinked(f"{supervisor} is supervised by {cell.ref}, if not at once")
+            supervisor.signal(Ended(cell.ref, circle))
         case Link(supervisor) if cell.supervisor in (None, supervisor):
             cell.system.guardian.unlink(cell.ref)
             cell.supervisor = supervisor

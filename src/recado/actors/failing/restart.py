@@ -3,8 +3,8 @@
 RS1  A failure stays with the cell, which is held, until it is decided (CE4); what is told meanwhile waits.
 RS2  A restart is: `pre_restart` on the failed instance; what it supervised stops, unless it `keeps_children`;
      a new instance of the same factory; `started` and `post_restart` on that. Reference and mailbox stay.
-RS3  A restart that fails is a failure like any, of the same budget. A hook that is cancelled, or awaits what was,
-     has failed, too.
+RS3  A restart that fails is a failure like any, of the same budget. A hook that is cancelled, or awaits what
+     was, has failed, too.
 RS4  A group waits GRACE seconds for each handler of its members. Then one that awaits is cancelled; where one
      goes on even so, in a thread perhaps, the others do without it, and it is restarted when that has ended.
 

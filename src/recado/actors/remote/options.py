@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from .sealed.compression import Scheme
+from .sealed.compression import LEVEL_MOST, Scheme
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,9 +29,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     heartbeat: float = 1.0  # seconds between signs of life to nodes whose actors are watched
     silence: float = 5.0  # seconds after which a watched node is unreachable
-    warm_up: float = (
-        2.0  # seconds after the start in which messages wait for actors that are not there yet
-    )
+    # Seconds after the start in which messages that a broker kept wait for actors that are not there yet.
+    warm_up: float = 2.0
     create_timeout: float = 5.0  # seconds for another node to start or take over an actor
 
     @property
@@ -43,3 +42,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError("require_cookie needs a cookie")
         if self.frame_limit < 1024:
             raise ValueError("frame_limit is less than 1024 bytes")
+        if (self.compression_level or 0) > LEVEL_MOST[self.compression]:
+            most = LEVEL_MOST[self.compression]
+            raise ValueError(f"compression_level is above {most}, the most of {self.compression}")

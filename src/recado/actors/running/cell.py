@@ -140,9 +140,10 @@ class Cell:
     async def post_wait(self, target: Address, message: Any, sender: ActorRef[Any] | None) -> None:
         if self.capacity:
             await pressure.room(self)
-        self.post(target, message, sender, None)
-        if self.lasting is not None:
-            await pressure.stored(self, self.lasting)
+        if self.lasting is None:
+            self.post(target, message, sender, None)
+        else:
+            await pressure.stored(self, (message, sender, None))
 
     def signal(self, target: Address, signal: CellSignal) -> None:
         self.system.on_loop(self.system.hear, self, signal)
@@ -372,7 +373,7 @@ class Cell:
         letter, self.letter = self.letter, NOTHING
         return letter
 
-    def put_from(self, letter: Letter, origin: Origin, then: Then | None) -> None:
+    def put_from(self, letter: Letter, origin: Origin | None, then: Then | None) -> None:
         assert self.lasting is not None
         self.lasting.put_from(letter, origin, then)
         self.wake()

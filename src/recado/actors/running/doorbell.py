@@ -21,9 +21,8 @@ from weakref import WeakKeyDictionary, ref
 
 class Doorbell:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = ref(
-            loop
-        )  # or it would outlive everybody, since its doorbell does as long as it
+        # Weakly, or it would outlive everybody, since its doorbell does as long as it.
+        self._loop = ref(loop)
         self._calls: deque[tuple[Context, Callable[..., object], tuple[Any, ...]]] = deque()
         self._rung = False
 

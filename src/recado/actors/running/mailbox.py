@@ -42,9 +42,9 @@ class LastingMailbox(Mailbox, Protocol):
     def meet(self, wake: Callable[[], None]) -> None:
         """`wake` is for what comes by another way than the actor's own reference. From any thread."""
 
-    def put_from(self, letter: Letter, origin: Origin, then: Then | None) -> None:
-        """Put one that may come again: if its origin is known already, only `then` is called, when it is
-        safe."""
+    def put_from(self, letter: Letter, origin: Origin | None, then: Then | None) -> None:
+        """Put one, and call `then` when it is safe, or cannot be made so. One with an origin may come again: if
+        that is known already, only `then` is called."""
 
     def stored(self, then: Then) -> None:
         """Call `then` when all that was put so far is safe, or cannot be made so."""

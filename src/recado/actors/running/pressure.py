@@ -26,7 +26,7 @@ from .state import State
 
 if TYPE_CHECKING:
     from .cell import Cell
-    from .mailbox import LastingMailbox
+    from .mailbox import Letter
 
 PATIENCE = 1.0
 
@@ -120,8 +120,8 @@ def _wake(waiting: asyncio.Future[None]) -> None:
         waiting.set_result(None)
 
 
-async def stored(cell: Cell, mailbox: LastingMailbox) -> None:
-    """All that was put into it so far is safe."""
+async def stored(cell: Cell, letter: Letter) -> None:
+    """Put it into a mailbox that lasts, and wait until it is safe there."""
     waiting: asyncio.Future[None] = cell.system.loop.create_future()
 
     def then(error: BaseException | None) -> None:
@@ -134,5 +134,7 @@ async def stored(cell: Cell, mailbox: LastingMailbox) -> None:
             else:
                 waiting.set_exception(error)
 
-    mailbox.stored(then)
+    cell.put_from(letter, None, then)
+    if cell.capacity and cell.mailbox.qsize() > cell.capacity:
+        overfull(cell)
     await waiting

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import pytest
+
 from recado.actors.remote.receiving.early import LOOK_SECONDS, Early
 
 
@@ -71,12 +73,13 @@ def test_what_came_early_is_delivered_in_order_when_somebody_comes() -> None:
     assert story.delivered == ["a", "b", "c"]
 
 
-def test_nothing_waits_longer_than_the_warm_up() -> None:
+def test_nothing_waits_longer_than_the_warm_up(caplog: pytest.LogCaptureFixture) -> None:
     story = Story()
     story.come("book", "a")
     story.clock.pass_(1.9)
     assert story.delivered == []
     story.clock.pass_(0.1)
+    assert caplog.messages == ["1 messages came for actors that were not spawned in time"]
     story.come("book", "b")
     assert story.delivered == ["a", "b"]
     assert not story.early.is_open

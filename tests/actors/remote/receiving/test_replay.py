@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.actors.durable.settled import PENDING, Standing
-from recado.actors.remote.receiving.replay import Replay
+from recado.actors.remote.receiving.replay import PENDING, Replay, Standing
 
 ONE, OTHER = bytes(16), bytes([1]) * 16
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.actors.remote.faults import BadEnvelope
+from recado.actors.remote.options import Options
 from recado.actors.remote.sealed.compression import WORTHWHILE, Compressor, Scheme, expand
 from recado.actors.remote.sealed.envelope_pb2 import PLAIN, ZLIB, ZSTD
 
@@ -26,6 +27,13 @@ def test_levels_are_taken(scheme: Scheme) -> None:
     body = b"quote " * 1000
     number, smaller = Compressor(scheme, level=9).compress(body)
     assert expand(number, smaller, CAP) == body
+
+
+@pytest.mark.parametrize(("scheme", "most"), [("zlib", 9), ("zstd", 22)])
+def test_a_level_that_it_does_not_have_is_told_at_once(scheme: Scheme, most: int) -> None:
+    Compressor(scheme, Options(compression=scheme, compression_level=most).compression_level)
+    with pytest.raises(ValueError, match=f"above {most}, the most of {scheme}"):
+        Options(compression=scheme, compression_level=most + 1)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -10,12 +10,15 @@ EA2  Nothing waits here longer than until the end of the warm-up, and all of it 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
 from recado.actors.running.clock import Clock
 
 LOOK_SECONDS: Final = 0.02
+
+log = logging.getLogger("recado.actors")
 
 
 class Early:
@@ -57,6 +60,9 @@ class Early:
 
     def _end(self) -> None:
         self.is_open = False
+        if self._held:
+            count = sum(map(len, self._held.values()))
+            log.warning("%d messages came for actors that were not spawned in time", count)
         for name in list(self._held):
             self._release(name)
 

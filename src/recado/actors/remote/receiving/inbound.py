@@ -16,10 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
-from recado.actors.durable.settled import Standing
 from recado.actors.errors import SystemClosed
-from recado.actors.failing.signals import Failed
-from recado.actors.ref import ActorRef
 from recado.actors.remote.faults import (
     BadEnvelope,
     BadFrame,
@@ -31,18 +28,6 @@ from recado.actors.remote.faults import (
 from recado.actors.remote.peer import Peer
 from recado.actors.remote.remote_ref import UNASKED, RemoteReply
 from recado.actors.remote.sealed.compression import expand
-from recado.actors.remote.sealed.controls import (
-    COMMANDING,
-    MANIFEST,
-    Abandon,
-    Create,
-    Move,
-    Ping,
-    Pong,
-    Signalled,
-    decode_control,
-    read_signal,
-)
 from recado.actors.remote.sealed.envelope import read_envelope
 from recado.actors.remote.sealed.envelope_pb2 import ANSWER, CONTROL, MESSAGE, Envelope, Payload
 from recado.actors.remote.sealed.failures import read_failure
@@ -61,9 +46,10 @@ from recado.actors.running.pressure import when_room
 from recado.actors.running.state import State
 from recado.actors.serialising.catalogue import reply_type
 
+from .controls import Controls, NotForUs, Untrusted
 from .early import Early
 from .refusals import Refusals
-from .replay import Replay
+from .replay import Replay, Standing
 from .slowing import Slowing
 from .storing import Storing
 
@@ -74,14 +60,6 @@ log = logging.getLogger("recado.actors")
 
 ADDRESSES_MOST: Final = 10_000
 NEW: Final = Standing.NEW  # which is looked at for each frame
-
-
-class NotForUs(BadEnvelope):
-    """It is for another node: it was misled, or somebody sent it here again."""
-
-
-class Untrusted(BadEnvelope):
-    """It would rule over our actors, and we let nobody."""
 
 
 class Inbound:
@@ -105,6 +83,7 @@ class Inbound:
         self._unasked = UNASKED if node.options.untrusted else None
         self.early = Early(self._system.clock, self._has)
         self._refusals = Refusals(node)
+        self._controls = Controls(node, self._address, self._reply)
 
     # ── the seal, and replay ──────────────────────────────────────────────────────────────────────────────
 
@@ -196,7 +175,7 @@ class Inbound:
         elif kind == MESSAGE:
             return self._deliver(link, peer, envelope, origin, settle)
         elif kind == CONTROL:
-            self._control(peer, envelope)
+            self._controls.handle(peer, envelope)
         else:
             raise BadEnvelope(f"an envelope of unknown kind {kind}")
         return True
@@ -221,10 +200,11 @@ class Inbound:
         reply = self._unasked if envelope.one_way else self._reply(peer, envelope)
         letter = message, sender, reply
         early = self.early
-        # Whoever is meant by a uid lived before, if anybody did.
-        if early.is_open and settle is not None and not target.uid and early.is_early(target.name):
+        # Also what is for a uid: who had it in an earlier life may have an heir of its name.
+        name = target.name
+        if early.is_open and settle is not None and name and early.is_early(name):
             self._pend(origin, settle)
-            early.hold(target.name, partial(self._place_held, link, target, letter, origin))
+            early.hold(name, partial(self._place_held, link, target, letter, origin))
             return None
         return self._place(link, target, letter, origin, settle)
 
@@ -246,7 +226,7 @@ class Inbound:
         """As `_take`."""
         if self._hushed and settle is not None:  # I4
             return None
-        cell = self._node.reachable(target)
+        cell = self._node.reachable(target) or self._system.heir(target)
         if cell is None:
             self._system.bury(letter, self._system.ref(target))
             return True
@@ -325,59 +305,6 @@ class Inbound:
             reply.fail(error)
         else:
             reply.complete(value)
-
-    # ── what nodes say to each other ──────────────────────────────────────────────────────────────────────
-
-    def _control(self, peer: Peer, envelope: Envelope) -> None:
-        payload = envelope.message
-        if payload.manifest != MANIFEST:
-            raise BadEnvelope(f"a control that is a {payload.manifest!r}")
-        control = decode_control(payload.body)
-        if isinstance(control, Signalled):
-            self._signalled(peer, self._address(envelope.target), control)
-            return
-        if envelope.target != self._system.name:
-            raise NotForUs(f"a control for {envelope.target}")
-        reply = self._reply(peer, envelope)
-        match control:
-            case Ping():
-                self._node.outbound.say(peer, Pong())
-            case Pong():
-                pass
-            case Create():
-                self._trust("creates an actor")
-                self._system.keep(self._node.creation.serve(peer, control, reply))
-            case Move():
-                self._trust("moves an actor")
-                self._system.keep(self._node.moving.serve(peer, control, reply))
-            case Abandon(token):
-                self._trust("takes an actor back")
-                self._node.creation.unheard.abandon(peer, token)
-
-    def _signalled(self, peer: Peer, target: Address, said: Signalled) -> None:
-        if said.name in COMMANDING:
-            self._trust(f"says {said.name}")
-        about: ActorRef[Any] | None = None
-        if said.ref:
-            try:
-                about = self._node.ref_of(said.ref)
-            except ValueError as error:
-                raise BadEnvelope(str(error)) from None
-            if about.address.node != peer.name:
-                raise BadEnvelope(f"{peer.name} speaks for {about}")
-        signal = read_signal(said, about)
-        cell = self._node.reachable(target)
-        if cell is None:
-            self._system.undertaker.signal(target, signal)
-        elif isinstance(signal, Failed) and signal.ref not in cell.children:
-            raise BadEnvelope(f"{cell.ref} does not supervise {signal.ref}")
-        else:
-            self._node.presence.heard(peer, cell.ref, signal, target)
-            cell.signal(target, signal)
-
-    def _trust(self, deed: str) -> None:
-        if self._options.untrusted:
-            raise Untrusted(f"somebody outside {deed}")
 
 
 def _reason(error: RemoteFault) -> Refusal:

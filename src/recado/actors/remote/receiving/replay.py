@@ -13,11 +13,42 @@ RP4  Memory is bounded: by incarnations, of which the longest silent is forgotte
 from __future__ import annotations
 
 from collections import OrderedDict
+from enum import Enum, auto
 from typing import Final
 
 from recado.actors.durable.settled import GAPS, Settled
 
 INCARNATIONS: Final = 65_536
+PENDING: Final = 65_536
+
+
+class Standing(Enum):
+    NEW = auto()
+    PENDING = auto()  # it is here, and not yet settled
+    SETTLED = auto()
+
+
+class Sequences(Settled):
+    """Those of one sender: which were settled, and which are being processed."""
+
+    __slots__ = ("pending",)
+
+    def __init__(self, gaps: int = GAPS) -> None:
+        super().__init__(gaps)
+        self.pending: set[int] = set()
+
+    def look(self, number: int) -> Standing:
+        """It has come: what is known of it."""
+        if number in self:
+            return Standing.SETTLED
+        if self.pending and (number in self.pending or len(self.pending) >= PENDING):
+            return Standing.PENDING
+        return Standing.NEW
+
+    def settle(self, number: int) -> None:
+        if self.pending:
+            self.pending.discard(number)
+        self.add(number)
 
 
 class Replay:
@@ -26,7 +57,7 @@ class Replay:
     def __init__(self, incarnations: int = INCARNATIONS, gaps: int = GAPS) -> None:
         self._most = incarnations
         self._gaps = gaps
-        self._known: OrderedDict[bytes, Settled] = OrderedDict()
+        self._known: OrderedDict[bytes, Sequences] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -54,12 +85,12 @@ class Replay:
         if settled is not None:
             settled.pending.discard(sequence)
 
-    def of(self, incarnation: bytes) -> Settled:
+    def of(self, incarnation: bytes) -> Sequences:
         """What is known of one sender; it is remembered from now on."""
         known = self._known
         settled = known.get(incarnation)
         if settled is None:
-            settled = known[incarnation] = Settled(self._gaps)
+            settled = known[incarnation] = Sequences(self._gaps)
             if len(known) > self._most:
                 known.popitem(last=False)
         elif len(known) > self._most // 2:  # until then the order does not matter

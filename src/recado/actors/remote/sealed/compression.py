@@ -19,6 +19,7 @@ WORTHWHILE: Final = 512  # bytes; smaller bodies are sent as they are
 WINDOW: Final = 8 << 20  # bytes that a zstd frame may ask us to keep while it is expanded
 
 Scheme = Literal["none", "zlib", "zstd"]
+LEVEL_MOST: Final[dict[Scheme, int]] = {"none": 22, "zlib": 9, "zstd": 22}
 
 
 class Compressor:
