@@ -66,6 +66,25 @@ async def test_exceptions_travel_back_and_the_actor_is_restarted(kind: str) -> N
         assert await it.book().ask(Place(4)) == Ack(4)
 
 
+@in_a_loop
+async def test_a_class_is_sent_in_the_serialisation_that_was_chosen_for_it() -> None:
+    async with pair() as it:
+        assert it.hub is not None
+        sent: list[bytes] = []
+
+        def carried(sender: str, to: str, frame: bytes) -> bool:
+            sent.append(frame)
+            return True
+
+        it.hub.wire = carried
+        it.at_client.serialisers.use(Place, "json")
+        assert await it.book().ask(Place(3)) == Ack(3)
+        asked, answered = sent
+        assert b'{"order":3}' in asked
+        assert b'{"order":3}' not in answered  # each node chooses for what it sends
+        assert await it.book().ask(Log()) == [3]
+
+
 @each_kind
 @in_a_loop
 async def test_many_asks_at_once_get_their_own_answers(kind: str) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
+from recado.actors.future import Future
 from recado.actors.ref import ActorRef, Reply, current
 from recado.actors.serialising.serialisers import Serialisers
 
@@ -166,12 +168,20 @@ class Outbound:
         """To the node, or about one of its actors. Raises NoWay, Full."""
         self._post_control(peer, target or peer.name, control, one_way=True)
 
-    async def request(self, node: str, control: Control, patience: float) -> Any:
-        """Have another node do something, and wait for its answer. Raises what it raises."""
+    async def request(
+        self,
+        node: str,
+        control: Control,
+        patience: float,
+        arrived: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Have another node do something, and wait for its answer, or for what `arrived` makes of it. Raises
+        what they raise."""
         peer = self._ways.peer(node)
         asked = self._system.ref(Address(node, "node"))
         future = self._system.asks.open(asked, patience)
-        self._await_answer(self._number + 1, future, peer, type(control))
+        reply = future if arrived is None else Arriving(future, arrived)
+        self._await_answer(self._number + 1, reply, peer, type(control))
         try:
             self._post_control(peer, node, control, one_way=False)
         except RemoteFault as error:
@@ -194,6 +204,25 @@ class Outbound:
                 control=True,
             ),
         )
+
+
+class Arriving:
+    """The Reply of a request whose answer has an effect as soon as it comes: what came together with it is
+    processed before whoever waits goes on."""
+
+    def __init__(self, future: Future[Any], arrived: Callable[[Any], Any]) -> None:
+        self._future = future
+        self._arrived = arrived
+        self.patience = future.patience
+        self.done = future.done
+        self.fail = future.fail
+
+    def complete(self, value: Any) -> None:
+        if not self.done():
+            try:
+                self._future.complete(self._arrived(value))
+            except Exception as error:  # noqa: BLE001  it is the answer of who waits
+                self.fail(error)
 
 
 def _milliseconds(reply: Reply) -> int:

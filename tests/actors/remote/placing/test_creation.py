@@ -12,6 +12,7 @@ from recado.actors import (
     ActorError,
     ActorRef,
     ActorStopped,
+    AllForOne,
     AskTimeout,
     NameTaken,
     OneForOne,
@@ -185,6 +186,41 @@ async def test_its_supervisor_is_the_client_s_actor() -> None:
         await above.actor.until(1)
 
 
+class Hasty(Book):
+    """It fails before anybody hears that it is there."""
+
+    def started(self) -> None:
+        if not Hasty.has_failed:
+            Hasty.has_failed = True
+            self.ref.tell(Fail("at once"))
+
+    has_failed = False
+
+
+@in_a_loop
+async def test_one_that_fails_at_once_is_restarted_by_its_supervisor_there() -> None:  # CN3
+    async with pair() as it:
+        assert it.hub is not None
+        it.at_server.creation.offer(Hasty)
+        Hasty.has_failed = False
+        boss: ActorRef[Any] = await it.client.spawn(Boss)
+        held: list[bytes] = []
+
+        def carried(sender: str, to: str, frame: bytes) -> bool:
+            if to == "client":
+                held.append(frame)
+            return to == "server"
+
+        it.hub.wire = carried
+        wanted = it.at_client.creation.create("server", Hasty, 1, supervisor=boss)
+        creating = asyncio.create_task(wanted)
+        await until(lambda: len(held) == 2)
+        it.hub.wire = lambda *_: True
+        link = it.at_client.ways.link_to(it.at_client.ways.peer("server"))
+        it.at_client.received_together(link, held)  # the answer, and that it has failed
+        assert await (await creating).ask(Log()) == [1]
+
+
 @in_a_loop
 async def test_a_temporary_one_is_not_restarted() -> None:
     async with pair() as it:
@@ -192,6 +228,20 @@ async def test_a_temporary_one_is_not_restarted() -> None:
         ref = await it.at_client.creation.create("server", Book, lifecycle=TEMPORARY)
         ref.tell(Fail("the end"))
         await until(lambda: it.server.cell(ref.address) is None)
+
+
+@in_a_loop
+async def test_a_temporary_one_is_stopped_when_its_group_is_restarted() -> None:
+    async with pair() as it:
+        it.at_server.creation.offer(Book)
+        boss: ActorRef[Any] = await it.client.spawn(Boss)
+        group, create = AllForOne(), it.at_client.creation.create
+        above: dict[str, Any] = {"supervisor": boss, "supervision": group}
+        lasting = await create("server", Book, 1, **above)
+        passing = await create("server", Book, lifecycle=TEMPORARY, **above)
+        lasting.tell(Fail("for both"))
+        await until(lambda: it.server.cell(passing.address) is None)
+        assert await lasting.ask(Log()) == [1]
 
 
 @in_a_loop

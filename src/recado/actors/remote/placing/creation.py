@@ -169,14 +169,19 @@ class Creation:
             token,
         )
         timeout = self._node.options.create_timeout
-        try:
-            address = await self._node.outbound.request(node, wanted, timeout)
+
+        def started(address: object) -> ActorRef[Any]:
+            """It may have failed by now, and the word of it be next (CN3)."""
             ref = self._node.new_ref(node, address)
-            if above is not None and above.doomed:
-                raise ActorStopped(f"{supervisor} has stopped, and supervises nobody any more")
+            if above is not None:
+                if above.doomed:
+                    raise ActorStopped(f"{supervisor} has stopped, and supervises nobody any more")
+                link(above, ref, supervision)
+            return ref
+
+        try:
+            ref: ActorRef[Any] = await self._node.outbound.request(node, wanted, timeout, started)
         except (asyncio.CancelledError, AskTimeout, Cut, ActorStopped):
             take_back(self._node, node, token)
             raise
-        if above is not None:
-            link(above, ref, supervision)
         return ref
