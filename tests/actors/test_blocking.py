@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -254,3 +255,42 @@ def test_a_system_that_cannot_be_opened_leaves_no_thread() -> None:
     with pytest.raises(KeyError), system:
         pass
     assert threading.active_count() == before
+
+
+class Ending(asyncio.SelectorEventLoop):
+    """Takes one more call when it does not run any more, and is closed then."""
+
+    has_run = False
+
+    def call_soon_threadsafe(self, *args: Any, **settings: Any) -> asyncio.Handle:  # type: ignore[override]
+        handle = super().call_soon_threadsafe(*args, **settings)
+        if self.has_run:
+            self.close()
+        return handle
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda ref: blocking.ask_future(ref, Twice(1)).then(str).result(),
+        lambda ref: blocking.join(blocking.ask_future(ref, Twice(1))).result(),
+        lambda ref: blocking.tell_wait(ref, Twice(1)),
+    ],
+)
+def test_whoever_waits_when_the_loop_has_ended_is_told(  # BL1
+    wait: Callable[[ActorRef[Any]], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "MARGIN", 0.01)
+    refs: list[ActorRef[Any]] = []
+
+    async def live() -> None:
+        async with ActorSystem("test") as system:
+            refs.append(await system.spawn(Server))
+
+    loop = Ending()
+    thread = threading.Thread(target=loop.run_until_complete, args=(live(),))
+    thread.start()
+    thread.join()
+    loop.has_run = True
+    with pytest.raises(SystemClosed, match="does not run any more"):
+        wait(refs[0])

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from concurrent.futures import CancelledError, InvalidStateError
+from concurrent.futures import CancelledError, InvalidStateError, wait
 from concurrent.futures import Future as ThreadFuture
 from contextvars import copy_context
 from functools import partial
@@ -42,7 +42,7 @@ M_contra = TypeVar("M_contra", contravariant=True)
 R = TypeVar("R")
 S = TypeVar("S")
 
-# For the loop to tell that the time is over; after that, it does not run any more.
+# Seconds for the loop to tell that the time is over; after that, it does not run any more.
 MARGIN = 5.0
 
 
@@ -60,14 +60,24 @@ class Answer(ThreadFuture[R]):
         """Wait for it, `timeout` seconds at most; the ask has a time-out of its own, so it ends without one."""
         if not self.done():
             _check_thread(self._system)
+        within = self._within if timeout is None else timeout
+        if within is None and self._system is not None:
+            self._outlast(self._system)
         try:
-            return super().result(self._within if timeout is None else timeout)
+            return super().result(within)
         except AskTimeout:
             raise
         except TimeoutError:
             if self.done():  # it is what was answered
                 raise
             raise AskTimeout("no answer, and no word of the loop that should have got it") from None
+
+    def _outlast(self, system: systems.ActorSystem) -> None:
+        """Wait as long as there is a loop by which it may complete. Nobody tells when that has ended, so it is
+        looked at now and then."""
+        while wait((self,), MARGIN).not_done:
+            if system.loop.is_closed():
+                self.fail(_ended(system))
 
     def complete(self, value: R) -> None:
         with contextlib.suppress(InvalidStateError):
@@ -207,8 +217,12 @@ def _begun(
     try:
         system.loop.call_soon_threadsafe(go, context=copy_context())
     except RuntimeError:
-        answer.fail(SystemClosed(f"the loop of the system {system.name} does not run any more"))
+        answer.fail(_ended(system))
     return answer
+
+
+def _ended(system: systems.ActorSystem) -> SystemClosed:
+    return SystemClosed(f"the loop of the system {system.name} does not run any more")
 
 
 class Ref(Generic[M_contra]):
