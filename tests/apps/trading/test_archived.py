@@ -63,12 +63,15 @@ def test_an_archive_that_misses_asks_of_a_run_is_told(tmp_path: Path) -> None:
     told: list[Asked | Run] = [*asks_of("short", 29), run_of("short", asks=30)]
     told += [*asks_of("whole", 30), run_of("whole", asks=30)]
     told += [*asks_of("double", 30), *asks_of("double", 1), run_of("double", asks=30)]
+    told += [*asks_of("again", 29), *asks_of("again", 1), run_of("again", asks=30)]
     archive_of(tmp_path, told)
-    first, whole, last = finished(tmp_path)
+    first, whole, double, again = finished(tmp_path)
     assert isinstance(first, Incomplete)
     assert str(first) == "of the 30 asks of run short the archive has 29"
-    assert isinstance(last, Incomplete)
-    assert str(last) == "of the 30 asks of run double the archive has 31"
+    assert isinstance(double, Incomplete)
+    assert str(double) == "of the 30 asks of run double the archive has 31, 1 of them again"
+    assert isinstance(again, Incomplete)
+    assert str(again) == "of the 30 asks of run again the archive has 30, 1 of them again"
     assert measured(tmp_path) == [whole]
 
 

@@ -60,7 +60,7 @@ class Model:
 
 @given(ORDERS)
 def test_orders_are_matched_as_the_model_does(orders: list[tuple[Side, int, int]]) -> None:
-    """K3 and K4."""
+    """BK3 and BK4."""
     book, model = OrderBook(), Model()
     for order in orders:
         assert book.place(*order) == model.place(*order)
@@ -71,7 +71,7 @@ def test_orders_are_matched_as_the_model_does(orders: list[tuple[Side, int, int]
 
 @given(ORDERS)
 def test_nothing_is_lost_and_nothing_crossed(orders: list[tuple[Side, int, int]]) -> None:
-    """K1 and K2, by our own account of each order."""
+    """BK1 and BK2, by our own account of each order."""
     book = OrderBook()
     left: dict[int, tuple[Side, int]] = {}
     traded = 0

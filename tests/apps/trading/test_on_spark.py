@@ -17,7 +17,7 @@ from recado.apps.trading.measurement import Asked, Run
 from recado.apps.trading.plots import draw_all
 from recado.apps.trading.report import Report
 from recado.pipeline.shipped import percentiles
-from tests.apps.trading.stage import archive_of, run_of
+from tests.apps.trading.stage import archive_of, asks_of, run_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,8 @@ pytestmark = pytest.mark.spark
 
 
 def measurements() -> list[Asked | Run]:
-    """Two runs of each kind, one of which an ask is missing, and one that was not finished."""
+    """Two runs of each kind; one of which asks are missing, one with an ask twice instead of another, and one
+    that was not finished."""
     chance = Random(1)
     found: list[Asked | Run] = []
     kinds = product((Transport.TCP, Transport.AMQP), (0, 2000), (1, 4), ("a", "b"))
@@ -41,6 +42,7 @@ def measurements() -> list[Asked | Run]:
         changes = {"transport": transport, "broker": broker, "latency_us": latency}
         found.append(run_of(name, asks=240, clients=clients, **changes))
     found.append(run_of("short", asks=241))
+    found += [*asks_of("again", 29), *asks_of("again", 1), run_of("again", asks=30)]
     found.append(Asked("unfinished", 0, 0, 0, 1000))
     return found
 
@@ -49,7 +51,7 @@ def test_spark_finds_what_pyarrow_finds(spark: SparkSession, tmp_path: Path) -> 
     archive_of(tmp_path / "archive", measurements())
     ours = on_spark.finished(tmp_path / "archive")
     theirs = archived.finished(tmp_path / "archive")
-    assert len(ours) == len(theirs) == 17
+    assert len(ours) == len(theirs) == 18
     for one, other in zip(ours, theirs, strict=True):
         match one, other:
             case Measured(run, figures), Measured(same, expected):

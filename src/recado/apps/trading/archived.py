@@ -65,9 +65,12 @@ class Incomplete:
 
     run: Run
     asks: int
+    different: int
 
     def __str__(self) -> str:
-        return f"of the {self.run.asks} asks of run {self.run.run} the archive has {self.asks}"
+        again = self.asks - self.different
+        told = f"of the {self.run.asks} asks of run {self.run.run} the archive has {self.asks}"
+        return f"{told}, {again} of them again" if again else told
 
 
 def measured(folder: Path | str) -> list[Measured]:
@@ -97,18 +100,24 @@ def parsed(bodies: pa.Array) -> Iterable[pa.Table]:
 def figures_of(runs: Sequence[Run], asked: Sequence[pa.Table]) -> Iterable[Measured | Incomplete]:
     table = pa.concat_tables([SCHEMA.empty_table(), *asked])
     table = table.sort_by("run")
-    names = table.column("run").combine_chunks()
-    counted = {each["values"]: each["counts"] for each in pc.value_counts(names).to_pylist()}
+    counted = by_run(table)
+    different = by_run(table.group_by(["run", "client", "number"]).aggregate([]))
     first, start = {}, 0
     for name in sorted(counted):
         first[name] = start
         start += counted[name]
     for run in runs:
         count = counted.get(run.run, 0)
-        if count != run.asks:
-            yield Incomplete(run, count)
+        if not count == different.get(run.run, 0) == run.asks:
+            yield Incomplete(run, count, different.get(run.run, 0))
         else:
             yield Measured(run, figures(table.slice(first[run.run], count)))
+
+
+def by_run(table: pa.Table) -> dict[str, int]:
+    """How many rows each has."""
+    names = table.column("run").combine_chunks()
+    return {each["values"]: each["counts"] for each in pc.value_counts(names).to_pylist()}
 
 
 def figures(asks: pa.Table) -> Figures:

@@ -1,10 +1,10 @@
 """An order book: who wants to buy or sell one share, and who gets it.
 
-K1  The book is never crossed: its best bid is below its best ask.
-K2  Nothing is lost: what was bid is traded or rests, and so is what was asked; each trade has both sides.
-K3  Price, then time: whoever offers the better price trades first, and of equals whoever came first.
-K4  A trade is at the price of the order that was there; who comes pays no more than it bid, and gets no less
-    than it asked.
+BK1  The book is never crossed: its best bid is below its best ask.
+BK2  Nothing is lost: what was bid is traded or rests, and so is what was asked; each trade has both sides.
+BK3  Price, then time: whoever offers the better price trades first, and of equals whoever came first.
+BK4  A trade is at the price of the order that was there; who comes pays no more than it bid, and gets no less
+     than it asked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Totals(msgspec.Struct, frozen=True):
 
     @property
     def is_balanced(self) -> bool:
-        """K2."""
+        """BK2."""
         return (
             self.bid == self.traded + self.resting_bids
             and self.asked == self.traded + self.resting_asks
@@ -148,12 +148,12 @@ class OrderBook:
         return Totals(self._orders, self._bid, self._asked, self._traded, *resting)
 
     def check(self) -> None:
-        """K1 and K2, and that the volumes are those of the orders."""
+        """BK1 and BK2, and that the volumes are those of the orders."""
         bid, ask = self.bids.best, self.asks.best
-        assert bid is None or ask is None or bid < ask, "K1"
-        assert self.totals.is_balanced, "K2"
+        assert bid is None or ask is None or bid < ask, "BK1"
+        assert self.totals.is_balanced, "BK2"
         for half in (self.bids, self.asks):
-            assert half.volume == sum(volume for _, _, volume in half.orders()), "K2"
+            assert half.volume == sum(volume for _, _, volume in half.orders()), "BK2"
 
 
 class BadOrder(ValueError):

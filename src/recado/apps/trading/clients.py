@@ -17,7 +17,7 @@ from .book import Totals
 from .exchange import NODE, RECEPTIONIST, Receptionist
 from .listing import SYMBOLS
 from .measurement import Asked
-from .messages import Ask, Bid, FindReceivers, Order, TellTotals, Times, Trade
+from .messages import Ask, Bid, FindReceivers, Order, PlaceOrders, TellTotals, Times
 
 ASK_SECONDS: Final = 30.0
 RUN_SECONDS: Final = 3600.0
@@ -34,7 +34,7 @@ class Disagreement(RuntimeError):
     """The exchange has another account of a run than its clients."""
 
 
-class Client(Actor[Trade]):
+class Client(Actor[PlaceOrders]):
     """`counts` has a place for each client, for others to see how far it is."""
 
     def __init__(self, number: int, receiver: ActorRef[Order], counts: array[int]) -> None:
@@ -42,7 +42,7 @@ class Client(Actor[Trade]):
         self._receiver = receiver
         self._counts = counts
 
-    async def receive(self, message: Trade) -> None:
+    async def receive(self, message: PlaceOrders) -> None:
         receiver, counts, number = self._receiver, self._counts, self._number
         times = array("q")
         for order in islice(cycle(ORDERS), message.orders):
@@ -71,7 +71,7 @@ class Trading:
         self._run = run
         self._counts = array("q", bytes(8 * clients))
         self._receptionist = system.actor(RECEPTIONIST, Receptionist, node=NODE)
-        self._clients: list[ActorRef[Trade]] = []
+        self._clients: list[ActorRef[PlaceOrders]] = []
 
     @property
     def asked(self) -> int:
@@ -88,7 +88,7 @@ class Trading:
 
     async def trade(self, asks: int) -> Outcome:
         """All asks, shared by the clients."""
-        trade = Trade(asks // len(self._clients))
+        trade = PlaceOrders(asks // len(self._clients))
         used, start = process_time(), perf_counter_ns()
         waiting = [client.ask(trade, RUN_SECONDS) for client in self._clients]
         times = await asyncio.gather(*waiting)

@@ -26,14 +26,15 @@ from .messages import (
     Order,
     Receivers,
     TellTotals,
-    Told,
+    ToldTotals,
 )
 
 NODE: Final = "exchange"
 RECEPTIONIST: Final = "receptionist"
 TOTALS_SECONDS: Final = 10.0
 
-Engines = dict[str, ActorRef[Order | TellTotals]]
+# Who takes the orders for a share, or for a group of them, by its name.
+Takers = dict[str, ActorRef[Order | TellTotals]]
 
 
 class Book(Actor[Order | TellTotals]):
@@ -49,7 +50,7 @@ class Book(Actor[Order | TellTotals]):
             case Ask(_, price, volume):
                 self._place(Side.SELL, price, volume)
             case TellTotals():
-                self.reply(Told(self._book.totals))
+                self.reply(ToldTotals(self._book.totals))
 
     def _place(self, side: Side, price: int, volume: int) -> None:
         try:
@@ -65,7 +66,7 @@ class Engine(Actor[Order | TellTotals]):
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._books: Engines = {}
+        self._books: Takers = {}
 
     async def started(self) -> None:
         for symbol in SYMBOLS:
@@ -81,13 +82,13 @@ class Engine(Actor[Order | TellTotals]):
                 return None
 
     async def _tell_totals(self) -> None:
-        self.reply(Told(await totals_of(self._books)))
+        self.reply(ToldTotals(await totals_of(self._books)))
 
 
 class Receiver(Actor[Order]):
     """Takes orders for any share."""
 
-    def __init__(self, engines: Engines) -> None:
+    def __init__(self, engines: Takers) -> None:
         self._engines = engines
 
     def receive(self, message: Order) -> None:
@@ -98,7 +99,7 @@ class Receptionist(Actor[FindReceivers | TellTotals]):
     """Starts the others, and is the only one whose name clients know."""
 
     def __init__(self) -> None:
-        self._engines: Engines = {}
+        self._engines: Takers = {}
         self._receivers: list[ActorRef[Order]] = []
 
     async def started(self) -> None:
@@ -114,10 +115,10 @@ class Receptionist(Actor[FindReceivers | TellTotals]):
             case FindReceivers():
                 self.reply(Receivers(tuple(self._receivers)))
             case TellTotals():
-                self.reply(Told(await totals_of(self._engines)))
+                self.reply(ToldTotals(await totals_of(self._engines)))
 
 
-def pass_on(actor: Actor[Any], order: Order, there: Engines, key: str) -> None:
+def pass_on(actor: Actor[Any], order: Order, there: Takers, key: str) -> None:
     """The order to who has it to do with this key."""
     ref = there.get(key)
     if ref is None:
@@ -126,6 +127,6 @@ def pass_on(actor: Actor[Any], order: Order, there: Engines, key: str) -> None:
         actor.forward(ref)
 
 
-async def totals_of(those: Engines) -> Totals:
+async def totals_of(those: Takers) -> Totals:
     asked = [ref.ask_future(TellTotals(), TOTALS_SECONDS) for ref in those.values()]
     return sum((told.totals for told in await join(*asked)), Totals())

@@ -51,11 +51,11 @@ class FindReceivers(Message[Receivers]):
     """Of the receptionist, once."""
 
 
-class Told(Message[None]):
+class ToldTotals(Message[None]):
     totals: Totals
 
 
-class TellTotals(Message[Told]):
+class TellTotals(Message[ToldTotals]):
     """What went through all books that somebody is responsible for."""
 
 
@@ -66,7 +66,7 @@ class Times(Message[None]):
     nanoseconds: tuple[int, ...]
 
 
-class Trade(Message[Times]):
+class PlaceOrders(Message[Times]):
     """To a client: send so many orders, one after the other."""
 
     orders: int

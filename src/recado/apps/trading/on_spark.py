@@ -27,5 +27,5 @@ def finished(folder: Path | str) -> list[Measured | Incomplete]:
         if values["complete"]:
             found.append(Measured(run, msgspec.convert(values, Figures)))
         else:
-            found.append(Incomplete(run, values["counted"]))
+            found.append(Incomplete(run, values["counted"], values["different"]))
     return found

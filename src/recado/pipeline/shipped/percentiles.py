@@ -33,12 +33,14 @@ def figures(rows: DataFrame) -> DataFrame:
     quantiles = [f.percentile(took, q).alias(name) for name, q in QUANTILES.items()]
     of_asks = asked.groupBy("run").agg(
         f.count("*").alias("counted"),
+        f.count_distinct("client", "number").alias("different"),
         ((ended - began) / 1e9).alias("seconds"),
         f.mean(took).alias("mean"),
         *quantiles,
     )
     times = [(f.col(name) / MICROSECOND).alias(name) for name in ("mean", *QUANTILES)]
-    counted = f.coalesce("counted", f.lit(0))
+    counted, different = (f.coalesce(name, f.lit(0)) for name in ("counted", "different"))
+    asks = f.col("asks")
     return (
         parsed(rows, "run", RUN, "offset")
         .join(of_asks, "run", "left")
@@ -46,7 +48,8 @@ def figures(rows: DataFrame) -> DataFrame:
             "offset",
             *(field.split()[0] for field in RUN.split(", ")),
             counted.alias("counted"),
-            (counted == f.col("asks")).alias("complete"),
+            different.alias("different"),
+            ((counted == asks) & (different == asks)).alias("complete"),
             (f.col("counted") / f.col("seconds")).alias("rate"),
             *times,
             "seconds",
