@@ -97,9 +97,8 @@ class Mailroom:
         self._next = 1
         self._live: dict[int, Entry] = {}  # in the order of their positions
         self._live_bytes = 0
-        self._known_bytes = (
-            0  # of the last Summary, which is written anew with each segment that goes
-        )
+        # Of the last Summary, which is written anew with each segment that goes.
+        self._known_bytes = 0
         self._origins: OrderedDict[bytes, Settled] = OrderedDict()
         self._waiting: list[Then] = []
         self._failure: BaseException | None = None
@@ -272,9 +271,8 @@ class Mailroom:
             for then in waiting:
                 try:
                     then(failure)
-                except (
-                    Exception
-                ):  # a loop that is closed, perhaps: the others have to be told as well
+                # A loop that is closed, perhaps: the others have to be told as well.
+                except Exception:
                     log.exception("nobody could be told what is safe")
 
     def _sync(self) -> BaseException | None:

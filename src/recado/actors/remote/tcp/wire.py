@@ -31,9 +31,8 @@ READ: Final = 256 * 1024  # bytes at a time
 UNPROVED_MOST: Final = 4096  # bytes of a frame, which is only refused
 ASKS: Final = (0).to_bytes(4)
 IS_THERE: Final = (1).to_bytes(4)
-LOOKS: Final = (
-    3  # within the time of silence: at the second one in silence it is asked, the third is the end
-)
+# Within the time of silence: at the second one in silence it is asked, the third is the end.
+LOOKS: Final = 3
 WRITE_HIGH: Final = 256 * 1024  # bytes that the socket's transport holds before it says stop
 
 

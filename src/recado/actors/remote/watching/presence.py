@@ -54,9 +54,8 @@ class Presence:
             peer = self._ways.peer(target.node)
             with self._watching_over(peer):
                 called = self.vigil.sent(self._system.ref(target), signal)
-            if isinstance(
-                signal, Watch | LinkSignal | Tie | Failed
-            ):  # somebody has to hear if it is refused
+            # Of these somebody has to hear if they are refused.
+            if isinstance(signal, Watch | LinkSignal | Tie | Failed):
                 peer.note_signal(target, signal)
             self._outbound.say(peer, write_signal(signal, called), text)
         except RemoteFault as error:
