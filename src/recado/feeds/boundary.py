@@ -31,6 +31,8 @@ from .views import (
 
 ARCHIVES: Final = "archives"
 MEMBERS: Final = "members"
+MOST_RECALLED: Final = 2_048
+"""Batches in an answer of an archive's store: half of what a packet has room for, as some are split there."""
 Target = MemberId | Literal["archives", "members"]
 
 
@@ -79,7 +81,8 @@ Entry = Batch | Record
 
 class Query(Struct, frozen=True):
     """What is to be read from an archive's store: batches from `offset` on, in order of offset, trimmed to
-    messages behind `after`, or to `ranges` if there are any; stop behind about `limit` bytes."""
+    messages behind `after`, or to `ranges` if there are any; stop behind about `limit` bytes, or about
+    MOST_RECALLED batches."""
 
     after: Vector
     ranges: tuple[Range, ...] = ()

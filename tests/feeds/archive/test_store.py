@@ -18,7 +18,7 @@ from recado.feeds.archive.collection import Limits
 from recado.feeds.archive.columns import GROUP_ROWS
 from recado.feeds.archive.errors import WrongArchive
 from recado.feeds.archive.store import Store
-from recado.feeds.boundary import Batch, Query, Range
+from recado.feeds.boundary import MOST_RECALLED, Batch, Query, Range
 from recado.feeds.vector import Vector
 from recado.feeds.views import Acknowledged, Lost, MemberId, View, ViewId, ViewRecord
 from recado.journal.disk import InUse
@@ -183,6 +183,25 @@ def test_a_view_that_was_provisional_is_kept_once(tmp_path: Path) -> None:
     with Store(tmp_path, "f") as store, Archive.open(tmp_path) as archive:
         assert store.state().views == (known,)
         assert [each.record for each in archive.records()] == [known]
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_an_answer_has_as_many_batches_as_fit_in_a_packet(sealed: bool, tmp_path: Path) -> None:
+    count = 2 * MOST_RECALLED + 10
+    with Store(tmp_path, "quotes", archive_id="a1") as store:
+        store.append([batch(each % 2, each // 2 + 1, 1) for each in range(count)])
+        store.sync()
+        if sealed:
+            store.seal()
+        offset, sizes = 0, []
+        while True:
+            answer = store.recall(Query(Vector(), offset=offset))
+            sizes.append(len(answer.batches))
+            offset = answer.offset
+            assert sum(answer.reached.values()) == sum(sizes)
+            if not answer.more:
+                break
+        assert sizes == [MOST_RECALLED, MOST_RECALLED, 10]
 
 
 def test_what_is_stored_already_is_refused_whole(tmp_path: Path) -> None:

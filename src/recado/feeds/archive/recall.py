@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ..boundary import Batch, Query, Range
+from ..boundary import MOST_RECALLED, Batch, Query, Range
 from ..vector import Vector
 from ..views import Lost
 from .batches import Keys, Mask, batches_of, keys_of
@@ -163,7 +163,7 @@ class _Gathering:
         self._room = max(query.limit, 1)
 
     def is_full(self) -> bool:
-        return self._room <= 0 or self.wanted.left == 0
+        return self._room <= 0 or self.wanted.left == 0 or len(self.batches) >= MOST_RECALLED
 
     def take(self, batch: Batch) -> None:
         self.batches.append(batch)

@@ -284,24 +284,24 @@ class Archiver(Layer):
             self.say(Pulled(question.number, found, missing), question.sender, now)
             return
         limit = self._uniform_limit()
-        found, whole = [], True
-        for batch in answer.batches[:MAX_BATCHES]:
+        reached = answer.reached if limit is None else answer.reached.met(limit)
+        found: list[Carried] = []
+        whole = True
+        for batch in answer.batches:
             last = batch.last if limit is None else min(batch.last, limit.get(batch.publisher, 0))
             whole = whole and last == batch.last
-            if last >= batch.first:
-                found += _classified(batch.part(batch.first, last), question.standing)
-        whole = whole and len(answer.batches) <= MAX_BATCHES
+            if last < batch.first:
+                continue
+            found += _classified(batch.part(batch.first, last), question.standing)
+            if len(found) > MAX_BATCHES:
+                del found[MAX_BATCHES:]
+                # What has no room here would be taken for lost if it were said to have been reached.
+                carried = {part.publisher: part.first + part.count - 1 for part in found}
+                reached, whole = question.start.joined(carried), False
+                break
         offset = answer.offset if whole else question.offset
-        reached = answer.reached if limit is None else answer.reached.met(limit)
         start = dict(question.start)
-        packet = Answer(
-            question.number,
-            start,
-            found[:MAX_BATCHES],
-            offset,
-            answer.more and whole,
-            dict(reached),
-        )
+        packet = Answer(question.number, start, found, offset, answer.more and whole, dict(reached))
         self.say(packet, question.sender, now)
 
     def _lacks(self, ranges: list[Range], answer: Recalled) -> list[Range]:
