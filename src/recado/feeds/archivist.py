@@ -8,7 +8,7 @@
 AV1  The member is told `Stored` only of what a sync has covered.
 AV2  What came through the carrier is settled only when it is stored, or refused as malformed: whatever a kill
      takes from our memory comes again. What is stored by nobody is settled too: the places of a total order,
-     what is before the cut with which a new archive begins, and what is of a publisher that is one too many.
+     and what is of a publisher that is one too many.
 AV3  A sync that fails is never tried again: the archive stops, and what it had not stored comes again in its
      next life.
 """
@@ -38,15 +38,13 @@ from .layers.reception import ORDERS
 from .naming import new_id
 from .transport.port import Carrier
 from .vector import Vector
-from .views import Role, View, ViewRecord
+from .views import Role, View
 from .wire import extent
 
 T = TypeVar("T")
 
 LOOK_SECONDS: Final = 1.0
 """How often it is seen whether something is to be sealed."""
-
-NOTHING: Final = Vector()
 
 log = logging.getLogger("recado.feeds")
 
@@ -92,9 +90,6 @@ class Archivist(Station):
         self._appended = asyncio.Event()
         self._recalls: asyncio.Queue[tuple[int, Query]] = asyncio.Queue()
         self._unsettled: deque[tuple[int, tuple[bytes, int] | None]] = deque()
-        self._begun: Vector | None = (
-            None  # of a new archive: what is up to here was before its time
-        )
         self._failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._member: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closed = False
@@ -121,12 +116,9 @@ class Archivist(Station):
             raise RuntimeError("an archive is entered once; make another")
         try:
             await self._beside(self._open)
-            stored = self.store.state()
-            if stored.vector or stored.views:
-                self._begun = stored.vector
             await join(
                 *(self._carrier, self.feed, self._me, Role.ARCHIVE),
-                *(self._stack, self._options, self, stored),
+                *(self._stack, self._options, self, self.store.state()),
             )
             self._tasks = [
                 asyncio.create_task(self._guarded(work()))
@@ -251,22 +243,12 @@ class Archivist(Station):
         self.driver.port.send(ARCHIVES, packet)
 
     def store_entries(self, entries: Sequence[Entry]) -> None:
-        if self._begun is None:
-            self._begin(entries)
         try:
             self.store.append(entries)
         except (OSError, ArchiveError) as error:
             self._stop(self._stopped(f"it cannot write: {error}"))
         else:
             self._appended.set()
-
-    def _begin(self, entries: Sequence[Entry]) -> None:
-        """By the first view: one that is the only archive begins at its cut, others at the very beginning."""
-        for entry in entries:
-            if isinstance(entry, ViewRecord) and not entry.provisional:
-                alone = entry.view.archives() == [self._me]
-                self._begun = entry.cut if alone else Vector()
-                return
 
     def recall(self, number: int, query: Query) -> None:
         if self._recalls.qsize() == MOST_WAITING:
@@ -283,13 +265,11 @@ class Archivist(Station):
         self._settle()
 
     def _settle(self) -> None:
-        stable, begun = self.store.stable, self._begun or NOTHING
+        stable = self.store.stable
         settled = 0
         while self._unsettled:
             tag, messages = self._unsettled[0]
-            if messages is not None and messages[1] > max(
-                stable.of(messages[0]), begun.of(messages[0])
-            ):
+            if messages is not None and messages[1] > stable.of(messages[0]):
                 break
             settled = tag
             self._unsettled.popleft()

@@ -47,7 +47,7 @@ async def test_the_order_of_another_view_is_settled(tmp_path: Path) -> None:
 
 
 @in_the_loop
-async def test_what_was_before_the_time_of_a_new_archive_is_settled(tmp_path: Path) -> None:
+async def test_what_waits_for_an_archive_without_its_folder_is_stored_anew(tmp_path: Path) -> None:
     hub = Hub()
     async with Link.over(MemoryCarrier(hub), options=FAST) as link:
         async with link.archive("quotes", tmp_path / "old"):
@@ -61,6 +61,7 @@ async def test_what_was_before_the_time_of_a_new_archive_is_settled(tmp_path: Pa
             await feed.publish(b"now")
             await stored(archive, feed)
             await until(lambda: not hub.queues["quotes", "archive"])
+            assert archive.vector == {once.publisher: 1, feed.publisher: 1}
 
 
 @in_the_loop

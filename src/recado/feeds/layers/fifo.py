@@ -4,12 +4,13 @@ F1  Above FIFO the sequences of a publisher follow each other without gap or dou
     Missing stands in its place.
 F2  A view passes when everything before its cut has passed, and nothing behind the cut passes before it.
 F3  A gap is closed only when it has waited for `patience` and everybody in the view has said not to have the
-    message.
+    message. What was published before the feed had an archive waits for nobody who is away.
 F4  A subscriber without recovery that was alone so far begins with whom it does not know behind the cut of the
     first view that it shares; where those in it may lag, behind what the publisher then tells.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from math import inf
 
 from ..block import EMPTY, KEY, SAME
@@ -32,7 +33,7 @@ from ..layer import (
     Thawed,
 )
 from ..packet import Data, Fragment, Last
-from ..vector import Vector
+from ..vector import MAX_SEQUENCE, Vector
 from ..views import Lost, Role, ViewRecord
 from .reception import ORDERS, Reception, concerns, order_id
 from .track import Item
@@ -72,6 +73,8 @@ class Fifo(Layer):
         self._outbox: deque[Item | Lost | Met] = deque()
         self._busy = False
         self._alone = True
+        self._before: Mapping[bytes, int] = {}
+        """In a feed's first archive, until it is in its first view: what was published before its time."""
         if begun is not None:
             reception.begin(begun, 0.0)
             reception.limit = None
@@ -122,10 +125,11 @@ class Fifo(Layer):
         heard = None
         if reception.fresh:
             heard = set(reception.tracks)
-            others = [m for m in record.view.archives() if m != self.site.me]
-            replica = self.site.role is Role.ARCHIVE and others
-            # A new archive copies from the others all that there is; who is new alone begins here.
-            reception.begin(Vector() if replica else record.cut, now)
+            # A new archive copies all that there is: from other archives, or else what members still keep.
+            is_archive = self.site.role is Role.ARCHIVE
+            reception.begin(Vector() if is_archive else record.cut, now)
+            if record.view.archives() == [self.site.me]:
+                self._before = record.cut
         reception.skip_orders(record.cut, order_id(self.site.current), now)
         self._meet_at(record, heard, now)
         for publisher, sequence in record.cut.items():
@@ -192,7 +196,7 @@ class Fifo(Layer):
             if self._outbox:
                 self._above(self._risen(self._outbox.popleft()), now)
             elif self._pending is not None and self.reception.reaches(self._pending.cut):
-                record, self._pending = self._pending, None
+                record, self._pending, self._before = self._pending, None, {}
                 self.site.current = record.view.id
                 self.reception.limit = None
                 self._above(Changed(record), now)
@@ -214,9 +218,12 @@ class Fifo(Layer):
         self._looked = now
         self._get_acquainted(now)
         for publisher, gap in list(self.reception.gaps.items()):
+            most = MAX_SEQUENCE
             if now < gap.since + self.site.options.patience:
-                continue
-            last = self._nobody_has(publisher, now)
+                most = self._before.get(publisher, 0)
+                if gap.at > most:
+                    continue
+            last = min(most, self._nobody_has(publisher, now))
             lost = self.reception.close(publisher, last, now) if last else None
             if lost is not None:
                 self._outbox.append(lost)
@@ -240,6 +247,7 @@ class Fifo(Layer):
         gaps, strangers, options = self.reception.gaps, self.reception.strangers, self.site.options
         due = min(strangers.values()) + options.suspect if strangers else inf
         if gaps:
-            closing = min(gap.since for gap in gaps.values()) + options.patience
+            patience = 0.0 if self._before else options.patience
+            closing = min(gap.since for gap in gaps.values()) + patience
             due = min(due, max(closing, self._looked + options.again))
         return due if due < inf else None

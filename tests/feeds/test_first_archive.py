@@ -1,0 +1,92 @@
+"""The first archive of a feed comes when others are there already: what was published before its time is copied
+from whoever still keeps it, the rest is stored as lost, and nobody who recovers waits for it in vain."""
+
+import pytest
+
+from recado.feeds.boundary import Policy
+from recado.feeds.views import Lost, Role
+
+from .world import Node, World, together
+
+RECOVERIES = (Policy.PESSIMISTIC, Policy.VECTOR, Policy.ARCHIVE)
+
+
+def published(world: World, *bodies: bytes) -> Node:
+    """By one who ends then."""
+    publisher = world.add(Role.PUBLISHER)
+    world.run(0.3)
+    for body in bodies:
+        world.publish(publisher, body)
+    world.run(0.3)
+    world.kill(publisher)
+    return publisher
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("policy", RECOVERIES)
+def test_it_copies_what_members_keep(policy: Policy, ordered: bool) -> None:
+    world = World(ordered=ordered)
+    a = world.add(Role.SUBSCRIBER, "a")
+    assert together(world, a)
+    publisher = published(world, b"x", b"y")
+    assert a.bodies() == [b"x", b"y"]
+    keeper = world.add(Role.ARCHIVE, "archive")
+    assert together(world, a, keeper)
+    b = world.add(Role.SUBSCRIBER, "b", recovery=policy)
+    assert world.run(5, lambda: b.recovered is not None)
+    assert b.bodies() == [b"x", b"y"]
+    assert keeper.disk is not None
+    assert keeper.disk.vector == {publisher.me.incarnation: 2}
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("policy", RECOVERIES)
+def test_what_nobody_keeps_is_lost_without_patience(policy: Policy, ordered: bool) -> None:
+    """Whoever was away never had this archive's word for it."""
+    world = World(ordered=ordered, window=0, patience=60.0)
+    a = world.add(Role.SUBSCRIBER, "a")
+    assert together(world, a)
+    publisher = published(world, b"x", b"y").me.incarnation
+    keeper = world.add(Role.ARCHIVE, "archive")
+    assert together(world, a, keeper)
+    b = world.add(Role.SUBSCRIBER, "b", recovery=policy)
+    assert world.run(5, lambda: b.recovered is not None)
+    assert b.gaps == [Lost(publisher, 1, 2)]
+    assert keeper.disk is not None
+    assert keeper.disk.vector == {publisher: 2}
+    later = world.add(Role.PUBLISHER)
+    world.publish(later, b"z")
+    world.run(1)
+    assert b.bodies() == [b"z"]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_one_that_is_alone_stores_what_came_before_its_first_view(ordered: bool) -> None:
+    world = World(ordered=ordered, patience=60.0)
+    publisher = world.add(Role.PUBLISHER, window=0)
+    world.publish(publisher, b"nobody hears this")
+    world.run(0.5)
+    keeper = world.add(Role.ARCHIVE, "archive")
+    world.run(0.05)
+    world.publish(publisher, b"early")
+    assert not keeper.views
+    world.run(0.05)
+    world.kill(publisher)
+    assert together(world, keeper)
+    b = world.add(Role.SUBSCRIBER, "b", recovery=Policy.PESSIMISTIC)
+    assert world.run(5, lambda: b.recovered is not None)
+    assert b.gaps == [Lost(publisher.me.incarnation, 1, 1)]
+    assert b.bodies() == [b"early"]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_what_waited_for_an_archive_to_come_is_given(ordered: bool) -> None:
+    world = World(ordered=ordered, recovery_timeout=60.0)
+    b = world.add(Role.SUBSCRIBER, "b", recovery=Policy.PESSIMISTIC)
+    world.run(1)
+    published(world, b"x", b"y")
+    assert b.bodies() == []
+    world.add(Role.ARCHIVE, "archive")
+    assert world.run(5, lambda: b.recovered is not None)
+    assert b.bodies() == [b"x", b"y"]
+    assert b.gaps == []
