@@ -47,7 +47,11 @@ class Inbox:
             self._wake()
 
     def end(self, error: Exception | None = None) -> None:
-        """After what is here no more comes: by an error, or quietly."""
+        """No more comes: by an error, after what is here; or quietly, and what is here is not taken any more,
+        because those who leave have told how far they came."""
+        if error is None:
+            self._items.clear()
+            self.bytes = 0
         if not self._over:
             self._over, self._end = True, error
             self._wake()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Final, Literal, Self, TypeAlias, overload
 
@@ -120,6 +121,8 @@ class Subscription(Station):
         self._closed = False
         self._tag = 0
         self._in_hand: dict[bytes, int] = {}  # of a publisher so many, the last ones
+        self._walked: Batch | None = None  # a batch that was not yet walked to its end,
+        self._ahead: Iterator[Message] = iter(())  # and what of it is still to come
 
     # --- for the application
 
@@ -161,8 +164,11 @@ class Subscription(Station):
         await self.close(finished=kind is None)
 
     async def close(self, *, finished: bool = True) -> None:
-        """Leave, and say what we have: not what was not taken, nor what the application has not `finished`."""
+        """Leave, and say what we have: not what was not taken, nor what the application has not `finished`.
+        Whoever iterates meanwhile is given nothing more."""
         self._inbox.end()
+        self._walked = None
+        deque(self._ahead, maxlen=0)  # exhausted, so that the walk ends without a look at each step
         if self._driver is not None and not self._closed:
             self._closed = True
             for publisher, count in () if finished else self._in_hand.items():
@@ -215,20 +221,27 @@ class Subscription(Station):
         self._in_hand = {}
 
     async def take(self) -> Batch | None:
-        """The next batch, for whoever then walks it; it counts as given only so far as that came."""
+        """The next batch, for whoever then walks it; it counts as given only so far as that came. What is left
+        of one that was not walked to its end comes first."""
+        walked, self._walked = self._walked, None
+        if walked is not None and self._entries[walked.publisher] < walked.last:
+            return walked.part(self._entries[walked.publisher] + 1, walked.last)
         batch = await self._inbox.take()
         self._make_room()
         return batch
 
     def walk(self, batch: Batch) -> Iterator[Message]:
         entries, publisher = self._entries, batch.publisher
-        messages = iter(Messages(self.feed, batch, self._wanted))
+        self._ahead = iter(Messages(self.feed, batch, self._wanted))
+        self._walked = batch
         self._in_hand = {publisher: 1}
-        for message in messages:
+        for message in self._ahead:
             entries[publisher] = message.sequence
             yield message
-        entries[publisher] = batch.last
-        self._in_hand = {}
+        if self._walked is batch:  # else it was closed meanwhile
+            entries[publisher] = batch.last
+            self._in_hand = {}
+            self._walked = None
 
     # --- for the driver
 

@@ -44,6 +44,15 @@ def test_publish_subscribe_and_recover(recado_broker: recado.Broker, tmp_path: P
         feed.close()
 
 
+def test_iteration_goes_on_where_it_was_left(recado_broker: recado.Broker) -> None:
+    with recado.connect_blocking(recado_broker.url, options=FAST) as link:
+        feed = link.feed("quotes")
+        with feed.subscribe("desk") as messages:
+            feed.publish_many([b"1", b"2", b"3"])
+            for expected in (b"1", b"2", b"3"):
+                assert next(iter(messages)).body == expected
+
+
 def test_what_cannot_be(recado_broker: recado.Broker) -> None:
     link = recado.connect_blocking(recado_broker.url)
     with pytest.raises(FeedClosed, match="the link is not open"):

@@ -100,15 +100,25 @@ async def test_one_at_a_time_takes() -> None:
 
 
 @in_the_loop
-async def test_the_end_comes_after_what_is_there() -> None:
-    quiet, loud = Inbox(), Inbox()
-    for inbox in (quiet, loud):
-        inbox.put(batch(1))
-    quiet.end()
-    loud.end(ConnectionError("gone"))
-    loud.end()  # the first word counts
-    for inbox in (quiet, loud):
-        assert await inbox.take() == batch(1)
-    assert await quiet.take() is None
+async def test_an_error_comes_after_what_is_there() -> None:
+    inbox = Inbox()
+    inbox.put(batch(1))
+    inbox.end(ConnectionError("gone"))
+    assert await inbox.take() == batch(1)
     with pytest.raises(ConnectionError, match="gone"):
-        await loud.take()
+        await inbox.take()
+    inbox.end()  # the first word counts
+    with pytest.raises(ConnectionError, match="gone"):
+        await inbox.take()
+
+
+@in_the_loop
+async def test_who_leaves_takes_nothing_more() -> None:
+    inbox, done = Inbox(), list[str]()
+    inbox.put(batch(1))
+    inbox.put(batch(2))
+    inbox.then(lambda: done.append("after 2"))
+    assert await inbox.take() == batch(1)
+    inbox.end()
+    assert await inbox.take() is None
+    assert (inbox.bytes, done) == (0, [])
