@@ -10,6 +10,7 @@ from recado.client import errors
     [
         (404, "NOT_FOUND - no queue 'q'", "Declare it before it is used"),
         (403, "ACCESS_REFUSED", "may configure, write and read"),
+        (403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use", "not missed yet"),
         (405, "RESOURCE_LOCKED", "exclusively to another connection"),
         (406, "PRECONDITION_FAILED - inequivalent arg 'durable'", "with other properties"),
         (406, "PRECONDITION_FAILED - unknown delivery tag 1", "settled twice"),
@@ -21,6 +22,19 @@ def test_a_refusal_has_a_hint(code: int, text: str, hint: str) -> None:
     assert str(error).startswith(f"the broker closed the channel: {code} {text}. ")
     assert hint in error.hint
     assert errors.ClosedByBroker(code, text).hint == error.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "held"),
+    [
+        (405, "RESOURCE_LOCKED", True),
+        (403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use", True),
+        (403, "ACCESS_REFUSED - read access to queue 'q' refused for user 'u'", False),
+        (404, "NOT_FOUND - no queue 'exclusive use'", False),
+    ],
+)
+def test_a_queue_that_is_held_is_no_lack_of_rights(code: int, text: str, held: bool) -> None:
+    assert errors.ChannelRefused(code, text).is_held is held
 
 
 @pytest.mark.parametrize(("code", "text"), [(406, "PRECONDITION_FAILED"), (541, "INTERNAL_ERROR")])

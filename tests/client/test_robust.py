@@ -26,6 +26,7 @@ from recado.client import (
     RobustConnection,
     connect,
 )
+from recado.client.restoring import Restoration
 from workshop.peers import HOST, Server, free_ports
 
 from .faulty import Faulty, faulty_wire
@@ -300,6 +301,24 @@ async def test_it_gives_up_with_all_that_waits(server: Server) -> None:
         assert "was not restored within" in str(given_up.error)
         with pytest.raises(GaveUp):
             channel.publish("", queue.name, b"")
+
+
+@in_a_loop
+async def test_a_fault_while_it_is_restored_is_told_too(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def declare(_: Restoration) -> None:
+        raise ValueError("all channels are open")
+
+    monkeypatch.setattr(Restoration, "declare", declare)
+    async with robust(server) as (connection, wire, notebook):
+        channel = await connection.channel()
+        wire.cut()
+        given_up = await notebook.wait_for(GivenUp)
+        assert "the last one failed: all channels are open" in str(given_up.error)
+        with pytest.raises(GaveUp):
+            await soon(channel.qos(1))
+    assert "cannot be restored" in caplog.text
 
 
 @in_a_loop

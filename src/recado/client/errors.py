@@ -77,6 +77,12 @@ class ChannelRefused(ChannelEnded):
         self.code = code
         self.text = text
 
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody else has the queue to themselves. It may be a life of ours that has ended, and that
+        the broker has not missed yet; a right that the user lacks has the same code."""
+        return self.code == _RESOURCE_LOCKED or _is_in_use(self.code, self.text)
+
 
 class ChannelClosed(ChannelEnded):
     def __init__(self) -> None:
@@ -115,6 +121,9 @@ def _listed(numbers: Sequence[range], most: int = 5) -> str:
     return ", ".join(shown) + (", …" if len(numbers) > most else "")
 
 
+_ACCESS_REFUSED = 403
+_RESOURCE_LOCKED = 405
+
 _HINTS = {
     311: "The message is larger than the broker allows.",
     320: "The broker is stopping, or its operator closed the connection.",
@@ -137,4 +146,9 @@ def _hint(code: int, text: str) -> str:
         if "timed out" in text:
             return "A delivery was not acknowledged within the consumer timeout."
         return ""
-    return _HINTS.get(code, "")
+    return _HINTS.get(_RESOURCE_LOCKED if _is_in_use(code, text) else code, "")
+
+
+def _is_in_use(code: int, text: str) -> bool:
+    """A consumer has it for itself alone."""
+    return code == _ACCESS_REFUSED and "exclusive use" in text

@@ -19,7 +19,6 @@ from .robust_channel import RobustChannel
 from .topology import DeclaredQueue, Topology
 
 _NOT_FOUND = 404
-_LOCKED = 405
 
 
 class Restoration:
@@ -80,7 +79,7 @@ class Restoration:
         try:
             found = await channel.call(method, answer)
         except ChannelRefused as error:
-            if _is_held(error):
+            if error.is_held:
                 raise
             self._report(NotRestored(what, error))
             return None
@@ -132,7 +131,7 @@ class Restoration:
             try:
                 await bare.start_consumer(consumer, method)
             except ChannelRefused as error:
-                if _is_held(error):
+                if error.is_held:
                     raise
                 self._report(NotRestored(f"consumer of queue '{method.queue}'", error))
                 consumer.give_up(error)
@@ -157,7 +156,3 @@ class Restoration:
             channel.resume(bare)
         else:
             await bare.close()
-
-
-def _is_held(error: ChannelRefused) -> bool:
-    return error.code == _LOCKED or "exclusive use" in error.text

@@ -163,23 +163,26 @@ class RobustConnection:
     async def _supervise(self, ended: "asyncio.Future[Exception]") -> None:
         loop = asyncio.get_running_loop()
         while True:
-            error = await ended
+            lost = await ended
             if self.error is not None:
                 return
             self._bare = None
             self._patience.lost(loop.time())
-            self._tell(Lost(error))
+            self._tell(Lost(lost))
             try:
-                ended = await self._restored(error)
-            except GaveUp as gave_up:
-                self._end(gave_up)
-                self._tell(GivenUp(gave_up))
-                return
+                ended = await self._restored(lost)
+            except GaveUp as error:
+                gave_up = error
             except Exception as fault:
                 # One of ours. Without its supervisor nothing would come back, nor anybody be told.
                 log.exception("a connection to %s cannot be restored", self.address)
-                self._end(fault)
-                return
+                patience = self._patience
+                gave_up = GaveUp(patience.since(loop.time()), patience.attempts, fault)
+            else:
+                continue
+            self._end(gave_up)
+            self._tell(GivenUp(gave_up))
+            return
 
     async def _restored(self, error: Exception) -> "asyncio.Future[Exception]":
         """Try until it succeeds; `GaveUp` when it has taken too long."""

@@ -9,8 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 import recado
+from recado.client import ChannelRefused
 from recado.feeds.block import Block
 from recado.feeds.boundary import ARCHIVES, MEMBERS, Channel
+from recado.feeds.errors import CannotJoin
 from recado.feeds.naming import new_id
 from recado.feeds.packet import Beat, Data
 from recado.feeds.transport.memory import Hub, MemoryCarrier
@@ -189,3 +191,17 @@ async def test_a_second_archive_of_the_name_waits_for_the_first() -> None:
         assert not done
         await first.close()
         await (await second).close()
+
+
+@in_the_loop
+async def test_who_may_not_read_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the code of a queue that another archive of the name holds."""
+
+    async def refused(*_: object) -> None:
+        raise ChannelRefused(403, "ACCESS_REFUSED - read access to queue 'q' refused for user 'u'")
+
+    async with carriers("amqp") as (one, _):
+        monkeypatch.setattr("recado.client.robust_channel.RobustChannel.qos", refused)
+        async with asyncio.timeout(5):
+            with pytest.raises(CannotJoin, match="refused for user"):
+                await one.join("quotes", new_id("archive"), Role.ARCHIVE, Ear())

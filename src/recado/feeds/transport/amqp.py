@@ -49,8 +49,6 @@ LARGEST: Final = 1 << 20
 PREFETCH: Final = {Role.SUBSCRIBER: 256, Role.ARCHIVE: 1_024}
 """Packets that came and are not settled."""
 TYPE: Final = "recado.feed"
-LOCKED: Final = (403, 405)
-"""Reply codes for a queue that somebody else has."""
 PATIENCE: Final = 60.0
 """Seconds for the broker to notice that an archive's last life is over."""
 AGAIN_SECONDS: Final = 0.5
@@ -193,7 +191,7 @@ class AmqpPort:
                 return await channel.consume(name, exclusive=True)
             except ChannelRefused as error:
                 self._channels.remove(channel)
-                if error.code not in LOCKED or self._loop.time() > until:
+                if not error.is_held or self._loop.time() > until:
                     raise
                 log.info("another archive %s is at work, or was until now", self._me.name)
             await asyncio.sleep(AGAIN_SECONDS)  # the broker does not tell when a queue is free
@@ -218,7 +216,7 @@ class AmqpPort:
                         self._arrive(Channel.P, delivery, self._tag)
                 return None
             except ChannelRefused as error:
-                if error.code not in LOCKED:
+                if not error.is_held:
                     return self._broken(error)
             except ClientError as error:
                 return self._broken(error)
