@@ -26,8 +26,11 @@ APART: Final = "those with Sparks of their own"
 GROUPS: Final = (SHARING, APART)
 SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "1",
-    "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.memory": "1g",
+    # Nothing runs long enough to be worth Java code of its own, which takes longer to compile than to run.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmn512m",
 }
 SECONDS: Final = 600  # the start of Spark counts for the first test, and machines are busy
 

@@ -1,10 +1,11 @@
 """The formats of the job, which die at the worst of moments when they are told to.
 
-Whoever puts a file into the folder of a run has the next process that comes to that moment remove it, and die:
+Whoever puts a file into the folder of a run has the next process that comes to that moment put its own number
+behind the file's name, and die:
 
-    spool QUEUE       rows are safe in the spool, and not acknowledged
-    sink EXCHANGE     messages are confirmed by the broker, and Spark does not know yet
-    lake              rows are in the lake, and Spark does not know yet
+    spool-QUEUE       rows are safe in the spool, and not acknowledged
+    sink-EXCHANGE     messages are confirmed by the broker, and Spark does not know yet
+    lake-doom         rows are in the lake, and Spark does not know yet
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bench.pipeline_crash.routes import QUEUES, TARGETS
 from recado.pipeline.queue.consuming import Consuming
 from recado.pipeline.queue.sink import Published, QueueStreamWriter
 from recado.pipeline.queue.source import QueueSource, QueueStreamReader
@@ -36,8 +36,6 @@ def sink_doom(exchange: str | None) -> str:
     return f"sink-{exchange}"
 
 
-SPOOLS: Final = tuple(spool_doom(each.name) for each in QUEUES)
-SINKS: Final = tuple(sink_doom(each.exchange) for each in TARGETS)
 LAKE: Final = "lake-doom"
 
 
@@ -47,8 +45,9 @@ def is_told(doom: str) -> bool:
 
 def is_due(doom: str) -> bool:
     """Whether it is this process's turn; nobody else's, then."""
+    file = Path(os.environ[FOLDER]) / doom
     try:
-        (Path(os.environ[FOLDER]) / doom).unlink()
+        file.rename(f"{file}.{os.getpid()}")
     except FileNotFoundError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""The job that is killed: `python -m bench.pipeline_crash.job FOLDER`. Three queries in one Spark, without end.
+"""The job that is killed: `python -m bench.pipeline_crash.job FOLDER`. Queries in one Spark, without end.
 
 A query that fails is started again, as whoever operates it would; `FOLDER/diary` has a line for each batch and
 failure. When there is a file `FOLDER/finish`, each query reads what is left, and the job ends.
@@ -10,30 +10,26 @@ import os
 import signal
 import sys
 import time
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-import msgspec
 
 from bench.feeds_crash.diary import Diary
 from bench.pipeline_crash.doomed import FOLDER, LAKE, DoomedSource, is_due, is_told
 from bench.pipeline_crash.routes import (
     APPENDED,
     ARCHIVE,
-    QUEUES,
-    SOURCES,
-    TO_RABBITMQ,
-    TO_RECADO,
-    URLS,
+    QUEUED,
     WRITTEN,
+    Layout,
     Query,
     Source,
     Target,
 )
 from recado.pipeline import spark_session
+from recado.pipeline.definition.pipeline import Sink
 from recado.pipeline.lake.batch import Batch
-from recado.pipeline.lake.parquet import write_parquet
-from recado.pipeline.lake.settings import TableOptions
+from recado.pipeline.writing import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,9 +39,12 @@ if TYPE_CHECKING:
 LOOK: Final = 0.1  # seconds between two looks at the queries
 TRIGGER: Final = "300 milliseconds"
 SETTINGS: Final = {
-    "spark.driver.memory": "768m",
+    "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "1",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    # No life is long enough for code of its own, or for code that is compiled well.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmn512m",
     "spark.log.level": "FATAL",
 }
 
@@ -55,13 +54,13 @@ class Job:
         self._folder = folder
         self._spark = spark
         self._diary = diary
-        self._urls = msgspec.json.decode((folder / URLS).read_bytes(), type=dict[str, str])
+        self._layout = Layout.read(folder)
         self._batches: dict[Query, int] = {}
 
     def run(self) -> None:
         queries: dict[Query, StreamingQuery] = {}
         while not self.is_to_finish:
-            for name in Query:
+            for name in self._layout.queries:
                 query = queries.get(name)
                 if query is None or not query.isActive:
                     if query is not None:
@@ -72,8 +71,8 @@ class Job:
             time.sleep(LOOK)  # Spark tells nobody
         for query in queries.values():
             query.stop()
-        self.finish(*Query)
-        self.finish(Query.LAKE)  # what came back to its queues meanwhile
+        self.finish(*self._layout.targets)
+        self.finish(Query.LAKE)  # by now all that was not acknowledged is back in its queue
         self._diary.note("finished")
 
     @property
@@ -94,16 +93,12 @@ class Job:
     # -- the queries ------------------------------------------------------------------------------
 
     def writer(self, name: Query) -> DataStreamWriter:
-        match name:
-            case Query.LAKE:
-                rows = self.numbers(ARCHIVE)
-                for source in QUEUES:
-                    rows = rows.union(self.numbers(source))
-                writer = rows.writeStream.foreachBatch(self.into_lake)
-            case Query.RECADO:
-                writer = self.to_broker(TO_RECADO)
-            case Query.RABBITMQ:
-                writer = self.to_broker(TO_RABBITMQ)
+        if name is Query.LAKE:
+            parts = [self.numbers(source) for source in self._layout.sources]
+            rows = reduce(lambda one, other: one.union(other), parts)
+            writer = rows.writeStream.foreachBatch(self.into_lake)
+        else:
+            writer = self.to_broker(self._layout.targets[name])
         return writer.option("checkpointLocation", str(self._folder / "checkpoints" / name.value))
 
     def numbers(self, source: Source) -> DataFrame:
@@ -117,21 +112,25 @@ class Job:
         return self._spark.readStream.format("recado").options(**options).load()
 
     def queue(self, source: Source) -> DataFrame:
-        options = {"url": self._urls[source.broker], "queue": source.name}
+        options = {"url": self._layout.urls[source.broker], "queue": source.name}
         options["spool"] = str(self._folder / "spools" / source.name)
         if source.window is not None:
             options["dedupWindow"] = str(source.window)
         return self._spark.readStream.format("amqp").options(**options).load()
 
     def to_broker(self, target: Target) -> DataStreamWriter:
-        options = {"url": self._urls[target.broker], "exchange": target.exchange, "routingKey": ""}
+        url = self._layout.urls[target.broker]
+        options = {"url": url, "exchange": target.exchange, "routingKey": ""}
         return self.archive().writeStream.format("amqp").options(**options)
 
     def into_lake(self, rows: DataFrame, number: int) -> None:
         lake = self._folder / "lake"
         rows = rows.persist()  # or each use of it would read all sources again
-        write_parquet(rows, TableOptions(path=str(lake / WRITTEN)), Batch("numbers", number))
         archived = rows.where(f"source = '{ARCHIVE.name}'")
+        queued = rows.where(f"source <> '{ARCHIVE.name}'")
+        batch = Batch("numbers", number)
+        write(archived, Sink("parquet", {"path": str(lake / WRITTEN)}), batch)
+        write(queued, Sink("delta", {"path": str(lake / QUEUED)}), batch)
         archived.write.mode("append").parquet(str(lake / APPENDED))
         if is_told(LAKE) and self.is_of_all_sources(rows) and is_due(LAKE):
             os.killpg(0, signal.SIGKILL)  # this process, and Spark's
@@ -139,7 +138,7 @@ class Job:
 
     def is_of_all_sources(self, rows: DataFrame) -> bool:
         found = rows.select("source").distinct().collect()
-        return len(found) == len(SOURCES)
+        return len(found) == len(self._layout.sources)
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
 """What goes where in the job that is killed: three queries, and eight routes that are judged.
 
-    archive ───────────┐
-    with-ids ──────────┤          ┌─ the lake, a batch at a time, by recado.pipeline
-    without-ids ───────┼─ lake ───┤
-    forgotten ─────────┘          └─ the same, simply appended: rows of the archive only
+    archive ───────────┐          ┌─ Parquet, a batch at a time, by recado.pipeline: rows of the archive
+    with-ids ──────────┤          │
+    without-ids ───────┼─ lake ───┼─ Delta, likewise: rows of the queues
+    forgotten ─────────┘          └─ Parquet that is simply appended to: rows of the archive
                                   ┌─ once, which looks for duplicates among the last 100,000 ids
     archive ──── recado ── fanout ┤
                                   └─ narrow, which has room for one id
@@ -18,12 +18,10 @@ batch. The others never promised it. Nothing is lost on any.
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
 import msgspec
-
-URLS: Final = "urls.json"
-"""The file, in the folder of a run, that says where the brokers are."""
 
 
 class Query(Enum):
@@ -62,7 +60,7 @@ class Target(msgspec.Struct, frozen=True):
 
 TO_RECADO: Final = Target("recado", "to-recado", ("once", "narrow"))
 TO_RABBITMQ: Final = Target("rabbitmq", "to-rabbitmq", ("again",))
-TARGETS: Final = (TO_RECADO, TO_RABBITMQ)
+TARGETS: Final = {Query.RECADO: TO_RECADO, Query.RABBITMQ: TO_RABBITMQ}
 WINDOWS: Final = {"once": 100_000, "narrow": 1}
 """Of ids, in queues that look for duplicates."""
 
@@ -80,14 +78,56 @@ class Route(msgspec.Struct, frozen=True):
 
 
 WRITTEN: Final = "written"
+QUEUED: Final = "queued"
 APPENDED: Final = "appended"
 ROUTES: Final = (
     Route("archive-lake", once=True, table=WRITTEN, source=ARCHIVE.name),
-    Route("ids-lake", once=True, table=WRITTEN, source=WITH_IDS.name),
-    Route("plain-lake", once=False, table=WRITTEN, source=WITHOUT_IDS.name),
+    Route("ids-lake", once=True, table=QUEUED, source=WITH_IDS.name),
+    Route("plain-lake", once=False, table=QUEUED, source=WITHOUT_IDS.name),
     Route("archive-recado", once=True, broker="recado", queue="once"),
     Route("archive-rabbitmq", once=False, broker="rabbitmq", queue="again"),
     Route("archive-appended", once=False, table=APPENDED, source=ARCHIVE.name),
-    Route("ids-forgotten", once=False, table=WRITTEN, source=FORGOTTEN.name),
+    Route("ids-forgotten", once=False, table=QUEUED, source=FORGOTTEN.name),
     Route("archive-narrow", once=False, broker="recado", queue="narrow"),
 )
+FEWER: Final = tuple(
+    each for each in ROUTES if each.name not in ("archive-rabbitmq", "ids-forgotten")
+)
+"""Still one of each promise, and one that breaks it: each source and query takes Spark seconds to start."""
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """Of one run: where the brokers are, and which routes there are."""
+
+    urls: dict[str, str]
+    routes: tuple[Route, ...] = ROUTES
+
+    @classmethod
+    def read(cls, folder: Path) -> Layout:
+        return msgspec.json.decode((folder / "layout.json").read_bytes(), type=cls)
+
+    def write(self, folder: Path) -> None:
+        (folder / "layout.json").write_bytes(msgspec.json.encode(self))
+
+    @property
+    def queues(self) -> list[Source]:
+        """That are read from."""
+        read = {route.source for route in self.routes}
+        return [queue for queue in QUEUES if queue.name in read]
+
+    @property
+    def sources(self) -> list[Source]:
+        return [ARCHIVE, *self.queues]
+
+    @property
+    def targets(self) -> dict[Query, Target]:
+        ends = {(route.broker, route.queue) for route in self.routes}
+        return {
+            query: target
+            for query, target in TARGETS.items()
+            if all((target.broker, queue) in ends for queue in target.queues)
+        }
+
+    @property
+    def queries(self) -> list[Query]:
+        return [Query.LAKE, *self.targets]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
-from bench.pipeline_crash.routes import QUEUES
+from bench.pipeline_crash.routes import Layout, Source
 from recado.amqp.properties import Properties
 from recado.client import blocking
 from recado.feeds.archive.store import Store
@@ -24,10 +24,13 @@ PACE: Final = 0.2  # seconds between two groups
 class Sender(Thread):
     """Goes on until it is stopped."""
 
-    def __init__(self, store: Store, channels: Mapping[str, blocking.Channel]) -> None:
+    def __init__(
+        self, store: Store, queues: Sequence[Source], channels: Mapping[str, blocking.Channel]
+    ) -> None:
         super().__init__(name="sender")
         self.sent = 0
         self._store = store
+        self._queues = queues
         self._channels = channels
         self._enough = Event()
         self._error: Exception | None = None
@@ -44,7 +47,7 @@ class Sender(Thread):
         bodies = [b"%d" % number for number in numbers]
         self._store.append([Batch(PUBLISHER, numbers[0] + 1, Block.of(bodies), NO_VIEW)])
         self._store.sync()
-        for queue in QUEUES:
+        for queue in self._queues:
             for number, body in zip(numbers, bodies, strict=True):
                 named = f"id-{number}" if queue.ids else None
                 properties = Properties(message_id=named, delivery_mode=2)
@@ -60,13 +63,14 @@ class Sender(Thread):
 
 
 @contextmanager
-def sending(folder: Path, urls: Mapping[str, str]) -> Iterator[Sender]:
+def sending(folder: Path, layout: Layout) -> Iterator[Sender]:
     with ExitStack() as stack:
         store = stack.enter_context(Store(folder / "archive", "numbers"))
         channels = {
-            name: stack.enter_context(blocking.connect(url)).channel() for name, url in urls.items()
+            name: stack.enter_context(blocking.connect(url)).channel()
+            for name, url in layout.urls.items()
         }
-        sender = Sender(store, channels)
+        sender = Sender(store, layout.queues, channels)
         sender.start()
         try:
             yield sender

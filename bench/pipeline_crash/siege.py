@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-import msgspec
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from deltalake import DeltaTable
 
 from bench.pipeline_crash.judge import Arrived, Violation, judge
-from bench.pipeline_crash.routes import QUEUES, ROUTES, TARGETS, URLS, WINDOWS, Route
+from bench.pipeline_crash.routes import QUEUED, ROUTES, WINDOWS, Layout, Route
 from bench.pipeline_crash.sender import sending
 from bench.pipeline_crash.victim import Kill, Victim
 from recado.amqp.values import Table
@@ -32,7 +32,11 @@ class Outcome:
 
 
 def besiege(
-    folder: Path, kills: Sequence[Kill], seed: int, tell: Callable[[str], None] = lambda _: None
+    folder: Path,
+    kills: Sequence[Kill],
+    seed: int,
+    tell: Callable[[str], None] = lambda _: None,
+    routes: tuple[Route, ...] = ROUTES,
 ) -> Outcome:
     """One run: so many kills, of these kinds in this order."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -40,15 +44,13 @@ def besiege(
     with ExitStack() as stack:
         recado = stack.enter_context(peers.recado(data=folder / "recado"))
         rabbitmq = stack.enter_context(peers.rabbitmq())
-        urls = {"recado": recado.url, "rabbitmq": rabbitmq.url}
-        (folder / URLS).write_bytes(msgspec.json.encode(urls))
-        declare(urls)
-        sender = stack.enter_context(sending(folder, urls))
-        victim = stack.enter_context(Victim(folder))
+        layout = Layout({"recado": recado.url, "rabbitmq": rabbitmq.url}, routes)
+        layout.write(folder)
+        declare(layout)
+        sender = stack.enter_context(sending(folder, layout))
+        victim = stack.enter_context(Victim(folder, layout))
         begun = time.monotonic()
         for number, kind in enumerate(kills, 1):
-            victim.wait_for_work()
-            time.sleep(random.random() * 0.5)  # any moment
             victim.kill(kind, random)
             seconds = time.monotonic() - begun
             tell(
@@ -57,15 +59,15 @@ def besiege(
         sender.stop()
         victim.finish()
         tell(f"{time.monotonic() - begun:5.1f} s: all that was left is read")
-        arrived = {route: collect(route, folder, urls) for route in ROUTES}
-        failures = victim.failures
-    return judged(arrived, sender.sent, kills, failures)
+        arrived = {route: collect(route, folder, layout.urls) for route in routes}
+        deaths, failures = victim.deaths, victim.failures
+    return judged(arrived, sender.sent, deaths, failures)
 
 
 def judged(
-    arrived: Mapping[Route, Arrived], sent: int, kills: Sequence[Kill], failures: int
+    arrived: Mapping[Route, Arrived], sent: int, deaths: Mapping[Kill, int], failures: int
 ) -> Outcome:
-    counts = Counter({f"{kind.value} kills": count for kind, count in Counter(kills).items()})
+    counts = Counter({f"{kind.value} kills": count for kind, count in deaths.items()})
     counts["sent"] = sent
     counts["queries that failed"] = failures
     for route, what in arrived.items():
@@ -77,14 +79,14 @@ def judged(
     )
 
 
-def declare(urls: Mapping[str, str]) -> None:
-    for broker, url in urls.items():
+def declare(layout: Layout) -> None:
+    for broker, url in layout.urls.items():
         with blocking.connect(url) as connection:
             channel = connection.channel()
-            for source in QUEUES:
+            for source in layout.queues:
                 if source.broker == broker:
                     channel.declare_queue(source.name, durable=True)
-            for target in TARGETS:
+            for target in layout.targets.values():
                 if target.broker == broker:
                     channel.declare_exchange(target.exchange, "fanout", durable=True)
                     for queue in target.queues:
@@ -100,7 +102,12 @@ def window_of(queue: str) -> Table:
 
 def collect(route: Route, folder: Path, urls: Mapping[str, str]) -> Arrived:
     if route.table:
-        found = ds.dataset(folder / "lake" / route.table, format="parquet", partitioning=None)
+        place = folder / "lake" / route.table
+        found = (
+            DeltaTable(place).to_pyarrow_dataset()
+            if route.table == QUEUED
+            else ds.dataset(place, format="parquet", partitioning=None)
+        )
         rows = found.to_table(["number"], filter=pc.field("source") == route.source)
         return Arrived(route.name, rows.column("number").to_pylist())
     numbers: list[int] = []

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -15,9 +16,9 @@ from random import Random
 from typing import Final
 
 from bench.feeds_crash.diary import lines
-from bench.pipeline_crash.doomed import LAKE, SINKS, SPOOLS
-from bench.pipeline_crash.routes import Query
-from bench.processes import children, family
+from bench.pipeline_crash.doomed import LAKE, sink_doom, spool_doom
+from bench.pipeline_crash.routes import Layout
+from bench.processes import PROC, children, family
 
 PATIENCE: Final = 400.0  # seconds until a job must have done something
 LOOK: Final = 0.05
@@ -40,11 +41,23 @@ class Stuck(RuntimeError):
     """The job did nothing for too long."""
 
 
+def is_dead(pid: int) -> bool:
+    """Gone, or only waiting for somebody to notice."""
+    try:
+        words = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return words[0] in "ZX"
+
+
 class Victim:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, layout: Layout) -> None:
         self._folder = folder
+        self._layout = layout
         self._process: subprocess.Popen[bytes]
         self._read = 0  # lines of the diary
+        self.deaths: Counter[Kill] = Counter()
+        """Kills that somebody is dead of."""
 
     def __enter__(self) -> Victim:
         self._start()
@@ -72,7 +85,7 @@ class Victim:
 
     def wait_for_work(self) -> None:
         """Until each query has done a batch since the last kill."""
-        wanted = {query.value for query in Query}
+        wanted = {query.value for query in self._layout.queries}
 
         def worked() -> bool:
             new = self._diary()[self._read :]
@@ -81,24 +94,38 @@ class Victim:
         self._wait(worked, "work")
 
     def kill(self, kind: Kill, random: Random) -> None:
+        """When it returns, who was to die is dead. Those at any moment are when all has worked for a while."""
         match kind:
             case Kill.DRIVER:
+                self._wait_for_any_moment(random)
                 self._kill_all()
             case Kill.WORKER:
+                self._wait_for_any_moment(random)
                 self._kill_worker(random)
             case Kill.SPOOL:
-                self._doom(SPOOLS)
+                self._doom([spool_doom(each.name) for each in self._layout.queues])
             case Kill.SINK:
-                self._doom(SINKS)
+                self._doom([sink_doom(each.exchange) for each in self._layout.targets.values()])
             case Kill.LAKE:
                 self._doom([LAKE])
+        self.deaths[kind] += 1
         self._read = len(self._diary())
 
+    def _wait_for_any_moment(self, random: Random) -> None:
+        self.wait_for_work()
+        time.sleep(random.random() * 0.5)  # any moment
+
     def _doom(self, names: Sequence[str]) -> None:
-        dooms = [self._folder / name for name in names]
-        for doom in dooms:
-            doom.touch()
-        self._wait(lambda: not any(doom.exists() for doom in dooms), "die")
+        """Each comes to its moment by itself."""
+        for name in names:
+            (self._folder / name).touch()
+        self._wait(lambda: all(self._died_of(name) for name in names), "die")
+        for name in names:
+            for claimed in self._folder.glob(f"{name}.*"):
+                claimed.unlink()
+
+    def _died_of(self, doom: str) -> bool:
+        return any(is_dead(int(each.suffix[1:])) for each in self._folder.glob(f"{doom}.*"))
 
     def _kill_worker(self, random: Random) -> None:
         """One of the JVM's, which is the job's only child."""
@@ -108,10 +135,12 @@ class Victim:
             workers = [each for machine in machines for each in family(machine)[1:]]
             if not workers:
                 return False
+            worker = random.choice(workers)
             try:
-                os.kill(random.choice(workers), signal.SIGKILL)
+                os.kill(worker, signal.SIGKILL)
             except ProcessLookupError:
                 return False
+            self._wait(lambda: is_dead(worker), "die")
             return True
 
         self._wait(killed, "have a process for Python")
@@ -119,7 +148,7 @@ class Victim:
     def _kill_all(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.wait()  # so it is dead
 
     def _wait(self, reached: Callable[[], bool], what: str) -> None:
         """A job that is gone is started again."""
