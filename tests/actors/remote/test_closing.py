@@ -104,7 +104,8 @@ async def test_a_reference_that_travelled_reaches_the_durable_mailbox_later() ->
             assert travelled == server.actor("ledger")
         for order in range(1, 5):
             (travelled if order % 2 else named).tell(Place(order))
-        async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
+        patient = Options(warm_up=30.0)  # however busy the machine is
+        async with ActorSystem("server", transport=MemoryTransport(hub), options=patient) as server:
             of_last_life = server.ref(str(travelled))
             await until(lambda: Node.of(server).inbound.early.is_early("ledger"))
             await ledger(server, placed, disk)

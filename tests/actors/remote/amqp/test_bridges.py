@@ -197,9 +197,11 @@ async def test_what_was_posted_is_sent_before_the_end() -> None:
 @in_a_loop
 async def test_what_was_posted_before_the_bridge_is_up_is_sent_before_the_end() -> None:
     async with recado.Broker() as broker, end(broker.url, "server") as server:
-        async with end(broker.url, "client") as client:
-            for each in frames(0, 10):
-                client.transport.connect("server").post(each)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transport, "CLOSE_SECONDS", 30)  # however busy the machine is
+            async with end(broker.url, "client") as client:
+                for each in frames(0, 10):
+                    client.transport.connect("server").post(each)
         await server.until(lambda: server.frames == frames(0, 10))
         assert client.returned_frames == []
 
