@@ -58,7 +58,6 @@ def test_fields_and_types_stand_as_in_the_specification(method: type[Method]) ->
     twin = pamqp_twin(method)
     fields = twin.attributes()
     assert wire_types(method) == [twin.amqp_type(field) for field in fields]
-    assert method.synchronous is twin.synchronous
     for ours, theirs in zip(method.__annotations__, fields, strict=True):
         if ours in method.__struct_fields__:
             assert theirs == RENAMED.get(ours, ours)

@@ -26,13 +26,12 @@ Table = Annotated[FieldTable, "table"]
 
 
 class Method(msgspec.Struct, frozen=True):
-    """What all methods have. A synchronous method is one that its sender awaits an answer to."""
+    """What all methods have."""
 
     class_id: ClassVar[int]
     method_id: ClassVar[int]
     name: ClassVar[str]
     has_content: ClassVar[bool]
-    synchronous: ClassVar[bool]
 
 
 METHODS: Final[dict[tuple[int, int], type[Method]]] = {}
@@ -41,14 +40,13 @@ _M = TypeVar("_M", bound=Method)
 
 
 def _method(
-    class_id: int, method_id: int, name: str, *, content: bool = False, synchronous: bool = False
+    class_id: int, method_id: int, name: str, *, content: bool = False
 ) -> Callable[[type[_M]], type[_M]]:
     def register(method: type[_M]) -> type[_M]:
         method.class_id = class_id
         method.method_id = method_id
         method.name = name
         method.has_content = content
-        method.synchronous = synchronous
         METHODS[class_id, method_id] = method
         return method
 
@@ -58,7 +56,7 @@ def _method(
 # ── connection ────────────────────────────────────────────────────────────────────────────────────
 
 
-@_method(10, 10, "connection.start", synchronous=True)
+@_method(10, 10, "connection.start")
 class ConnectionStart(Method, frozen=True):
     version_major: Octet = 0
     version_minor: Octet = 9
@@ -75,7 +73,7 @@ class ConnectionStartOk(Method, frozen=True):
     locale: ShortStr = "en_US"
 
 
-@_method(10, 20, "connection.secure", synchronous=True)
+@_method(10, 20, "connection.secure")
 class ConnectionSecure(Method, frozen=True):
     challenge: LongStr = b""
 
@@ -85,7 +83,7 @@ class ConnectionSecureOk(Method, frozen=True):
     response: LongStr = b""
 
 
-@_method(10, 30, "connection.tune", synchronous=True)
+@_method(10, 30, "connection.tune")
 class ConnectionTune(Method, frozen=True):
     channel_max: Short = 0
     frame_max: Long = 0
@@ -99,7 +97,7 @@ class ConnectionTuneOk(Method, frozen=True):
     heartbeat: Short = 0
 
 
-@_method(10, 40, "connection.open", synchronous=True)
+@_method(10, 40, "connection.open")
 class ConnectionOpen(Method, frozen=True):
     virtual_host: ShortStr = "/"
     reserved_1: ClassVar[ShortStr] = ""
@@ -111,7 +109,7 @@ class ConnectionOpenOk(Method, frozen=True):
     reserved_1: ClassVar[ShortStr] = ""
 
 
-@_method(10, 50, "connection.close", synchronous=True)
+@_method(10, 50, "connection.close")
 class ConnectionClose(Method, frozen=True):
     reply_code: Short = 0
     reply_text: ShortStr = ""
@@ -132,7 +130,7 @@ class ConnectionBlocked(Method, frozen=True):
 class ConnectionUnblocked(Method, frozen=True): ...
 
 
-@_method(10, 70, "connection.update-secret", synchronous=True)
+@_method(10, 70, "connection.update-secret")
 class ConnectionUpdateSecret(Method, frozen=True):
     new_secret: LongStr = b""
     reason: ShortStr = ""
@@ -145,7 +143,7 @@ class ConnectionUpdateSecretOk(Method, frozen=True): ...
 # ── channel ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@_method(20, 10, "channel.open", synchronous=True)
+@_method(20, 10, "channel.open")
 class ChannelOpen(Method, frozen=True):
     reserved_1: ClassVar[ShortStr] = ""
 
@@ -155,7 +153,7 @@ class ChannelOpenOk(Method, frozen=True):
     reserved_1: ClassVar[LongStr] = b""
 
 
-@_method(20, 20, "channel.flow", synchronous=True)
+@_method(20, 20, "channel.flow")
 class ChannelFlow(Method, frozen=True):
     active: Bit = False
 
@@ -165,7 +163,7 @@ class ChannelFlowOk(Method, frozen=True):
     active: Bit = False
 
 
-@_method(20, 40, "channel.close", synchronous=True)
+@_method(20, 40, "channel.close")
 class ChannelClose(Method, frozen=True):
     reply_code: Short = 0
     reply_text: ShortStr = ""
@@ -180,7 +178,7 @@ class ChannelCloseOk(Method, frozen=True): ...
 # ── access: older than 0-9-1, and still sent by old clients ───────────────────────────────────────
 
 
-@_method(30, 10, "access.request", synchronous=True)
+@_method(30, 10, "access.request")
 class AccessRequest(Method, frozen=True):
     realm: ShortStr = "/data"
     exclusive: Bit = False
@@ -198,7 +196,7 @@ class AccessRequestOk(Method, frozen=True):
 # ── exchange ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@_method(40, 10, "exchange.declare", synchronous=True)
+@_method(40, 10, "exchange.declare")
 class ExchangeDeclare(Method, frozen=True):
     reserved_1: ClassVar[Short] = 0
     exchange: ShortStr = ""
@@ -215,7 +213,7 @@ class ExchangeDeclare(Method, frozen=True):
 class ExchangeDeclareOk(Method, frozen=True): ...
 
 
-@_method(40, 20, "exchange.delete", synchronous=True)
+@_method(40, 20, "exchange.delete")
 class ExchangeDelete(Method, frozen=True):
     reserved_1: ClassVar[Short] = 0
     exchange: ShortStr = ""
@@ -227,7 +225,7 @@ class ExchangeDelete(Method, frozen=True):
 class ExchangeDeleteOk(Method, frozen=True): ...
 
 
-@_method(40, 30, "exchange.bind", synchronous=True)
+@_method(40, 30, "exchange.bind")
 class ExchangeBind(Method, frozen=True):
     reserved_1: ClassVar[Short] = 0
     destination: ShortStr = ""
@@ -241,7 +239,7 @@ class ExchangeBind(Method, frozen=True):
 class ExchangeBindOk(Method, frozen=True): ...
 
 
-@_method(40, 40, "exchange.unbind", synchronous=True)
+@_method(40, 40, "exchange.unbind")
 class ExchangeUnbind(Method, frozen=True):
     reserved_1: ClassVar[Short] = 0
     destination: ShortStr = ""
@@ -258,7 +256,7 @@ class ExchangeUnbindOk(Method, frozen=True): ...
 # ── queue ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@_method(50, 10, "queue.declare", synchronous=True)
+@_method(50, 10, "queue.declare")
 class QueueDeclare(Method, frozen=True):
     reserved_1: ClassVar[Short] = 0
     queue: ShortStr = ""
@@ -277,7 +275,7 @@ class QueueDeclareOk(Method, frozen=True):
     consumer_count: Long = 0
 
 
-@_method(50, 20, "queue.bind", synchronous=True)
+@_method(50, 20, "queue.bind")
 class QueueBind(Method, frozen=True):
     reserved_1: ClassVar[Short] = 0
     queue: ShortStr = ""
@@ -291,7 +289,7 @@ class QueueBind(Method, frozen=True):
 class QueueBindOk(Method, frozen=True): ...
 
 
-@_method(50, 30, "queue.purge", synchronous=True)
+@_method(50, 30, "queue.purge")
 class QueuePurge(Method, frozen=True):
     reserved_1: ClassVar[Short] = 0
     queue: ShortStr = ""
@@ -303,7 +301,7 @@ class QueuePurgeOk(Method, frozen=True):
     message_count: Long = 0
 
 
-@_method(50, 40, "queue.delete", synchronous=True)
+@_method(50, 40, "queue.delete")
 class QueueDelete(Method, frozen=True):
     reserved_1: ClassVar[Short] = 0
     queue: ShortStr = ""
@@ -317,7 +315,7 @@ class QueueDeleteOk(Method, frozen=True):
     message_count: Long = 0
 
 
-@_method(50, 50, "queue.unbind", synchronous=True)
+@_method(50, 50, "queue.unbind")
 class QueueUnbind(Method, frozen=True):
     reserved_1: ClassVar[Short] = 0
     queue: ShortStr = ""
@@ -333,7 +331,7 @@ class QueueUnbindOk(Method, frozen=True): ...
 # ── basic ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@_method(60, 10, "basic.qos", synchronous=True)
+@_method(60, 10, "basic.qos")
 class BasicQos(Method, frozen=True):
     prefetch_size: Long = 0
     prefetch_count: Short = 0
@@ -344,7 +342,7 @@ class BasicQos(Method, frozen=True):
 class BasicQosOk(Method, frozen=True): ...
 
 
-@_method(60, 20, "basic.consume", synchronous=True)
+@_method(60, 20, "basic.consume")
 class BasicConsume(Method, frozen=True):
     reserved_1: ClassVar[Short] = 0
     queue: ShortStr = ""
@@ -361,7 +359,7 @@ class BasicConsumeOk(Method, frozen=True):
     consumer_tag: ShortStr = ""
 
 
-@_method(60, 30, "basic.cancel", synchronous=True)
+@_method(60, 30, "basic.cancel")
 class BasicCancel(Method, frozen=True):
     consumer_tag: ShortStr = ""
     no_wait: Bit = False
@@ -398,7 +396,7 @@ class BasicDeliver(Method, frozen=True):
     routing_key: ShortStr = ""
 
 
-@_method(60, 70, "basic.get", synchronous=True)
+@_method(60, 70, "basic.get")
 class BasicGet(Method, frozen=True):
     reserved_1: ClassVar[Short] = 0
     queue: ShortStr = ""
@@ -436,7 +434,7 @@ class BasicRecoverAsync(Method, frozen=True):
     requeue: Bit = False
 
 
-@_method(60, 110, "basic.recover", synchronous=True)
+@_method(60, 110, "basic.recover")
 class BasicRecover(Method, frozen=True):
     requeue: Bit = False
 
@@ -455,7 +453,7 @@ class BasicNack(Method, frozen=True):
 # ── confirm ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@_method(85, 10, "confirm.select", synchronous=True)
+@_method(85, 10, "confirm.select")
 class ConfirmSelect(Method, frozen=True):
     no_wait: Bit = False
 
@@ -467,7 +465,7 @@ class ConfirmSelectOk(Method, frozen=True): ...
 # ── tx ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@_method(90, 10, "tx.select", synchronous=True)
+@_method(90, 10, "tx.select")
 class TxSelect(Method, frozen=True): ...
 
 
@@ -475,7 +473,7 @@ class TxSelect(Method, frozen=True): ...
 class TxSelectOk(Method, frozen=True): ...
 
 
-@_method(90, 20, "tx.commit", synchronous=True)
+@_method(90, 20, "tx.commit")
 class TxCommit(Method, frozen=True): ...
 
 
@@ -483,7 +481,7 @@ class TxCommit(Method, frozen=True): ...
 class TxCommitOk(Method, frozen=True): ...
 
 
-@_method(90, 30, "tx.rollback", synchronous=True)
+@_method(90, 30, "tx.rollback")
 class TxRollback(Method, frozen=True): ...
 
 

@@ -30,6 +30,8 @@ from .errors import SyntaxFault
 
 MAX_DEPTH: Final = 16
 MAX_ENTRIES: Final = 1_024
+# Of tables that came in within that limit: dead-lettering may have added to them.
+MAX_ENTRIES_GROWN: Final = 1 << 16
 
 
 class Int8(int):

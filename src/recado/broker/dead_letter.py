@@ -21,7 +21,7 @@ import msgspec
 from recado.amqp.facts import Facts, without_ttl
 from recado.amqp.frames import OVERHEAD, PROPERTIES_AT, body_of, content_frames, properties_of
 from recado.amqp.properties import Properties, decode_properties, encode_properties
-from recado.amqp.values import Int64, Table, Timestamp, Value
+from recado.amqp.values import MAX_ENTRIES_GROWN, Int64, Table, Timestamp, Value
 
 from .assured import AssuredLetters, Letter
 from .exchange import Exchange
@@ -32,7 +32,6 @@ from .vhost import Vhost
 
 _HEADER_REST = PROPERTIES_AT + OVERHEAD  # what a header frame has beside its properties, and some
 _MOST_DEATHS = 1 << 62  # a client may claim any count
-ENTRIES_HERE = 1 << 16  # what came in was within the limit; deaths are added to that
 AT_A_TIME = 128  # letters that are each unlike the one before; some 20 ms of work
 _ALIKE = 50  # letters with the same properties that are the work of one
 
@@ -45,7 +44,7 @@ def rewritten(
     A header must fit into one frame, so messages whose header no longer does are left out.
     """
     for before, contents in groupby(run.contents(), properties_of):
-        properties = change(decode_properties(before, max_entries=ENTRIES_HERE))
+        properties = change(decode_properties(before, max_entries=MAX_ENTRIES_GROWN))
         after = encode_properties(properties)
         if len(after) + _HEADER_REST <= run.frame_max:
             tails = [

@@ -6,13 +6,11 @@ sent, and nowhere else. A dead letter says of it what its publisher said.
 
 from recado.amqp.frames import END_BYTE, ENVELOPE, HEADER_START, PROPERTIES_AT, header_end
 from recado.amqp.properties import decode_properties, encode_properties
-from recado.amqp.values import Int64
+from recado.amqp.values import MAX_ENTRIES_GROWN, Int64
 
 from .run import Run
 
 HEADER = "x-delivery-count"
-
-_ENTRIES = 1 << 16  # what came in was within the limit; dead-lettering may have added to it
 
 
 def counted(run: Run) -> Run:
@@ -27,7 +25,7 @@ def counted(run: Run) -> Run:
 def _stamped(content: bytes, run: Run) -> bytes:
     """A header frame, with whatever follows it, that tells the count."""
     at = header_end(content)
-    properties = decode_properties(content[PROPERTIES_AT : at - 1], max_entries=_ENTRIES)
+    properties = decode_properties(content[PROPERTIES_AT : at - 1], max_entries=MAX_ENTRIES_GROWN)
     properties.headers = {**(properties.headers or {}), HEADER: Int64(run.returns)}
     encoded = encode_properties(properties)
     kind, channel, _, class_id, weight, body = HEADER_START.unpack_from(content)

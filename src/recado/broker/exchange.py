@@ -77,7 +77,7 @@ KINDS: Final[dict[str, Callable[[], Matcher[Any]]]] = {
 }
 
 
-class Holdings(Protocol[Q]):
+class Holder(Protocol[Q]):
     """Gives each delayed exchange a place to hold messages."""
 
     def open(self, exchange: Exchange[Q]) -> Q:

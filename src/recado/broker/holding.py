@@ -15,10 +15,11 @@ import msgspec
 
 from recado.amqp.frames import properties_of
 from recado.amqp.properties import Properties, decode_properties
+from recado.amqp.values import MAX_ENTRIES_GROWN
 
 from .alarms import Alarms
 from .arguments import QueueSettings
-from .dead_letter import ENTRIES_HERE, receivers_in, rewritten
+from .dead_letter import receivers_in, rewritten
 from .delay import delay_of, served
 from .exchange import Exchange
 from .queue import Home, Queue
@@ -45,7 +46,7 @@ class Holding(Queue):
     def publish(self, run: Run, now: int) -> Sequence[int]:
         """Hold messages; they have the same headers."""
         properties = properties_of(run.head + run.tails[0])
-        headers = decode_properties(properties, max_entries=ENTRIES_HERE).headers or {}
+        headers = decode_properties(properties, max_entries=MAX_ENTRIES_GROWN).headers or {}
         run.tails = list(run.tails)
         run.owned = True
         run.first = self._next_place
@@ -131,7 +132,7 @@ def _served(properties: Properties) -> Properties:
 
 
 class Holdings:
-    """Makes and discards those of one vhost."""
+    """Makes and discards those of one vhost: its `Holder`."""
 
     def __init__(self, home: Home, alarms: Alarms) -> None:
         self._home = home

@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 from recado.amqp.frames import body_of, properties_of
 from recado.amqp.properties import Properties, decode_properties
+from recado.amqp.values import MAX_ENTRIES_GROWN
 from recado.selector import parse, predicate
 
 from .consumer import DEAL_BYTES
 from .run import Origin, Run
 
 LOOK_BYTES: Final = 1024  # of small messages are rendered in the time that it takes to look at one
-_ENTRIES: Final = 1 << 16  # what came in was within the limit; dead-lettering may have added to it
 _SHORT: Final = 512  # bytes; what is longer is not remembered, or strangers would fill the memory
 
 _TEXTS: Final = frozenset(
@@ -107,7 +107,7 @@ class _Seen:
 
 def _read(octets: bytes) -> Properties:
     """The properties; a text that is not UTF-8 is none."""
-    properties = decode_properties(octets, max_entries=_ENTRIES)
+    properties = decode_properties(octets, max_entries=MAX_ENTRIES_GROWN)
     for name in _TEXTS:
         value = getattr(properties, name)
         if value is not None and not value.isascii() and not _is_unicode(value):

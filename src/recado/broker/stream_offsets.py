@@ -13,6 +13,7 @@ from struct import Struct
 
 from recado.amqp.frames import END_BYTE, ENVELOPE, HEADER_START, PROPERTIES_AT
 from recado.amqp.properties import decode_properties, encode_properties
+from recado.amqp.values import MAX_ENTRIES_GROWN
 
 OFFSET_HEADER = "x-stream-offset"
 
@@ -20,7 +21,6 @@ _NAME = OFFSET_HEADER.encode()
 _FIELD = bytes((len(_NAME),)) + _NAME + b"l"  # what stands before the offset in a table
 _FIELD_SIZE = len(_FIELD) + 8
 _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 0x80, 0x40, 0x20  # of the first byte of the flags
-_ENTRIES = 1 << 16  # what came in was within the limit; dead-lettering may have added to it
 _SHORT = 512
 
 _u64 = Struct(">Q").pack
@@ -60,7 +60,7 @@ _remembered = lru_cache(1024)(_stamp)
 
 def _without_offset(properties: bytes) -> bytes:
     """A message that was read from a stream and published again comes with the offset it had there."""
-    decoded = decode_properties(properties, max_entries=_ENTRIES)
+    decoded = decode_properties(properties, max_entries=MAX_ENTRIES_GROWN)
     if decoded.headers:
         decoded.headers.pop(OFFSET_HEADER, None)
     return encode_properties(decoded)

@@ -31,7 +31,7 @@ from .binding import Binding, Destination
 from .deduplication import Passage, window_of
 from .delay import DELAYED, check_delayed_type, delay_of
 from .equivalence import check_exchange_equivalent, check_queue_equivalent
-from .exchange import KINDS, PREDECLARED, Exchange, Holdings
+from .exchange import KINDS, PREDECLARED, Exchange, Holder
 from .keeper import Keeper
 from .policy import Policies
 
@@ -46,7 +46,7 @@ class Vhost(Generic[Q]):
         self.keeper = keeper or Keeper()
         self.epoch = 0
         self.policies = Policies()
-        self.holdings: Holdings[Q] | None = None  # without them nothing is delayed
+        self.holdings: Holder[Q] | None = None  # without them nothing is delayed
         self.queues: dict[str, Q] = {}
         self.exchanges: dict[str, Exchange[Q]] = {
             exchange: Exchange(exchange, settings) for exchange, settings in PREDECLARED.items()
