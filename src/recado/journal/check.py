@@ -125,7 +125,7 @@ def _next_whole(file: File, base: int, at: int) -> int | None:
             size, kind, crc = HEAD.unpack_from(content, start)
             after = behind + size
             # What seems to be a large one, and not to be followed by any, is not worth its checksum: 16 MB of
-            # anything take 0.4 s instead of 1.4, and the difference grows with the square.
+            # chance bytes take 0.4 s instead of 1.4.
             kind_behind = content[after + _KIND_AT : after + _KIND_AT + 1]
             if (
                 after <= len(content)
