@@ -42,6 +42,7 @@ class Course:
 
     def __init__(self, began: h.Began, name: Name) -> None:
         self.life = began.life
+        self.began = began.at
         self.policy = began.policy
         self.uniform = began.uniform
         self.copies = began.copies
@@ -50,7 +51,6 @@ class Course:
         self.before = {publisher: frozenset(given) for publisher, given in name.given.items()}
         self.started: set[str] = set()
         """Publishers of whom this life was given something."""
-        self.failed = False
 
     def is_accounted_for(self, message: Message) -> bool:
         """It was given to an earlier life, or some life was told that it is lost."""
@@ -115,8 +115,9 @@ class Judge:
                 self._classify(event)
             case h.GaveUp(_, life):
                 self.verdict.counts["gave up"] += 1
-                if life in self._courses:
-                    self._courses[life].failed = True
+                course = self._courses.get(life)
+                if course is not None and self._settled and course.began >= self._settled:
+                    self._violated(Rule.BEHIND, f"{named(life)} gave up, and nothing was wrong")
             case h.Settled(at):
                 self._settled = at
             case h.Shelved():
@@ -269,8 +270,6 @@ class Judge:
                     break
 
     def _compare_with_shelves(self, course: Course) -> None:
-        if course.failed:
-            return
         for publisher, last in self._shelves.last.items():
             position = course.name.position.get(publisher)
             if position is None:

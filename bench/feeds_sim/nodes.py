@@ -74,6 +74,9 @@ class Surroundings(Protocol):
 
     def record(self, event: h.AnyEvent) -> None: ...
 
+    def gave_up(self, life: Life, reason: str) -> None:
+        """It is of no more use."""
+
     def overheard(self, packet: bytes) -> None:
         """For the trace."""
 
@@ -207,7 +210,7 @@ class Node:
                 whom = to if isinstance(to, str) else self.world.text(to)
                 self.world.medium.send(self.address, whom, packet)
             case Failed(reason):
-                self.world.record(h.GaveUp(self.world.schedule.now, self.life, reason))
+                self.world.gave_up(self.life, reason)
             case Installed():
                 self.installed(effect)
             case Acknowledge(packet):

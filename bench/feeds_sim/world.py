@@ -150,6 +150,12 @@ class World:
     def record(self, event: h.AnyEvent) -> None:
         self.history.append(event)
 
+    def gave_up(self, life: Life, reason: str) -> None:
+        """In trouble it stays so; when all is well it is started again, and may not give up once more."""
+        self.record(h.GaveUp(self.schedule.now, life, reason))
+        if self.is_settled:
+            self.schedule.after(0.5, self._start_again, life)
+
     def overheard(self, packet: bytes) -> None:
         self._digest.update(packet)
 
@@ -315,6 +321,11 @@ class World:
             case _:
                 pass
 
+    def _start_again(self, life: Life) -> None:
+        if self.nodes[life[0]].life == life:
+            self.crash(life[0])
+            self.start(life[0])
+
     # ── publishing ────────────────────────────────────────────────────────────────────────────────
 
     def _publish_on(self, name: str) -> None:
@@ -348,8 +359,9 @@ class World:
         self.medium.calm()
         for node in self.nodes.values():
             node.stalled_until = min(node.stalled_until, self.schedule.now)
-        for name in self.script.absent:
-            self.crash(name)
+        for name, node in list(self.nodes.items()):
+            if name in self.script.absent or node.member.site.failed:
+                self.crash(name)
         for name in (*ARCHIVES, *self.script.subscribers, *self.script.publishers):
             if name not in self.script.absent:
                 self.start(name)

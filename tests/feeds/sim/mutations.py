@@ -186,6 +186,13 @@ MUTATIONS = (
         frozenset({Rule.GAP, Rule.BEHIND}),
     ),
     Mutation(
+        "an archive does not answer who recovers",
+        Archiver,
+        "_recover",
+        _nothing,
+        frozenset({Rule.BEHIND}),
+    ),
+    Mutation(
         "what was delivered is acknowledged before the application has it",
         nodes.Subscriber,
         "acknowledge",

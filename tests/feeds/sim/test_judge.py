@@ -291,7 +291,9 @@ def test_who_is_alive_has_all_in_the_end() -> None:
     assert broken(published(), began(), got(*range(1, 10)), shelf) == []
     assert broken(published(), began(), got(*range(1, 9)), shelf) == [Rule.BEHIND]
     assert broken(published(), began(), got(1), h.Ended(0, S1), shelf) == []
-    assert broken(published(), began(), got(1), h.GaveUp(0, S1, "no archive"), shelf) == []
+    gave_up = h.GaveUp(0, S1, "no archive")
+    assert broken(published(), began(), got(1), gave_up, shelf) == [Rule.BEHIND]
+    assert broken(published(), began(), got(1), gave_up, h.Ended(0, S1), shelf) == []
     lenient = began(policy=Policy.NONE)
     assert broken(published(), lenient, shelf) == []
     assert broken(published(), lenient, got(5), shelf) == [Rule.BEHIND]
@@ -305,6 +307,15 @@ def test_who_is_alive_has_all_in_the_end() -> None:
     assert broken(before, began(S2, Policy.PESSIMISTIC), shelf) == []
     before = [published(), *began(), *got(*range(1, 9)), h.Ended(0, S1)]
     assert broken(before, began(S2, Policy.PESSIMISTIC), shelf) == [Rule.BEHIND]
+
+
+def test_who_begins_when_all_is_well_does_not_give_up() -> None:
+    early = [published(), *began(), *got(1)]
+    late = [h.Settled(1), h.Began(1, S2, Policy.VECTOR, {"p": 1}), viewed(S2, members=(S2,))]
+    gave_up, ended = h.GaveUp(2, S1, "no archive"), h.Ended(2, S1)
+    assert broken(early, h.Settled(1), gave_up, ended) == []
+    gave_up_late, ended_late = h.GaveUp(2, S2, "no archive"), h.Ended(2, S2)
+    assert broken(early, h.Ended(0, S1), late, gave_up_late, ended_late) == [Rule.BEHIND]
 
 
 def test_what_is_lost_is_told_and_really_lost() -> None:

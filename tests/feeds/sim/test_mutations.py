@@ -18,6 +18,7 @@ QUICK = {
     "who has promised goes on delivering",
     "one archive is enough for uniform delivery",
     "live messages do not wait for recovery",
+    "an archive does not answer who recovers",
     "whoever was away is said to have missed everything",
     "messages pass in the order in which they come",
     "a gap is taken for a loss before the absent are back",
