@@ -122,7 +122,7 @@ def twice(pair: Pair[Tally], job: Job[Tally]) -> Tally:
     first, second = pair.both(job)
     strays = [seed for seed, trace in first.traces.items() if second.traces[seed] != trace]
     first.strays = len(strays)
-    first.problems += [f"{seed}: differs when it is repeated" for seed in strays]
+    first.problems += [f"{work.again(seed)}: differs when it is repeated" for seed in strays]
     return first
 
 

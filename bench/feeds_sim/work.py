@@ -41,8 +41,12 @@ class Tally(msgspec.Struct):
         self.counts.update(outcome.verdict.counts)
         self.faults += len(outcome.faults)
         self.traces[outcome.seed] = outcome.trace
-        again = f"python -m bench.feeds_sim {outcome.seed}"
-        self.problems += [f"{again}: {problem}" for problem in outcome.problems]
+        self.problems += [f"{again(outcome.seed)}: {problem}" for problem in outcome.problems]
+
+
+def again(seed: int) -> str:
+    """What repeats a world."""
+    return f"python -m bench.feeds_sim {seed}"
 
 
 def worlds(seeds: Iterable[int]) -> Tally:

@@ -56,7 +56,7 @@ def test_what_differs_between_two_processes_is_a_stray() -> None:
     pair = Doubles(Tally(worlds=2, traces={1: "the same", 2: "another"}))
     tally = feeds_sim.twice(pair, lambda: Tally(worlds=2, traces={1: "the same", 2: "one"}))
     assert tally.strays == 1
-    assert tally.problems == ["2: differs when it is repeated"]
+    assert tally.problems == ["python -m bench.feeds_sim 2: differs when it is repeated"]
 
 
 @pytest.mark.parametrize("quick", [False, True])

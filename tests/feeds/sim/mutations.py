@@ -42,6 +42,8 @@ class Mutation(msgspec.Struct, frozen=True):
     instead: Any
     breaks: frozenset[Rule]
     """One of these rules must be seen to be broken."""
+    seed: int | None = None
+    """The first that shows it; None: 1 to 1,000 were tried, and do not."""
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -121,6 +123,7 @@ MUTATIONS = (
         "take",
         _take_as_it_comes,
         frozenset({Rule.FIFO, Rule.GAP, Rule.REPEAT, Rule.ARCHIVE}),
+        seed=2,
     ),
     Mutation(
         "a cut is what nobody said",
@@ -128,6 +131,7 @@ MUTATIONS = (
         "raise_to",
         _nothing,
         frozenset({Rule.VIEWS, Rule.GAP, Rule.REPEAT}),
+        seed=3,
     ),
     Mutation(
         "who has promised goes on delivering",
@@ -135,6 +139,7 @@ MUTATIONS = (
         "freeze",
         _nothing,
         frozenset({Rule.VIEWS}),
+        seed=3,
     ),
     Mutation(
         "archives say that they have what they were only given",
@@ -142,6 +147,7 @@ MUTATIONS = (
         "_tell_stable",
         _say_all_is_stable,
         frozenset({Rule.UNIFORM}),
+        seed=4,
     ),
     Mutation(
         "one archive is enough for uniform delivery",
@@ -149,6 +155,7 @@ MUTATIONS = (
         "copies",
         lambda *_: 1,
         frozenset({Rule.UNIFORM}),
+        seed=4,
     ),
     Mutation(
         "what is uniform is delivered as it comes",
@@ -156,6 +163,7 @@ MUTATIONS = (
         "up",
         _pass_on,
         frozenset({Rule.UNIFORM}),
+        seed=4,
     ),
     Mutation(
         "each has an order of its own",
@@ -163,6 +171,7 @@ MUTATIONS = (
         "up",
         _pass_on,
         frozenset({Rule.TOTAL}),
+        seed=6,
     ),
     Mutation(
         "live messages do not wait for recovery",
@@ -170,6 +179,7 @@ MUTATIONS = (
         "_hold",
         _pass_on,
         frozenset({Rule.GAP, Rule.FIFO, Rule.REPEAT, Rule.VIEWS}),
+        seed=1,
     ),
     Mutation(
         "whoever was away is said to have missed everything",
@@ -177,6 +187,7 @@ MUTATIONS = (
         "standing",
         _all_missed,
         frozenset({Rule.MARK, Rule.CERTAINTY}),
+        seed=1,
     ),
     Mutation(
         "whoever returns is thought to have got all before its view",
@@ -184,6 +195,7 @@ MUTATIONS = (
         "start",
         _everything,
         frozenset({Rule.GAP, Rule.BEHIND}),
+        seed=9,
     ),
     Mutation(
         "an archive does not answer who recovers",
@@ -191,6 +203,7 @@ MUTATIONS = (
         "_recover",
         _nothing,
         frozenset({Rule.BEHIND}),
+        seed=1,
     ),
     Mutation(
         "what was delivered is acknowledged before the application has it",
@@ -198,6 +211,7 @@ MUTATIONS = (
         "acknowledge",
         nodes.Node.acknowledge,
         frozenset({Rule.GAP, Rule.CERTAINTY, Rule.BEHIND}),
+        seed=34,
     ),
     Mutation(
         "an archive settles what it has not stored",
@@ -205,6 +219,7 @@ MUTATIONS = (
         "_settle",
         _settle_at_once,
         frozenset({Rule.LOST, Rule.CONVERGE, Rule.ARCHIVE}),
+        seed=132,
     ),
     Mutation(
         "a publisher does not tell its last",
@@ -212,6 +227,7 @@ MUTATIONS = (
         "tick",
         _silence,
         frozenset({Rule.LOST, Rule.BEHIND, Rule.CONVERGE}),
+        seed=301,
     ),
     Mutation(
         "a gap is taken for a loss before the absent are back",
@@ -219,6 +235,7 @@ MUTATIONS = (
         "PATIENCE",
         0.1,
         frozenset({Rule.LOST, Rule.CONVERGE, Rule.ARCHIVE, Rule.BEHIND}),
+        seed=6,
     ),
     Mutation(
         "nobody asks for what is missing",
@@ -226,6 +243,7 @@ MUTATIONS = (
         "deadline",
         _nothing,
         frozenset({Rule.BEHIND, Rule.LOST, Rule.CONVERGE, Rule.VIEWS}),
+        seed=2,
     ),
     Mutation(
         "an archive that knows of a view thinks the failed got nothing behind its cut",
@@ -233,6 +251,7 @@ MUTATIONS = (
         "_known",
         lambda *_: 0,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
+        seed=1,
     ),
     Mutation(
         "a publisher that is silent is thought to have stopped",
@@ -247,6 +266,7 @@ MUTATIONS = (
         "_outlook",
         lambda *_: Outlook.CLEAR,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
+        seed=51,
     ),
     Mutation(
         "who hears nothing at all takes it for silence",
@@ -254,6 +274,7 @@ MUTATIONS = (
         "_is_hearing",
         lambda *_: True,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
+        seed=225,
     ),
     Mutation(
         "a view is the end of whoever is not in it, wherever they were",
@@ -275,6 +296,7 @@ MUTATIONS = (
         "_marked",
         lambda _, batch: [batch],
         frozenset({Rule.MARK}),
+        seed=403,
     ),
     Mutation(
         "who begins where others lag takes what old publishers still keep",
@@ -282,6 +304,7 @@ MUTATIONS = (
         "_meet_at",
         _nothing,
         frozenset({Rule.REPEAT}),
+        seed=437,
     ),
     Mutation(
         "who begins joins before it has heard what was published",
@@ -289,6 +312,7 @@ MUTATIONS = (
         "start",
         _start_at_once,
         frozenset({Rule.REPEAT}),
+        seed=560,
     ),
     Mutation(
         "a view is taken whether it was promised or not",
@@ -296,5 +320,6 @@ MUTATIONS = (
         "_accept",
         _accept_any,
         frozenset({Rule.VIEWS}),
+        seed=1,
     ),
 )
