@@ -5,18 +5,20 @@ to it. A writer that is killed has both or neither; it goes on from the position
 
 R1  The ticks in the file are exactly those up to the position. (publisher, sequence) is their key: a tick that
     came twice would be refused loudly, and not be counted twice in silence.
+R2  What is no tick is passed over and counted: anybody may publish, and it would come again at every start.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from recado.apps.quotes.tick import Bell, Quote, Tick, Trade, decode
+from recado.apps.quotes.tick import BadTick, Bell, Quote, Tick, Trade, decode
 
 if TYPE_CHECKING:
     from recado.feeds.message import Message
@@ -42,6 +44,8 @@ CREATE TABLE IF NOT EXISTS tick (
 INSERT = "INSERT INTO tick VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 AT_ONCE = 10_000  # ticks in a transaction, and what the last batch has more
 MOVE = "INSERT INTO position VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET vector = excluded.vector"
+
+log = logging.getLogger("recado.quotes")
 
 
 class Ledger:
@@ -73,17 +77,21 @@ class Ledger:
         (count,) = self._database.execute("SELECT count(*) FROM tick").fetchone()
         return int(count)
 
-    def record(self, messages: Iterable[Message], vector: str) -> None:
-        """These ticks, and the position behind them, or neither."""
+    def record(self, messages: Iterable[Message], vector: str) -> int:
+        """These ticks, and the position behind them, or neither. Gives how many messages were none (R2)."""
         database = self._database
+        foreign: list[BadTick] = []
         database.execute("BEGIN IMMEDIATE")
         try:
-            database.executemany(INSERT, rows_of(messages))
+            database.executemany(INSERT, rows_of(messages, foreign))
             database.execute(MOVE, (vector,))
             database.execute("COMMIT")
         except BaseException:
             database.execute("ROLLBACK")
             raise
+        if foreign:
+            log.warning("%d messages were not recorded: %s", len(foreign), foreign[0])
+        return len(foreign)
 
 
 async def record(
@@ -98,18 +106,23 @@ async def record(
     # A transaction waits for the disk, and a batch may be a single tick: all that is here shares one.
     while batches := await messages.next_batches(int(min(AT_ONCE, left))):
         ticks = [message for batch in batches for message in batch]
-        await asyncio.to_thread(ledger.record, ticks, messages.vector.to_text())
-        recorded += len(ticks)
-        left -= len(ticks)
+        foreign = await asyncio.to_thread(ledger.record, ticks, messages.vector.to_text())
+        recorded += len(ticks) - foreign
+        left -= len(ticks) - foreign
         told(recorded)
         if left <= 0:
             break
     return recorded
 
 
-def rows_of(messages: Iterable[Message]) -> Iterator[tuple[object, ...]]:
+def rows_of(messages: Iterable[Message], foreign: list[BadTick]) -> Iterator[tuple[object, ...]]:
+    """What is no tick goes to `foreign`."""
     for message in messages:
-        tick = decode(message.key, message.body)
+        try:
+            tick = decode(message.key, message.body)
+        except BadTick as error:
+            foreign.append(error)
+            continue
         yield message.publisher, message.sequence, *columns_of(tick)
 
 
