@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.feeds.block import BODY, Block
-from recado.feeds.boundary import Arrived, Batch, Channel, Options, Publish, Range, Ticked
+from recado.feeds.boundary import Arrived, Batch, Channel, Options, Policy, Publish, Range, Ticked
 from recado.feeds.layer import (
     Accepted,
     Changed,
@@ -15,6 +16,7 @@ from recado.feeds.layer import (
     Layer,
     Messages,
     Met,
+    Missing,
     Part,
     Pieces,
     Rising,
@@ -27,16 +29,30 @@ from recado.feeds.layers.nak import NakMember, NakPublisher
 from recado.feeds.layers.pull import PullLayer
 from recado.feeds.layers.pulse import Pulse
 from recado.feeds.layers.reception import Reception, order_id
+from recado.feeds.layers.sync import Sync
 from recado.feeds.layers.total import Total
 from recado.feeds.layers.uniform import Uniform
 from recado.feeds.layers.window import Window, lacking
 from recado.feeds.member import Member
-from recado.feeds.packet import Answer, Data, Fragment, Lack, Last, Nak, Piece, Pull, Pulled, Stable
+from recado.feeds.packet import (
+    MAX_RANGES,
+    Answer,
+    Data,
+    Fragment,
+    Lack,
+    Last,
+    Nak,
+    Piece,
+    Pull,
+    Pulled,
+    Stable,
+)
 from recado.feeds.stack import SUBSCRIBER, Stack
-from recado.feeds.vector import Vector
+from recado.feeds.vector import MAX_SEQUENCE, Vector
 from recado.feeds.views import (
     NO_VIEW,
     Certainty,
+    Lost,
     MemberId,
     Role,
     Seat,
@@ -240,6 +256,32 @@ def test_places_of_another_view_are_not_missing() -> None:
     for orders in (theirs, ours):
         nak.layer.up(Heard(Channel.P, OTHER, Last(orders, 3, 0)), 0.0)
     assert list(reception.gaps) == [ours]
+
+
+@pytest.mark.parametrize("packet", [400, 60_000])
+def test_what_is_asked_of_publishers_fits_in_packets(packet: int) -> None:
+    """Nothing below cuts it into pieces."""
+    reception = Reception(10_000_000)
+    reception.begin({}, 0.0)
+    nak = Between(lambda site: NakMember(site, reception), ordered=False, packet=packet)
+    far = MAX_SEQUENCE - 1_000
+    for number in range(64):
+        publisher = bytes([number] * 16)
+        for sequence in range(far, far + 128, 2):
+            reception.take(batch(sequence, publisher=publisher), 0.0)
+    nak.layer.tick(1.0)
+    said = [packet for packet in nak.packets() if isinstance(packet, Nak)]
+    assert max(len(encode(each)) for each in said) <= packet
+    assert sum(len(each.ranges) for each in said) == MAX_RANGES
+
+
+def test_what_is_missing_live_is_told_from_where_recovery_ended() -> None:
+    sync = Between(Sync, recovery=Policy.VECTOR, vector=Vector({P: 5}))
+    sync.layer.up(Changed(record(1)), 0.0)
+    sync.layer.up(Missing(Lost(P, 3, 8)), 0.1)
+    sync.layer.up(Heard(Channel.A, OTHER, Answer(0, {}, [], 0, False, {})), 0.2)
+    missing = [event for event in sync.risen if isinstance(event, Missing)]
+    assert missing == [Missing(Lost(P, 6, 8))]
 
 
 @given(st.lists(st.tuples(st.sampled_from(Channel), st.binary(max_size=60)), max_size=20))

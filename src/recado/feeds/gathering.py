@@ -3,7 +3,7 @@
 G1  Messages get consecutive sequences in the order of the calls, and leave in batches in that order.
 G2  At most `window` batches are unconfirmed; what is published meanwhile waits here, and its publisher with it
     as soon as that is a batch or more.
-G3  No batch is larger than `batch_bytes`, unless one message alone is.
+G3  No batch is larger than `batch_bytes`, unless one message alone is, and none is of more than a block takes.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class Gatherer:
         window: int = WINDOW,
         begun: int = 0,
     ) -> None:
+        if not 0 < batch_bytes <= LARGEST:
+            raise ValueError(f"batch_bytes is 1 to {LARGEST:,}, not {batch_bytes:,}")
+        if window < 1:
+            raise ValueError(f"window is 1 at least, not {window}")
         self._put = put
         self._batch_bytes = batch_bytes
         self._window = window
@@ -71,7 +75,7 @@ class Gatherer:
         self._rows.append((body, key, message_id, headers, properties, time.time_ns() // 1000))
         self._bytes += size + OF_A_MESSAGE
         self.last += 1
-        if self._bytes >= self._batch_bytes:
+        if self._bytes >= self._batch_bytes or len(self._rows) == MAX_COUNT:
             self._cut()
             self._leave()
         elif self._leaves is None:

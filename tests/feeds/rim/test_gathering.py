@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from recado.feeds.block import BODY, KEY, Block
+from recado.feeds.block import BODY, KEY, MAX_COUNT, Block
 from recado.feeds.gathering import LARGEST, Gatherer
 
 from .loop import in_the_loop
@@ -54,6 +54,22 @@ async def test_a_batch_that_is_full_does_not_wait_for_the_end_of_the_turn() -> N
     assert [block.count for block in carried.blocks] == [8, 8, 8]
     await turn()
     assert [block.count for block in carried.blocks] == [8, 8, 8, 6]
+
+
+@in_the_loop
+async def test_a_batch_has_no_more_messages_than_a_block() -> None:
+    carried = Carried(batch_bytes=LARGEST)
+    for _ in range(MAX_COUNT + 1):
+        carried.gatherer.add(b"", *NOTHING)
+    await turn()
+    assert [block.count for block in carried.blocks] == [MAX_COUNT, 1]
+
+
+@pytest.mark.parametrize("options", [{"batch_bytes": 0}, {"batch_bytes": 1 << 30}, {"window": 0}])
+@in_the_loop
+async def test_sizes_that_cannot_be_are_refused(options: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        Carried(**options)
 
 
 @in_the_loop

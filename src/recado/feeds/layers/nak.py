@@ -13,10 +13,12 @@ from collections import deque
 
 from ..boundary import Channel, Range
 from ..layer import Falling, Heard, Layer, Rising, Say, Site
-from ..packet import MAX_RANGES, Data, Fragment, Lack, Last, Nak, Stable
+from ..packet import HEAD, MAX_RANGES, Data, Fragment, Lack, Last, Nak, Stable
 from ..vector import MAX_SEQUENCE
 from .reception import ORDERS, Reception, concerns
 from .track import Gap
+
+OF_A_RANGE = 40  # bytes in a packet, at most; the list of them takes a few more
 
 
 class NakPublisher(Layer):
@@ -123,7 +125,11 @@ class NakMember(Layer):
             if not options.ordered and (gap.tries <= 3 or gap.tries % 5 == 0):
                 ranges += self.reception.missing(publisher, 64)
         if ranges:
-            self.say(Nak(ranges[:MAX_RANGES]), None, now)
+            # Nobody cuts it into pieces, so each has to fit.
+            room = (options.packet - HEAD) // OF_A_RANGE - 1
+            asked = ranges[:MAX_RANGES]
+            for i in range(0, len(asked), room):
+                self.say(Nak(asked[i : i + room]), None, now)
         self._due = now + options.again if self.reception.gaps else None
 
     def _is_for_others(self, publisher: bytes, gap: Gap, now: float) -> bool:

@@ -264,9 +264,11 @@ class Sync(Layer):
                 self._above(Messages(part), now)
             return
         if isinstance(event, Missing):
-            done = self._done.get(event.lost.publisher, 0)
-            if event.lost.last <= done:
+            lost = event.lost
+            done = self._done.get(lost.publisher, 0)
+            if lost.last <= done:
                 return
+            event = Missing(Lost(lost.publisher, max(lost.first, done + 1), lost.last))
         self._above(event, now)
 
     def _marked(self, batch: Batch) -> list[Batch]:
