@@ -14,7 +14,7 @@
 
 Everything is decided by a seed: `python -m bench.feeds_sim SEED` repeats one. The full form runs 20,000 of
 them, or those of `--seeds A-B`, and goes on where an earlier run with the same sources was stopped; the quick
-form runs as many as fit in a minute, each of them twice, in two processes, to see that they are the same. An
+form runs as many as fit in its time, each of them twice, in two processes, to see that they are the same. An
 aim here is a limit that must never be passed, so every round has the figure of all. There is no peer.
 """
 

@@ -5,7 +5,7 @@
     │   └── WrongUrl      nobody could: the URL says nothing that can be meant
     ├── CarrierLost       it did, and is gone for good
     ├── MemberFailed      neither the carrier nor the others, but a fault in this program: it stops
-    ├── RecoveryFailed    what was missed cannot be had: no archive answers, or it has it no more
+    ├── RecoveryFailed    what was missed cannot be had: no archive answers
     ├── ArchiveStopped    an archive had to stop: its disk failed, it fell out of the feed
     └── FeedClosed        it was closed by this program
 

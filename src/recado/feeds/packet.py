@@ -45,7 +45,7 @@ class Kind(IntEnum):
     PREPARE = 9
     PREPARED = 10
     VIEW = 11
-    INSTALLED = 12
+    ACK = 12
     RECOVER = 13
     ANSWER = 14
     OFFER = 15

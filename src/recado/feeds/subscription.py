@@ -21,7 +21,7 @@ from typing import Final, Literal, Self, TypeAlias, overload
 
 from .boundary import ARCHIVES, Batch, Policy
 from .driver import Driver, Station
-from .errors import CannotJoin, CarrierLost, MemberFailed, RecoveryFailed
+from .errors import CannotJoin, CarrierLost, FeedError, MemberFailed, RecoveryFailed
 from .inbox import Inbox
 from .message import Message, messages_of
 from .vector import Vector, raise_to
@@ -118,6 +118,7 @@ class Subscription(Station):
         self._entries = dict(start)
         self._member: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._entered = False
+        self._has_recovered = False
         self._closed = False
         self._tag = 0
         self._in_hand: dict[bytes, int] = {}  # of a publisher so many, the last ones
@@ -273,6 +274,7 @@ class Subscription(Station):
 
     def recovered(self, vector: Vector) -> None:
         self._let_in()
+        self._has_recovered = True
         self._inbox.then(lambda: self._caught_up(vector))
 
     def _caught_up(self, vector: Vector) -> None:
@@ -304,7 +306,7 @@ class Subscription(Station):
             self._tag = 0
 
     def failed(self, reason: str) -> None:
-        self._fail(RecoveryFailed(reason))
+        self._fail(FeedError(reason) if self._has_recovered else RecoveryFailed(reason))
 
     def broken(self, error: Exception) -> None:
         self._fail(CarrierLost(f"the feed {self.feed} is out of reach: {error}"))

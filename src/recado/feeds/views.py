@@ -40,7 +40,8 @@ class Certainty(IntEnum):
     UNCERTAIN = 2
     """It may have been delivered."""
     DELIVERED = 3
-    """Surely delivered. Such a message is not sent again unless the application's own vector asks for it."""
+    """Surely delivered. Such a message is not sent again unless the application's own vector asks for it, and
+    is then marked as UNCERTAIN: the vector knows better."""
 
 
 class MemberId(Struct, frozen=True, array_like=True, order=True):

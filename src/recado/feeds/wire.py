@@ -63,7 +63,7 @@ _KINDS: Final[dict[type, Kind]] = {
     Prepare: Kind.PREPARE,
     Prepared: Kind.PREPARED,
     NewView: Kind.VIEW,
-    Ack: Kind.INSTALLED,
+    Ack: Kind.ACK,
     Recover: Kind.RECOVER,
     Answer: Kind.ANSWER,
     Offer: Kind.OFFER,

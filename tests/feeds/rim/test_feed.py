@@ -7,9 +7,10 @@ import gc
 import weakref
 
 import pytest
+from msgspec.structs import replace
 
 from recado.amqp.properties import Properties
-from recado.feeds.errors import CannotJoin, CarrierLost, FeedClosed, RecoveryFailed
+from recado.feeds.errors import CannotJoin, CarrierLost, FeedClosed, FeedError, RecoveryFailed
 from recado.feeds.link import Link
 from recado.feeds.stack import StackError
 from recado.feeds.subscription import Subscription
@@ -300,3 +301,16 @@ async def test_a_fast_publisher_is_slowed_down() -> None:
         await feed.flush()
         assert feed.confirmed == 200
         assert ahead <= 4 * 8  # two batches on their way, one ready, one being gathered
+
+
+@in_the_loop
+async def test_too_much_that_waits_for_archives_is_no_failed_recovery() -> None:
+    stack = "DISPATCH:SYNC:ARCHIVER:UNIFORM:PULL:FRAG:FIFO:NAK:REACH:AMQP"
+    options = replace(FAST, held=2_000, copies=1)
+    async with linking("memory", options) as linked, linked() as link:
+        feed = await link.feed("quotes", stack=stack)
+        async with feed.subscribe("desk") as messages:
+            await feed.publish(bytes(4_000))
+            with pytest.raises(FeedError, match="too much waits for 1 archives") as raised:
+                await messages.next_batch()
+            assert type(raised.value) is FeedError

@@ -311,7 +311,11 @@ def test_who_is_alive_has_all_in_the_end() -> None:
 
 def test_who_begins_when_all_is_well_does_not_give_up() -> None:
     early = [published(), *began(), *got(1)]
-    late = [h.Settled(1), h.Began(1, S2, Policy.VECTOR, {"p": 1}), viewed(S2, members=(S2,))]
+    late: list[h.AnyEvent] = [
+        h.Settled(1),
+        h.Began(1, S2, Policy.VECTOR, {"p": 1}),
+        viewed(S2, members=(S2,)),
+    ]
     gave_up, ended = h.GaveUp(2, S1, "no archive"), h.Ended(2, S1)
     assert broken(early, h.Settled(1), gave_up, ended) == []
     gave_up_late, ended_late = h.GaveUp(2, S2, "no archive"), h.Ended(2, S2)

@@ -279,9 +279,9 @@ class Archiver(Layer):
         if question is None:
             return
         if question.standing is None:
-            found = [carry(batch) for batch in answer.batches[:MAX_BATCHES]]
+            wanted = [carry(batch) for batch in answer.batches[:MAX_BATCHES]]
             missing = [] if answer.more else self._lacks(question.ranges, answer)
-            self.say(Pulled(question.number, found, missing), question.sender, now)
+            self.say(Pulled(question.number, wanted, missing), question.sender, now)
             return
         limit = self._uniform_limit()
         reached = answer.reached if limit is None else answer.reached.met(limit)
