@@ -43,7 +43,7 @@ class Mutation(msgspec.Struct, frozen=True):
     breaks: frozenset[Rule]
     """One of these rules must be seen to be broken."""
     seed: int | None = None
-    """The first that shows it; None: 1 to 1,000 were tried, and do not."""
+    """The first that showed it when 1 to 1,000 were last tried, which is not for every day; None: none did."""
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
