@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from recado.pipeline.feed.options import micros_of, place_of, reading, time_of, writing
+from recado.pipeline.feed.options import (
+    micros_of,
+    place_of,
+    reading,
+    staging_of,
+    time_of,
+    writing,
+)
 from recado.pipeline.options import OptionError
 
 CONFIG = """
@@ -94,9 +101,31 @@ class TestReading:
 class TestWriting:
     def test_a_checkpoint_is_a_place_for_rows(self) -> None:
         given = {"url": "amqp://localhost", "feed": "out"}
-        assert writing(given | {"checkpointLocation": "file:/c"}).staging == "/c/recado"
-        assert writing(given | {"checkpointLocation": "/c", "staging": "/s"}).staging == "/s"
-        assert writing(given | {"checkpointLocation": "hdfs://host/c"}).staging is None
+        for checkpoint, expected in (("file:/c", Path("/c/recado")), ("hdfs://host/c", None)):
+            asked = given | {"checkpointLocation": checkpoint}
+            assert staging_of(writing(asked), asked) == expected
+
+    def test_queries_that_are_told_the_same_place_have_folders_of_their_own(
+        self, tmp_path: Path
+    ) -> None:
+        """Also one whose checkpoint was deleted: batch 0 of it is not that of the one before."""
+        found = set()
+        for query in ("first", "first", "second", "again"):
+            checkpoint = tmp_path / ("second" if query == "second" else "first")
+            checkpoint.mkdir(exist_ok=True)
+            (checkpoint / "metadata").write_text(f'{{"id":"{query}"}}')
+            asked = {"url": "amqp:", "feed": "out", "staging": "/s"}
+            asked["checkpointLocation"] = f"file://{checkpoint}"
+            found.add(staging_of(writing(asked), asked))
+        assert found == {Path("/s/first"), Path("/s/second"), Path("/s/again")}
+        asked["checkpointLocation"] = (
+            "hdfs://host/c"  # what cannot be read from here has a name, too
+        )
+        (one,) = {staging_of(writing(asked), asked) for _ in range(2)}
+        assert one is not None
+        assert one.parent == Path("/s")
+        del asked["checkpointLocation"]
+        assert staging_of(writing(asked), asked) == Path("/s")
 
     def test_a_batch_needs_one(self) -> None:
         with pytest.raises(OptionError, match="option batch needs the option staging"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,7 @@ def test_a_stream_is_published_once_though_its_last_batch_is_repeated(
             rows.drop("message_id")
             .writeStream.format("recado")
             .options(url=target.url, feed="out", checkpointLocation=str(checkpoint))
+            .option("staging", str(tmp_path / "staging"))
             .trigger(availableNow=True)
             .start()
         )
@@ -84,7 +86,10 @@ def test_a_stream_is_published_once_though_its_last_batch_is_repeated(
     priorities = [each.properties and each.properties.priority for each in published]
     assert priorities == [row["properties"] and row["properties"][1] for row in expected]
     assert len({each.publisher for each in published}) == 1
-    assert list((checkpoint / "recado").glob("*.arrow")) == []
+    query = json.loads((checkpoint / "metadata").read_text())["id"]
+    assert [str(each) for each in (tmp_path / "staging").rglob("*.*")] == [
+        str(tmp_path / "staging" / query / "out.json")
+    ]
 
 
 def test_a_write_by_batch_numbers_is_once_and_one_without_each_time(
@@ -95,16 +100,19 @@ def test_a_write_by_batch_numbers_is_once_and_one_without_each_time(
     rows = spark.range(20, numPartitions=2).selectExpr("id", "string(id) AS body")
     writer = rows.write.format("recado").mode("append").options(url=target.url, feed="out")
     writer = writer.option("idColumns", "id")
-    for _ in range(2):
-        writer.save()
-    assert len(target.messages(40)) == 40
-    numbered = writer.option("staging", str(tmp_path / "staging")).option("batch", "0")
+    writer.save()
+    staged = writer.option("staging", str(tmp_path / "staging"))
+    for _ in range(2):  # without a batch it is only where rows are on their way
+        staged.save()
+    assert len(target.messages(60)) == 60
+    assert list((tmp_path / "staging").iterdir()) == []
+    numbered = staged.option("batch", "0")
     for _ in range(2):
         numbered.save()
     numbered.option("batch", "1").save()
-    published = target.messages(80)
-    assert len(published) == 80
-    assert len({each.publisher for each in published}) == 3
+    published = target.messages(100)
+    assert len(published) == 100
+    assert len({each.publisher for each in published}) == 4
     with pytest.raises(PySparkException, match="what is on a feed stays there"):
         rows.write.format("recado").mode("overwrite").options(url="amqp:", feed="out").save()
     others = spark.range(5).selectExpr("id", "'x' AS body").write.format("recado").mode("append")

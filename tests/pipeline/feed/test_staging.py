@@ -10,7 +10,15 @@ import pytest
 
 from recado.pipeline.feed.options import writing
 from recado.pipeline.feed.sink import Columns
-from recado.pipeline.feed.staging import ROWS, Note, NotTheSame, Staging, chunks, digest_of
+from recado.pipeline.feed.staging import (
+    ROWS,
+    AnotherQuery,
+    Note,
+    NotTheSame,
+    Staging,
+    chunks,
+    digest_of,
+)
 from recado.pipeline.options import OptionError
 
 GIVEN = writing({"url": "amqp://localhost", "feed": "out"})
@@ -48,7 +56,10 @@ class TestNote:
         assert first == Note("p", 0, 1, 10, "a")
         assert first.planned(0, 10, "a") == first
         assert first.planned(7, 5, "b") == Note("p", 7, 11, 5, "b")
-        assert Note("p", 7, 11, 5, "b").planned(0, 10, "a") is None
+
+    def test_a_batch_before_the_last_one_is_of_another_query_and_refused(self) -> None:
+        with pytest.raises(AnotherQuery, match="batch 500 was published already, and now comes"):
+            Note("p", 500, 11, 5, "b").planned(0, 10, "a")
 
     @pytest.mark.parametrize(("count", "digest"), [(9, "a"), (10, "b")])
     def test_a_repeat_with_other_rows_is_refused(self, count: int, digest: str) -> None:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from recado.feeds.archive.collection import Limits
 from recado.feeds.archive.store import Store
+from recado.pipeline.feed.options import reading
+from recado.pipeline.feed.stream import FeedStreamReader
 from tests.pipeline.making import filled, more, quotes, truth
 
 if TYPE_CHECKING:
@@ -134,3 +137,18 @@ def test_a_live_row_comes_without_being_asked_for_and_latest_is_where_it_began(
     finally:
         query.stop()
     assert found == [11, 12, 13, 14, 15]
+
+
+def test_an_archive_that_went_back_is_followed_from_its_end(tmp_path: Path) -> None:
+    """If it may: rows that come there now are read, though the query was further already."""
+    path = filled(tmp_path / "in", [], [quotes(1, 1, 10)])
+    reader = FeedStreamReader(reading({"path": str(path), "failOnDataLoss": "false"}), ["offset"])
+    start = {**reader.initialOffset(), "next": 25}
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end["next"] == 10
+    assert reader.partitions(start, end) == []
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    more(path, [quotes(1, 11, 5)])
+    behind = reader.latestOffset(end, ReadAllAvailable())
+    assert behind["next"] == 15
+    assert len(reader.partitions(end, behind)) == 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -15,6 +17,7 @@ from msgspec import Meta
 from recado.selector import Selector, SelectorError, parse
 
 from ..options import OptionError, read
+from ..queue.ids import Ways, id_columns
 
 SOURCE = "recado"
 Positive = Annotated[int, Meta(ge=1)]
@@ -62,11 +65,17 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     selector: str | None
 
 
-def reading(given: Mapping[str, str]) -> Reading:
+def reading(given: Mapping[str, str], *, streaming: bool = False) -> Reading:
     """Raises OptionError; nothing is opened but the configuration, where a path is to come from it."""
     asked = read(_Given, SOURCE, given)
     if asked.starting_offsets is not None and asked.starting_timestamp is not None:
         raise OptionError("startingOffsets and startingTimestamp say the same twice: leave one out")
+    is_ending = asked.ending_offsets is not None or asked.ending_timestamp is not None
+    if streaming and is_ending:
+        raise OptionError(
+            "endingOffsets and endingTimestamp are for tables: a stream ends where it is stopped, or with "
+            "all that is there now, by .trigger(availableNow=True)"
+        )
     if asked.ending_offsets is not None and asked.ending_timestamp is not None:
         raise OptionError("endingOffsets and endingTimestamp say the same twice: leave one out")
     if asked.selector is not None:
@@ -169,6 +178,16 @@ def folder_of(path: str | None, feed: str | None, config: str | None) -> str:
 # --- writing -------------------------------------------------------------------------------------
 
 
+_TYPES: Final = {
+    "body": ("binary", "string"),
+    "routing_key": ("string",),
+    "offset": ("bigint", "int"),
+    "timestamp": ("timestamp",),
+    "headers": ("map<string,string>",),
+}
+"""Of columns that mean something, as Spark calls them."""
+
+
 class Writing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What may be asked when writing."""
 
@@ -182,13 +201,66 @@ class Writing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def writing(given: Mapping[str, str]) -> Writing:
-    """Raises OptionError. Of Spark's own options the place of the checkpoint is of use."""
+    """Raises OptionError."""
     options = read(Writing, SOURCE, given)
-    checkpoint = given.get("checkpointLocation") or given.get("checkpointlocation")
+    _check_url(options.url)
     if options.batch is not None and options.staging is None:
         raise OptionError("option batch needs the option staging: a folder that outlives the batch")
-    if options.staging is None and checkpoint is not None:
-        place = checkpoint.removeprefix("file:")
-        if "://" not in place:
-            return msgspec.structs.replace(options, staging=str(Path(place, "recado")))
     return options
+
+
+def _check_url(url: str) -> None:
+    from recado.client.address import parse_address
+    from recado.feeds.transport.udp import parse_group
+
+    try:
+        if url.startswith("udp:"):
+            parse_group(url)
+        else:
+            parse_address(url)
+    except ValueError as error:
+        raise OptionError(f'option url of format("{SOURCE}"): {error}') from None
+
+
+def checked_columns(options: Writing, types: Mapping[str, str | None]) -> Ways | None:
+    """The columns that make a row's id. Raises OptionError if rows with these columns cannot be messages.
+
+    A type that is not known yet is None.
+    """
+    if "body" not in types:
+        raise OptionError(
+            f'format("{SOURCE}") needs a column body, of bytes or text; there are {", ".join(types)}'
+        )
+    for name, known in _TYPES.items():
+        if (types.get(name) or known[0]) not in known:
+            raise OptionError(
+                f'the column {name} is {types[name]}, and format("{SOURCE}") takes {" or ".join(known)}: '
+                "cast it, or drop it"
+            )
+    return id_columns(options.id_columns, list(types), SOURCE)
+
+
+def staging_of(options: Writing, given: Mapping[str, str]) -> Path | None:
+    """The folder of a stream: in its checkpoint; or one of this query's own, where several are told the same.
+
+    Of Spark's own options the place of the checkpoint is of use. Batches are numbered by query: one with a
+    checkpoint that was deleted is another, and is not taken for the one before.
+    """
+    checkpoint = given.get("checkpointLocation") or given.get("checkpointlocation")
+    if checkpoint is None:
+        return None if options.staging is None else Path(options.staging)
+    place = checkpoint.removeprefix("file:")
+    is_seen = "://" not in place
+    if options.staging is None:
+        return Path(place, "recado") if is_seen else None
+    if is_seen:
+        with suppress(FileNotFoundError):
+            known = msgspec.json.decode(Path(place, "metadata").read_bytes(), type=_Query)
+            return Path(options.staging, known.id)
+    return Path(options.staging, sha256(checkpoint.encode()).hexdigest()[:32])
+
+
+class _Query(msgspec.Struct):
+    """What Spark notes in a checkpoint, before all else."""
+
+    id: str

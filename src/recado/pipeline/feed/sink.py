@@ -2,7 +2,7 @@
 
 Tasks leave their rows in files, and the driver publishes them when all tasks are done (`staging` says why). A
 micro-batch that Spark repeats is on the feed once. A write that is no stream is published by a publisher of its
-own, unless the options `staging` and `batch` say which batch of what it is.
+own, unless the options `staging` and `batch` say which batch of what it is. A stream has a note for each query.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,18 +30,11 @@ from recado.feeds.feed import Earlier
 from recado.feeds.link import Link
 
 from ..options import OptionError
-from ..queue.ids import id_columns, ids_of
+from ..queue.ids import ids_of
 from ..rows import PROPERTIES
-from .options import SOURCE, Writing
+from .options import Writing, checked_columns
 from .staging import ROWS, Note, Staging, chunks, digest_of
 
-_TYPES: Final = {
-    "body": ("binary", "string"),
-    "routing_key": ("string",),
-    "offset": ("bigint", "int"),
-    "timestamp": ("timestamp",),
-    "headers": ("map<string,string>",),
-}
 _KEPT: Final = 10_000  # different headers and properties that are remembered
 
 
@@ -56,18 +51,8 @@ class Columns:
 
     def __init__(self, options: Writing, types: Mapping[str, str]) -> None:
         """`types` are the names that Spark has for the types of the columns."""
-        if "body" not in types:
-            raise OptionError(
-                f'format("{SOURCE}") needs a column body, of bytes or text; there are {", ".join(types)}'
-            )
-        for name, known in _TYPES.items():
-            if types.get(name, known[0]) not in known:
-                raise OptionError(
-                    f'the column {name} is {types[name]}, and format("{SOURCE}") takes {" or ".join(known)}: '
-                    "cast it, or drop it"
-                )
         self._names = frozenset(types)
-        self._ids = id_columns(options.id_columns, list(types), SOURCE)
+        self._ids = checked_columns(options, types)
         self._known: dict[tuple[str, str], bytes] = {}
 
     def staged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -139,9 +124,8 @@ def publish(options: Writing, staging: Staging, staged: Sequence[Staged], batch:
         ) from None
     if table.num_rows:
         planned = staging.note(name).planned(batch, table.num_rows, digest_of(table))
-        if planned is not None:
-            staging.keep(name, planned)
-            asyncio.run(_publish(options, planned, table))
+        staging.keep(name, planned)
+        asyncio.run(_publish(options, planned, table))
     staging.clear()
 
 
@@ -166,10 +150,10 @@ async def _publish(options: Writing, note: Note, table: pa.Table) -> None:
 class _Writer:
     """What both writers have in common: a task's work, and the driver's."""
 
-    def __init__(self, options: Writing, types: Mapping[str, str]) -> None:
+    def __init__(self, options: Writing, types: Mapping[str, str], folder: Path | str) -> None:
         self._options = options
         self._columns = Columns(options, types)
-        self._staging = Staging(options.staging or tempfile.mkdtemp(prefix="recado-"))
+        self._staging = Staging(folder)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return Staged(*self._staging.write(map(self._columns.staged, iterator)))
@@ -180,10 +164,21 @@ class _Writer:
 
 
 class FeedWriter(_Writer, DataSourceArrowWriter):
+    """In a folder of its own, unless it is the batch of something."""
+
+    def __init__(self, options: Writing, types: Mapping[str, str]) -> None:
+        folder: Path | str
+        if options.staging is None:
+            folder = tempfile.mkdtemp(prefix="recado-")
+        elif options.batch is None:
+            folder = Path(options.staging, token_hex(16))
+        else:
+            folder = options.staging
+        super().__init__(options, types, folder)
+
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        options = self._options
         try:
-            self.finish(messages, 0 if options.batch is None else options.batch)
+            self.finish(messages, self._options.batch or 0)
         finally:
             self._tidy()
 
@@ -193,7 +188,7 @@ class FeedWriter(_Writer, DataSourceArrowWriter):
 
     def _tidy(self) -> None:
         """A folder for this write alone is of no more use."""
-        if self._options.staging is None:
+        if self._options.batch is None:
             shutil.rmtree(self._staging.folder, ignore_errors=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from typing import Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -14,11 +15,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ..options import OptionError
-from ..rows import FEED, chosen, ddl, type_names
+from ..rows import FEED, ddl
+from ..schemas import appended, asked
 from .batch import FeedReader
-from .options import SOURCE, reading, writing
+from .options import SOURCE, reading, staging_of, writing
 from .sink import FeedStreamWriter, FeedWriter
 from .stream import FeedStreamReader
+
+ON: Final = "on a feed"
 
 
 class FeedSource(DataSource):
@@ -34,19 +38,21 @@ class FeedSource(DataSource):
         return ddl(FEED)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return FeedReader(reading(self._given), columns_of(schema))
+        return FeedReader(reading(self._given), asked(schema, FEED, SOURCE))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        return FeedStreamReader(reading(self._given), columns_of(schema))
+        options = reading(self._given, streaming=True)
+        return FeedStreamReader(options, asked(schema, FEED, SOURCE))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return FeedWriter(writing(self._given), appended(schema, overwrite=overwrite))
+        return FeedWriter(writing(self._given), appended(schema, ON, overwrite=overwrite))
 
     def streamWriter(  # noqa: N802 (Spark's name)
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         options = writing(self._given)
-        if options.staging is None:
+        folder = staging_of(options, self._given)
+        if folder is None:
             raise OptionError(
                 "a stream into a feed needs the option staging, a folder that all machines share, or a "
                 "checkpointLocation that is one"
@@ -55,28 +61,4 @@ class FeedSource(DataSource):
             raise OptionError(
                 "option batch is for writes that are no stream: a stream numbers its own"
             )
-        return FeedStreamWriter(options, appended(schema, overwrite=overwrite))
-
-
-def appended(schema: StructType, *, overwrite: bool) -> dict[str, str]:
-    """The types of the columns, of rows that come behind those that are there."""
-    if overwrite:
-        raise OptionError("what is on a feed stays there: write with mode append")
-    return {field.name: field.dataType.simpleString() for field in schema.fields}
-
-
-def columns_of(schema: StructType) -> list[str]:
-    """A schema that the user gives names the columns that are read: fewer are faster."""
-    names = list(schema.fieldNames())
-    try:
-        own = type_names(chosen(FEED, names))
-    except ValueError as error:
-        raise OptionError(f'the schema asks too much of format("{SOURCE}"): {error}') from None
-    for field in schema.fields:
-        told = field.dataType.simpleString()
-        if told != own[field.name]:
-            raise OptionError(
-                f'the schema says {field.name} {told}, and in format("{SOURCE}") it is '
-                f"{own[field.name]}: cast it after reading"
-            )
-    return names
+        return FeedStreamWriter(options, appended(schema, ON, overwrite=overwrite), folder)

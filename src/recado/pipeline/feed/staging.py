@@ -7,7 +7,8 @@ the batch comes once more, and is published once more under the same sequences: 
 them.
 
 G1  The note is durable before the first message of its batch is published.
-G2  A batch with the number of the note has its rows, or is refused; one before it was published long ago.
+G2  A batch with the number of the note has its rows, or is refused; so is one before it, for Spark repeats only
+    the last one: it is another query's.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ class NotTheSame(Exception):
     """A batch that is repeated has other rows than the first time."""
 
 
+class AnotherQuery(Exception):
+    """A batch is numbered below one that was published: it is not of the query that the note is of."""
+
+
 class Note(msgspec.Struct, frozen=True):
     """What a writer has published last."""
 
@@ -53,10 +58,14 @@ class Note(msgspec.Struct, frozen=True):
     rows: int = 0
     digest: str = ""
 
-    def planned(self, batch: int, rows: int, digest: str) -> Note | None:
-        """Which sequences a batch gets; None if it was published before the last one (G2)."""
+    def planned(self, batch: int, rows: int, digest: str) -> Note:
+        """Which sequences a batch gets. Raises NotTheSame, AnotherQuery (G2)."""
         if batch < self.batch:
-            return None
+            raise AnotherQuery(
+                f"batch {self.batch} was published already, and now comes batch {batch}: the folder of the "
+                "option staging is of another query, or of this one before its checkpoint was deleted; name "
+                "another folder, or another writer"
+            )
         if batch > self.batch:
             return Note(self.publisher, batch, self.first + self.rows, rows, digest)
         if (rows, digest) != (self.rows, self.digest):

@@ -85,7 +85,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stop = begin.stop if self._target is None else min(begin.stop, self._target)
         if not isinstance(limit, ReadAllAvailable):
             stop = self._limited(follower, begin.start, stop)
-        if stop <= begin.start and place.archive == follower.id:
+        if stop <= begin.start == place.next and place.archive == follower.id:
             self._planned = place.next
             return start
         self._planned = max(stop, begin.start)

@@ -20,7 +20,7 @@ from recado.amqp.values import Table
 from recado.pipeline.options import OptionError
 from recado.pipeline.rows import PROPERTIES
 
-from .ids import id_columns, ids_of
+from .ids import Ways, id_columns, ids_of
 from .settings import SinkOptions
 
 PERSISTENT: Final = 2
@@ -42,27 +42,32 @@ class Message(NamedTuple):
     properties: bytes
 
 
+def checked_columns(options: SinkOptions, columns: Sequence[str]) -> Ways | None:
+    """The columns that make a row's id. Raises OptionError if rows with these columns cannot be messages."""
+    if "body" not in columns:
+        raise OptionError(
+            f'format("amqp") needs a column body, of bytes or text; there are {", ".join(columns)}'
+        )
+    if options.exchange is None and "exchange" not in columns:
+        raise OptionError(
+            'format("amqp") needs the option exchange (the default one is ""), or a column of that name'
+        )
+    if options.routing_key is None and "routing_key" not in columns and not options.exchange:
+        raise OptionError(
+            'format("amqp") needs the option routingKey, or a column routing_key: to the default exchange '
+            "it is the name of the queue"
+        )
+    return id_columns(options.id_columns, columns)
+
+
 class Rendering:
     """Checked when it is made, with the names of the columns that will come."""
 
     def __init__(self, options: SinkOptions, columns: Sequence[str], user: str) -> None:
         """`user` is who publishes: a broker refuses messages that claim to be another's."""
-        if "body" not in columns:
-            raise OptionError(
-                f'format("amqp") needs a column body, of bytes or text; there are {", ".join(columns)}'
-            )
-        if options.exchange is None and "exchange" not in columns:
-            raise OptionError(
-                'format("amqp") needs the option exchange (the default one is ""), or a column of that name'
-            )
-        if options.routing_key is None and "routing_key" not in columns and not options.exchange:
-            raise OptionError(
-                'format("amqp") needs the option routingKey, or a column routing_key: to the default exchange '
-                "it is the name of the queue"
-            )
         self._options = options
         self._columns = columns
-        self._ids = id_columns(options.id_columns, columns)
+        self._ids = checked_columns(options, columns)
         self._user = user
         self._stems: dict[object, tuple[bytes, int, bytes]] = {}
 

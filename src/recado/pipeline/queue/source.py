@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from recado.pipeline.options import OptionError, read
 from recado.pipeline.rows import QUEUE, chosen, ddl
+from recado.pipeline.schemas import appended, asked
 
 from . import spooled
 from .settings import SinkOptions, SourceOptions, checked_url
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .consuming import Consuming
 
 Offset = dict[str, Any]
+OUT: Final = "at an exchange"
 
 
 class QueueSource(DataSource):
@@ -48,11 +50,7 @@ class QueueSource(DataSource):
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802 - Spark's name
         options = read(SourceOptions, "amqp", self.options)
         checked_url(options.url)
-        try:
-            columns = chosen(QUEUE, schema.names)
-        except ValueError as error:
-            raise OptionError(f'the schema asks too much of format("amqp"): {error}') from None
-        return QueueStreamReader(options, columns)
+        return QueueStreamReader(options, chosen(QUEUE, asked(schema, QUEUE, "amqp")))
 
     def reader(self, schema: StructType) -> NoReturn:
         raise OptionError(
@@ -61,10 +59,12 @@ class QueueSource(DataSource):
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> QueueWriter:
-        return QueueWriter(read(SinkOptions, "amqp", self.options), schema.names)
+        columns = [*appended(schema, OUT, overwrite=overwrite)]
+        return QueueWriter(read(SinkOptions, "amqp", self.options), columns)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> QueueStreamWriter:  # noqa: N802
-        return QueueStreamWriter(read(SinkOptions, "amqp", self.options), schema.names)
+        columns = [*appended(schema, OUT, overwrite=overwrite)]
+        return QueueStreamWriter(read(SinkOptions, "amqp", self.options), columns)
 
 
 class Part(InputPartition):
