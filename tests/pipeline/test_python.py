@@ -32,6 +32,14 @@ def test_elsewhere_it_is_as_ever(tmp_path: Path, master: str, environment: dict[
     assert not list(tmp_path.iterdir())
 
 
+def test_nor_is_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    assert worker_python("local", {}) == sys.executable
+
+
 def test_a_folder_that_cannot_be_written_to_is_no_hindrance(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert worker_python("local", {}, tmp_path / "file") == sys.executable

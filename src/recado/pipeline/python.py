@@ -35,6 +35,6 @@ def worker_python(
     try:
         name = f"python-{crc32(text.encode()):08x}"
         program = written((folder or cache(environment)) / name, text)
-    except OSError:  # a home that cannot be written to
+    except (OSError, RuntimeError):  # a home that cannot be written to, or none
         return sys.executable
     return str(program) if os.access(program, os.X_OK) else sys.executable

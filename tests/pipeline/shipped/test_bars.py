@@ -107,14 +107,18 @@ def test_bars_in_batch_and_in_streaming(spark: SparkSession, tmp_path: Path) -> 
         str(folder), lake, str(tmp_path / "state"), late="1 minute", trigger="available-now"
     )
 
-    batch = frames(pipeline, spark)["bars"]
+    batch = frames(pipeline, spark)["bars"].cache()
     seconds = ordered(batch.toArrow())
     assert_same(seconds, expected(folder, 1_000_000))
     minutes = expected(folder, 60_000_000)
     assert_same(ordered(bars.wider(batch).toArrow()), minutes)
+    batch.unpersist()
 
     report = run(pipeline, spark)
     assert sum(report.dead.values()) == len(poison)
+    assert report.rows == TICKS + len(
+        poison
+    )  # though the source is read for bars and for dead letters
     assert report.late == 0
     streamed = ordered(spark.read.parquet(lake).toArrow())
     newest = max(tick.at for tick in ticks if isinstance(tick, Trade)) // 1_000
@@ -125,7 +129,7 @@ def test_bars_in_batch_and_in_streaming(spark: SparkSession, tmp_path: Path) -> 
 
     append_late_and_closing(folder)
     again = run(pipeline, spark)
-    assert again.late == 1
+    assert (again.late, again.rows) == (1, 2)
     streamed = ordered(spark.read.parquet(lake).toArrow())
     assert_same(streamed, seconds)  # each once, and without the one that came too late
     with_late = ordered(frames(pipeline, spark)["bars"].toArrow())

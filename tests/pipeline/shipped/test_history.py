@@ -80,6 +80,7 @@ def test_history_is_searched(spark: SparkSession, tapped: Path, tmp_path: Path) 
         found = [row["text"] for row in search(table, asked).collect()]
         expected = [text for text in SAID if words_in(asked) <= words_in(text)]
         assert found == expected[::-1], asked
+    assert search(table, "a, é!").count() == 0  # no word that is long enough
     with Archive.open(tapped) as archive:
         times = [message.time for message in archive.messages()]
     middle = times[3].isoformat()

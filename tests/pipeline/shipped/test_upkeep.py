@@ -88,7 +88,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     assert after == before[900:]
     found: Any = duckdb.sql(
         f"""SELECT "offset", "sequence", routing_key, body
-        FROM read_parquet('{cold}/*/*.parquet') ORDER BY "offset" """
+        FROM read_parquet('{cold}/*/*/*.parquet') ORDER BY "offset" """
     )
     moved = found.fetchall()
     assert [row[1:] for row in moved] == [row[1:] for row in before[:900]]
@@ -96,6 +96,16 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     aged = retire(spark, folder, Limits(max_age=1.0))
     assert aged.messages == 1_100
     assert contents(folder)[0] == before[2000:]  # the tail always stays
+
+
+def test_two_archives_retire_to_one_table(spark: SparkSession, tmp_path: Path) -> None:
+    for name, rows in (("one", 30), ("other", 20)):
+        with Store(tmp_path / name, "f") as store:
+            store.append([batch(1, 1, rows)])
+            store.seal()
+        retire(spark, tmp_path / name, Limits(max_messages=0), str(tmp_path / "cold"))
+    found: Any = duckdb.sql(f"SELECT count(*) FROM read_parquet('{tmp_path}/cold/*/*/*.parquet')")
+    assert found.fetchall() == [(50,)]
 
 
 def test_an_archive_at_work_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -37,9 +37,12 @@ def history(rows: DataFrame) -> DataFrame:
 def search(
     table: DataFrame, words: str, *, since: str | None = None, until: str | None = None
 ) -> DataFrame:
-    """The rows in which all of these words are, the newest first; `since` and `until` are times."""
+    """The rows in which all of these words are, the newest first; `since` and `until` are times.
+
+    Without a word that is long enough to be looked for, no row.
+    """
     wanted = f.array_except(words_of(f.lit(words)), f.array(f.lit("")))
-    found = table.where(f.size(f.array_except(wanted, "words")) == 0)
+    found = table.where((f.size(wanted) > 0) & (f.size(f.array_except(wanted, "words")) == 0))
     if since is not None:
         found = found.where((f.col("time") >= since) & (f.col("date") >= f.to_date(f.lit(since))))
     if until is not None:

@@ -124,14 +124,17 @@ def retire(
     """Let go of what is beyond the limits, whole files, the oldest first; with `to` they are written there
     before.
 
-    `to` becomes a Parquet table with a folder `first=N` for each time, N being the offset of its first row.
+    `to` becomes a Parquet table with a folder `archive=ID/first=N` for each time, N being the offset of its
+    first row: another archive, or this one begun anew, may be retired to the same table.
     """
     with held(folder) as store:
         old = store.surplus(limits)
         if to is not None and old:
+            with Archive.open(folder) as archive:
+                place = f"{to}/archive={archive.id}/first={old[0].first}"
             paths = [str(Path(folder, file.path)) for file in old]
             table = spark.read.option("basePath", str(Path(folder, DATA))).parquet(*paths)
-            table.write.mode("overwrite").parquet(f"{to}/first={old[0].first}")
+            table.write.mode("overwrite").parquet(place)
         # By number: what has become too old meanwhile is not there yet.
         kept = store.next_offset - (old[-1].end if old else 0)
         return store.collect(Limits(max_messages=kept) if old else Limits(), grace=grace)
