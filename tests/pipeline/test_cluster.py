@@ -1,6 +1,6 @@
 """The formats on a real master and worker by spark-submit, and over Spark Connect: processes of their own.
 
-The jobs begin with what docs/cluster.md says that they begin with.
+The jobs begin with what docs/cluster.md says that they begin with. That of spark-submit runs a pipeline first.
 """
 
 from __future__ import annotations
@@ -27,14 +27,27 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 PATIENCE = 280.0
 SMALL = ("--driver-memory", "512m", "--conf", "spark.ui.enabled=false")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
-SUBMITTED, REMOTE = re.findall(r"```py\n(.*?)```", PAGE.read_text(), re.DOTALL)
-JOB = """
+SUBMITTED, PIPELINE, REMOTE = re.findall(r"```py\n(.*?)```", PAGE.read_text(), re.DOTALL)
+FILE = """
+name = "quotes"
+checkpoint = "state"
+trigger = "available-now"
+sources.feed = {{ format = "recado", path = "{path}", startingOffsets = "earliest" }}
+sinks.found = {{ format = "parquet", path = "{folder}/found" }}
+"""
+AFTER = """
+    rows = quotes.sparkSession.read.format("recado").option("minPartitions", "3").load({path!r})
+    assert rows.count() == 150, rows.count()
+    assert spark.sparkContext.master.startswith("spark://")
+    found = spark.read.parquet({folder!r} + "/found")
+    print("found", found.selectExpr("sum(offset)").first()[0], flush=True)
+    spark.stop()
+"""
+CONNECTED = """
     import sys
     import recado
 
     path, folder = sys.argv[1:3]
-    rows = spark.read.format("recado").option("minPartitions", "3").load(path)
-    assert rows.count() == 150, rows.count()
     assert recado.table(spark, path=path).count() == 100
     reader = spark.readStream.format("recado").option("startingOffsets", "earliest")
     writer = reader.load(path).select("offset", "headers").writeStream.format("parquet")
@@ -104,10 +117,10 @@ def started(command: list[str], sign: str) -> Iterator[str]:
         process.stdout.close()
 
 
-def script(folder: Path, beginning: str) -> Path:
+def script(folder: Path, beginning: str, rest: str) -> str:
     file = folder / "job.py"
-    file.write_text(beginning + textwrap.dedent(JOB))
-    return file
+    file.write_text(beginning + textwrap.dedent(rest))
+    return str(file)
 
 
 def run(command: list[str]) -> str:
@@ -124,7 +137,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_standalone_cluster(tmp_path: Path, path: Path) -> None:
-    job = script(tmp_path, SUBMITTED.replace("/data/quotes", str(path)))
+    file, names = tmp_path / "quotes.toml", {"path": str(path), "folder": str(tmp_path)}
+    file.write_text(FILE.format(**names))
+    pipeline = PIPELINE.replace("quotes.toml", str(file))
+    submitted = SUBMITTED.replace("/data/quotes", str(path))
+    job = script(tmp_path, pipeline + submitted, AFTER.format(**names))
     spark_class = program("spark-class")
     deploy = "org.apache.spark.deploy"
     ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
@@ -136,7 +153,7 @@ def test_a_standalone_cluster(tmp_path: Path, path: Path) -> None:
         with started(worker, r"Successfully registered with master (\S+)"):
             limits = ["--executor-memory", "512m", "--conf", "spark.driver.host=127.0.0.1"]
             submit = [program("spark-submit"), "--master", master, *SMALL, *limits]
-            assert FOUND in run([*submit, str(job), str(path), str(tmp_path)])
+            assert FOUND in run([*submit, job])
     assert list((tmp_path / "work").glob("app-*")), "an executor of the worker has done it"
 
 
@@ -148,5 +165,5 @@ def test_spark_connect(tmp_path: Path, path: Path) -> None:
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
     ]
     with started(server, r"Spark Connect server started at: \S*?:(\d+)") as port:
-        job = script(tmp_path, REMOTE.replace("cluster:15002", f"127.0.0.1:{port}"))
-        assert FOUND in run([sys.executable, str(job), str(path), str(tmp_path)])
+        job = script(tmp_path, REMOTE.replace("cluster:15002", f"127.0.0.1:{port}"), CONNECTED)
+        assert FOUND in run([sys.executable, job, str(path), str(tmp_path)])

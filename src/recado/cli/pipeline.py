@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -67,7 +67,7 @@ def grammar(verb: str) -> argparse.ArgumentParser:
         add("--available-now", action="store_true", help="as a stream, up to what there is now")
         once = "of the batch; a batch of the same name is written once"
         add("--name", metavar="NAME", default="", help=once)
-        add("--master", metavar="URL", help="of Spark; default: local[*]")
+        add("--master", metavar="URL", help="of Spark; default: this machine")
         add(
             "--conf",
             metavar="KEY=VALUE",
@@ -145,7 +145,10 @@ def run_on_spark(defined: Pipeline, chosen: argparse.Namespace) -> Report:
     spark = spark_session(f"recado {defined.name}", settings=dict(chosen.conf), **master)
     try:
         spark.sparkContext.setLogLevel("ERROR")
-        with watcher(as_json=chosen.json) as watch, until_signal() as asked:
+        # A batch has no end that could be asked for: signals do to it what they do to any program.
+        ending: AbstractContextManager[list[int]]
+        ending = nullcontext([]) if chosen.batch else until_signal()
+        with watcher(as_json=chosen.json) as watch, ending as asked:
             return running.run(
                 defined,
                 spark,

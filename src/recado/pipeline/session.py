@@ -5,12 +5,16 @@
 
 After it `format("recado")` and `format("amqp")` are known to the session, and to SQL `recado_headers(bytes)`
 and `recado_properties(bytes)`.
+
+In a job of spark-submit it is the Spark that this was told: its master and its settings stay as they are.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from .java import java_home
@@ -19,35 +23,60 @@ from .python import worker_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+HERE: Final = "local[*]"
 DEFAULTS: Final[dict[str, str]] = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",  # 200, Spark's own, are for a cluster
     "spark.sql.variant.allowDuplicateKeys": "true",  # selectors on JSON ask for it
 }
+LOCAL: Final[dict[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",  # 200, Spark's own, are for a cluster
+}
+"""For one machine; executors elsewhere could not reach such a driver."""
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""In the environment of a job of spark-submit: where the Java is that it has started."""
 
 
 def spark_session(
-    app: str = "recado", *, master: str = "local[*]", settings: Mapping[str, str] | None = None
+    app: str = "recado", *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
     """The session of this process, with our formats: the one that is there already, or else a new one.
 
-    Raises NoJava.
+    Without a `master` it is that of spark-submit, or of PYSPARK_SUBMIT_ARGS, or this machine. Raises NoJava.
     """
-    os.environ["JAVA_HOME"] = str(java_home())
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", worker_python(master))
+    told = submitted()
+    where = master or told.get("spark.master") or HERE
+    if _SUBMITTED not in os.environ:
+        os.environ["JAVA_HOME"] = str(java_home())
+    defaults = DEFAULTS
+    if where.startswith("local"):
+        defaults = DEFAULTS | LOCAL
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python(where))
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(app).master(master)
-    for key, value in {**DEFAULTS, **(settings or {})}.items():
+    builder = SparkSession.builder.appName(app).master(where)
+    ours = {key: value for key, value in defaults.items() if key not in told}
+    for key, value in {**ours, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def submitted(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What spark-submit was told, if this is a job of it; or is to be told when Spark starts: its master."""
+    if _SUBMITTED in environment:
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()  # its settings are in Java, which is up
+        return dict(SparkConf().getAll())
+    words = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
+    named = [value for option, value in pairwise(words) if option == "--master"]
+    return {"spark.master": named[-1]} if named else {}
 
 
 def register(spark: SparkSession) -> None:

@@ -1,0 +1,79 @@
+"""Where a Spark of ours runs: where spark-submit says, or here; and only here it listens on loopback alone."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from recado.pipeline import session
+from recado.pipeline.session import LOCAL, spark_session, submitted
+
+
+class Builder:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, str] = {}
+
+    def appName(self, _: str) -> Builder:  # noqa: N802 (Spark's name)
+        return self
+
+    def master(self, url: str) -> Builder:
+        return self.config("spark.master", url)
+
+    def config(self, key: str, value: str) -> Builder:
+        self.told[key] = value
+        return self
+
+    def getOrCreate(self) -> None:  # noqa: N802 (Spark's name)
+        return None
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
+    for name in ("SPARK_LOCAL_IP", "PYSPARK_SUBMIT_ARGS", "JAVA_HOME"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PYSPARK_PYTHON", "python")
+    found = Builder()
+    monkeypatch.setattr(SparkSession, "builder", found)
+    monkeypatch.setattr(session, "register", lambda _: None)
+    return found
+
+
+def test_here_unless_it_is_told(builder: Builder) -> None:
+    spark_session(settings={"spark.sql.shuffle.partitions": "1"})
+    assert builder.told["spark.master"] == "local[*]"
+    assert builder.told["spark.driver.bindAddress"] == "127.0.0.1"
+    assert builder.told["spark.sql.shuffle.partitions"] == "1"
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("option", [True, False])
+def test_a_driver_that_others_must_reach(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, option: bool
+) -> None:
+    given: dict[str, Any] = {"master": "spark://m:7077"} if option else {}
+    if not option:
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master spark://m:7077 pyspark-shell")
+    spark_session(**given)
+    assert builder.told["spark.master"] == "spark://m:7077"
+    assert not LOCAL.keys() & builder.told.keys()
+    assert "SPARK_LOCAL_IP" not in os.environ
+
+
+def test_what_spark_submit_was_told_stays(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"spark.master": "yarn", "spark.sql.session.timeZone": "America/Sao_Paulo"}
+    monkeypatch.setattr(session, "submitted", lambda: told)
+    spark_session()
+    assert builder.told["spark.master"] == "yarn"
+    assert "spark.sql.session.timeZone" not in builder.told
+
+
+def test_nothing_was_said() -> None:
+    assert submitted({}) == submitted({"PYSPARK_SUBMIT_ARGS": "pyspark-shell"}) == {}
