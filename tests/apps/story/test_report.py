@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from recado.apps.story import report
-from recado.apps.story.stage import CannotBegin, prepare
-from recado.apps.story.telling import Outcome, differences
+from recado.apps.story.stage import CannotBegin, Stage, prepare
+from recado.apps.story.telling import Outcome, differences, until
 from recado.apps.story.watching import Lines, Moment, progress_of
 
 TEN = datetime(2026, 3, 2, 10, tzinfo=UTC)
@@ -136,3 +138,13 @@ def test_the_progress_of_a_query() -> None:
 
     assert progress_of(Query()) == (400, 200.0, 1.5)
     assert progress_of(None) == (0, 0.0, 0.0)
+
+
+def test_what_has_failed_is_not_waited_for(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage._recorder = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.exit('no room')"], stderr=subprocess.PIPE, text=True
+    )
+    stage._recorder.wait()
+    with pytest.raises(CannotBegin, match="the recorder failed: no room"):
+        until(lambda: False, "it is done", stage.check_recorder)

@@ -110,15 +110,21 @@ class Stage:
 
     def has_recorded(self) -> bool:
         """Whether the recorder has ended, in order."""
+        self.check_recorder()
         if self._recorder is None:
             return True
         if self._recorder.poll() is None:
             return False
-        recorder, self._recorder = self._recorder, None
-        _, said = recorder.communicate()
-        if recorder.returncode:
-            raise CannotBegin(f"the recorder failed: {said.strip()}")
+        self._end_recorder()
         return True
+
+    def check_recorder(self) -> None:
+        """Raises CannotBegin if it has failed."""
+        recorder = self._recorder
+        if recorder is not None and recorder.poll():
+            self._recorder = None
+            _, said = recorder.communicate()
+            raise CannotBegin(f"the recorder failed: {said.strip()}")
 
     def _end_recorder(self) -> None:
         recorder, self._recorder = self._recorder, None

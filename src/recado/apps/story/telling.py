@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -97,7 +98,9 @@ def tell(stage: Stage, script: Script, display: Display) -> Outcome:
         query = watch.query = start(pipeline, spark)
         try:
             market.open()
-            killed_at = kill_and_return(stage, script, watch)
+            killed_at = kill_and_return(
+                stage, script, watch, partial(raise_what_failed, stage, market, query)
+            )
             until(lambda: is_over(market, script.ticks), "the market ends")
             watch.say(f"the market has ended; {script.ticks:,} ticks are confirmed", "market ends")
             until(lambda: caught_up(query, script.ticks), "the stream has read all of them")
@@ -150,10 +153,19 @@ def noise_to(log: Path) -> Iterator[None]:
         os.close(kept)
 
 
-def kill_and_return(stage: Stage, script: Script, watch: Watch) -> int:
+def raise_what_failed(stage: Stage, market: Market, query: Any) -> None:
+    """Nobody has to wait for what has failed."""
+    stage.check_recorder()
+    is_over(market, 0)
+    caught_up(query, 0)
+
+
+def kill_and_return(
+    stage: Stage, script: Script, watch: Watch, check: Callable[[], None] = lambda: None
+) -> int:
     """The recorder dies in the middle of its work, and another life of it goes on from there."""
     least = script.morning + script.live // 10
-    until(lambda: stage.recorded >= least, "the recorder is in the middle of its work")
+    until(lambda: stage.recorded >= least, "the recorder is in the middle of its work", check)
     stage.kill()
     watch.is_recording = False
     killed_at = stage.recorded
@@ -185,9 +197,13 @@ class Archived:
         return self._follower.end
 
 
-def until(happened: Callable[[], bool], what: str) -> None:
+def until(
+    happened: Callable[[], bool], what: str, check: Callable[[], None] = lambda: None
+) -> None:
+    """Raises TooSlow, or what `check` raises."""
     deadline = time.monotonic() + PATIENCE
     while not happened():
+        check()
         if time.monotonic() > deadline:
             raise TooSlow(f"it takes too long until {what}")
         time.sleep(POLL)
