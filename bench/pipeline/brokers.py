@@ -37,7 +37,8 @@ def measure(
         if not plan.wants(scenario.name):
             continue
         with started(broker, ground.place()) as server:
-            rate(ground, OURS, server.url, min(WARM_UP, count))
+            for format_ in (OURS, PLAIN) if plan.with_peer else (OURS,):
+                rate(ground, format_, server.url, min(WARM_UP, count))
             for _ in range(plan.rounds):
                 found = rate(ground, OURS, server.url, count)
                 book.enter(scenario.name, Side.RECADO, Sample(found))

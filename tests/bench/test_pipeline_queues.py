@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
 from bench.book import Book
-from bench.pipeline import queue, sink
+from bench.pipeline import brokers, queue, sink
 from bench.pipeline.ground import Ground
 from bench.plan import Plan
 from bench.scenario import Side
@@ -32,3 +34,18 @@ def test_it_measures_both_sides(
         for side in Side:
             (sample,) = book.samples(name, side)
             assert sample.value > 0
+
+
+def test_both_sides_are_warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first sample; a compiler works for both."""
+    asked: list[tuple[str, int]] = []
+
+    def rate(_: Ground, format_: str, __: str, rows: int) -> float:
+        asked.append((format_, rows))
+        return 1.0
+
+    ground = Ground(tmp_path, Mock())
+    monkeypatch.setattr(brokers, "started", lambda *_: nullcontext(Mock(url="amqp://x")))
+    plan, book = Plan(rounds=1, only=frozenset({"sink-recado"})), Book()
+    assert list(brokers.measure(plan, book, ground, sink.BROKERS, 5_000, rate)) == ["sink-recado"]
+    assert asked == [("amqp", 1_000), ("pika", 1_000), ("amqp", 5_000), ("pika", 5_000)]
