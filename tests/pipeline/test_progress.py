@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from recado.pipeline.progress import Following, JsonLines, Lines, drawn, lag_of
+from recado.pipeline.progress import Following, JsonLines, Lines, drawn, lag_of, rows_of
 from recado.pipeline.report import Tally
 
 
@@ -74,6 +74,15 @@ def test_a_report_of_two_batches() -> None:
 def test_offsets_of_any_kind(offset: object) -> None:
     lag = lag_of(offset, '{"next": 100}')
     assert lag is None or lag >= 0
+
+
+def test_rows_are_counted_once_however_often_spark_reads_them() -> None:
+    archive = {"numInputRows": 200, "endOffset": '{"archive": "a", "next": 140}'}
+    assert rows_of(archive | {"startOffset": '{"archive": "a", "next": 40}'}) == 100
+    assert rows_of(archive | {"startOffset": None}) == 140
+    assert rows_of(archive | {"startOffset": {"archive": "b", "next": 40}}) == 200
+    assert rows_of(archive | {"startOffset": {"archive": "a", "next": 40}, "numInputRows": 7}) == 7
+    assert rows_of({"numInputRows": 3, "startOffset": 1, "endOffset": 2}) == 3
 
 
 def test_lag() -> None:

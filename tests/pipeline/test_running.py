@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from recado.cli import main
+from recado.cli.pipeline import grammar, run_on_spark
 from recado.pipeline import running, state
 from recado.pipeline.definition import Pipeline, PipelineError
 from recado.pipeline.lake.batch import Batch
+from recado.pipeline.report import Report
 from recado.pipeline.running import PipelineFailed, run
 from recado.pipeline.writing import write
 from tests.pipeline.steps.messages import message, reading, rows_of, stored
@@ -122,6 +125,36 @@ def test_the_command_runs(
     assert main(["pipeline", "run", "shop_pipelines:two", "--batch"]) == 0
     assert "  into out: 5 rows" in capsys.readouterr().out
     assert made == [spark, spark]
+
+
+def test_the_console_shows_some_and_all_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+    folder = stored(tmp_path / "in", [message(n, {}) for n in range(1, 5)])
+    pipeline = reading("few", folder, tmp_path / "state").write("out", "console", numRows=1)
+    assert run(pipeline, spark, batch=True).sinks == {"out": 4}
+
+
+@pytest.mark.parametrize(("option", "is_own"), [("--batch", False), ("--available-now", True)])
+def test_signals_end_a_stream_in_order_and_a_batch_at_once(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    is_own: bool,
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    seen: list[object] = []
+
+    def looked(*_: object, **__: object) -> Report:
+        seen.append(signal.getsignal(signal.SIGTERM))
+        return Report("two")
+
+    monkeypatch.setattr("recado.pipeline.session.spark_session", lambda *_, **__: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    monkeypatch.setattr(running, "run", looked)
+    chosen = grammar("run").parse_args(["two", option])
+    run_on_spark(two_sinks(tmp_path), chosen)
+    assert [each is not before for each in seen] == [is_own]
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_what_cannot_run_is_refused(spark: SparkSession, tmp_path: Path) -> None:

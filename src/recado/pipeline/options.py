@@ -46,14 +46,16 @@ def read(kind: type[S], source: str, given: Mapping[str, str]) -> S:
 
 
 def unknown(name: str, source: str, known: Iterable[str]) -> OptionError:
+    return OptionError(f'format("{source}") has no option {name!r}; {nearest(name, known)}')
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str = "there are") -> str:
+    """`did you mean …?`, or all that there is."""
     by_lower = {each.lower(): each for each in known}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    hint = (
-        f"did you mean {by_lower[close[0]]}?"
-        if close
-        else f"there are {', '.join(by_lower.values())}"
-    )
-    return OptionError(f'format("{source}") has no option {name!r}; {hint}')
+    if close:
+        return f"did you mean {by_lower[close[0]]}?"
+    return f"{otherwise} {', '.join(by_lower.values())}" if by_lower else ""
 
 
 def _value(kind: object, text: str) -> object:

@@ -54,9 +54,10 @@ class Following:
             report.batch_seconds = seconds
         for name, source in zip(self._names, progress.get("sources", []), strict=False):
             came = report.sources[name]
+            rows = rows_of(source)
             if is_new:
-                came.rows += int(source.get("numInputRows", 0))
-            came.rows_per_second = float(source.get("processedRowsPerSecond") or 0.0)
+                came.rows += rows
+            came.rows_per_second = rows / seconds if seconds else 0.0
             came.lag = lag_of(source.get("endOffset"), source.get("latestOffset"))
         for operator in progress.get("stateOperators", []) if is_new else []:
             report.late += int(operator.get("numRowsDroppedByWatermark", 0))
@@ -69,6 +70,28 @@ class Following:
         return self.report
 
 
+def rows_of(source: Mapping[str, Any]) -> int:
+    """How many rows a batch had of a source.
+
+    Spark counts them as often as it reads them, and a pipeline with several outcomes does that for each. So
+    where offsets are places in the same archive or spool there are no more rows than between them; a selector
+    may have left less. Of the first batch Spark tells no beginning.
+    """
+    counted = int(source.get("numInputRows", 0))
+    start, end = _known(source.get("startOffset")), _known(source.get("endOffset"))
+    match start, end:
+        case None, {"next": int(behind)}:
+            return min(counted, behind)
+        case {"next": int(first)}, {"next": int(behind)} if _whose(start) == _whose(end):
+            return min(counted, max(0, behind - first))
+        case _:
+            return counted
+
+
+def _whose(offset: Any) -> tuple[object, object]:
+    return offset.get("archive"), offset.get("spool")
+
+
 def lag_of(end: object, latest: object) -> int | None:
     """How many rows are left to be read; None if these offsets do not tell."""
     known = [_place(each) for each in (end, latest)]
@@ -78,14 +101,20 @@ def lag_of(end: object, latest: object) -> int | None:
 
 
 def _place(offset: object) -> int | None:
-    if isinstance(offset, str):
-        try:
-            offset = json.loads(offset)
-        except ValueError:
-            return None
+    offset = _known(offset)
     if isinstance(offset, dict):
         offset = offset.get(_PLACE)
     return offset if isinstance(offset, int) else None
+
+
+def _known(offset: object) -> object:
+    """As Spark tells it: as JSON, or as the text of that."""
+    if isinstance(offset, str):
+        try:
+            return json.loads(offset)
+        except ValueError:
+            return None
+    return offset
 
 
 # --- showing it ----------------------------------------------------------------------------------

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Observation
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as f
 
 from . import state
 from .definition.checking import check
 from .definition.pipeline import AVAILABLE_NOW, Pipeline
+from .definition.problems import PipelineError
 from .definition.step import label
 from .lake.batch import Batch
 from .progress import Following, Watcher
@@ -64,8 +65,14 @@ def run(
         if watch is not None:
             watch.told(report)
         return report
+    check(pipeline)
     tally = Tally()
-    query = start(pipeline, spark, tally=tally)
+    tables = once_read(pipeline, spark)
+    try:
+        query = _started(pipeline, spark, tables, tally)
+    except Exception:
+        _let_go(tables)
+        raise
     following = Following(pipeline.name, tuple(pipeline.streams()), tally)
     ended = "ended"
     try:
@@ -79,16 +86,39 @@ def run(
         raise
     finally:
         query.stop()
+        _let_go(tables)
         _follow(query, following, watch, pipeline, begun)
         state.note(pipeline.checkpoint, following.counted(), ended)
     return following.report
 
 
-def start(pipeline: Pipeline, spark: SparkSession, *, tally: Tally | None = None) -> StreamingQuery:
-    """Start it as a stream. Raises PipelineError."""
+def start(pipeline: Pipeline, spark: SparkSession) -> StreamingQuery:
+    """Start it as a stream. Raises PipelineError.
+
+    Nobody here sees it end; so what steps look things up in is not kept, but read again for each batch.
+    """
     check(pipeline)
-    counted = tally if tally is not None else Tally()
-    tables = verified(pipeline, read_tables(pipeline, spark))
+    return _started(pipeline, spark, verified(pipeline, read_tables(pipeline, spark)), Tally())
+
+
+def once_read(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, DataFrame]:
+    """What steps look things up in, as it is now, for all batches, until it is let go. Raises PipelineError."""
+    tables = {name: table.persist() for name, table in read_tables(pipeline, spark).items()}
+    try:
+        return verified(pipeline, tables)  # which looks at all of it
+    except PipelineError:
+        _let_go(tables)
+        raise
+
+
+def _let_go(tables: Mapping[str, DataFrame]) -> None:
+    for table in tables.values():
+        table.unpersist()
+
+
+def _started(
+    pipeline: Pipeline, spark: SparkSession, tables: Mapping[str, DataFrame], counted: Tally
+) -> StreamingQuery:
     cut = first_part(pipeline)
     shape = walked(pipeline, Flow(stream_rows(pipeline, spark)), tables, is_streaming=True, end=cut)
     known = state.identity(pipeline.checkpoint)
@@ -113,7 +143,7 @@ def start(pipeline: Pipeline, spark: SparkSession, *, tally: Tally | None = None
 
 def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> Report:
     check(pipeline, batch=True)
-    tables = verified(pipeline, read_tables(pipeline, spark))
+    tables = once_read(pipeline, spark)
     rows = batch_rows(pipeline, spark).persist()
     tally = Tally()
     try:
@@ -122,6 +152,7 @@ def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> Report:
         came = Came(rows.count())
     finally:
         rows.unpersist()
+        _let_go(tables)
     source = " and ".join(pipeline.streams())
     return Report(pipeline.name, 0, 1, sources={source: came}, sinks=tally.sinks, dead=tally.dead)
 
@@ -132,15 +163,17 @@ def write_all(
     """Write one batch into all sinks, and count what was written."""
     for sink, part in rows.items():
         steps = _steps(pipeline) if sink == pipeline.dead_letters else {}
-        seen = Observation()
         counts = [
-            F.count_if(F.col("step") == step).alias(f"step{at}") for at, step in steps.items()
+            f.count_if(f.col("step") == step).alias(f"step{at}") for at, step in steps.items()
         ]
-        counted = part.observe(seen, F.count(F.lit(1)).alias("rows"), *counts)
+        counts.append(f.count(f.lit(1)).alias("rows"))
         batch = Batch(f"{pipeline.name}-{sink}-{known}", number)
-        staging = f"{pipeline.checkpoint}/recado/feeds" if pipeline.checkpoint else ""
-        if write(counted, pipeline.sinks[sink], batch, staging=staging):
-            figures = seen.get
+        staging = str(state.feeds(pipeline.checkpoint)) if pipeline.checkpoint else ""
+        # The console shows the first rows only, and Spark would observe no others.
+        seen = None if pipeline.sinks[sink].format == "console" else Observation()
+        observed = part if seen is None else part.observe(seen, *counts)
+        if write(observed, pipeline.sinks[sink], batch, staging=staging):
+            figures = part.agg(*counts).collect()[0].asDict() if seen is None else seen.get
             tally.add(sink, figures["rows"])
             for at, step in steps.items():
                 tally.bury(step, figures[f"step{at}"])

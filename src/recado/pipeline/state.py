@@ -3,6 +3,7 @@
 CHECKPOINT/            Spark's: offsets, commits, state …
   recado/identity      an id under which its batches are known to the sinks
   recado/status.json   the last report
+  recado/feeds/        what its sinks have published on feeds, and as what
   spool/SOURCE/        messages of a queue
 """
 
@@ -57,6 +58,10 @@ def identity(checkpoint: str) -> str:
     made = uuid.uuid4().hex[:16]
     _replace(place, made)
     return made
+
+
+def feeds(checkpoint: str) -> Path:
+    return folder_of(checkpoint) / "recado" / "feeds"
 
 
 def note(checkpoint: str, report: Report, state: str = "running") -> None:

@@ -10,9 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recado.feeds.archive.store import Store
 from recado.pipeline.definition import Pipeline, PipelineError, Way, check
 from recado.pipeline.definition.checking import DEAD_LETTER, examine
 from recado.pipeline.definition.drawing import drawn
+from recado.pipeline.definition.formats import options_of
+from recado.pipeline.state import feeds
 
 
 def quotes(checkpoint: str = "state", trigger: str = "") -> Pipeline:
@@ -128,6 +131,12 @@ def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
             quotes().aggregate({"n": "count(*)"}, window="1 hr", time="timestamp"),
             "window is '1 hr', no time",
         ),
+        (
+            quotes().aggregate({"x": "sum(offset) / sum(sequence)"}, by=["feed"]),
+            "/ in 'sum(offset) / sum(sequence)' may fail, and the pipeline with it; try_divide(a, b)",
+        ),
+        (quotes().aggregate({"x": "sum(cast(view AS int))"}, by=["feed"]), "try_cast(a AS …)"),
+        (quotes(trigger="1.5 minutes"), "trigger: '1.5 minutes' is no time"),
         (quotes().deduplicate(by=["message_id"]), "a stream needs time and within"),
         (
             quotes().resequence(by=["publisher"], sequence="view"),
@@ -163,8 +172,52 @@ def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
             "messages need a column body",
         ),
         (
-            quotes().translate(select=["feed", "body"]).write("x", "amqp", url="amqp://x"),
+            quotes()
+            .translate(select=["feed", "body"])
+            .write("x", "amqp", url="amqp:", exchange="e"),
             "makes a message's id of the column message_id",
+        ),
+        (
+            quotes().translate(select=["feed", "body"]).write("x", "recado", url="amqp:", feed="f"),
+            "makes a message's id of the column message_id",
+        ),
+        (
+            quotes()
+            .translate(compute={"timestamp": "'now'"})
+            .write("x", "recado", url="amqp:", feed="f"),
+            "the column timestamp is string",
+        ),
+        (quotes().write("x", "recado", url="http://x", feed="f"), "begins with amqp://"),
+        (quotes().write("x", "recado", url="udp://x", feed="f"), "option url of format"),
+        (quotes().write("x", "amqp", url="ampq://x"), "begins with amqp://"),
+        (quotes().read("q", "amqp", url="ampq://x", queue="q"), "begins with amqp://"),
+        (
+            quotes()
+            .translate(select=["sequence", "body", "message_id"])
+            .write("x", "amqp", url="amqp:"),
+            "needs the option exchange",
+        ),
+        (
+            quotes().write("dead_letters", "amqp", url="amqp://x"),
+            "dead letters need the option exchange; or they go back to where they are from",
+        ),
+        (
+            quotes().write("dead_letters", "amqp", url="amqp://x", exchange="dead"),
+            "dead letters need the option routingKey",
+        ),
+        (
+            Pipeline("x", checkpoint="c")
+            .read("jobs", "amqp", url="amqp://x", queue="jobs")
+            .write("out", "console")
+            .write("dead_letters", "amqp", url="amqp://x", exchange="", routingKey="jobs"),
+            "dead letters go back to where they are from, the source jobs",
+        ),
+        (
+            Pipeline("x", checkpoint="c")
+            .read("quotes", "recado", path="archive", feed="quotes")
+            .write("out", "console")
+            .write("dead_letters", "recado", url="amqp://x", feed="quotes"),
+            "dead letters go back to where they are from, the source quotes",
         ),
         (Pipeline("x y", checkpoint="c"), "name: 'x y' is no name"),
         (Pipeline("x", checkpoint="c"), "sources: there is none to read from"),
@@ -179,6 +232,30 @@ def test_what_is_wrong_is_told(pipeline: Pipeline, told: str) -> None:
     assert [each for each in problems(pipeline) if told in each], problems(pipeline)
     with pytest.raises(PipelineError):
         check(pipeline)
+
+
+def test_dead_letters_may_go_to_another_place(tmp_path: Path) -> None:
+    with Store(tmp_path, "quotes") as store:
+        store.sync()
+    archive = quotes().read("archive", "recado", path=str(tmp_path))
+    assert not problems(archive.write("dead_letters", "recado", url="amqp://x", feed="dead"))
+    (told,) = problems(archive.write("dead_letters", "recado", url="amqp://x", feed="quotes"))
+    assert told.startswith("sink dead_letters: dead letters go back to where they are from")
+    fanout = quotes().write("dead_letters", "amqp", url="amqp://x", exchange="dead", routingKey="")
+    assert not problems(fanout)
+
+
+def test_an_exchange_needs_no_key() -> None:
+    """It may be a fanout."""
+    selected = quotes().translate(select=["body", "message_id"])
+    assert not problems(selected.write("x", "amqp", url="amqp://x", exchange="news"))
+    assert problems(selected.write("x", "amqp", url="amqp://x", exchange=""))
+
+
+def test_spools_and_notes_are_in_the_checkpoint_however_it_is_written(tmp_path: Path) -> None:
+    jobs = Pipeline("x", f"file://{tmp_path}").read("jobs", "amqp", url="amqp://x", queue="jobs")
+    assert options_of(jobs, "jobs")["spool"] == str(tmp_path / "spool" / "jobs")
+    assert feeds(jobs.checkpoint) == tmp_path / "recado" / "feeds"
 
 
 def test_all_problems_are_told_at_once() -> None:

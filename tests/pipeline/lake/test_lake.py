@@ -118,6 +118,9 @@ def test_columns_that_a_table_does_not_have(
     write(rows(spark, 3).drop("lines"), sink, Batch("w", 1))
     evolving = sink_of(format_, tmp_path / "table", evolve="true")
     write(rows(spark, 6).selectExpr("*", "id * 2 AS twice"), evolving, Batch("w", 2))
+    for kind in ("CAST(id AS string) AS id", "id, CAST(id AS string) AS twice"):
+        with pytest.raises(TableError, match=r"has the column .* as .*, and here it is string"):
+            write(rows(spark, 9).selectExpr(*kind.split(", ")), evolving, Batch("w", 3))
     assert ids(sink) == list(range(9))
     if format_ != "parquet":
         assert sorted(row["twice"] or 0 for row in read_back(sink)) == [0] * 6 + [12, 14, 16]

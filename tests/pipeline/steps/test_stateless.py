@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recado.pipeline.definition import JsonField, Pipeline, PipelineError, Way
-from recado.pipeline.running import run
+from recado.pipeline.running import once_read, run
 from recado.pipeline.steps import frames
 
 from .messages import message, reading, rows_of, stored
@@ -153,7 +153,13 @@ def test_a_batch_and_a_stream_give_what_they_should(spark: SparkSession, tmp_pat
     dead = {json.loads(row["row"])["sequence"]: row for row in in_turn["dead_letters"]}
     assert dead[5]["body"] == b"\xff\xfe"  # as it came, to be published again
     assert (dead[5]["message_id"], dead[6]["message_id"]) == ("m5", "ana:6")
-    assert dict(dead[5]["headers"]) == {"n": "5", "colour": "red"}
+    assert dict(dead[5]["headers"]) == {
+        "n": "5",
+        "colour": "red",
+        "recado.pipeline": "orders",
+        "recado.step": "step 1 (translate)",
+        "recado.reason": "the body is no UTF-8",
+    }
     assert run(whole, spark).batches == 0  # nothing has come since
 
 
@@ -195,6 +201,23 @@ def test_bodies_of_another_shape(spark: SparkSession, tmp_path: Path) -> None:
         'at is no timestamp: "yesterday"',
         "tags is no array<string>: 7",
     }
+
+
+def test_a_table_is_read_once_and_rows_without_a_key_are_like_no_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    file = tmp_path / "names.parquet"
+    pq.write_table(pa.table({"feed": ["orders", None, None], "x": [1, 2, 3]}), file)
+    pipeline = (
+        reading("once", stored(tmp_path / "in", [message(1, {})]), tmp_path / "state")
+        .read("table", "parquet", path=str(file))
+        .enrich("table", on=["feed"], missing="keep")
+        .write("out", "console")
+    )
+    tables = once_read(pipeline, spark)
+    file.unlink()
+    assert tables["table"].count() == 3
+    tables["table"].unpersist()
 
 
 def test_a_table_with_a_key_twice_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from .fields import Fields
 from .following import DURATION, Follower
-from .formats import check_sink, check_source
+from .formats import check_dead_letters, check_sink, check_source
 from .pipeline import AVAILABLE_NOW, Pipeline
 from .problems import PipelineError, Problem, nearest
 from .step import Route, label
@@ -89,12 +89,13 @@ def examine(pipeline: Pipeline, *, batch: bool) -> tuple[Checked, list[Problem]]
         )
     if pipeline.dead_letters in pipeline.sinks:
         sent[pipeline.dead_letters] = DEAD_LETTER
+        problems += check_dead_letters(pipeline)
     elif first_dead:
         what = f"{first_dead} may have rows that it cannot handle, and there is no sink for them"
         hint = f'add [sinks.{pipeline.dead_letters}], such as format = "parquet"'
         problems.append(Problem("dead letters", what, hint))
     for name, sink in pipeline.sinks.items():
-        problems += check_sink(name, sink, sent.get(name, fields), streaming=not batch)
+        problems += check_sink(name, sink, sent.get(name, fields))
     return Checked(pipeline, passed, sent), problems
 
 

@@ -14,7 +14,7 @@ PROMISES: Final = {
     "parquet": "each row once",
     "delta": "each row once",
     "iceberg": "each row once",
-    "recado": "each row once within the feed's memory of its writers",
+    "recado": "each row once",
     "amqp": "each row at least once, with the same id",
     "console": "as it comes",
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from .fields import NUMBERS, WHOLE, Fields, members, plain
@@ -59,6 +60,11 @@ _TYPE_OF_CALL: Final = {name: kind for kind, names in _RESULTS.items() for name 
 _AS_FIRST: Final = frozenset(
     "min max first last any_value min_by max_by coalesce nvl ifnull nullif abs greatest least lag lead".split()  # noqa: SIM905
 )
+_FAILING: Final = {
+    "/": "try_divide(a, b)", "%": "try_mod(a, b)", "div": "try_divide(a, b)", "mod": "try_mod(a, b)",
+    "cast": "try_cast(a AS …)", "::": "try_cast(a AS …)",
+}  # fmt: skip
+"""And what gives NULL instead."""
 _LOGIC: Final = frozenset({"and", "or", "not", "between", "is", "null", "in", "true", "false"})
 _COMPARING: Final = frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>", "(", ")", ","})
 
@@ -259,6 +265,20 @@ def _first_argument(inner: list[Token]) -> str:
 
 
 # --- what cannot fail ----------------------------------------------------------------------------
+
+
+def refuse_failing(expression: str) -> None:
+    """Raises BadExpression for a division, which may be by 0, or a cast, which may be of what is none.
+
+    For where many rows have one value: no single one of them could be the dead letter.
+    """
+    for token, after in pairwise([*tokens(expression), Token("end", "")]):
+        is_constant = after.kind == "number" and float(after.text.rstrip("LSYDFB") or 0) != 0
+        if token.kind in ("sign", "word") and token.text.lower() in _FAILING and not is_constant:
+            raise BadExpression(
+                f"{token.text} in {expression!r} may fail, and the pipeline with it",
+                f"{_FAILING[token.text.lower()]} gives NULL instead",
+            )
 
 
 def is_safe(expression: str, fields: Fields) -> bool:

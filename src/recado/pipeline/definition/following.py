@@ -7,12 +7,12 @@ dead letters; problems are put into a list, so that one run tells all of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from .expression import BadExpression, is_safe, refuse_unknown, type_of
+from .expression import BadExpression, is_safe, refuse_failing, refuse_unknown, type_of
 from .fields import WHOLE, Fields, NoType, element, members, plain, type_named
 from .problems import Problem, nearest
 from .selection import condition
@@ -35,8 +35,10 @@ from .step import (
     label,
 )
 
+# As Spark reads it: only of seconds there are fractions.
 DURATION: Final = re.compile(
-    r"\d+(\.\d+)? *(microsecond|millisecond|second|minute|hour|day|week)s?", re.IGNORECASE
+    r"(\d+ *(microsecond|millisecond|second|minute|hour|day|week)|\d+\.\d+ *second)s?",
+    re.IGNORECASE,
 )
 WINDOW: Final = ("window_start", "window_end")
 
@@ -214,8 +216,9 @@ class Follower:
         for name, expression in step.measures.items():
             if name in found:
                 self._problem(f"there is a field {name} already")
-            kind = type_of(expression, fields) if self._is_understood(expression, fields) else None
-            found[name] = kind
+            found[name] = None
+            if self._is_understood(expression, fields, refuse_failing):
+                found[name] = type_of(expression, fields)
         return Passed(Fields(found), has_dead_letters=bool(step.window))
 
     def _resequence(self, step: Resequence, fields: Fields) -> Passed:
@@ -283,9 +286,11 @@ class Follower:
         if not DURATION.fullmatch(text.strip()):
             self._problem(f"{option} is {text!r}, no time", 'write it like "10 seconds"')
 
-    def _is_understood(self, expression: str, fields: Fields) -> bool:
+    def _is_understood(self, expression: str, fields: Fields, *more: Callable[[str], None]) -> bool:
         try:
             refuse_unknown(expression, fields)
+            for refuse in more:
+                refuse(expression)
         except BadExpression as error:
             self._problem(str(error), error.hint)
             return False

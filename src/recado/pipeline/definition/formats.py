@@ -12,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from ..lake.files import folder_of
 from ..lake.settings import (
     ConsoleOptions,
     DeltaSource,
@@ -51,7 +52,7 @@ def options_of(pipeline: Pipeline, name: str) -> dict[str, str]:
     options = {key: value for key, value in source.options.items() if key != SCHEMA}
     spooled = any(key.lower() == "spool" for key in options)
     if source.format == "amqp" and not spooled and pipeline.checkpoint:
-        options["spool"] = f"{pipeline.checkpoint}/spool/{name}"
+        options["spool"] = str(folder_of(pipeline.checkpoint) / "spool" / name)
     return options
 
 
@@ -70,7 +71,7 @@ def check_source(pipeline: Pipeline, name: str, *, streaming: bool) -> tuple[Fie
         return UNKNOWN, [Problem(place, "a queue is no table", hint)]
     options = options_of(pipeline, name)
     try:
-        _check_options(source.format, options)
+        _check_options(source.format, options, streaming=streaming)
         problems = []
     except OptionError as error:
         problems = [Problem(place, str(error))]
@@ -81,16 +82,16 @@ def check_source(pipeline: Pipeline, name: str, *, streaming: bool) -> tuple[Fie
         return UNKNOWN, [Problem(place, f"schema cannot be understood at {str(error)!r}", hint)]
 
 
-def _check_options(format_: str, options: Mapping[str, str]) -> None:
+def _check_options(format_: str, options: Mapping[str, str], *, streaming: bool) -> None:
     match format_:
         case "recado":
             from ..feed.options import reading
 
-            reading(options)
+            reading(options, streaming=streaming)
         case "amqp":
-            from ..queue.settings import SourceOptions
+            from ..queue.settings import SourceOptions, checked_url
 
-            read(SourceOptions, "amqp", options)
+            checked_url(read(SourceOptions, "amqp", options).url)
         case "delta":
             read(DeltaSource, "delta", options)
         case "iceberg":
@@ -136,20 +137,66 @@ def from_arrow(schema: pa.Schema, *, open_: bool = False) -> Fields:
 # --- sinks ---------------------------------------------------------------------------------------
 
 
-def check_sink(name: str, sink: Sink, fields: Fields, *, streaming: bool) -> Iterator[Problem]:
+def check_sink(name: str, sink: Sink, fields: Fields) -> Iterator[Problem]:
     """What is wrong with a sink for rows of these fields."""
     if sink.format not in SINKS:
         what = f"there is no format {sink.format!r}"
         yield Problem(f"sink {name}", what, nearest(sink.format, SINKS))
         return
     try:
-        _CHECKS[sink.format](sink.options, fields, streaming)
+        _CHECKS[sink.format](sink.options, fields)
     except OptionError as error:
         yield Problem(f"sink {name}", str(error))
 
 
-def _check_table(format_: str) -> Callable[[Mapping[str, str], Fields, bool], None]:
-    def check(options: Mapping[str, str], fields: Fields, _: bool) -> None:
+def check_dead_letters(pipeline: Pipeline) -> Iterator[Problem]:
+    """They must not come back to where they are from: they would be dead letters again, for ever."""
+    sink = pipeline.sinks[pipeline.dead_letters]
+    options = _lower(sink.options)
+    place = f"sink {pipeline.dead_letters}"
+    if sink.format == "amqp":
+        for option in ("exchange", "routingKey"):
+            if option.lower() not in options:
+                what = f"dead letters need the option {option}"
+                yield Problem(place, what, "or they go back to where they are from")
+    for name, source in pipeline.streams().items():
+        told = _lower(source.options)
+        match sink.format, source.format:
+            case "amqp", "amqp":
+                way = (told.get("url"), "", told.get("queue"))
+                loops = way == tuple(
+                    options.get(each) for each in ("url", "exchange", "routingkey")
+                )
+            case "recado", "recado":
+                loops = options.get("feed", "") == (
+                    told.get("feed") or _feed_at(told.get("path", ""))
+                )
+            case _:
+                loops = False
+        if loops:
+            what = f"dead letters go back to where they are from, the source {name}"
+            yield Problem(place, what, "send them elsewhere")
+
+
+def _lower(options: Mapping[str, str]) -> dict[str, str]:
+    """Options have no case."""
+    return {key.lower(): value for key, value in options.items()}
+
+
+def _feed_at(path: str) -> str | None:
+    """Of which feed the archive is, if it can be seen from here."""
+    from recado.feeds.archive.archive import Archive
+    from recado.feeds.archive.errors import ArchiveError
+
+    try:
+        with Archive.open(folder_of(path)) as archive:
+            return archive.feed
+    except (ArchiveError, OSError):
+        return None
+
+
+def _check_table(format_: str) -> Callable[[Mapping[str, str], Fields], None]:
+    def check(options: Mapping[str, str], fields: Fields) -> None:
         asked = read(TableOptions, format_, options)
         for column in filter(None, asked.partition_by.split(",")):
             _refuse_unknown("partitionBy", column.strip(), fields)
@@ -158,37 +205,35 @@ def _check_table(format_: str) -> Callable[[Mapping[str, str], Fields, bool], No
     return check
 
 
-def _check_iceberg(options: Mapping[str, str], fields: Fields, _: bool) -> None:
+def _check_iceberg(options: Mapping[str, str], fields: Fields) -> None:
     asked = read(IcebergOptions, "iceberg", options)
     if asked.table.count(".") != 1:
         raise OptionError(f"option table is {asked.table!r}: write NAMESPACE.NAME")
     _refuse_variants("iceberg", fields)
 
 
-def _check_console(options: Mapping[str, str], _: Fields, __: bool) -> None:
+def _check_console(options: Mapping[str, str], _: Fields) -> None:
     read(ConsoleOptions, "console", options)
 
 
-def _check_exchange(options: Mapping[str, str], fields: Fields, _: bool) -> None:
-    from ..queue.ids import id_columns
-    from ..queue.settings import SinkOptions
+def _check_exchange(options: Mapping[str, str], fields: Fields) -> None:
+    from ..queue.rendering import checked_columns
+    from ..queue.settings import SinkOptions, checked_url
 
     asked = read(SinkOptions, "amqp", options)
+    checked_url(asked.url)
     _check_message(fields)
     if not fields.open:
-        id_columns(asked.id_columns, list(fields.types))
-        for option, given in (("exchange", asked.exchange), ("routing_key", asked.routing_key)):
-            if given is None and option not in fields:
-                raise OptionError(
-                    f"there is no column {option}, and no option says it for all rows"
-                )
+        checked_columns(asked, list(fields.types))
 
 
-def _check_feed(options: Mapping[str, str], fields: Fields, _: bool) -> None:
-    from ..feed.options import writing
+def _check_feed(options: Mapping[str, str], fields: Fields) -> None:
+    from ..feed.options import checked_columns, writing
 
-    writing(options)
+    asked = writing(options)
     _check_message(fields)
+    if not fields.open:
+        checked_columns(asked, fields.types)
 
 
 def _check_message(fields: Fields) -> None:

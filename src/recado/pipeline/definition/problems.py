@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from ..options import nearest as nearest
 
 
 class Problem(NamedTuple):
@@ -23,12 +24,3 @@ class PipelineError(ValueError):
     def __init__(self, name: str, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(f"{name}: {problem}" for problem in problems))
-
-
-def nearest(name: str, known: Iterable[str], otherwise: str = "there are") -> str:
-    """`did you mean …?`, or all that there is."""
-    by_lower = {each.lower(): each for each in known}
-    close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {by_lower[close[0]]}?"
-    return f"{otherwise} {', '.join(by_lower.values())}" if by_lower else ""

@@ -7,7 +7,7 @@ number.
 
 from __future__ import annotations
 
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as f
 
 from ..definition.following import WINDOW
 from ..definition.step import Aggregate
@@ -17,10 +17,10 @@ from .watermark import watermarked
 
 def aggregated(step: Aggregate, flow: Flow, place: Place) -> Flow:
     rows = flow.rows
-    measures = [F.expr(sql).alias(name) for name, sql in step.measures.items()]
+    measures = [f.expr(sql).alias(name) for name, sql in step.measures.items()]
     if not step.window:
         return flow.on(rows.groupBy(*columns(step.by)).agg(*measures))
-    time = F.col(quoted(step.time))
+    time = f.col(quoted(step.time))
     timeless = None
     if (
         step.time not in place.watermarked
@@ -29,10 +29,10 @@ def aggregated(step: Aggregate, flow: Flow, place: Place) -> Flow:
             place, rows.where(time.isNull()), f"{step.time} is NULL: in no window"
         )
     timed = watermarked(rows.where(time.isNotNull()), step.time, place)
-    window = F.window(time, step.window, step.slide or None).alias("__window")
+    window = f.window(time, step.window, step.slide or None).alias("__window")
     found = timed.groupBy(window, *columns(step.by)).agg(*measures)
     bounds = [
-        F.col(f"__window.{side}").alias(name)
+        f.col(f"__window.{side}").alias(name)
         for side, name in zip(("start", "end"), WINDOW, strict=True)
     ]
     return flow.on(found.select(*bounds, *columns([*step.by, *step.measures])), timeless)

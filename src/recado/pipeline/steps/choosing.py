@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as f
 
 from ..definition.selection import Chosen, condition
 from ..definition.step import DeadLetter, Filter, Route, WireTap
@@ -52,10 +52,10 @@ def routed(step: Route, flow: Flow, place: Place) -> Flow:
         if chosen.can_fail:
             cases.append(f"WHEN {fails(chosen.sql)} THEN {_FAILED}")
         cases.append(f"WHEN {holds(chosen)} THEN {number}")
-    decided = flow.rows.withColumn(_WAY, F.expr(f"CASE {' '.join(cases)} ELSE {_ON} END"))
+    decided = flow.rows.withColumn(_WAY, f.expr(f"CASE {' '.join(cases)} ELSE {_ON} END"))
 
     def those(number: int) -> DataFrame:
-        return decided.where(F.col(_WAY) == number).drop(_WAY)
+        return decided.where(f.col(_WAY) == number).drop(_WAY)
 
     for number, way in enumerate(step.ways):
         flow = flow.to(way.to, those(number))

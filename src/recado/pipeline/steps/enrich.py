@@ -5,9 +5,10 @@ A table must have a key once, or rows would be doubled: that is looked at when t
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as f
 
 from ..definition.problems import PipelineError, Problem
 from ..definition.step import Enrich
@@ -25,9 +26,9 @@ def enriched(step: Enrich, flow: Flow, place: Place) -> Flow:
     brought = step.fields or tuple(name for name in table.columns if name.lower() not in lower)
     keys = {name: f"__key_{number}" for number, name in enumerate(step.on)}
     known = table.select(
-        *(F.col(quoted(name)).alias(key) for name, key in keys.items()),
+        *(f.col(quoted(name)).alias(key) for name, key in keys.items()),
         *columns(brought),
-        F.lit(True).alias(_FOUND),
+        f.lit(True).alias(_FOUND),
     )
     same = [flow.rows[quoted(name)] == known[key] for name, key in keys.items()]
     joined = flow.rows.join(known, same, "left").drop(*keys.values())
@@ -42,8 +43,9 @@ def enriched(step: Enrich, flow: Flow, place: Place) -> Flow:
 
 
 def refuse_doubles(step: Enrich, table: DataFrame, pipeline: str, label: str) -> None:
-    """Raises PipelineError if the table has a key twice."""
-    counted = table.groupBy(*columns(step.on)).count().where("`count` > 1").limit(1).collect()
+    """Raises PipelineError if the table has a key twice. Rows without a key are like no other."""
+    keyed = reduce(lambda rows, key: rows.where(key.isNotNull()), columns(step.on), table)
+    counted = keyed.groupBy(*columns(step.on)).count().where("`count` > 1").limit(1).collect()
     for row in counted:
         key = ", ".join(f"{name} {row[name]!r}" for name in step.on)
         what = f"{step.table} has {row['count']} rows with {key}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as f
 
 from ..definition.checking import DEAD_LETTER
 from ..definition.fields import Fields
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 REASON: Final = "__reason"
+TOLD: Final = {name: f"recado.{name}" for name in ("pipeline", "step", "reason")}
+"""Where and why, in these headers as well: a message has no such columns."""
 _TEXTS: Final = ("exchange", "routing_key")
 
 
@@ -59,36 +61,42 @@ def quoted(name: str) -> str:
 
 def columns(names: Iterable[str]) -> list[Column]:
     """By their names, whatever is in them: a dot is part of the name."""
-    return [F.col(quoted(name)) for name in names]
+    return [f.col(quoted(name)) for name in names]
 
 
 def dead_letters(place: Place, rows: DataFrame, reason: str = "") -> DataFrame:
-    """Rows that a step could not handle, as the step got them, and as messages that can be published again.
+    """Rows that a step could not handle, as the step got them, and as messages that can be published again,
+    with headers that say where and why.
 
     The reason is the same for all, or in a column of the rows.
     """
     fields = fields_of(rows).without([REASON])
-    row = F.to_json(F.struct(*columns(fields.types)))
-    why = F.lit(reason) if reason else F.col(REASON)
+    row = f.to_json(f.struct(*columns(fields.types)))
+    why = f.lit(reason) if reason else f.col(REASON)
     known = {
-        "pipeline": F.lit(place.pipeline),
-        "step": F.lit(place.label),
+        "pipeline": f.lit(place.pipeline),
+        "step": f.lit(place.label),
         "reason": why,
         "row": row,
-        "at": F.current_timestamp(),
-        "message_id": F.coalesce(*known_ids(fields), F.sha2(row, 256)),
+        "at": f.current_timestamp(),
+        "message_id": f.coalesce(*known_ids(fields), f.sha2(row, 256)),
         "body": row.cast("binary"),
     }
     for name in _TEXTS:
         if fields.type_of(name) == "string":
-            known[name] = F.col(name)
+            known[name] = f.col(name)
+    told = f.create_map(*(part for name, key in TOLD.items() for part in (f.lit(key), known[name])))
+    known["headers"] = told
     if fields.type_of("headers") == "map<string,string>":
-        known["headers"] = F.col("headers")
+        # One that was a dead letter before has such headers already, and Spark lets no key be twice.
+        given = f.coalesce("headers", f.create_map().cast("map<string,string>"))
+        own = f.map_filter(given, lambda key, _: ~key.isin(*TOLD.values()))
+        known["headers"] = f.map_concat(own, told)
     if fields.type_of("body") in ("binary", "string"):
-        known["body"] = F.coalesce(F.col("body").cast("binary"), known["body"])
+        known["body"] = f.coalesce(f.col("body").cast("binary"), known["body"])
     return rows.select(
         *(
-            known.get(name, F.lit(None)).cast(kind or "string").alias(name)
+            known.get(name, f.lit(None)).cast(kind or "string").alias(name)
             for name, kind in DEAD_LETTER.types.items()
         )
     )
@@ -98,7 +106,7 @@ def known_ids(fields: Fields) -> list[Column]:
     """What tells a message from all others, the best first."""
     found = []
     if "message_id" in fields:
-        found.append(F.col("message_id").cast("string"))
+        found.append(f.col("message_id").cast("string"))
     if "publisher" in fields and "sequence" in fields:
-        found.append(F.concat_ws(":", F.col("publisher"), F.col("sequence").cast("string")))
+        found.append(f.concat_ws(":", f.col("publisher"), f.col("sequence").cast("string")))
     return found

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as f
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType
 
@@ -64,9 +64,9 @@ def _parted(flow: Flow, place: Place) -> Flow:
 
 
 def _of_batch(step: Resequence, rows: DataFrame) -> DataFrame:
-    number = F.col(quoted(step.sequence))
+    number = f.col(quoted(step.sequence))
     copies = Window.partitionBy(*columns(step.by), number).orderBy(number)
-    refused = (F.row_number().over(copies) > 1) | (number < step.start)
+    refused = (f.row_number().over(copies) > 1) | (number < step.start)
     keys = columns(step.by)
     marked = rows.withColumn(_REFUSED, refused)
     return marked.repartition(*keys).sortWithinPartitions(*keys, number)
@@ -113,17 +113,17 @@ def _of_stream(step: Resequence, rows: DataFrame) -> DataFrame:
     # PySpark's stubs ask for the kind of function, too, and PySpark warns whoever tells it.
     packed = arrow_udf(pack, BinaryType())  # type: ignore[call-overload]
     unpacked = arrow_udf(unpack, shape)  # type: ignore[call-overload]
-    keys = [F.col(quoted(name)).alias(f"key_{at}") for at, name in enumerate(step.by)]
-    number = F.col(quoted(step.sequence)).cast("bigint").alias("number")
-    whole = F.struct(*columns(rows.columns))
-    seen = F.current_timestamp().alias("seen")
+    keys = [f.col(quoted(name)).alias(f"key_{at}") for at, name in enumerate(step.by)]
+    number = f.col(quoted(step.sequence)).cast("bigint").alias("number")
+    whole = f.struct(*columns(rows.columns))
+    seen = f.current_timestamp().alias("seen")
     return (
         rows.select(*keys, number, packed(whole).alias("packed"), seen)
         .withWatermark("seen", step.wait)
         .groupBy(*(f"key_{at}" for at in range(len(keys))))
         .applyInPandasWithState(turn, _MARKED, _STATE, "append", GroupStateTimeout.EventTimeTimeout)
-        .select(unpacked(F.col("packed")).alias("row"), "refused")
-        .select("row.*", F.col("refused").alias(_REFUSED))
+        .select(unpacked(f.col("packed")).alias("row"), "refused")
+        .select("row.*", f.col("refused").alias(_REFUSED))
     )
 
 

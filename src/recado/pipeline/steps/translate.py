@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as f
 
 from ..definition.expression import is_safe
 from ..definition.fields import type_named
@@ -39,8 +39,8 @@ def translated(step: Translate, flow: Flow, place: Place) -> Flow:
     can_fail = can_fail or any(not is_safe(sql, fields_of(rows)) for sql in step.compute.values())
     if can_fail:
         rows = rows.select(
-            F.struct(*columns(rows.columns)).alias(_ROW),
-            F.lit(None).cast("string").alias(REASON),
+            f.struct(*columns(rows.columns)).alias(_ROW),
+            f.lit(None).cast("string").alias(REASON),
             *columns(rows.columns),
         )
     if step.json:
@@ -55,17 +55,17 @@ def translated(step: Translate, flow: Flow, place: Place) -> Flow:
     if step.select:
         rows = rows.select(*columns(step.select))
     if step.body:
-        packed = F.to_json(F.struct(*columns(step.body))).cast("binary")
+        packed = f.to_json(f.struct(*columns(step.body))).cast("binary")
         rows = rows.withColumn("body", packed)
     return flow.on(rows, dead)
 
 
 def _with_json(step: Translate, rows: DataFrame) -> DataFrame:
     body = "`body`" if fields_of(rows).type_of("body") == "string" else "CAST(`body` AS STRING)"
-    rows = rows.withColumn(_TEXT, F.expr(f"try_validate_utf8({body})"))
+    rows = rows.withColumn(_TEXT, f.expr(f"try_validate_utf8({body})"))
     # The parser stops behind the first value: only if what is put behind it is found was all of it read.
     whole = f"try_parse_json(concat('[', {_TEXT}, ',', xxhash64({_TEXT}), ']'))"
-    rows = rows.withColumn(_TREE, F.expr(whole))
+    rows = rows.withColumn(_TREE, f.expr(whole))
     of_body = (
         "CASE WHEN `body` IS NULL THEN 'there is no body' "
         f"WHEN {_TEXT} IS NULL THEN 'the body is no UTF-8' "
@@ -86,26 +86,26 @@ def _with_json(step: Translate, rows: DataFrame) -> DataFrame:
         kind = type_named(written.removesuffix("?"))
         path = _literal("$[0]" + "".join(f'["{part}"]' for part in _path_of(name, spec)))
         value = f"__value_{at}"
-        values[value] = F.expr(f"try_variant_get({_TREE}, {path}, '{kind}')")
+        values[value] = f.expr(f"try_variant_get({_TREE}, {path}, '{kind}')")
         found = f"try_variant_get({_TREE}, {path}, 'variant')"
         is_there = f"coalesce(schema_of_variant({found}), 'VOID') <> 'VOID'"
         wrong = f"concat({_literal(f'{name} is no {kind}: ')}, left(to_json({found}), {_SHOWN}))"
         missing = "NULL" if written.endswith("?") else _literal(f"{name} is missing")
         reasons.append(f"CASE WHEN {value} IS NULL THEN IF({is_there}, {wrong}, {missing}) END")
     rows = rows.withColumns(values)
-    rows = rows.withColumn(REASON, F.expr(f"CASE {_HERE} ELSE coalesce({', '.join(reasons)}) END"))
-    found_values = {name: F.col(value) for name, value in zip(step.json, values, strict=True)}
+    rows = rows.withColumn(REASON, f.expr(f"CASE {_HERE} ELSE coalesce({', '.join(reasons)}) END"))
+    found_values = {name: f.col(value) for name, value in zip(step.json, values, strict=True)}
     return rows.withColumns(found_values).drop(_TEXT, _TREE, *values)
 
 
 def _with_computed(name: str, sql: str, rows: DataFrame) -> DataFrame:
     fields = fields_of(rows)
     if is_safe(sql, fields):
-        return rows.withColumn(name, F.expr(sql))
+        return rows.withColumn(name, f.expr(sql))
     told = _literal(f"{name} cannot be computed: {sql}")
-    rows = rows.withColumn(_FAILS, F.expr(f"{REASON} IS NULL AND {fails(sql)}"))
-    value = F.expr(f"CASE WHEN {REASON} IS NULL AND NOT {_FAILS} THEN ({sql}) END")
-    reason = F.expr(f"CASE {_HERE} WHEN {_FAILS} THEN {told} ELSE {REASON} END")
+    rows = rows.withColumn(_FAILS, f.expr(f"{REASON} IS NULL AND {fails(sql)}"))
+    value = f.expr(f"CASE WHEN {REASON} IS NULL AND NOT {_FAILS} THEN ({sql}) END")
+    reason = f.expr(f"CASE {_HERE} WHEN {_FAILS} THEN {told} ELSE {REASON} END")
     return rows.withColumns({name: value, REASON: reason}).drop(_FAILS)
 
 

@@ -16,7 +16,7 @@ from functools import reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as f
 
 from ..definition.checking import check
 from ..definition.pipeline import Pipeline
@@ -152,17 +152,17 @@ def bundled(flow: Flow) -> DataFrame:
     parts = [flow.rows, *(rows for _, rows in flow.sent), *flow.dead]
     if len(parts) == 1:
         return flow.rows
-    shapes = [F.struct(*columns(part.columns)) for part in parts]
+    shapes = [f.struct(*columns(part.columns)) for part in parts]
     types = [
         part.select(shape.alias("s")).schema["s"].dataType
         for part, shape in zip(parts, shapes, strict=True)
     ]
     tagged = []
     for number, part in enumerate(parts):
-        values: list[Any] = [F.lit(None).cast(kind) for kind in types]
+        values: list[Any] = [f.lit(None).cast(kind) for kind in types]
         values[number] = shapes[number]
         named = [value.alias(f"__{at}") for at, value in enumerate(values)]
-        tagged.append(part.select(F.lit(number).alias(_OUTLET), *named))
+        tagged.append(part.select(f.lit(number).alias(_OUTLET), *named))
     return reduce(lambda one, other: one.union(other), tagged)
 
 
@@ -171,7 +171,7 @@ def unbundled(rows: DataFrame, of: Flow) -> Flow:
     count = 1 + len(of.sent) + len(of.dead)
     if count == 1:
         return Flow(rows) if of.later is None else of.later(Flow(rows))
-    parts = [rows.where(F.col(_OUTLET) == at).select(f"__{at}.*") for at in range(count)]
+    parts = [rows.where(f.col(_OUTLET) == at).select(f"__{at}.*") for at in range(count)]
     names = [sink for sink, _ in of.sent]
     sent = tuple(zip(names, parts[1 : 1 + len(names)], strict=True))
     flow = Flow(parts[0], sent, tuple(parts[1 + len(names) :]))
