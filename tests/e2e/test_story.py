@@ -101,20 +101,19 @@ import sys
 from recado.apps.story import telling
 from recado.cli import main
 from tests.apps.story.test_report import outcome
-telling.tell = lambda *_: outcome(*sys.argv[1:])
+telling.tell = lambda *_: outcome()
 sys.exit(main(["story", "--port", "0"]))
 """
 
 
-@pytest.mark.parametrize(("problems", "status"), [([], 0), (["a bar is wrong"], 1)])
-def test_without_a_terminal_it_ends(tmp_path: Path, problems: list[str], status: int) -> None:
+def test_without_a_terminal_it_ends(tmp_path: Path) -> None:
     """Told already: the whole of it is above."""
     paths = os.pathsep.join([str(ROOT), *sys.path])
     done = subprocess.run(
-        [sys.executable, "-c", TOLD, *problems], cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths},
+        [sys.executable, "-c", TOLD], cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths},
         stdout=subprocess.PIPE, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
-    assert done.returncode == status
+    assert done.returncode == 0
     assert "report: " in done.stdout
     assert "until Ctrl-C" not in done.stdout
 
