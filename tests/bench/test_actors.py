@@ -105,10 +105,17 @@ def test_what_a_program_leaves_behind_is_ended() -> None:
         mark = running._mark
         assert len(marked(mark)) == 2  # the one that asks, and the one that answers
         detached = subprocess.Popen(
-            ["sleep", "60"], env={**os.environ, MARK: mark}, start_new_session=True
+            ["sh", "-c", "echo; read _"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, MARK: mark},
+            start_new_session=True,
         )
+        assert detached.stdout is not None
+        assert detached.stdout.readline()  # before it runs, the system may not tell its environment
         assert detached.pid in marked(mark)
-    assert detached.wait(5) < 0
+    with detached:
+        assert detached.wait(5) < 0
     assert marked(mark) == []
 
 

@@ -191,10 +191,14 @@ def test_who_has_stopped_or_never_started_takes_nothing() -> None:
                     dispatcher=crew,
                     mailbox=crew.mailbox,
                 )
+            cell, gone = system.cell(other.address), asyncio.Event()
+            assert cell is not None
+            cell.at_stop(gone.set)
             other.stop()
             gate.set()
             await asyncio.gather(*asks, *waiting)
             assert system.dead_letters == 0
+            await gone.wait()  # until then another one may do what it is asked
             with pytest.raises(ActorStopped):
                 await other.ask(Wait())
             await busy.ask(Wait())
