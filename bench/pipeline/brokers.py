@@ -36,7 +36,7 @@ def measure(
     for broker, scenario in scenarios.items():
         if not plan.wants(scenario.name):
             continue
-        with started(broker, ground.place()) as server:
+        with book.measuring(scenario.name), started(broker, ground.place()) as server:
             for format_ in (OURS, PLAIN) if plan.with_peer else (OURS,):
                 rate(ground, format_, server.url, min(WARM_UP, count))
             for _ in range(plan.rounds):

@@ -1,7 +1,8 @@
 """A source and a sink of queues as one writes them with pika and PySpark's examples: correct, and row by row.
 
 The sink waits for confirms, as ours does. The source keeps nothing on disk: what it has acknowledged is lost
-with the driver.
+with the driver. It reads all there is at once, for Spark gives such a source one batch when it is to read
+what is available.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from pyspark.sql.types import StructType
 
 from recado.pipeline.rows import PROPERTIES, QUEUE, ddl
 
-AT_MOST = 10_000  # messages of one read
-SILENCE = 0.5  # seconds: then the queue is empty
+PREFETCH = 10_000  # messages
+SILENCE = 0.2  # seconds: then the queue is empty
 
 
 class PlainSource(DataSource):
@@ -54,7 +55,7 @@ class PlainReader(SimpleDataSourceStreamReader):
         if self._channel is None:
             connection = pika.BlockingConnection(pika.URLParameters(self._url))
             self._channel = connection.channel()
-            self._channel.basic_qos(prefetch_count=AT_MOST)
+            self._channel.basic_qos(prefetch_count=PREFETCH)
         rows: list[tuple[Any, ...]] = []
         for method, properties, body in self._channel.consume(
             self._queue, inactivity_timeout=SILENCE
@@ -63,8 +64,6 @@ class PlainReader(SimpleDataSourceStreamReader):
                 break
             rows.append(self._row(start["next"] + len(rows), method, properties, body))
             self._channel.basic_ack(method.delivery_tag)
-            if len(rows) == AT_MOST:
-                break
         return iter(rows), {"next": start["next"] + len(rows)}
 
     def _row(self, offset: int, method: Any, properties: Any, body: bytes) -> tuple[Any, ...]:

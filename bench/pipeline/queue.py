@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from bench.book import Book
+from bench.book import Book, NotMeasured
 from bench.pipeline.brokers import OURS, measure
 from bench.pipeline.ground import Ground
 from bench.plan import Plan
@@ -14,7 +14,7 @@ from bench.scenario import Comparison, Scenario
 from recado.amqp.properties import Properties
 from recado.client import blocking
 
-ROWS: Final = 60_000
+ROWS: Final = 150_000
 QUEUE: Final = "bench"
 
 
@@ -57,5 +57,10 @@ def rate(ground: Ground, source: str, url: str, count: int) -> float:
     query = rows.writeStream.format("noop").trigger(availableNow=True)
     query = query.option("checkpointLocation", str(ground.place()))
     begun = time.perf_counter()
-    query.start().awaitTermination()
-    return count / (time.perf_counter() - begun)
+    running = query.start()
+    running.awaitTermination()
+    seconds = time.perf_counter() - begun
+    read = sum(each["numInputRows"] for each in running.recentProgress)
+    if read != count:
+        raise NotMeasured(f"{source} has read {read:,} of {count:,} messages")
+    return count / seconds
