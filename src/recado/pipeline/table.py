@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from recado.feeds.archive.following import Follower
 from recado.feeds.archive.layout import DATA
 
-from .feed.options import folder_of, micros_of
+from .feed.options import archive_folder, micros_of
 from .options import OptionError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def table(
     """
     if at_offset is not None and at_time is not None:
         raise OptionError("at_offset and at_time say the same twice: leave one out")
-    folder = folder_of(
+    folder = archive_folder(
         None if path is None else str(path), feed, None if config is None else str(config)
     )
     follower = Follower(folder)

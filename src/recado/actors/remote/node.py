@@ -191,4 +191,4 @@ class Joining:
 def _write_ref(value: object) -> object:
     if isinstance(value, ActorRef):
         return str(value.address)
-    raise NotImplementedError(f"{type(value).__qualname__} does not travel")
+    raise NotImplementedError(f"{type(value).__qualname__} does not travel")  # as above

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from recado.selector import Selector, SelectorError, parse
 
+from ..lake.files import folder_of
 from ..options import OptionError, read
 from ..queue.ids import Ways, id_columns
 
@@ -84,7 +85,7 @@ def reading(given: Mapping[str, str], *, streaming: bool = False) -> Reading:
     if end == "earliest":
         raise OptionError("endingOffsets cannot be earliest: nothing is before it")
     return Reading(
-        path=folder_of(asked.path, asked.feed, asked.config),
+        path=archive_folder(asked.path, asked.feed, asked.config),
         feed=asked.feed,
         start=place_of(asked.starting_offsets, "startingOffsets", asked.feed),
         start_time=time_of(asked.starting_timestamp, "startingTimestamp"),
@@ -152,10 +153,10 @@ def micros_of(time: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def folder_of(path: str | None, feed: str | None, config: str | None) -> str:
+def archive_folder(path: str | None, feed: str | None, config: str | None) -> str:
     """Where the archive is: as given, or as a node's configuration says for the feed."""
     if path is not None:
-        return str(Path(path.removeprefix("file://")).absolute())
+        return str(folder_of(path))
     if feed is None:
         raise OptionError(f'format("{SOURCE}") needs the option path, or feed')
     from recado.node.archives import folder_for
@@ -249,13 +250,13 @@ def staging_of(options: Writing, given: Mapping[str, str]) -> Path | None:
     checkpoint = given.get("checkpointLocation") or given.get("checkpointlocation")
     if checkpoint is None:
         return None if options.staging is None else Path(options.staging)
-    place = checkpoint.removeprefix("file:")
-    is_seen = "://" not in place
+    place = folder_of(checkpoint)
+    is_seen = "://" not in checkpoint.removeprefix("file:")
     if options.staging is None:
-        return Path(place, "recado") if is_seen else None
+        return place / "recado" if is_seen else None
     if is_seen:
         with suppress(FileNotFoundError):
-            known = msgspec.json.decode(Path(place, "metadata").read_bytes(), type=_Query)
+            known = msgspec.json.decode((place / "metadata").read_bytes(), type=_Query)
             return Path(options.staging, known.id)
     return Path(options.staging, sha256(checkpoint.encode()).hexdigest()[:32])
 
