@@ -8,7 +8,8 @@ T1  A frame arrives whole or not at all, with the link on which an answer goes b
 T2  Frames posted on a link arrive in the order of posting; those that are repeated may come again later.
 T3  What a lasting link has taken is repeated until it has arrived or is `returned`. What another one has
     taken may be gone when it is `lost`.
-T4  What came with `settle` and was not settled comes again, if not to this life of the node then to the next.
+T4  What came with `settle` and was not settled comes again, if not to this life of the node then to the next;
+    others that travelled with it may, too.
 T5  A receiver is never called from within a call to its transport or link, and always in the loop's thread.
 T6  A link that is lost heals by itself, until its transport gives up and says `gone`. An accepted link is
     gone when it is lost, unless it is lasting.

@@ -10,12 +10,13 @@ import pytest
 import recado
 from recado.actors.remote.amqp import Sharing, Storage, transport
 from recado.actors.remote.amqp.handler import Arrivals
+from recado.actors.remote.amqp.parcel import MOST, wrap
 from recado.actors.remote.faults import Gone, NoWay
 from recado.actors.remote.transport import Full
-from recado.client import CannotConnect, Channel, ChannelRefused, Connection, LoginFailed
+from recado.client import CannotConnect, Channel, ChannelRefused, Connection, LoginFailed, connect
 from tests.actors.remote.running import in_a_loop
 
-from .ends import LIMIT, end, frame, frames
+from .ends import LIMIT, End, end, frame, frames
 
 EVERY_STORAGE = pytest.mark.parametrize("storage", Storage)
 
@@ -70,17 +71,65 @@ async def test_what_was_not_settled_comes_to_the_next_life() -> None:
         async with end(broker.url, "server") as server:
             server.settles_at_once = False
             await client.until(lambda: client.is_well)
-            for each in frames(0, 5):
+            posted: list[bytes] = []
+            for each in frames(0, 5):  # each by itself
                 link.post(each)
-            await server.until(lambda: len(server.frames) == 5)
-            for number, taken in ((0, True), (3, True), (2, False)):
-                settle = server.settles[number]
-                assert settle is not None
-                settle(taken)
+                posted.append(each)
+                await server.until(lambda: server.frames == posted)
+            settle_some(server, {0: True, 3: True, 2: False})
         link.post(frame(5))
         async with end(broker.url, "server") as server:
             await server.until(lambda: len(server.frames) == 3)
             assert server.frames == [frame(1), frame(4), frame(5)]
+
+
+@pytest.mark.parametrize("unsettled", [None, 2])
+def test_what_travels_together_is_settled_together(unsettled: int | None) -> None:
+    """And comes again together, if one of them was not."""
+
+    @in_a_loop
+    async def travel() -> None:
+        async with recado.Broker() as broker, end(broker.url, "client") as client:
+            link = client.transport.connect("server")
+            async with end(broker.url, "server") as server:
+                server.settles_at_once = False
+                await client.until(lambda: client.is_well)
+                for each in frames(0, 5):
+                    link.post(each)
+                await server.until(lambda: len(server.frames) == 5)
+                assert server.frames == frames(0, 5)
+                settle_some(server, {n: True for n in range(5) if n != unsettled})
+            left = await waiting(broker.url, "actor.queue.in.server")
+            assert left == (0 if unsettled is None else 1)
+            link.post(frame(5))
+            async with end(broker.url, "server") as server:
+                # The first had nothing to wait for, and went ahead.
+                expected = frames(5, 6) if unsettled is None else frames(1, 6)
+                await server.until(lambda: len(server.frames) == len(expected))
+                assert server.frames == expected
+
+    travel()
+
+
+def settle_some(server: End, taken: dict[int, bool]) -> None:
+    for number, whether in taken.items():
+        settle = server.settles[number]
+        assert settle is not None
+        settle(whether)
+
+
+@in_a_loop
+async def test_parcels_that_are_none_are_refused_and_harm_nobody() -> None:
+    async with recado.Broker() as broker, end(broker.url, "server") as server:
+        async with await connect(broker.url) as connection:
+            channel = await connection.channel()
+            whole = wrap(frames(1, 4))
+            for bad in (b"\x02", whole[:-1], whole + b"\x00", b"\x02" + bytes(MOST), whole * 1000):
+                channel.publish("actor.exchange.in.server", "to.server.server", bad)
+            channel.publish("actor.exchange.in.server", "to.server.server", whole)
+            await server.until(lambda: len(server.frames) == 3)
+        assert server.frames == frames(1, 4)
+        assert await waiting(broker.url, "actor.queue.in.server") == 0
 
 
 class Takes:

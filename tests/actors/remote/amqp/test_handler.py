@@ -1,7 +1,8 @@
-"""Messages that came together: each settled by itself, and shared out to those who sent them."""
+"""Frames that came together: each settled by itself, and shared out to those who sent them."""
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 from hypothesis import given
@@ -16,14 +17,15 @@ def test_they_are_shared_out_by_their_headers_in_order(headers: list[bytes]) -> 
     frames = [bytes([number]) for number in range(len(headers))]
     told: list[tuple[int, bool]] = []
     tags = range(7, 7 + len(headers))
-    whole = Arrivals(lambda tag, taken: told.append((tag, taken)), tags, headers, frames)
+    settles = [partial(lambda tag, taken: told.append((tag, taken)), tag) for tag in tags]
+    whole = Arrivals(headers, frames, settles)
     parts = list(whole.by_header())
     assert [frame for part in parts for frame in part.frames] == frames
     assert [header for part in parts for header in part.headers] == headers
     assert all(len(set(part.headers)) == 1 for part in parts)
     assert all(a.headers[0] != b.headers[0] for a, b in pairwise(parts))
     for part in parts:
-        for settle in part.settles():
+        for settle in part.settles:
             settle(True)
     assert told == [(tag, True) for tag in tags]
 

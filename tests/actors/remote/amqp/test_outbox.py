@@ -6,27 +6,28 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from recado.actors.remote.amqp.outbox import WEIGHT, Entry, Outbox
+from recado.actors.remote.amqp.outbox import WEIGHT, Entry, Outbox, Sent
+from recado.actors.remote.amqp.parcel import MOST
 from recado.actors.remote.transport import Full
 
-LIMIT = 20 * WEIGHT
+LIMIT = 3 * MOST
 
 
 class Outboxes(RuleBasedStateMachine):
-    """What is owed, in order, and which of it is out by which number."""
+    """What is owed, in order, and which of it is out in which message."""
 
     def __init__(self) -> None:
         super().__init__()
         self.outbox = Outbox(LIMIT)
         self.owed: list[Entry] = []
-        self.out: dict[int, Entry] = {}
+        self.out: dict[int, Sent] = {}
         self.last = 0
         self.made = 0
 
-    @rule(key=st.sampled_from(["key", "other"]), size=st.integers(0, 100))
+    @rule(key=st.sampled_from(["key", "other"]), size=st.integers(0, 100) | st.just(MOST // 2))
     def post(self, key: str, size: int) -> None:
         self.made += 1
-        entry = (key, b"%d" % self.made + bytes(size))
+        entry = (key, b"%30d" % self.made + bytes(size))
         full = sum(len(frame) + WEIGHT for _, frame in [*self.owed, entry]) > LIMIT
         if full:
             with pytest.raises(Full):
@@ -38,14 +39,16 @@ class Outboxes(RuleBasedStateMachine):
     @precondition(lambda self: self.outbox.waiting)
     @rule()
     def publish(self) -> None:
-        key, frames = self.outbox.next()
-        waits = self.owed[len(self.out) :]
-        assert [(key, frame) for frame in frames] == waits[: len(frames)]
-        assert len(frames) == len(waits) or waits[len(frames)][0] != key
-        numbers = range(self.last + 1, self.last + 1 + len(frames))
-        self.outbox.out(numbers)
-        self.out.update(zip(numbers, waits, strict=False))
-        self.last += len(frames)
+        sent = self.outbox.next()
+        waits = list(self.outbox.waiting)
+        assert sent.entries() == waits[: sent.frames]
+        assert len(sent.body) <= MOST
+        if sent.frames < len(waits):  # it had another key, or no room
+            key, frame = waits[sent.frames]
+            assert key != sent.key or len(sent.body) + len(frame) + 9 > MOST
+        self.last += 1
+        self.outbox.out(self.last, sent)
+        self.out[self.last] = sent
 
     @rule(upto=st.integers(0, 30), count=st.integers(1, 5))
     def settle(self, upto: int, count: int) -> None:
@@ -54,17 +57,21 @@ class Outboxes(RuleBasedStateMachine):
         expected = [self.out[number] for number in numbers if number in self.out]
         assert self.outbox.settled(numbers) == expected
         for number in numbers:
-            if number in self.out:
-                self.owed.remove(self.out.pop(number))
+            self.forget(number)
 
     @precondition(lambda self: self.out)
     @rule(data=st.data())
     def give_back(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.out)))
-        entry = self.out.pop(number)
-        assert self.outbox.returned(*entry) == number
-        assert self.outbox.returned(*entry) == 0
-        self.owed.remove(entry)
+        sent = self.out[number]
+        assert self.outbox.returned(sent.key, sent.body) == number
+        assert self.outbox.returned(sent.key, sent.body) == 0
+        self.forget(number)
+
+    def forget(self, number: int) -> None:
+        if number in self.out:
+            for entry in self.out.pop(number).entries():
+                self.owed.remove(entry)
 
     @rule()
     def lose(self) -> None:
@@ -76,7 +83,8 @@ class Outboxes(RuleBasedStateMachine):
     def keeps_its_word(self) -> None:
         self.outbox.check()
         assert self.outbox.is_empty is not bool(self.owed)
-        assert [*self.out.values(), *self.outbox.waiting] == self.owed
+        out = [entry for sent in self.out.values() for entry in sent.entries()]
+        assert [*out, *self.outbox.waiting] == self.owed
 
     def teardown(self) -> None:
         assert self.outbox.drop() == self.owed
@@ -88,9 +96,9 @@ TestOutboxes = Outboxes.TestCase
 
 def test_there_is_room_again_when_half_of_it_is_gone() -> None:
     outbox = Outbox(4 * WEIGHT)
-    for _ in range(4):
+    for number in range(1, 5):
         outbox.put("key", b"")
-    outbox.out(range(1, 5))
+        outbox.out(number, outbox.next())
     assert not outbox.has_room
     outbox.settled(range(1, 2))
     assert not outbox.has_room

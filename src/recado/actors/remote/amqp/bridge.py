@@ -39,7 +39,8 @@ from . import naming
 from .attempts import Attempts
 from .handler import MessageHandler, Watcher
 from .objects import Binding, Exchange, Object, Queue
-from .outbox import Outbox
+from .outbox import Entry, Outbox
+from .parcel import unwrap
 from .receipts import Checkpoints, Confirms, Receipts
 from .settings import AmqpSettings
 from .storage import EXCHANGES, QUEUES, Sharing, Storage
@@ -163,8 +164,9 @@ class Bridge:
     def _publish(self, out: Receipts) -> None:
         outbox = self.outbox
         while outbox.waiting:
-            key, frames = outbox.next()
-            outbox.out(out.publish(self.plan.exchange, key, frames, self._properties))
+            sent = outbox.next()
+            number = out.publish(self.plan.exchange, sent.key, sent.body, self._properties)
+            outbox.out(number, sent)
 
     async def room(self) -> None:
         while not self.outbox.has_room:
@@ -196,17 +198,21 @@ class Bridge:
     def _confirmed(self, numbers: range, ok: bool) -> None:
         settled = self.outbox.settled(numbers)
         if not ok:
-            for key, frame in settled:
-                self.handler.rejected(key, frame, REFUSED)
+            for sent in settled:
+                self._rejected(sent.entries(), REFUSED)
         self._changed()
 
     def _returned(self, message: Returned) -> None:
         number = self.outbox.returned(message.routing_key, message.body)
         if number and self._out is not None:
             self._out.returned(number)
-            reason = f"no route: {message.text}"
-            self.handler.rejected(message.routing_key, message.body, reason)
+            entries = [(message.routing_key, frame) for frame in unwrap(message.body)]
+            self._rejected(entries, f"no route: {message.text}")
             self._changed()
+
+    def _rejected(self, entries: list[Entry], reason: str) -> None:
+        for key, frame in entries:
+            self.handler.rejected(key, frame, reason)
 
     def absent(self, reason: str) -> None:
         """The broker is there, and nobody that this bridge leads to. Who was there until now may return."""
@@ -217,8 +223,7 @@ class Bridge:
             self._give_back(reason)
 
     def _give_back(self, reason: str) -> None:
-        for key, frame in self.outbox.drop():
-            self.handler.rejected(key, frame, reason)
+        self._rejected(self.outbox.drop(), reason)
         self._changed()
 
     # ── what the actors tell ──────────────────────────────────────────────────────────────────────────────

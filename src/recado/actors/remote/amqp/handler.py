@@ -1,10 +1,9 @@
-"""What a bridge has for whoever uses it: messages that came, messages that came back, and how it stands."""
+"""What a bridge has for whoever uses it: frames that came, frames that came back, and how it stands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import groupby, repeat
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Protocol
 
 from recado.actors.remote.transport import Settle
@@ -13,29 +12,19 @@ from recado.amqp.properties import decode_properties
 
 
 class Arrivals:
-    """Messages that the broker delivered together, at least one. Each comes again, unless it is settled, once.
+    """Frames that the broker delivered together, at least one. Each comes again, unless it is settled, once.
 
-    Message i has `headers[i]` and `frames[i]`.
+    Frame i came with `headers[i]`, and is settled by `settles[i]`.
     """
 
-    __slots__ = ("_settle", "_tags", "frames", "headers")
+    __slots__ = ("frames", "headers", "settles")
 
     def __init__(
-        self,
-        settle: Callable[[int, bool], None],
-        tags: Sequence[int],
-        headers: list[bytes],
-        frames: list[bytes],
+        self, headers: list[bytes], frames: list[bytes], settles: Sequence[Settle]
     ) -> None:
-        """`settle` is told the tag of a message, and whether it was taken."""
-        self._settle = settle
-        self._tags = tags
         self.headers = headers
         self.frames = frames
-
-    def settles(self) -> list[Settle]:
-        """How each is settled."""
-        return list(map(partial, repeat(self._settle), self._tags))
+        self.settles = settles
 
     def by_header(self) -> Iterator[Arrivals]:
         """Those that follow each other and have the same one."""
@@ -47,7 +36,7 @@ class Arrivals:
         for _, alike in groupby(headers):
             last = first + sum(1 for _ in alike)
             part = slice(first, last)
-            yield Arrivals(self._settle, self._tags[part], headers[part], self.frames[part])
+            yield Arrivals(headers[part], self.frames[part], self.settles[part])
             first = last
 
 

@@ -55,7 +55,7 @@ class ClientEnd(AmqpLink):
 
     def received(self, messages: Arrivals) -> bool:
         if self.end is None:
-            self._receiver.received_together(self, messages.frames, messages.settles())
+            self._receiver.received_together(self, messages.frames, messages.settles)
         return False
 
     def rejected(self, key: str, body: bytes, reason: str) -> None:
@@ -98,7 +98,7 @@ class ServerEnd:
                 if link is None or link.end is not None:
                     link = self._introduced(header)
                 self._links.move_to_end(link.peer)
-                self._receiver.received_together(link, those.frames, those.settles())
+                self._receiver.received_together(link, those.frames, those.settles)
         return False
 
     def rejected(self, key: str, body: bytes, reason: str) -> None:

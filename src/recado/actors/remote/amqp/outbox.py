@@ -1,6 +1,6 @@
 """What a bridge was given to send, until the broker has it. No channel is known here.
 
-OB1  An entry is in exactly one place: waiting, out on the channel, or settled and forgotten.
+OB1  A frame is in exactly one place: waiting, out on the channel in one message, or settled and forgotten.
 OB2  What waits is in the order of posting. When the channel is lost, what was out waits again, in its order and
      before all others.
 OB3  `held` is the size of everything that is here, and never above the limit.
@@ -9,15 +9,29 @@ OB3  `held` is the size of everything that is here, and never above the limit.
 from __future__ import annotations
 
 from collections import deque
-from itertools import chain, takewhile
-from typing import Final, TypeAlias
+from itertools import takewhile
+from typing import Final, NamedTuple, TypeAlias
 
 from recado.actors.remote.faults import Full
+
+from .parcel import fitting, unwrap, wrap
 
 Entry: TypeAlias = tuple[str, bytes]
 """The routing key, and the frame."""
 
 WEIGHT: Final = 200  # bytes, about, that an entry takes beside its frame
+
+
+class Sent(NamedTuple):
+    """One message, and how many frames are in it."""
+
+    key: str
+    body: bytes
+    frames: int
+    held: int
+
+    def entries(self) -> list[Entry]:
+        return [(self.key, frame) for frame in unwrap(self.body)]
 
 
 class Outbox:
@@ -27,10 +41,10 @@ class Outbox:
         self._limit = limit
         self.held = 0
         self.waiting: deque[Entry] = deque()
-        self._out: dict[int, Entry] = {}  # by their numbers on the channel, in order
+        self._out: dict[int, Sent] = {}  # by their numbers on the channel, in order
 
     def __len__(self) -> int:
-        return len(self._out) + len(self.waiting)
+        return sum(sent.frames for sent in self._out.values()) + len(self.waiting)
 
     @property
     def is_empty(self) -> bool:
@@ -48,53 +62,58 @@ class Outbox:
         self.held = held
         self.waiting.append((key, frame))
 
-    def next(self) -> tuple[str, list[bytes]]:
-        """The first frames that wait, and their key, as many as have the same. At least one waits."""
+    def next(self) -> Sent:
+        """A message of the first frames that wait, as many as have the same key and fit. One waits at least."""
         waiting = self.waiting
-        key, first = waiting[0]
+        key, frame = waiting[0]
         if len(waiting) == 1:
-            return key, [first]
-        return key, [frame for _, frame in takewhile(lambda entry: entry[0] == key, waiting)]
+            return Sent(key, frame, 1, len(frame) + WEIGHT)
+        alike = takewhile(lambda entry: entry[0] == key, waiting)
+        frames = fitting(frame for _, frame in alike)
+        return Sent(key, wrap(frames), len(frames), sum(map(len, frames)) + WEIGHT * len(frames))
 
-    def out(self, numbers: range) -> None:
-        """So many were published, as these numbers of the channel."""
-        out, waiting = self._out, self.waiting
-        for number in numbers:
-            out[number] = waiting.popleft()
+    def out(self, number: int, sent: Sent) -> None:
+        """The next message was published, under this number of the channel."""
+        for _ in range(sent.frames):
+            self.waiting.popleft()
+        self._out[number] = sent
 
-    def settled(self, numbers: range) -> list[Entry]:
+    def settled(self, numbers: range) -> list[Sent]:
         """The broker has said what becomes of these: nothing more is owed to them."""
-        settled = [entry for number in numbers if (entry := self._out.pop(number, None))]
-        for _, frame in settled:
-            self.held -= len(frame) + WEIGHT
+        settled = [sent for number in numbers if (sent := self._out.pop(number, None))]
+        self.held -= sum(sent.held for sent in settled)
         return settled
 
-    def returned(self, key: str, frame: bytes) -> int:
+    def returned(self, key: str, body: bytes) -> int:
         """The broker gave this back: its number. 0 if it is none of ours, or was settled before.
 
         It gives back in the order of publishing, so the one that is meant is among the first.
         """
-        for number, entry in self._out.items():
-            if entry == (key, frame):
+        for number, sent in self._out.items():
+            if sent.body == body and sent.key == key:
                 self.settled(range(number, number + 1))
                 return number
         return 0
 
     def lost(self) -> None:
         """The channel is gone, and nobody knows what became of what was out."""
-        self.waiting.extendleft(reversed(self._out.values()))
+        self.waiting.extendleft(reversed(self._entries_out()))
         self._out.clear()
 
     def drop(self) -> list[Entry]:
         """Everything, for good."""
-        entries = list(chain(self._out.values(), self.waiting))
+        entries = [*self._entries_out(), *self.waiting]
         self._out.clear()
         self.waiting.clear()
         self.held = 0
         return entries
 
+    def _entries_out(self) -> list[Entry]:
+        return [entry for sent in self._out.values() for entry in sent.entries()]
+
     def check(self) -> None:
         """OB1 to OB3, for tests."""
-        entries = [*self._out.values(), *self.waiting]
+        entries = [*self._entries_out(), *self.waiting]
+        assert len(entries) == len(self)
         assert self.held == sum(len(frame) + WEIGHT for _, frame in entries) <= self._limit
         assert list(self._out) == sorted(self._out)

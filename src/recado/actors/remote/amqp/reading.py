@@ -1,18 +1,22 @@
 """The channel that reads, as an actor: it has the queue, its bindings, and the consumer.
 
 RD1  What the handler is given and did not settle comes again, on the next channel.
-RD2  A queue has one reader: a second node of the same name is refused by the broker.
+RD2  A message is settled when all of its frames are, so one that was not brings the others along when it comes
+     again: those are known, and not processed twice in the life of a node.
+RD3  A queue has one reader: a second node of the same name is refused by the broker.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from recado.actors.ref import ActorRef
+from recado.actors.remote.faults import BadFrame
+from recado.actors.remote.transport import Settle
 from recado.amqp import methods as m
 from recado.amqp.deliveries import Delivered
 from recado.client import Channel, ClientError, Connection, ConnectionEnded, Consumer, Delivery
@@ -22,6 +26,7 @@ from .acks import Acks
 from .bridge import Bridge
 from .handler import Arrivals
 from .objects import make
+from .parcel import is_parcel, unwrap
 from .restarting import CLOSE_SECONDS, Broke, Errand, Reads, Restarting
 
 ACK_DELAY: Final = 0.01
@@ -32,6 +37,23 @@ IDLE_DELAY: Final = 0.02
 woken for it."""
 
 log = logging.getLogger("recado.actors")
+
+
+class Shared:
+    """A message of several frames is settled when all of them are; if one was refused, so is the message."""
+
+    __slots__ = ("_left", "_settle", "_taken")
+
+    def __init__(self, settle: Settle, frames: int) -> None:
+        self._settle = settle
+        self._left = frames
+        self._taken = True
+
+    def settle(self, taken: bool) -> None:
+        self._taken = self._taken and taken
+        self._left -= 1
+        if not self._left:
+            self._settle(self._taken)
 
 
 class BridgeConsumer(Consumer):
@@ -51,22 +73,30 @@ class BridgeConsumer(Consumer):
         self._source = Source(channel, self.tag, False, "", "", False)
 
     def delivered(self, channel: Channel, run: Delivered) -> None:
-        frames = run.bodies
+        headers: list[bytes] = []
+        frames: list[bytes] = []
+        settles: list[Settle] = []
+        for tag, (header, body) in enumerate(
+            zip(run.properties, run.bodies, strict=True), run.first
+        ):
+            if not is_parcel(body):
+                if self._keeps(tag, body):
+                    headers.append(header)
+                    frames.append(body)
+                    settles.append(partial(self._settle, tag))
+            elif within := self._unpacked(tag, body):
+                shared = Shared(partial(self._settle, tag), len(within))
+                headers += [header] * len(within)
+                frames += within
+                settles += [shared.settle] * len(within)
         self._bridge.is_quiet = len(frames) == 1
-        tags: Sequence[int] = range(run.first, run.first + len(frames))
-        headers = run.properties
-        if not all(frames) or max(map(len, frames)) > self._limit:
-            kept = [each for each in zip(tags, headers, frames, strict=True) if self._keeps(*each)]
-            if not kept:
-                return
-            tags, headers, frames = map(list, zip(*kept, strict=True))
-        if self._bridge.handler.received(Arrivals(self._settle, tags, headers, frames)):
-            for tag in tags:
-                self._settle(tag, True)
+        if frames and self._bridge.handler.received(Arrivals(headers, frames, settles)):
+            for settle in settles:
+                settle(True)
         if self._timer is not None and self._loop.time() - self._told_at > ACK_DELAY:
             self.tell()
 
-    def _keeps(self, tag: int, header: bytes, frame: bytes) -> bool:
+    def _keeps(self, tag: int, frame: bytes) -> bool:
         size = len(frame)
         if 0 < size <= self._limit:
             return True
@@ -74,6 +104,19 @@ class BridgeConsumer(Consumer):
             log.warning("%s: a frame of %d bytes is dropped", self.queue, size)
         self._settle(tag, not size)  # nothing: somebody asks whether we are there
         return False
+
+    def _unpacked(self, tag: int, body: bytes) -> list[bytes]:
+        """Its frames; none, and it is refused, if one of them is not what this node takes."""
+        try:
+            frames = unwrap(body)
+            if max(map(len, frames), default=0) > self._limit:
+                raise BadFrame(f"a parcel with a frame above {self._limit} bytes")
+        except BadFrame as error:
+            log.warning("%s: dropped: %s", self.queue, error)
+            frames = []
+        if not frames:
+            self._settle(tag, False)
+        return frames
 
     def _settle(self, tag: int, taken: bool) -> None:
         if taken:

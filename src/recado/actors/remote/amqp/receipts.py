@@ -13,7 +13,7 @@ RC1  Numbers are given from 1 on, and told as settled once, in ranges; none afte
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from recado.client import Channel, ClientError
@@ -30,8 +30,8 @@ class Receipts(Protocol):
     @property
     def channel(self) -> Channel: ...
 
-    def publish(self, exchange: str, key: str, frames: Sequence[bytes], properties: bytes) -> range:
-        """Their numbers."""
+    def publish(self, exchange: str, key: str, body: bytes, properties: bytes) -> int:
+        """The message's number."""
 
     def ask(self) -> None:
         """Somebody waits: do not put it off."""
@@ -45,8 +45,8 @@ class Confirms:
         self.channel = channel
         channel.on_confirm = settled
 
-    def publish(self, exchange: str, key: str, frames: Sequence[bytes], properties: bytes) -> range:
-        return self.channel.publish_many(exchange, key, frames, properties, mandatory=True)
+    def publish(self, exchange: str, key: str, body: bytes, properties: bytes) -> int:
+        return self.channel.publish(exchange, key, body, properties, mandatory=True)
 
     def ask(self) -> None:
         """It answers by itself."""
@@ -65,13 +65,12 @@ class Checkpoints:
         self._timer: asyncio.TimerHandle | None = None
         self._question: asyncio.Task[None] | None = None
 
-    def publish(self, exchange: str, key: str, frames: Sequence[bytes], properties: bytes) -> range:
-        self.channel.publish_many(exchange, key, frames, properties, mandatory=True)
-        first = self._published + 1
-        self._published += len(frames)
+    def publish(self, exchange: str, key: str, body: bytes, properties: bytes) -> int:
+        self.channel.publish(exchange, key, body, properties, mandatory=True)
+        self._published += 1
         if self._timer is None:
             self._timer = self._loop.call_later(INTERVAL, self.ask)
-        return range(first, first + len(frames))
+        return self._published
 
     def ask(self) -> None:
         if self._timer is not None:

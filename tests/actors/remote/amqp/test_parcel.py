@@ -1,0 +1,64 @@
+"""Parcels: what goes in comes out, and what is none costs no more than its bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.actors.remote.amqp.parcel import MOST, fitting, is_parcel, unwrap, wrap
+from recado.actors.remote.faults import BadFrame
+from recado.actors.remote.sealed.frame import REFUSAL_SIZE, VERSION, Seal, Sealer
+
+FRAME = st.binary(min_size=REFUSAL_SIZE, max_size=300).map(lambda rest: bytes([VERSION]) + rest)
+
+
+@given(st.lists(FRAME, min_size=1, max_size=40))
+def test_what_was_wrapped_comes_out(frames: list[bytes]) -> None:
+    body = wrap(frames)
+    assert unwrap(body) == frames
+    assert is_parcel(body) is (len(frames) > 1)
+
+
+def test_a_sealed_frame_is_no_parcel() -> None:
+    sealed = Sealer(Seal("cookie"), bytes(16)).seal(b"envelope")
+    assert unwrap(sealed) == [sealed]
+
+
+@given(st.lists(st.integers(REFUSAL_SIZE, MOST), min_size=1, max_size=20))
+def test_as_many_as_fit(sizes: list[int]) -> None:
+    frames = [bytes(size) for size in sizes]
+    found = fitting(iter(frames))
+    assert found == frames[: len(found)]
+    assert len(found) == 1 or len(wrap(found)) <= MOST
+    if len(found) < len(frames):
+        assert len(b"\x02") + sum(4 + len(each) for each in frames[: len(found) + 1]) > MOST
+
+
+@given(st.binary(max_size=400))
+def test_whatever_comes_comes_apart_or_is_refused(rest: bytes) -> None:
+    body = b"\x02" + rest
+    try:
+        frames = unwrap(body)
+    except BadFrame:
+        return
+    assert sum(4 + len(frame) for frame in frames) == len(rest)
+    assert all(len(frame) >= REFUSAL_SIZE for frame in frames)
+
+
+@given(st.lists(FRAME, min_size=2, max_size=5), st.data())
+def test_one_that_is_cut_is_refused(frames: list[bytes], data: st.DataObject) -> None:
+    body = wrap(frames)
+    ends = {1}
+    for frame in frames:
+        ends.add(max(ends) + 4 + len(frame))
+    cut = data.draw(st.integers(1, len(body) - 1).filter(lambda at: at not in ends))
+    with pytest.raises(BadFrame):
+        unwrap(body[:cut])
+
+
+def test_more_than_a_parcel_may_have_is_refused() -> None:
+    frames = [bytes(REFUSAL_SIZE)] * (MOST // (REFUSAL_SIZE + 4))
+    assert unwrap(wrap(frames)) == frames
+    with pytest.raises(BadFrame, match="more than"):
+        unwrap(wrap([*frames, *frames]))
