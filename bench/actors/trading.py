@@ -1,11 +1,11 @@
 """The Trading System over AMQP: beside the same point to point, and through recado beside RabbitMQ.
 
 `recado trading run` measures, and its archive is read. What counts is the mean time of an ask, and beside
-RabbitMQ the asks per second. With latency the difference between AMQP and point to point is compared, at each
-number of clients, with that of table 7.2 in "Uso do padrão AMQP para transporte de mensagens entre atores
-remotos" by Thadeu de Russo e Carmo; the figure is the largest excess over it. The mean itself is compared too:
-an ask through a broker makes two round trips instead of one, so the less is added to those, the closer the
-difference comes to +100 %.
+RabbitMQ the asks per second. With latency every figure over AMQP is compared with that of table 7.2 in "Uso do
+padrão AMQP para transporte de mensagens entre atores remotos" by Thadeu de Russo e Carmo, at each number of
+clients: the rate, the mean, the percentiles. The difference to point to point in percent is shown without an aim:
+an ask through a broker makes two round trips instead of one, so the less a program adds to those, the closer it
+comes to +100 % (decision 12).
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ LATENCY_MICROSECONDS = 1670
 ASKS, QUICK_ASKS, DELAYED_ASKS = 30_000, 1_200, 2_400
 LONGEST_SECONDS = 1_200
 
+TIMES = ("mean", "p25", "p50", "p75", "p95")
+
 Report = dict[str, Any]  # JSON, as `recado trading report` has it
 
 BESIDE_TCP = {
@@ -60,19 +62,19 @@ BESIDE_RABBITMQ = {
 }
 DELAYED = Scenario(
     "trading-delayed",
-    "with latency: more than in table 7.2, at worst",
+    "with latency: any figure over AMQP, at worst",
+    "of table 7.2",
+    Comparison.AT_MOST,
+    full_only=True,
+)
+DIFFERENCE = Scenario(
+    "trading-delayed-difference",
+    "the same: more beside point to point, at worst",
     "% points",
     Comparison.AT_MOST,
     full_only=True,
 )
-DELAYED_MEAN = Scenario(
-    "trading-delayed-mean",
-    "with latency: the mean over AMQP, at worst",
-    "of published",
-    Comparison.AT_MOST,
-    full_only=True,
-)
-SCENARIOS = (*BESIDE_TCP.values(), *BESIDE_RABBITMQ.values(), DELAYED, DELAYED_MEAN)
+SCENARIOS = (*BESIDE_TCP.values(), *BESIDE_RABBITMQ.values(), DELAYED, DIFFERENCE)
 
 
 def run(plan: Plan, book: Book, folder: Path) -> Iterator[str]:
@@ -88,15 +90,15 @@ def run(plan: Plan, book: Book, folder: Path) -> Iterator[str]:
             trade(archive, (FEW, MANY), 0, asks, brokers, plan.rounds)
             enter(every_run(archive), wanted, book)
         yield from wanted
-    delayed = [each.name for each in (DELAYED, DELAYED_MEAN) if plan.includes(each)]
+    delayed = [each.name for each in (DELAYED, DIFFERENCE) if plan.includes(each)]
     if delayed:
         with book.measuring(*delayed):
             for turn in range(plan.rounds):
                 place = folder / f"delayed-{turn}"
                 trade(place, CLIENTS, LATENCY_MICROSECONDS, DELAYED_ASKS, {RECADO: ""})
                 tables = json.loads(trading("report", "--json", str(place)))["tables"]
-                book.enter(DELAYED.name, Side.RECADO, excess(tables))
-                book.enter(DELAYED_MEAN.name, Side.RECADO, mean_of_published(tables))
+                book.enter(DELAYED.name, Side.RECADO, share_of_published(tables))
+                book.enter(DIFFERENCE.name, Side.RECADO, excess(tables))
         yield from delayed
 
 
@@ -175,11 +177,14 @@ def excess(tables: Sequence[Report]) -> Sample:
     )
 
 
-def mean_of_published(tables: Sequence[Report]) -> Sample:
-    """The mean time of an ask over AMQP, as a share of what it was in the dissertation."""
+def share_of_published(tables: Sequence[Report]) -> Sample:
+    """What an ask over AMQP takes, as a share of what it took in the dissertation, in the worst column."""
     return worst(
         {
-            line["clients"]: line["recado"]["mean"] / line["published"]["mean"]
+            line["clients"]: max(
+                line["published"]["rate"] / line["recado"]["rate"],
+                *(line["recado"][time] / line["published"][time] for time in TIMES),
+            )
             for line in lines(tables)
             if not line["is_difference"] and line["series"].startswith("amqp")
         }

@@ -31,8 +31,7 @@ def test_the_aims_are_those_that_were_agreed() -> None:
         "remote-ray": 3,
         "trading-1": 1.9,
         "trading-80": 1.4,
-        "trading-delayed": 0,
-        "trading-delayed-mean": 1,
+        "trading-delayed": 1,
         "trading-rabbitmq-1": 1,
         "trading-rabbitmq-80": 1,
     }
@@ -186,21 +185,25 @@ def test_runs_of_the_trading_system_are_entered_by_their_broker() -> None:
     assert "cpu_us" not in theirs.details  # who started that broker is not asked
 
 
-def test_the_worst_number_of_clients_counts() -> None:
+def test_the_worst_number_of_clients_and_the_worst_column_count() -> None:
+    ours = {"rate": 1000.0, "mean": 50.0, "p25": 50.0, "p50": 50.0, "p75": 50.0, "p95": 50.0}
+    theirs = {**dict.fromkeys(ours, 100.0), "rate": 500.0}
     lines = [
         {
             "clients": clients,
             "series": "amqp, recado",
             "is_difference": is_difference,
-            "recado": {"mean": 50.0},
-            "published": {"mean": 40.0 if clients == 20 else 100.0},
+            "recado": ours,
+            "published": {**theirs, **of_some.get(clients, {})},
         }
+        for of_some in [{20: {"mean": 40.0}, 40: {"p95": 40.0}, 4: {"rate": 1250.0}}]
         for clients in trading.CLIENTS
         for is_difference in (False, True)
     ]
     tables = [{"lines": [{"series": "tcp", "is_difference": False}, *lines]}]
-    difference, mean = trading.excess(tables), trading.mean_of_published(tables)
+    share, difference = trading.share_of_published(tables), trading.excess(tables)
+    assert share.value == 1.25
+    assert [share.details[f"with_{n}"] for n in (4, 20, 40, 80)] == [1.25, 1.25, 1.25, 0.5]
     assert (difference.value, difference.details["with_80"]) == (10, -50)
-    assert (mean.value, mean.details["with_80"]) == (1.25, 0.5)
     with pytest.raises(NotMeasured, match="only"):
         trading.excess([{"lines": lines[2:]}])
