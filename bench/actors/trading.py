@@ -3,7 +3,7 @@
 `recado trading run` measures, and its archive is read. What counts is the mean time of an ask, and beside
 RabbitMQ the asks per second. With latency every figure over AMQP is compared with that of table 7.2 in "Uso do
 padrão AMQP para transporte de mensagens entre atores remotos" by Thadeu de Russo e Carmo, at each number of
-clients: the rate, the mean, the percentiles. The difference to point to point in percent is shown without an aim:
+clients: the rate, the mean, the percentiles. The difference to point to point in percent is shown and no aim:
 an ask through a broker makes two round trips instead of one, so the less a program adds to those, the closer it
 comes to +100 % (decision 12).
 """
