@@ -105,6 +105,7 @@ class Archiver(Layer):
     def up(self, event: Rising, now: float) -> None:
         match event:
             case Messages(batch):
+                self._record(self.settling.met(batch.publisher, now))
                 self._store([batch])
             case Missing(lost):
                 self._store([lost])
