@@ -13,10 +13,11 @@ import pytest
 from bench import report
 from bench.aims import judge, load_aims
 from bench.book import Book, NotMeasured
-from bench.feeds import SCENARIOS, rivals
+from bench.feeds import SCENARIOS, live, rivals
 from bench.feeds.clients.work import Reading, Work, Wrong
 from bench.feeds.rivals import JETSTREAM, RABBITMQ, RECADO, TASKS, Contestant
 from bench.feeds.running import Meter, run_client, started
+from bench.generator import Figures
 from bench.plan import Plan
 from bench.processes import processor_seconds
 from bench.scenario import Comparison, Sample, Scenario, Side
@@ -81,6 +82,57 @@ def test_what_is_missing_or_out_of_order_is_noticed() -> None:
         Reading(work).take(one)
     with pytest.raises(Wrong):
         Reading(work).take(zero[:-1])
+
+
+class Scripted:
+    """Feeds that deliver at most so fast, and stumble the first times that a rate is asked of them."""
+
+    def __init__(self, most: dict[Side, float], stumbles: int = 0) -> None:
+        self._most = most
+        self._stumbles = dict.fromkeys(Side, stumbles)
+        self.offered: list[float] = []
+
+    def sample(self, side: Side, messages: int, rate: float) -> Figures:
+        reached = min(self._most[side], rate or self._most[side])
+        if rate:
+            self.offered.append(rate)
+            self._stumbles[side] -= 1
+            reached *= 0.5 if self._stumbles[side] >= 0 else 1.0
+        return {"rate": reached, "p50_us": 100.0 if reached >= rate else 600_000.0}
+
+
+def latencies(feeds: Scripted, monkeypatch: pytest.MonkeyPatch) -> Book:
+    monkeypatch.setattr(live, "pause", lambda plan: None)
+    book = Book()
+    live.take(feeds, Plan(), book)
+    return book
+
+
+@pytest.mark.parametrize("faster", Side)
+def test_latency_is_at_half_of_what_the_slower_reached(
+    faster: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds = Scripted({side: 90_000.0 if side is faster else 60_000.0 for side in Side})
+    book = latencies(feeds, monkeypatch)
+    assert set(feeds.offered) == {30_000.0}
+    for side in Side:
+        assert [each.value for each in book.samples("live-p50", side)] == [100.0] * Plan().rounds
+
+
+def test_a_sample_that_fell_behind_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    feeds = Scripted(dict.fromkeys(Side, 60_000.0), stumbles=live.TRIES - 1)
+    book = latencies(feeds, monkeypatch)
+    assert book.failure("live-p50") is None
+    assert len(feeds.offered) == 2 * (Plan().rounds + live.TRIES - 1)
+    samples = [each for side in Side for each in book.samples("live-p50", side)]
+    assert {each.value for each in samples} == {100.0}
+
+
+def test_latency_of_who_does_not_keep_up_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    book = latencies(Scripted(dict.fromkeys(Side, 60_000.0), live.TRIES), monkeypatch)
+    told = "a persistent feed does not keep up: 15,000 of 30,000 messages/s"
+    assert book.failure("live-p50") == told
+    assert book.failure("live-rate") is None
 
 
 @pytest.fixture(params=[JETSTREAM, RABBITMQ], ids=lambda rival: rival.key)
