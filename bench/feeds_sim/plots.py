@@ -1,8 +1,8 @@
 """Faults that belong together: what would seldom meet by chance, and does in life.
 
 A machine is cut off and then fails; two halves of a feed each go on with an archive; the archive that was away
-is back when the others fail. Chance chooses who, and when. Nobody who was cut off returns before archives
-have met again: what one says until then of a subscriber that lives on unheard is not promised.
+is back when the others fail. Chance chooses who, and when. Nobody returns while archives are apart: what
+one says until then of a subscriber that lives on unheard is not promised.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ Troubles: TypeAlias = tuple[tuple[float, Fault], ...]
 
 def machine_lost(random: Random, company: Company) -> Troubles:
     """A publisher and a subscriber are cut off together, and the subscriber fails there: nobody else has seen
-    what it was given last. Perhaps it was by a publisher that has begun there."""
+    what it was given last, perhaps by a publisher that has begun there. It returns when the cut is mended: the
+    others may not have it yet."""
     publisher, subscriber = random.choice(company.publishers), random.choice(company.subscribers)
     begin = random.uniform(5.0, 6.0)
     mended = begin + random.uniform(7.0, 8.0)
     crash = begin + random.uniform(2.0, 6.0)
-    back = mended + random.uniform(0.5, 2.0)
+    back = mended + random.uniform(0.0, 0.3)
     machine = (publisher, subscriber)
     troubles: list[tuple[float, Fault]] = [
         (begin, Cut(apart(machine, company.besides(*machine)), mended - begin)),

@@ -85,53 +85,63 @@ def test_what_is_missing_or_out_of_order_is_noticed() -> None:
 
 
 class Scripted:
-    """Feeds that deliver at most so fast, and stumble the first times that a rate is asked of them."""
+    """Feeds that are so fast for a moment, keep up with so much, and stumble so often before they do."""
 
-    def __init__(self, most: dict[Side, float], stumbles: int = 0) -> None:
-        self._most = most
+    def __init__(self, fastest: dict[Side, float], kept_up: float, stumbles: int = 0) -> None:
+        self._fastest = fastest
+        self._kept_up = kept_up
         self._stumbles = dict.fromkeys(Side, stumbles)
         self.offered: list[float] = []
 
     def sample(self, side: Side, messages: int, rate: float) -> Figures:
-        reached = min(self._most[side], rate or self._most[side])
-        if rate:
-            self.offered.append(rate)
-            self._stumbles[side] -= 1
-            reached *= 0.5 if self._stumbles[side] >= 0 else 1.0
-        return {"rate": reached, "p50_us": 100.0 if reached >= rate else 600_000.0}
+        if not rate:
+            return {"rate": self._fastest[side]}
+        self.offered.append(rate)
+        self._stumbles[side] -= 1
+        reached = rate / 2 if self._stumbles[side] >= 0 else min(rate, self._kept_up)
+        return {"rate": reached, "p50_us": 100.0 if reached == rate else 600_000.0}
 
 
-def latencies(feeds: Scripted, monkeypatch: pytest.MonkeyPatch) -> Book:
+def measured(feeds: Scripted, monkeypatch: pytest.MonkeyPatch) -> Book:
     monkeypatch.setattr(live, "pause", lambda plan: None)
     book = Book()
     live.take(feeds, Plan(), book)
     return book
 
 
+def latencies(book: Book) -> list[float]:
+    return [each.value for side in Side for each in book.samples("live-p50", side)]
+
+
+EQUAL = dict.fromkeys(Side, 60_000.0)
+ALL = 2 * Plan().rounds
+
+
 @pytest.mark.parametrize("faster", Side)
 def test_latency_is_at_half_of_what_the_slower_reached(
     faster: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    feeds = Scripted({side: 90_000.0 if side is faster else 60_000.0 for side in Side})
-    book = latencies(feeds, monkeypatch)
-    assert set(feeds.offered) == {30_000.0}
-    for side in Side:
-        assert [each.value for each in book.samples("live-p50", side)] == [100.0] * Plan().rounds
+    feeds = Scripted({**EQUAL, faster: 90_000.0}, kept_up=50_000)
+    assert latencies(measured(feeds, monkeypatch)) == [100.0] * ALL
+    assert feeds.offered == [30_000.0] * ALL
 
 
 def test_a_sample_that_fell_behind_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    feeds = Scripted(dict.fromkeys(Side, 60_000.0), stumbles=live.TRIES - 1)
-    book = latencies(feeds, monkeypatch)
-    assert book.failure("live-p50") is None
-    assert len(feeds.offered) == 2 * (Plan().rounds + live.TRIES - 1)
-    samples = [each for side in Side for each in book.samples("live-p50", side)]
-    assert {each.value for each in samples} == {100.0}
+    feeds = Scripted(EQUAL, kept_up=50_000, stumbles=live.TRIES - 1)
+    assert latencies(measured(feeds, monkeypatch)) == [100.0] * ALL
+    assert feeds.offered == [30_000.0] * (ALL + 2 * (live.TRIES - 1))
+
+
+def test_where_one_falls_behind_both_are_offered_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    feeds = Scripted(EQUAL, kept_up=25_000)
+    assert latencies(measured(feeds, monkeypatch)) == [100.0] * ALL
+    assert feeds.offered == [30_000.0] * live.TRIES + [21_000.0] * ALL
 
 
 def test_latency_of_who_does_not_keep_up_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    book = latencies(Scripted(dict.fromkeys(Side, 60_000.0), live.TRIES), monkeypatch)
-    told = "a persistent feed does not keep up: 15,000 of 30,000 messages/s"
-    assert book.failure("live-p50") == told
+    book = measured(Scripted(EQUAL, kept_up=1_000), monkeypatch)
+    told = "a persistent feed does not keep up: 1,000 of 7,203 messages/s"
+    assert (book.failure("live-p50"), latencies(book)) == (told, [])
     assert book.failure("live-rate") is None
 
 

@@ -45,7 +45,7 @@ class Mutation(msgspec.Struct, frozen=True):
     instead: Any
     breaks: frozenset[Rule]
     """One of these rules must be seen to be broken."""
-    seed: int | None = None
+    seed: int
     """The first that showed it when 1 to 1,000 were last tried, which is not for every day."""
 
     @contextmanager
@@ -270,7 +270,7 @@ MUTATIONS = (
         "_reach",
         instead.as_if_all_had_told,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
-        seed=153,
+        seed=200,
     ),
     Mutation(
         "a publisher that is heard late is thought to have begun late",
@@ -278,7 +278,7 @@ MUTATIONS = (
         "_raised",
         lambda *_: Vector(),
         frozenset({Rule.CERTAINTY, Rule.MARK}),
-        seed=153,
+        seed=288,
     ),
     Mutation(
         "of two ends that archives found the one that was told last counts",
@@ -310,7 +310,7 @@ MUTATIONS = (
         "_is_hearing",
         lambda *_: True,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
-        seed=153,
+        seed=225,
     ),
     Mutation(
         "a view is the end of whoever is not in it, wherever they were",
@@ -350,7 +350,7 @@ MUTATIONS = (
         "_marked",
         lambda _, batch: [batch],
         frozenset({Rule.MARK}),
-        seed=403,
+        seed=200,
     ),
     Mutation(
         "who is heard for the first time is thought to have just begun",
