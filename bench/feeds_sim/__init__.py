@@ -1,13 +1,14 @@
 """The simulation of feeds: publishers, subscribers and three archives, while everything fails that may.
 
     script.py     what a seed decides: who takes part, on what medium, what goes wrong when
+    plots.py      faults that belong together; company.py has the names of all
     world.py      the feed, from its first second to its last
     nodes.py      the programs in it, each around one `Member`; archive.py has the archives
     store.py      the store of an archive, which loses what was not synced
     media.py      a network of datagrams
     post.py       a broker, and the connections to it
-    faults.py     crashes, stalls, partitions, storms, outages
-    history.py    what happened, as one sees it who is everywhere at once
+    faults.py     crashes, stalls, partitions, storms, outages; fault.py has them as values
+    history.py    what happened, as one sees it who is everywhere at once; facts.py has what archives recorded
     judge.py      whether that may be (with orders.py and shelves.py); verdict.py has the rules, by name
     record.py     which seeds were clean
     work.py       what the processes of this benchmark do

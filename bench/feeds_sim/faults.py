@@ -7,11 +7,8 @@ from typing import Protocol
 
 from recado.simulator.schedule import Schedule
 
-from .media import Ether
-from .nodes import Node
-from .post import Post
-from .script import (
-    ARCHIVES,
+from .company import ARCHIVES
+from .fault import (
     Blackout,
     Crash,
     Cut,
@@ -19,11 +16,14 @@ from .script import (
     Fault,
     Leave,
     Outage,
-    Script,
     Slow,
     Stall,
     Storm,
 )
+from .media import Ether
+from .nodes import Node
+from .post import Post
+from .script import Script
 
 
 class Stage(Protocol):

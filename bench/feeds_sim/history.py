@@ -162,6 +162,15 @@ class Shelved(Event, frozen=True):
     """Of a publisher, the first and the last of some messages that are nowhere."""
 
 
+class Recorded(Event, frozen=True):
+    """At the end: what an archive knows of views, of how far those can have come who failed before them, and of
+    acknowledgements."""
+
+    archive: str
+    facts: dict[str, str]
+    """Of what, and what."""
+
+
 AnyEvent: TypeAlias = (
     Published
     | Confirmed
@@ -177,4 +186,5 @@ AnyEvent: TypeAlias = (
     | GaveUp
     | Settled
     | Shelved
+    | Recorded
 )

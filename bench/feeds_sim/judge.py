@@ -122,6 +122,8 @@ class Judge:
                 self._settled = at
             case h.Shelved():
                 self._shelves.shelve(event, self._published)
+            case h.Recorded(_, archive, facts):
+                self._shelves.record(archive, facts)
 
     def finish(self) -> Verdict:
         self._total.compare()

@@ -12,13 +12,27 @@ from __future__ import annotations
 
 from enum import Enum
 from random import Random
-from typing import TypeAlias
 
 import msgspec
 
-from recado.simulator.network import Weather
+from recado.simulator.network import Way, Weather
 
+from . import plots
+from .company import ARCHIVES, Company
+from .fault import (
+    Blackout,
+    Crash,
+    Cut,
+    CutOff,
+    Fault,
+    Leave,
+    Outage,
+    Slow,
+    Stall,
+    Storm,
+)
 from .history import Policy
+from .plots import Troubles
 
 BEGIN = 2.2
 TROUBLE = 17.0
@@ -26,10 +40,14 @@ QUIET = 13.0
 END = 17.0
 """How long the quiet and the last messages may take, behind the trouble."""
 
-PATIENCE = 8.0
-"""Longer than anybody is away, shorter than the quiet: what nobody has by then is nowhere."""
+PLOTTED = 0.1
+"""The share of worlds whose faults belong together."""
 
-ARCHIVES = ("a1", "a2", "a3")
+PATIENCE = 8.0
+"""Longer than anybody is away or anything under way, shorter than the quiet: what nobody has by then is
+nowhere."""
+LIFETIME = 6.0
+"""Of a datagram."""
 
 
 class Kind(Enum):
@@ -41,69 +59,6 @@ class Kind(Enum):
     """A broker all of whose queues see one order."""
     RABBIT = "rabbit"
     """A broker whose queues may see different orders of two publishers."""
-
-
-class Crash(msgspec.Struct, frozen=True):
-    """Of a publisher, a subscriber or an archive; it is back after `down` seconds."""
-
-    name: str
-    down: float
-
-
-class Blackout(msgspec.Struct, frozen=True):
-    """All archives crash at once; they are back after `down` seconds, one after the other."""
-
-    down: float
-
-
-class Leave(msgspec.Struct, frozen=True):
-    """In order; it is back after `down` seconds."""
-
-    name: str
-    down: float
-
-
-class Stall(msgspec.Struct, frozen=True):
-    """It does nothing for a while, as a program that waits for memory or a debugger."""
-
-    name: str
-    seconds: float
-
-
-class Slow(msgspec.Struct, frozen=True):
-    """Whatever it sends or gets takes so many times as long."""
-
-    name: str
-    times: float
-    seconds: float
-
-
-class Cut(msgspec.Struct, frozen=True):
-    """Ways on which nothing gets through, until all ways are mended."""
-
-    ways: tuple[tuple[str, str], ...]
-    seconds: float
-
-
-class Storm(msgspec.Struct, frozen=True):
-    weather: Weather
-    seconds: float
-
-
-class CutOff(msgspec.Struct, frozen=True):
-    """From the broker: a connection breaks."""
-
-    name: str
-    seconds: float
-
-
-class Outage(msgspec.Struct, frozen=True):
-    """Of the broker, which loses live queues."""
-
-    seconds: float
-
-
-Fault: TypeAlias = Crash | Blackout | Leave | Stall | Slow | Cut | Storm | CutOff | Outage
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -128,8 +83,7 @@ class Script(msgspec.Struct, frozen=True):
     disk: float
     """How long an archive's disk takes to sync, at most but for a few times."""
     weather: Weather
-    faults: tuple[tuple[float, Fault], ...]
-    """With their times."""
+    faults: Troubles
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -141,11 +95,13 @@ def draw(seed: int) -> Script:
     kind = random.choice((Kind.ETHER, Kind.ETHER, Kind.RECADO, Kind.RABBIT))
     publishers = tuple(f"p{n}" for n in range(1, random.randint(2, 4)))
     subscribers = tuple(f"s{n}" for n in range(1, random.randint(2, 5)))
+    company = Company(publishers, subscribers)
     policies = (Policy.VECTOR, Policy.PESSIMISTIC, Policy.ARCHIVE, Policy.NONE)
     weather = Weather()
     if kind is Kind.ETHER:
         loss = random.choice((0.0, 0.02, 0.1))
-        weather = Weather(loss=loss, duplication=loss / 2, straying=random.choice((0.0, 0.1)))
+        strays = random.choice((0.0, 0.1))
+        weather = Weather(loss=loss, duplication=loss / 2, straying=strays, lifetime=LIFETIME)
     count = random.randint(1, 7)
     moments = sorted(random.uniform(BEGIN + 0.5, TROUBLE - 2.0) for _ in range(count))
     return Script(
@@ -163,15 +119,23 @@ def draw(seed: int) -> Script:
         silent=tuple(name for name in publishers if random.random() < 0.5),
         disk=random.choice((0.005, 0.02, 0.4)),
         weather=weather,
-        faults=tuple((moment, _fault(random, kind, publishers, subscribers)) for moment in moments),
+        faults=_plot(seed, kind, company)
+        or tuple((moment, _fault(random, kind, company)) for moment in moments),
     )
 
 
-def _fault(
-    random: Random, kind: Kind, publishers: tuple[str, ...], subscribers: tuple[str, ...]
-) -> Fault:
-    everybody = (*ARCHIVES, *publishers, *subscribers)
-    crashing = random.choice((subscribers, subscribers, ARCHIVES, publishers))
+def _plot(seed: int, kind: Kind, company: Company) -> Troubles:
+    """None, in most worlds."""
+    random = Random(f"{seed} plot")
+    if random.random() >= PLOTTED:
+        return ()
+    every = plots.WITHOUT_BROKER if kind is Kind.ETHER else plots.ANYWHERE
+    return random.choice(every)(random, company)
+
+
+def _fault(random: Random, kind: Kind, company: Company) -> Fault:
+    subscribers, everybody = company.subscribers, company.everybody
+    crashing = random.choice((subscribers, subscribers, ARCHIVES, company.publishers))
     name = random.choice(crashing)
     down = random.choice((0.05, 0.5, 2.0, 4.0, 6.0)) * random.uniform(0.8, 1.2)
     match random.randrange(10):
@@ -193,15 +157,15 @@ def _fault(
         return CutOff(random.choice(everybody), down)
     if random.random() < 0.3:
         loss = random.choice((0.2, 0.4))
-        return Storm(Weather((0.001, 0.05), loss, 0.2, 0.3, 0.3), min(down, 4.0))
+        weather = Weather((0.001, 0.05), loss, 0.2, 0.3, 0.3, lifetime=LIFETIME)
+        return Storm(weather, min(down, 4.0))
     return Cut(_ways(random, everybody), down)
 
 
-def _ways(random: Random, everybody: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _ways(random: Random, everybody: tuple[str, ...]) -> tuple[Way, ...]:
     """One group from the others, in both directions or one."""
     group = random.sample(everybody, random.randint(1, len(everybody) - 1))
     others = [name for name in everybody if name not in group]
-    there = [(one, other) for one in group for other in others]
     if random.random() < 0.3:
-        return tuple(there)
-    return (*there, *((other, one) for one, other in there))
+        return tuple((one, other) for one in group for other in others)
+    return plots.apart(group, others)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 from . import history as h
 from .history import Life, Message, named, titled
@@ -17,6 +18,7 @@ class Shelves:
         self._violated = violated
         self._kept: dict[Message, dict[str, None]] = defaultdict(dict)
         self._shelved: dict[str, dict[Message, None]] = {}
+        self._recorded: dict[str, Mapping[str, str]] = {}
 
     def keep(self, archive: str, publisher: str, first: int, count: int) -> None:
         for sequence in range(first, first + count):
@@ -52,8 +54,21 @@ class Shelves:
                 told = f"{event.archive} had {titled(message)} on disk, and has not"
                 self._violated(Rule.ARCHIVE, told)
 
+    def record(self, archive: str, facts: Mapping[str, str]) -> None:
+        self._recorded[archive] = facts
+
     def compare(self) -> None:
         """At the end."""
+        self._compare_messages()
+        for (one, first), (other, second) in pairwise(self._recorded.items()):
+            for what in {**first, **second}:
+                ours, theirs = first.get(what), second.get(what)
+                if ours != theirs:
+                    told = f"{one} has of {what}: {ours}, and {other}: {theirs}"
+                    self._violated(Rule.CONVERGE, told)
+                    break
+
+    def _compare_messages(self) -> None:
         every: dict[Message, str] = {}
         for archive, own in self._shelved.items():
             every |= dict.fromkeys(own, archive)

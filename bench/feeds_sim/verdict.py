@@ -30,7 +30,7 @@ class Rule(Enum):
     ARCHIVE = "archive"
     """An archive has the messages of a publisher once each, in order and without gaps."""
     CONVERGE = "converge"
-    """In the end all archives have the same messages."""
+    """In the end all archives have the same messages, and the same records of views."""
     LOST = "lost"
     """In the end what was confirmed, or its publisher still had, is in the archives."""
     BEHIND = "behind"

@@ -24,6 +24,8 @@ from recado.simulator.schedule import Schedule
 
 from . import history as h
 from .archive import Archive
+from .company import ARCHIVES
+from .facts import facts
 from .faults import Faults
 from .history import Life, Policy
 from .judge import judge
@@ -31,7 +33,6 @@ from .media import Address, Ether, Medium
 from .nodes import MARKS, Node, Publisher, Subscriber, checks, written
 from .post import Post
 from .script import (
-    ARCHIVES,
     BEGIN,
     END,
     PATIENCE,
@@ -286,14 +287,16 @@ class World:
         for name in ARCHIVES:
             if name not in self.nodes:
                 continue
-            state = self.stores[name].state()
-            table = Table([*state.views, *state.settled, *state.acknowledged])
-            standing = table.standing(subscriber)
-            for publisher, last in state.vector.items():
+            standing = self._table(name).standing(subscriber)
+            for publisher, last in self.stores[name].state().vector.items():
                 label = self.label(publisher)
                 for first, end, certainty in standing.split(publisher, 1, last):
                     said = (label, first, end - first + 1, MARKS[certainty])
                     self.record(h.Classified(self.schedule.now, name, subscriber, *said))
+
+    def _table(self, archive: str) -> Table:
+        state = self.stores[archive].state()
+        return Table([*state.views, *state.settled, *state.acknowledged])
 
     def crash(self, name: str) -> None:
         self._end(name, leaves=False)
@@ -369,6 +372,7 @@ class World:
     def _close(self) -> None:
         for name in self.script.absent:
             self._classify(name)
+        alive = [node.life for node in self.nodes.values()]
         for name in ARCHIVES:
             messages, lost = [], []
             for entry in self.stores[name].entries:
@@ -379,3 +383,5 @@ class World:
                 elif isinstance(entry, Lost):
                     lost.append((self.label(entry.publisher), entry.first, entry.last))
             self.record(h.Shelved(self.schedule.now, name, tuple(messages), tuple(lost)))
+            known = facts(self._table(name), self, alive)
+            self.record(h.Recorded(self.schedule.now, name, known))

@@ -13,10 +13,11 @@ import pytest
 from bench import report
 from bench.aims import judge, load_aims
 from bench.book import Book, NotMeasured
-from bench.feeds import SCENARIOS, rivals
+from bench.feeds import SCENARIOS, live, rivals
 from bench.feeds.clients.work import Reading, Work, Wrong
 from bench.feeds.rivals import JETSTREAM, RABBITMQ, RECADO, TASKS, Contestant
 from bench.feeds.running import Meter, run_client, started
+from bench.generator import Figures
 from bench.plan import Plan
 from bench.processes import processor_seconds
 from bench.scenario import Comparison, Sample, Scenario, Side
@@ -81,6 +82,67 @@ def test_what_is_missing_or_out_of_order_is_noticed() -> None:
         Reading(work).take(one)
     with pytest.raises(Wrong):
         Reading(work).take(zero[:-1])
+
+
+class Scripted:
+    """Feeds that are so fast for a moment, keep up with so much, and stumble so often before they do."""
+
+    def __init__(self, fastest: dict[Side, float], kept_up: float, stumbles: int = 0) -> None:
+        self._fastest = fastest
+        self._kept_up = kept_up
+        self._stumbles = dict.fromkeys(Side, stumbles)
+        self.offered: list[float] = []
+
+    def sample(self, side: Side, messages: int, rate: float) -> Figures:
+        if not rate:
+            return {"rate": self._fastest[side]}
+        self.offered.append(rate)
+        self._stumbles[side] -= 1
+        reached = rate / 2 if self._stumbles[side] >= 0 else min(rate, self._kept_up)
+        return {"rate": reached, "p50_us": 100.0 if reached == rate else 600_000.0}
+
+
+def measured(feeds: Scripted, monkeypatch: pytest.MonkeyPatch) -> Book:
+    monkeypatch.setattr(live, "pause", lambda plan: None)
+    book = Book()
+    live.take(feeds, Plan(), book)
+    return book
+
+
+def latencies(book: Book) -> list[float]:
+    return [each.value for side in Side for each in book.samples("live-p50", side)]
+
+
+EQUAL = dict.fromkeys(Side, 60_000.0)
+ALL = 2 * Plan().rounds
+
+
+@pytest.mark.parametrize("faster", Side)
+def test_latency_is_at_half_of_what_the_slower_reached(
+    faster: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds = Scripted({**EQUAL, faster: 90_000.0}, kept_up=50_000)
+    assert latencies(measured(feeds, monkeypatch)) == [100.0] * ALL
+    assert feeds.offered == [30_000.0] * ALL
+
+
+def test_a_sample_that_fell_behind_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    feeds = Scripted(EQUAL, kept_up=50_000, stumbles=live.TRIES - 1)
+    assert latencies(measured(feeds, monkeypatch)) == [100.0] * ALL
+    assert feeds.offered == [30_000.0] * (ALL + 2 * (live.TRIES - 1))
+
+
+def test_where_one_falls_behind_both_are_offered_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    feeds = Scripted(EQUAL, kept_up=25_000)
+    assert latencies(measured(feeds, monkeypatch)) == [100.0] * ALL
+    assert feeds.offered == [30_000.0] * live.TRIES + [21_000.0] * ALL
+
+
+def test_latency_of_who_does_not_keep_up_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    book = measured(Scripted(EQUAL, kept_up=1_000), monkeypatch)
+    told = "a persistent feed does not keep up: 1,000 of 7,203 messages/s"
+    assert (book.failure("live-p50"), latencies(book)) == (told, [])
+    assert book.failure("live-rate") is None
 
 
 @pytest.fixture(params=[JETSTREAM, RABBITMQ], ids=lambda rival: rival.key)

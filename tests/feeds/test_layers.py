@@ -12,6 +12,7 @@ from recado.feeds.layer import (
     Accepted,
     Changed,
     Falling,
+    Filled,
     Heard,
     Layer,
     Messages,
@@ -245,6 +246,28 @@ def test_an_answer_of_no_use_is_no_reason_to_ask_at_once() -> None:
     useless = [carry(batch(1, publisher=b"q" * 16))]
     pull.layer.up(Heard(Channel.A, OTHER, Pulled(1, useless, [])), 1.1)
     assert len(pull.packets()) == 1
+
+
+def test_an_answer_of_use_is_followed_by_the_next_question() -> None:
+    """P1: though NAK knows nothing yet of the gap behind it, as the answer filled the one that it knew."""
+    reception = Reception(10_000)
+    reception.begin({}, 0.0)
+    reception.learn(P, 9, 0.0)
+    reception.gaps[P].pull = True
+    pull = Between(lambda site: PullLayer(site, reception))
+
+    def fall(event: Falling, now: float) -> None:
+        if isinstance(event, Filled):
+            reception.take(event.batch, now)
+        else:
+            pull.fallen.append(event)
+
+    pull.layer.link(lambda event, now: None, fall)
+    pull.layer.site.view = record(1, "a").view
+    pull.layer.tick(1.0)
+    pull.layer.up(Heard(Channel.A, OTHER, Pulled(1, [carry(batch(1))], [])), 1.1)
+    asked = [packet.ranges for packet in pull.packets() if isinstance(packet, Pull)]
+    assert asked == [[Range(P, 1, 9)], [Range(P, 2, 9)]]
 
 
 def test_places_of_another_view_are_not_missing() -> None:

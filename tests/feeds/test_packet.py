@@ -94,7 +94,7 @@ packets = st.one_of(
     st.builds(pk.Stable, view_ids, entries),
     st.builds(pk.Pull, sequences, st.lists(ranges, max_size=3)),
     st.builds(pk.Pulled, sequences, st.lists(batches.map(wire.carry), max_size=2), st.lists(ranges)),
-    st.builds(pk.Known, st.lists(view_ids), st.lists(st.tuples(view_ids, sequences, sequences)),
+    st.builds(pk.Known, st.lists(view_ids), st.lists(st.tuples(view_ids, sequences)),
               st.lists(st.tuples(members, sequences), max_size=2)),
     st.builds(pk.Records, st.lists(records, max_size=3)),
 )  # fmt: skip

@@ -95,6 +95,29 @@ def test_one_that_is_heard_later_raises_the_reach_if_it_began_before() -> None:
     assert scene.reach() == {P: 6}
 
 
+def test_of_one_that_has_not_told_when_it_began_nothing_is_known() -> None:
+    """SE3: others brought its messages."""
+    scene = Scene()
+    scene.settling.accepted(NEW, 10.0)
+    scene.tick(12.0)
+    scene.reception.learn(P, 6, 13.0)
+    scene.tick(13.1)
+    assert scene.reach() == {P: OPEN}
+    scene.tell(P, 8, 20.0, 15.0)
+    scene.tick(15.1)
+    assert scene.reach() == {P: 8}
+
+
+def test_it_is_known_before_something_of_a_publisher_is_stored() -> None:
+    """SE3."""
+    scene = Scene()
+    scene.settling.accepted(NEW, 10.0)
+    scene.tick(12.0)
+    scene.tell(P, 6, 20.0, 15.0)
+    assert scene.settling.met(P, 15.0) == [Settled(NEW, Vector({P: 6}))]
+    assert scene.settling.met(P, 15.0) == []
+
+
 def test_with_one_order_the_place_of_prepare_says_it_all() -> None:
     scene = Scene(ordered=True)
     scene.tell(P, 5, 100.0, 9.0)

@@ -104,6 +104,14 @@ def test_all_of_a_slow_node_takes_longer(node: str) -> None:
         assert moment - packet / 1000 == pytest.approx(expected)
 
 
+def test_what_would_take_longer_than_its_lifetime_is_lost() -> None:
+    world = World(Weather(delay=(0.01, 0.01), lifetime=0.1))
+    world.network.slow("a", 20.0)
+    world.send_many(10, ("ab", "cd"))
+    assert {source for _, source, _, _ in world.arrivals} == {"c"}
+    assert world.network.lost == 5
+
+
 def test_the_same_chance_gives_the_same_arrivals() -> None:
     weather = Weather(loss=0.1, duplication=0.1, straying=0.1)
     first, second, other = World(weather, 7), World(weather, 7), World(weather, 8)

@@ -240,8 +240,8 @@ class Known(Struct, frozen=True, array_like=True):
     """To other archives: the records I have. Who has others sends them."""
 
     views: Annotated[list[ViewId], Meta(max_length=MAX_RECORDS)]
-    settled: Annotated[list[tuple[ViewId, Count, Count]], Meta(max_length=MAX_RECORDS)]
-    """Of how many publishers the reach is open, and how far it is in all for the others."""
+    settled: Annotated[list[tuple[ViewId, Count]], Meta(max_length=MAX_RECORDS)]
+    """With a checksum of the reach."""
     acknowledged: Annotated[list[tuple[MemberId, Count]], Meta(max_length=MAX_RECORDS)]
     """Whose newest acknowledgement, and how much it covers in all."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from typing import Final
+from zlib import crc32
 
 from .lineage import Interval, Lineage
 from .vector import Vector
@@ -31,6 +32,8 @@ class Table:
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.views: dict[ViewId, ViewRecord] = {}
         self.settled: dict[ViewId, Settled] = {}
+        self.checksums: dict[ViewId, int] = {}
+        """Of the reaches: by them two archives see which of theirs differ."""
         self.acknowledged: dict[MemberId, Acknowledged] = {}
         self._lineage: Lineage | None = None
         self._standings: dict[tuple[str, MemberId | None], Standing] = {}
@@ -50,12 +53,14 @@ class Table:
                     oldest = min(self.views)
                     del self.views[oldest]
                     self.settled.pop(oldest, None)
+                    self.checksums.pop(oldest, None)
             case Settled(view_id, reach):
                 before = self.settled.get(view_id)
                 both = reach if before is None else _safer(before.reach, reach)
                 if before is not None and before.reach == both:
                     return False
                 self.settled[view_id] = Settled(view_id, both)
+                self.checksums[view_id] = crc32(both.to_text().encode())
                 self._lineage = None
             case Acknowledged(member):
                 last = self.acknowledged.get(member)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from random import Random
 from typing import Generic, TypeVar
 
@@ -32,6 +33,8 @@ class Weather:
     """The share that takes a detour, and so comes behind what was sent later."""
     detour: float = 0.1
     ordered: bool = False
+    lifetime: float = inf
+    """What would be under way for longer, because nodes are slow, is lost."""
 
 
 class Network(Generic[Packet]):
@@ -73,6 +76,9 @@ class Network(Generic[Packet]):
     def _carry(self, way: Way, packet: Packet, delay: float) -> None:
         if self._slow:
             delay *= self._slow.get(way[0], 1.0) * self._slow.get(way[1], 1.0)
+            if delay > self.weather.lifetime:
+                self.lost += 1
+                return
         moment = self._schedule.now + delay
         if self.weather.ordered:
             # Of equal moments the schedule keeps the order.

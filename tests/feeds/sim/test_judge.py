@@ -279,6 +279,18 @@ def test_archives_end_alike() -> None:
     assert broken(published(3), ended, shelved("a", 1, 2), shelved("b", 1)) == [Rule.CONVERGE]
 
 
+def test_archives_end_with_the_same_records() -> None:
+    def recorded(archive: str, **facts: str) -> h.Recorded:
+        return h.Recorded(0, archive, facts)
+
+    one, other = recorded("a", view="s at p:1"), recorded("b", view="s at p:1")
+    assert broken(one, other, recorded("c", view="s at p:1")) == []
+    assert broken(one, other, recorded("c", view="s at p:2")) == [Rule.CONVERGE]
+    assert broken(one, other, recorded("c")) == [Rule.CONVERGE]
+    assert broken(recorded("c"), one, other) == [Rule.CONVERGE]
+    assert broken(one, recorded("c", view="s at p:1", reach="p:1"), other) == [Rule.CONVERGE] * 2
+
+
 def test_what_was_confirmed_or_is_with_a_living_publisher_is_archived() -> None:
     ended = h.PublisherEnded(0, "p")
     assert broken(published(3), ended, h.Confirmed(0, "p", 2), shelved("a", 1, 2)) == []

@@ -14,9 +14,10 @@ import pytest
 
 from bench.feeds_sim import __main__ as again
 from bench.feeds_sim import work
+from bench.feeds_sim.fault import Cut, Outage
 from bench.feeds_sim.faults import Faults
 from bench.feeds_sim.judge import judge
-from bench.feeds_sim.script import Cut, Kind, Outage, draw
+from bench.feeds_sim.script import Kind, draw
 from bench.feeds_sim.world import World, live_through
 from recado.simulator.network import Weather
 
@@ -31,7 +32,7 @@ def test_nothing_is_wrong_with_a_feed(first: int) -> None:
     assert tally.worlds == AT_A_TIME
 
 
-@pytest.mark.parametrize("seed", [403, 560, 618, 651, 694])
+@pytest.mark.parametrize("seed", [403, 560, 618, 651, 694, 734, 816, 1965, 2935])
 def test_nothing_is_wrong_where_it_once_was(seed: int) -> None:
     assert work.worlds([seed]).problems == []
 

@@ -46,7 +46,6 @@ from ..packet import (
 from ..table import Standing, Table, weight
 from ..vector import MAX_SEQUENCE, Vector, put_within
 from ..views import (
-    OPEN,
     Acknowledged,
     Certainty,
     Lost,
@@ -106,6 +105,7 @@ class Archiver(Layer):
     def up(self, event: Rising, now: float) -> None:
         match event:
             case Messages(batch):
+                self._record(self.settling.met(batch.publisher, now))
                 self._store([batch])
             case Missing(lost):
                 self._store([lost])
@@ -209,23 +209,22 @@ class Archiver(Layer):
         if view is None or len(view.archives()) < 2:
             return
         views = [id_ for id_, record in table.views.items() if not record.provisional]
-        settled = [(id_, *_extent(record)) for id_, record in table.settled.items()]
+        reaches = list(table.checksums.items())
         acks = [(member, _weight(ack)) for member, ack in table.acknowledged.items()]
-        self.say(Known(views, settled, acks[-MAX_RECORDS:]), ARCHIVES, now)
+        self.say(Known(views, reaches, acks[-MAX_RECORDS:]), ARCHIVES, now)
 
     def _answer_known(self, sender: MemberId, known: Known, now: float) -> None:
         views, table = set(known.views), self.table
-        settled = {id_: (open_, total) for id_, open_, total in known.settled}
-        acks = dict(known.acknowledged)
+        reaches, acks = dict(known.settled), dict(known.acknowledged)
         news: list[Record] = [
             record
             for id_, record in table.views.items()
             if id_ not in views and not record.provisional
         ]
-        for id_, record in table.settled.items():
-            open_, total = _extent(record)
-            if id_ not in settled or open_ < settled[id_][0] or total > settled[id_][1]:
-                news.append(record)
+        # Of two that differ each gets the other's, and has the safer of both.
+        news += [
+            table.settled[id_] for id_, sum_ in table.checksums.items() if reaches.get(id_) != sum_
+        ]
         news += [
             ack for member, ack in table.acknowledged.items() if acks.get(member, -1) < _weight(ack)
         ]
@@ -328,12 +327,6 @@ class Archiver(Layer):
 
 def _weight(ack: Acknowledged) -> int:
     return min(weight(ack), MAX_SEQUENCE)
-
-
-def _extent(settled: Settled) -> tuple[int, int]:
-    """Of how many publishers the reach is open, and how far it is in all for the others."""
-    ends = settled.reach.values()
-    return sum(s == OPEN for s in ends), min(sum(s for s in ends if s != OPEN), MAX_SEQUENCE)
 
 
 def _classified(batch: Batch, standing: Standing) -> list[Carried]:

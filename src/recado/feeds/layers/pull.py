@@ -84,6 +84,10 @@ class PullLayer(Layer):
             if gap is not None and lack.first <= gap.at <= lack.last:
                 gap.lacking[sender.incarnation] = lack.last
         if answer.number == self._number and self._places() != before:
+            for part in answer.batches:
+                gap = self.reception.gaps.get(part.publisher)
+                if gap is not None:  # who had this may have the rest: NAK need not try for it first
+                    gap.pull = True
             self._due = None
             self._ask(now)
 

@@ -7,7 +7,8 @@ the view.
 
 SE1  Nothing beyond `reach` was delivered by anybody who had failed when PREPARE was cast.
 SE2  A publisher that is silent may be heard by others: the reach is OPEN for it, until it is heard again.
-SE3  One that is heard for the first time after that, and began before the view, raises the reach to its last.
+SE3  One that is heard for the first time after that, and began before the view, raises the reach to its last;
+     while it has not told when it began the reach is OPEN for it. Nothing of it is stored before that is.
 """
 
 from math import inf
@@ -30,6 +31,7 @@ class Settling:
         self._marks: dict[ViewId, Vector] = {}
         self._open: dict[ViewId, float] = {}  # and when it was agreed to
         self._watched: dict[ViewId, Watch] = {}
+        self._met: set[bytes] = set()  # publishers of whom something was stored
         # A queue on P that has just been made has not seen what came before.
         self._seasoned = bool(table.views)
         if not site.options.ordered:
@@ -60,6 +62,13 @@ class Settling:
             return [Settled(view, mark)]
         self._open[view] = now
         return []
+
+    def met(self, publisher: bytes, now: float) -> list[Record]:
+        """Something of this publisher is about to be stored (SE3)."""
+        if publisher in self._met:
+            return []
+        self._met.add(publisher)
+        return self.tick(now)
 
     def tick(self, now: float) -> list[Record]:
         """Without one order: see whether all publishers have told their last, or are silent."""
@@ -115,9 +124,12 @@ class Settling:
                 if track.told >= watch.since + suspect:
                     watch.open.discard(publisher)
                     raised[publisher] = _known(track)
-            elif publisher not in watch.seen and track.told > -inf:
+            elif publisher not in watch.seen:
                 watch.seen.add(publisher)
-                if track.born <= watch.since:
+                if track.told == -inf:
+                    watch.open.add(publisher)
+                    raised[publisher] = OPEN
+                elif track.born <= watch.since:
                     raised[publisher] = _known(track)
         return Vector(raised)
 

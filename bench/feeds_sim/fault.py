@@ -1,0 +1,72 @@
+"""One fault: what it is, whom it befalls, and for how long. `faults` makes it happen."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from recado.simulator.network import Way, Weather
+
+
+class Crash(msgspec.Struct, frozen=True):
+    """Of a publisher, a subscriber or an archive; it is back after `down` seconds."""
+
+    name: str
+    down: float
+
+
+class Blackout(msgspec.Struct, frozen=True):
+    """All archives crash at once; they are back after `down` seconds, one after the other."""
+
+    down: float
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """In order; it is back after `down` seconds."""
+
+    name: str
+    down: float
+
+
+class Stall(msgspec.Struct, frozen=True):
+    """It does nothing for a while, as a program that waits for memory or a debugger."""
+
+    name: str
+    seconds: float
+
+
+class Slow(msgspec.Struct, frozen=True):
+    """Whatever it sends or gets takes so many times as long."""
+
+    name: str
+    times: float
+    seconds: float
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Ways on which nothing gets through, until all ways are mended."""
+
+    ways: tuple[Way, ...]
+    seconds: float
+
+
+class Storm(msgspec.Struct, frozen=True):
+    weather: Weather
+    seconds: float
+
+
+class CutOff(msgspec.Struct, frozen=True):
+    """From the broker: a connection breaks."""
+
+    name: str
+    seconds: float
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """Of the broker, which loses live queues."""
+
+    seconds: float
+
+
+Fault: TypeAlias = Crash | Blackout | Leave | Stall | Slow | Cut | Storm | CutOff | Outage

@@ -1,0 +1,87 @@
+"""Faults that belong together: what would seldom meet by chance, and does in life.
+
+A machine is cut off and then fails; two halves of a feed each go on with an archive; the archive that was away
+is back when the others fail. Chance chooses who, and when. Nobody returns while archives are apart: what
+one says until then of a subscriber that lives on unheard is not promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TypeAlias
+
+from recado.simulator.network import Way
+
+from .company import ARCHIVES, Company
+from .fault import Crash, Cut, Fault, Leave
+
+Troubles: TypeAlias = tuple[tuple[float, Fault], ...]
+"""Faults, with their times."""
+
+
+def machine_lost(random: Random, company: Company) -> Troubles:
+    """A publisher and a subscriber are cut off together, and the subscriber fails there: nobody else has seen
+    what it was given last, perhaps by a publisher that has begun there. It returns when the cut is mended: the
+    others may not have it yet."""
+    publisher, subscriber = random.choice(company.publishers), random.choice(company.subscribers)
+    begin = random.uniform(5.0, 6.0)
+    mended = begin + random.uniform(7.0, 8.0)
+    crash = begin + random.uniform(2.0, 6.0)
+    back = mended + random.uniform(0.0, 0.3)
+    machine = (publisher, subscriber)
+    troubles: list[tuple[float, Fault]] = [
+        (begin, Cut(apart(machine, company.besides(*machine)), mended - begin)),
+        (crash, Crash(subscriber, back - crash)),
+    ]
+    if random.random() < 0.5:
+        troubles.insert(1, (begin + random.uniform(0.2, 1.0), Crash(publisher, 0.1)))
+    return tuple(troubles)
+
+
+def halves(random: Random, company: Company) -> Troubles:
+    """A subscriber and an archive are cut off from the other members, while publishers are heard by all. The
+    others come to a later view; then the subscriber fails, and only that archive knew it."""
+    subscriber, archive = random.choice(company.subscribers), random.choice(ARCHIVES)
+    others = company.besides(subscriber, archive, *company.publishers)
+    begin = random.uniform(4.5, 5.0)
+    mended = begin + random.uniform(8.5, 9.0)
+    leaving = begin + random.uniform(3.5, 4.0)
+    crash = begin + random.uniform(7.0, 8.0)
+    back = mended + random.uniform(2.5, 3.0)
+    return (
+        (begin, Cut(apart((subscriber, archive), others), mended - begin)),
+        (leaving, Leave(random.choice(others), back - leaving)),
+        (crash, Crash(subscriber, back - crash)),
+    )
+
+
+def by_turns(random: Random, company: Company) -> Troubles:
+    """A subscriber leaves and an archive fails; the subscriber is back for a while, with the others; and they
+    have failed when the first archive returns."""
+    subscriber = random.choice(company.subscribers)
+    first, *others = random.sample(ARCHIVES, len(ARCHIVES))
+    left = random.uniform(5.5, 6.0)
+    fails = left + random.uniform(0.3, 0.6)
+    returns = fails + random.uniform(0.3, 1.0)
+    crash = returns + random.uniform(3.0, 5.0)
+    turn = crash + random.uniform(0.1, 0.5)
+    again = turn + random.uniform(2.0, 3.0)
+    return (
+        (left, Leave(subscriber, returns - left)),
+        (fails, Crash(first, turn + 0.1 - fails)),
+        (crash, Crash(subscriber, again - crash)),
+        *((turn, Crash(other, random.uniform(3.0, 4.0))) for other in others),
+    )
+
+
+Plot: TypeAlias = Callable[[Random, Company], Troubles]
+ANYWHERE: tuple[Plot, ...] = (by_turns,)
+"""Whatever the medium is."""
+WITHOUT_BROKER: tuple[Plot, ...] = (*ANYWHERE, machine_lost, halves)
+
+
+def apart(group: Sequence[str], others: Sequence[str]) -> tuple[Way, ...]:
+    """All ways between them."""
+    there = [(one, other) for one in group for other in others]
+    return (*there, *((other, one) for one, other in there))

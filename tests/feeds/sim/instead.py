@@ -1,0 +1,122 @@
+"""What takes the place of a check that is left out of the protocol."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from bench.feeds_sim.archive import Archive
+from recado.feeds.layer import Layer
+from recado.feeds.layers.archiver import Archiver
+from recado.feeds.layers.pull import PullLayer
+from recado.feeds.layers.pulse import Pulse
+from recado.feeds.layers.reach import Promise, Reach
+from recado.feeds.layers.reception import Reception
+from recado.feeds.layers.settling import Settling
+from recado.feeds.layers.sync import Sync
+from recado.feeds.layers.total import Total
+from recado.feeds.lineage import Interval, Lineage
+from recado.feeds.packet import NewView, Outlook, Prepared, Stable
+from recado.feeds.table import Standing, Table
+from recado.feeds.vector import Vector
+from recado.feeds.views import NO_VIEW, MemberId, View, ViewId
+
+
+def nothing(*_: object) -> None:
+    pass
+
+
+_take = Reception.take
+
+
+def take_as_it_comes(self: Reception, item: Any, now: float) -> list[Any]:
+    _take(self, item, now)
+    return [item] if self.limit is None else []
+
+
+def silence(self: Pulse, now: float) -> None:
+    self._due = inf
+
+
+def pass_on(self: Any, event: Any, now: float = 0.0) -> None:
+    Layer.up(self, event, now)
+
+
+def say_all_is_stable(self: Archiver, now: float) -> None:
+    if self.site.view is not None:
+        self.say(Stable(self.site.view.id, self.reception.passed()), "members", now)
+
+
+def settle_at_once(self: Archive) -> None:
+    if self._unsettled:
+        self.world.medium.settle(self.address, self._unsettled[-1][0])
+        self._unsettled.clear()
+
+
+def all_missed(self: Table, name: str, without: object = None) -> Standing:
+    return Standing([], [])
+
+
+def everything(self: Table, name: str, without: object = None) -> Vector:
+    cuts = [record.cut for record in self.views.values()]
+    return max(cuts, key=len, default=Vector())
+
+
+_accept = Reach._accept
+
+
+def accept_any(self: Reach, new: NewView, now: float) -> None:
+    answer = Prepared(new.view.id, self.site.role, self._view_id, self._since, {}, Outlook.CLEAR)
+    self._promise = Promise(self.site.me, answer, now)
+    _accept(self, new, now)
+
+
+def as_if_all_had_told(self: Settling, since: float, now: float) -> Vector | None:
+    if now < since + self.site.options.suspect:
+        return None
+    return Vector(self.reception.known())
+
+
+_start = Reach.start
+
+
+def start_at_once(self: Reach, now: float) -> None:
+    since, self.reception.since = self.reception.since, None
+    _start(self, now)
+    self.reception.since = since
+
+
+_consider = Reach._consider
+
+
+def consider_any(self: Reach, sender: MemberId, round_: ViewId, *rest: Any) -> None:
+    self._promised = NO_VIEW
+    _consider(self, sender, round_, *rest)
+
+
+_finish_if_done = Sync._finish_if_done
+
+
+def finish_at_once(self: Sync, now: float) -> None:
+    self._target = {}
+    _finish_if_done(self, now)
+
+
+_turn = Total._turn
+
+
+def turn_as_it_came(self: Total, view: View, now: float) -> None:
+    for pending in self._pending.values():
+        for event in pending:
+            self._above(event, now)
+    self._pending = {}
+    _turn(self, view, now)
+
+
+def ask_nobody(self: PullLayer, now: float) -> None:
+    self._due = now + self.site.options.again
+
+
+def as_if_known(self: Lineage, id_: ViewId) -> list[Interval]:
+    known = [each for each in self._views[id_].previous if each in self._views]
+    return [hole for each in known for hole in self._between(each, id_)]
