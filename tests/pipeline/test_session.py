@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
 
 from recado.pipeline import session
-from recado.pipeline.session import LOCAL, spark_session, submitted
+from recado.pipeline.session import LOCAL, SOCKETS, spark_session, submitted
 
 
 class Builder:
@@ -52,6 +54,16 @@ def test_here_unless_it_is_told(builder: Builder) -> None:
     assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
 
 
+def test_nobody_else_reaches_the_sockets_of_its_python_processes(builder: Builder) -> None:
+    spark_session()
+    folder = Path(builder.told[SOCKETS])
+    assert builder.told["spark.python.unix.domain.socket.enabled"] == "true"
+    assert folder.stat().st_mode & 0o077 == 0
+    assert len(str(folder / f".{uuid4()}.sock")) < 104  # the shortest limit there is, of macOS
+    spark_session()
+    assert builder.told[SOCKETS] == str(folder)
+
+
 @pytest.mark.parametrize("option", [True, False])
 def test_a_driver_that_others_must_reach(
     builder: Builder, monkeypatch: pytest.MonkeyPatch, option: bool
@@ -61,7 +73,7 @@ def test_a_driver_that_others_must_reach(
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master spark://m:7077 pyspark-shell")
     spark_session(**given)
     assert builder.told["spark.master"] == "spark://m:7077"
-    assert not LOCAL.keys() & builder.told.keys()
+    assert not {*LOCAL, SOCKETS} & builder.told.keys()
     assert "SPARK_LOCAL_IP" not in os.environ
 
 

@@ -16,8 +16,9 @@ from .offsets import Part, Span, parts
 from .options import Reading
 from .reading import rows, spare_the_collector
 
-TASK_ROWS: Final = 100_000
-"""A task reads no more rows than these, two row groups of an archive's file."""
+TASK_ROWS: Final = 250_000
+"""A task reads no more rows than these, five row groups of an archive's file. There is so much to beginning and
+ending one that a stream has 2.0 M rows/s in tasks of 83,000 rows, and 2.3 M in these."""
 LEAST_ROWS: Final = 25_000
 """Nor fewer than these, if nobody asked for it."""
 

@@ -18,7 +18,8 @@ from ..rows import FEED, chosen, headers_from, properties_from
 from .offsets import Part, Span
 
 PIECE_ROWS: Final = 10_000
-PIECE_BYTES: Final = 4 << 20
+PIECE_BYTES: Final = 2 << 20
+"""Pieces of 4 MiB take a sixth more of the reader's time, and those of 1 MiB up to a tenth more."""
 Bools = npt.NDArray[np.bool_]
 
 
