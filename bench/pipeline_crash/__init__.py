@@ -1,18 +1,20 @@
 """Pipelines under kill -9: drivers, workers, sources and sinks die at random, and at the worst of moments.
 
     routes.py   what goes where
-    job.py      the job that is killed, on the public formats: feeds and queues into a lake and to both brokers
+    job.py      the job that is killed, on the public formats: an archive and queues into a lake, to both
+                brokers and into feeds
     doomed.py   the formats, which die when they are told to
     victim.py   the job as a process: who is killed, and how
     sender.py   what is sent
+    listener.py who listens to the feeds
     siege.py    one run, and what arrived
     judge.py    whether that may be: pure, and tested by itself
 
 What is promised: from an archive to the lake once; from a queue to the lake once with ids, at least once
-without; from Spark to recado once, within the window of the queue; to RabbitMQ at least once, with the same
-ids. An aim here is a limit that must never be passed.
+without; from Spark to recado once, within the window of the queue; to a feed once; to RabbitMQ at least once,
+with the same ids. An aim here is a limit that must never be passed.
 
-In the same siege stand routes on which repeats are not kept off, three of them because a mechanism is switched
+In the same siege stand routes on which repeats are not kept off, five of them because a mechanism is switched
 off: there they must be found, or it would see nothing. `unseen` counts the routes on which it did not.
 `--seed` repeats who dies when, but not the scheduling of processes. What is left of a run with a fault is kept.
 """
@@ -29,6 +31,7 @@ from typing import Final
 
 from bench.book import Book, NotMeasured
 from bench.pipeline_crash.judge import Kind
+from bench.pipeline_crash.listener import Deaf
 from bench.pipeline_crash.siege import Outcome, besiege
 from bench.pipeline_crash.victim import Kill, Stuck
 from bench.plan import Plan
@@ -60,7 +63,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
     with book.measuring(*names):
         try:
             outcome = one_siege(kills, seed)
-        except (DidNotStart, Stuck) as error:
+        except (Deaf, DidNotStart, Stuck) as error:
             raise NotMeasured(str(error)) from error
         enter(outcome, plan.rounds, book)
     yield from names

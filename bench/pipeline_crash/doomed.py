@@ -5,6 +5,7 @@ behind the file's name, and die:
 
     spool-QUEUE       rows are safe in the spool, and not acknowledged
     sink-EXCHANGE     messages are confirmed by the broker, and Spark does not know yet
+    sink-FEED         likewise
     lake-doom         rows are in the lake, and Spark does not know yet
 """
 
@@ -16,12 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from recado.pipeline.feed.sink import FeedStreamWriter, Staged
+from recado.pipeline.feed.source import FeedSource
 from recado.pipeline.queue.consuming import Consuming
 from recado.pipeline.queue.sink import Published, QueueStreamWriter
 from recado.pipeline.queue.source import QueueSource, QueueStreamReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
 FOLDER: Final = "PIPELINE_CRASH"
@@ -32,8 +36,9 @@ def spool_doom(queue: str) -> str:
     return f"spool-{queue}"
 
 
-def sink_doom(exchange: str | None) -> str:
-    return f"sink-{exchange}"
+def sink_doom(target: str | None) -> str:
+    """Of an exchange, or a feed."""
+    return f"sink-{target}"
 
 
 LAKE: Final = "lake-doom"
@@ -102,3 +107,32 @@ class DoomedWriter(QueueStreamWriter):
         if done.messages and is_due(sink_doom(self._publishing._options.exchange)):
             die()
         return done
+
+
+class DoomedFeed(FeedSource):
+    """The same for `format("recado")`, of which only the sink dies."""
+
+    def streamWriter(  # noqa: N802 (Spark's name)
+        self, schema: StructType, overwrite: bool
+    ) -> FeedStreamWriter:
+        whole = super().streamWriter(schema, overwrite)
+        assert isinstance(whole, FeedStreamWriter)
+        return DoomedFeedWriter.of(whole)
+
+
+class DoomedFeedWriter(FeedStreamWriter):
+    @classmethod
+    def of(cls, writer: FeedStreamWriter) -> DoomedFeedWriter:
+        found = cls.__new__(cls)
+        found.__dict__ = writer.__dict__
+        return found
+
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 (Spark's name)
+    ) -> None:
+        super().commit(messages, batchId)
+        is_empty = not any(isinstance(each, Staged) and each.rows for each in messages)
+        if not is_empty and is_due(sink_doom(self._options.feed)):
+            die()

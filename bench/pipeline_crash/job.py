@@ -12,19 +12,25 @@ import sys
 import time
 from functools import reduce
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from bench.feeds_crash.diary import Diary
-from bench.pipeline_crash.doomed import FOLDER, LAKE, DoomedSource, is_due, is_told
+from bench.pipeline_crash.doomed import FOLDER, LAKE, DoomedFeed, DoomedSource, is_due, is_told
 from bench.pipeline_crash.routes import (
+    ANEW,
     APPENDED,
     ARCHIVE,
+    CATALOGUED,
+    KEPT,
     QUEUED,
+    RENAMED,
     WRITTEN,
     Layout,
     Query,
     Source,
     Target,
+    iceberg_table,
 )
 from recado.pipeline import spark_session
 from recado.pipeline.definition.pipeline import Sink
@@ -71,7 +77,7 @@ class Job:
             time.sleep(LOOK)  # Spark tells nobody
         for query in queries.values():
             query.stop()
-        self.finish(*self._layout.targets)
+        self.finish(*(each for each in self._layout.queries if each is not Query.LAKE))
         self.finish(Query.LAKE)  # by now all that was not acknowledged is back in its queue
         self._diary.note("finished")
 
@@ -97,6 +103,8 @@ class Job:
             parts = [self.numbers(source) for source in self._layout.sources]
             rows = reduce(lambda one, other: one.union(other), parts)
             writer = rows.writeStream.foreachBatch(self.into_lake)
+        elif name is Query.FEED:
+            writer = self.archive().writeStream.format("recado").options(**self.feed(KEPT))
         else:
             writer = self.to_broker(self._layout.targets[name])
         return writer.option("checkpointLocation", str(self._folder / "checkpoints" / name.value))
@@ -123,8 +131,11 @@ class Job:
         options = {"url": url, "exchange": target.exchange, "routingKey": ""}
         return self.archive().writeStream.format("amqp").options(**options)
 
+    def feed(self, name: str) -> dict[str, str]:
+        return {"url": self._layout.urls["recado"], "feed": name}
+
     def into_lake(self, rows: DataFrame, number: int) -> None:
-        lake = self._folder / "lake"
+        lake, tables = self._folder / "lake", self._layout.tables
         rows = rows.persist()  # or each use of it would read all sources again
         archived = rows.where(f"source = '{ARCHIVE.name}'")
         queued = rows.where(f"source <> '{ARCHIVE.name}'")
@@ -132,6 +143,13 @@ class Job:
         write(archived, Sink("parquet", {"path": str(lake / WRITTEN)}), batch)
         write(queued, Sink("delta", {"path": str(lake / QUEUED)}), batch)
         archived.write.mode("append").parquet(str(lake / APPENDED))
+        if CATALOGUED in tables:
+            write(rows, iceberg(lake, CATALOGUED), batch)
+        if RENAMED in tables:
+            write(archived, iceberg(lake, RENAMED), Batch(token_hex(8), number))
+        if ANEW in self._layout.feeds:
+            bodies = archived.selectExpr("number", "STRING(number) AS body")
+            write(bodies, Sink("recado", {**self.feed(ANEW), "idColumns": "number"}), batch)
         if is_told(LAKE) and self.is_of_all_sources(rows) and is_due(LAKE):
             os.killpg(0, signal.SIGKILL)  # this process, and Spark's
         rows.unpersist()
@@ -141,12 +159,17 @@ class Job:
         return len(found) == len(self._layout.sources)
 
 
+def iceberg(lake: Path, table: str) -> Sink:
+    return Sink("iceberg", {"table": iceberg_table(table), "warehouse": str(lake / table)})
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     os.environ[FOLDER] = str(folder)  # for those that Spark starts
     with Diary(folder / "diary") as diary:
         spark = spark_session("crash", master="local[2]", settings=SETTINGS)
         spark.dataSource.register(DoomedSource)
+        spark.dataSource.register(DoomedFeed)
         Job(folder, spark, diary).run()
         spark.stop()
 

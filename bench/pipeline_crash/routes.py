@@ -1,18 +1,23 @@
-"""What goes where in the job that is killed: three queries, and eight routes that are judged.
+"""What goes where in the job that is killed: four queries, and thirteen routes that are judged.
 
     archive ───────────┐          ┌─ Parquet, a batch at a time, by recado.pipeline: rows of the archive
     with-ids ──────────┤          │
     without-ids ───────┼─ lake ───┼─ Delta, likewise: rows of the queues
-    forgotten ─────────┘          └─ Parquet that is simply appended to: rows of the archive
+    forgotten ─────────┘          ├─ Iceberg, likewise: all rows
+                                  ├─ Iceberg by a writer that has another name each time: rows of the archive
+                                  ├─ Parquet that is simply appended to: rows of the archive
+                                  └─ the feed `anew`, each batch by another publisher: rows of the archive
                                   ┌─ once, which looks for duplicates among the last 100,000 ids
     archive ──── recado ── fanout ┤
                                   └─ narrow, which has room for one id
     archive ──── rabbitmq ─────────── again
+    archive ──── feed ─────────────── the feed `kept`
 
 Where once is promised, nothing may be there twice. On all other routes something must be: it is the same siege,
-so if it finds no repeats there, it could not find them elsewhere. Three of these have a mechanism switched off:
-`forgotten` has no window of ids, `appended` knows no batches, and the window of `narrow` is exceeded by each
-batch. The others never promised it. Nothing is lost on any.
+so if it finds no repeats there, it could not find them elsewhere. Five of these have a mechanism switched off:
+`forgotten` has no window of ids, `appended` knows no batches, the window of `narrow` is exceeded by each batch,
+and nobody knows a batch again whose writer or publisher is another. The others never promised it. Nothing is
+lost on any.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ class Query(Enum):
     LAKE = "lake"
     RECADO = "recado"
     RABBITMQ = "rabbitmq"
+    FEED = "feed"
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -75,11 +81,19 @@ class Route(msgspec.Struct, frozen=True):
     broker: str = ""
     """Or whose queue it ends in."""
     queue: str = ""
+    feed: str = ""
+    """Or which feed, of recado."""
 
 
 WRITTEN: Final = "written"
 QUEUED: Final = "queued"
 APPENDED: Final = "appended"
+CATALOGUED: Final = "catalogued"
+RENAMED: Final = "renamed"
+"""Tables of the lake; the last two are Iceberg's."""
+KEPT: Final = "kept"
+ANEW: Final = "anew"
+"""Feeds."""
 ROUTES: Final = (
     Route("archive-lake", once=True, table=WRITTEN, source=ARCHIVE.name),
     Route("ids-lake", once=True, table=QUEUED, source=WITH_IDS.name),
@@ -89,11 +103,25 @@ ROUTES: Final = (
     Route("archive-appended", once=False, table=APPENDED, source=ARCHIVE.name),
     Route("ids-forgotten", once=False, table=QUEUED, source=FORGOTTEN.name),
     Route("archive-narrow", once=False, broker="recado", queue="narrow"),
+    Route("archive-iceberg", once=True, table=CATALOGUED, source=ARCHIVE.name),
+    Route("ids-iceberg", once=True, table=CATALOGUED, source=WITH_IDS.name),
+    Route("archive-renamed", once=False, table=RENAMED, source=ARCHIVE.name),
+    Route("archive-feed", once=True, feed=KEPT),
+    Route("archive-anew", once=False, feed=ANEW),
 )
 FEWER: Final = tuple(
-    each for each in ROUTES if each.name not in ("archive-rabbitmq", "ids-forgotten")
+    each
+    for each in ROUTES
+    if each.table not in (CATALOGUED, RENAMED)
+    and not each.feed
+    and each.name not in ("archive-rabbitmq", "ids-forgotten")
 )
 """Still one of each promise, and one that breaks it: each source and query takes Spark seconds to start."""
+
+
+def iceberg_table(name: str) -> str:
+    """As a catalogue knows it."""
+    return f"siege.{name}"
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -130,4 +158,18 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def queries(self) -> list[Query]:
-        return [Query.LAKE, *self.targets]
+        return [Query.LAKE, *self.targets, *([Query.FEED] if KEPT in self.feeds else [])]
+
+    @property
+    def sinks(self) -> list[str]:
+        """Exchanges, and the feed, that queries write to as streams."""
+        exchanges = [target.exchange for target in self.targets.values()]
+        return [*exchanges, *([KEPT] if KEPT in self.feeds else [])]
+
+    @property
+    def tables(self) -> set[str]:
+        return {route.table for route in self.routes if route.table}
+
+    @property
+    def feeds(self) -> list[str]:
+        return [route.feed for route in self.routes if route.feed]

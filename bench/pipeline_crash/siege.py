@@ -5,21 +5,34 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from bench.pipeline_crash.judge import Arrived, Violation, judge
-from bench.pipeline_crash.routes import QUEUED, ROUTES, WINDOWS, Layout, Route
+from bench.pipeline_crash.listener import Listener, listening
+from bench.pipeline_crash.routes import (
+    CATALOGUED,
+    QUEUED,
+    RENAMED,
+    ROUTES,
+    WINDOWS,
+    Layout,
+    Route,
+    iceberg_table,
+)
 from bench.pipeline_crash.sender import sending
 from bench.pipeline_crash.victim import Kill, Victim
 from recado.amqp.values import Table
 from recado.client import blocking
+from recado.pipeline.lake.iceberg import catalogue_of
+from recado.pipeline.lake.settings import IcebergSource
 from workshop import peers
 
 
@@ -47,6 +60,7 @@ def besiege(
         layout = Layout({"recado": recado.url, "rabbitmq": rabbitmq.url}, routes)
         layout.write(folder)
         declare(layout)
+        listener = stack.enter_context(listening(folder / "heard", layout))
         sender = stack.enter_context(sending(folder, layout))
         victim = stack.enter_context(Victim(folder, layout))
         begun = time.monotonic()
@@ -59,7 +73,7 @@ def besiege(
         sender.stop()
         victim.finish()
         tell(f"{time.monotonic() - begun:5.1f} s: all that was left is read")
-        arrived = {route: collect(route, folder, layout.urls) for route in routes}
+        arrived = {route: collect(route, folder, layout.urls, listener) for route in routes}
         deaths, failures = victim.deaths, victim.failures
     return judged(arrived, sender.sent, deaths, failures)
 
@@ -100,16 +114,14 @@ def window_of(queue: str) -> Table:
     return {"x-message-deduplication": True, "x-cache-size": WINDOWS[queue]}
 
 
-def collect(route: Route, folder: Path, urls: Mapping[str, str]) -> Arrived:
+def collect(route: Route, folder: Path, urls: Mapping[str, str], listener: Listener) -> Arrived:
     if route.table:
-        place = folder / "lake" / route.table
-        found = (
-            DeltaTable(place).to_pyarrow_dataset()
-            if route.table == QUEUED
-            else ds.dataset(place, format="parquet", partitioning=None)
-        )
-        rows = found.to_table(["number"], filter=pc.field("source") == route.source)
+        rows = table(route.table, folder / "lake" / route.table)
+        rows = rows.filter(pc.field("source") == route.source)
         return Arrived(route.name, rows.column("number").to_pylist())
+    if route.feed:
+        heard = listener.heard(route.feed)
+        return Arrived(route.name, [number for number, _ in heard], [named for _, named in heard])
     numbers: list[int] = []
     ids: list[str] = []
     with blocking.connect(urls[route.broker]) as connection:
@@ -121,3 +133,14 @@ def collect(route: Route, folder: Path, urls: Mapping[str, str]) -> Arrived:
                     numbers.append(int(delivery.body))
                     ids.append(delivery.properties.message_id or "")
     return Arrived(route.name, numbers, ids)
+
+
+def table(name: str, place: Path) -> pa.Table:
+    """Read without Spark."""
+    if name == QUEUED:
+        return DeltaTable(place).to_pyarrow_table()
+    if name in (CATALOGUED, RENAMED):
+        options = IcebergSource(table=iceberg_table(name), warehouse=str(place))
+        with closing(catalogue_of(options)) as catalogue:
+            return catalogue.load_table(options.table).scan().to_arrow()
+    return ds.dataset(place, format="parquet", partitioning=None).to_table()

@@ -32,7 +32,7 @@ class Kill(Enum):
     SPOOL = "spool"
     """Each source of a queue, when rows are safe in its spool and not acknowledged."""
     SINK = "sink"
-    """The task of each sink of messages, when they are confirmed and Spark does not know."""
+    """Whoever publishes for each sink of messages, when they are confirmed and Spark does not know."""
     LAKE = "lake"
     """The whole job, when rows of all sources are in the lake and Spark does not know."""
 
@@ -105,7 +105,7 @@ class Victim:
             case Kill.SPOOL:
                 self._doom([spool_doom(each.name) for each in self._layout.queues])
             case Kill.SINK:
-                self._doom([sink_doom(each.exchange) for each in self._layout.targets.values()])
+                self._doom([sink_doom(each) for each in self._layout.sinks])
             case Kill.LAKE:
                 self._doom([LAKE])
         self.deaths[kind] += 1

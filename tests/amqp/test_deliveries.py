@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.amqp.deliveries import Delivered, DeliveryRoute
-from recado.amqp.errors import SyntaxFault
+from recado.amqp.errors import FrameError, SyntaxFault
 from recado.amqp.events import ContentReceived, Event, MethodReceived
-from recado.amqp.frames import body_of, frame, method_frame, properties_of
+from recado.amqp.frames import END, body_of, frame, method_frame, properties_of
 from recado.amqp.methods import BasicDeliver, BasicGetEmpty
 from recado.amqp.reader import Reader
 
@@ -73,12 +73,35 @@ def test_so_are_those_that_differ_in_size_and_properties() -> None:
     assert run.bodies == [b"x" * i for i in range(30)]
 
 
+def id_of(number: int) -> bytes:
+    """Properties with a message id of four bytes."""
+    return b"\x00\x80\x04%04d" % number
+
+
+def test_so_are_those_with_ids_of_one_size() -> None:
+    messages = [delivery(tag, b"%03d" % tag, id_of(tag)) for tag in range(1, 501)]
+    (run,) = gathering().feed(frames_of(*messages))
+    assert isinstance(run, Delivered)
+    assert run.properties == [id_of(tag) for tag in range(1, 501)]
+    assert run.bodies == [b"%03d" % tag for tag in range(1, 501)]
+
+
+def test_few_that_are_alike_do_not_end_a_run() -> None:
+    sizes = [2, 2, 3, 3, 3, 2, 2, 1, 1, 3]
+    messages = [delivery(tag, b"x" * size, id_of(tag)) for tag, size in enumerate(sizes, 1)]
+    (run,) = gathering().feed(frames_of(*messages))
+    assert isinstance(run, Delivered)
+    assert run.properties == [id_of(tag) for tag in range(1, 11)]
+    assert [len(body) for body in run.bodies] == sizes
+
+
 def test_deliveries_without_a_body_are_a_run_too() -> None:
     (run,) = gathering().feed(frames_of(*(delivery(tag, b"") for tag in range(1, 41))))
     assert isinstance(run, Delivered)
     assert run.bodies == [b""] * 40
 
 
+@pytest.mark.parametrize("ids", [False, True])
 @pytest.mark.parametrize("before", [1, 2, 15, 16, 17, 100])
 @pytest.mark.parametrize(
     "odd",
@@ -95,17 +118,21 @@ def test_deliveries_without_a_body_are_a_run_too() -> None:
     ],
     ids=["tag", "redelivered", "consumer", "exchange", "key", "size", "properties", "large", "cut"],
 )
-def test_a_run_goes_on_behind_one_that_is_odd(before: int, odd: Message) -> None:
+def test_a_run_goes_on_behind_one_that_is_odd(before: int, odd: Message, ids: bool) -> None:
     assert isinstance(odd.method, BasicDeliver)
     m = odd.method
     tag = m.delivery_tag or before + 1
     odd = odd._replace(
         method=BasicDeliver(m.consumer_tag, tag, m.redelivered, m.exchange, m.routing_key)
     )
+
+    def usual(number: int) -> bytes:
+        return id_of(number) if ids else PROPERTIES[0]
+
     data = frames_of(
-        *(delivery(each) for each in range(1, before + 1)),
+        *(delivery(each, properties=usual(each)) for each in range(1, before + 1)),
         odd,
-        *(delivery(each) for each in range(before + 2, before + 20)),
+        *(delivery(each, properties=usual(each)) for each in range(before + 2, before + 20)),
     )
     expected = apart(Reader(frame_max=FRAME_MAX).feed(data))
     assert apart(gathering().feed(data)) == expected
@@ -116,7 +143,7 @@ MESSAGES = st.lists(
     st.builds(
         lambda body, properties, room, key, again: (body, properties, room, key, again),
         st.sampled_from((b"", b"a", b"bb", b"cc", b"x" * 5000)),
-        st.sampled_from(PROPERTIES),
+        st.sampled_from((*PROPERTIES, None)),
         st.sampled_from((FRAME_MAX - 8, FRAME_MAX - 8, 900)),
         st.sampled_from(("key", "key", "yek", "longer")),
         st.integers(1, 40),
@@ -127,13 +154,14 @@ MESSAGES = st.lists(
 
 @given(MESSAGES, st.lists(st.integers(1, 3000), max_size=5), st.integers(1, 50))
 def test_runs_say_what_single_messages_say(
-    kinds: list[tuple[bytes, bytes, int, str, int]], cuts: list[int], limit: int
+    kinds: list[tuple[bytes, bytes | None, int, str, int]], cuts: list[int], limit: int
 ) -> None:
+    """Where there are no properties to repeat, each message has an id of its own."""
     messages: list[Message] = []
     for body, properties, room, key, again in kinds:
         for _ in range(again):
             method = BasicDeliver("c", len(messages) + 1, False, "x", key)
-            messages.append(Message(method, properties, body, room))
+            messages.append(Message(method, properties or id_of(len(messages)), body, room))
     data = frames_of(*messages)
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     pieces = [data[a:b] for a, b in pairwise(places)]
@@ -162,6 +190,19 @@ def test_a_delivery_may_come_while_another_channel_is_in_the_midst_of_one() -> N
     data = b"".join((*long[:-1], frames_of(delivery(1)), long[-1]))
     events = list(gathering().feed(data))
     assert [event.channel for event in events if isinstance(event, Delivered)] == [1, 2]
+
+
+@pytest.mark.parametrize("ids", [False, True])
+@pytest.mark.parametrize("from_the_end", [1, 1 + 3 + 7 + 1], ids=["body", "header"])
+def test_a_frame_that_does_not_end_is_refused_in_a_run_too(from_the_end: int, ids: bool) -> None:
+    messages = [delivery(tag, properties=id_of(tag if ids else 1)) for tag in range(1, 41)]
+    before, behind = frames_of(*messages[:30]), frames_of(*messages[30:])
+    odd = bytearray(before)
+    assert odd[-from_the_end] == END
+    odd[-from_the_end] = 0
+    for reader in (gathering(), Reader(frame_max=FRAME_MAX)):
+        with pytest.raises(FrameError):
+            list(reader.feed(bytes(odd) + behind))
 
 
 def test_a_delivery_that_is_not_well_formed_is_refused() -> None:

@@ -5,21 +5,43 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
 
+import recado
 from bench import pipeline_crash
 from bench.aims import load_aims
 from bench.book import Book
-from bench.pipeline_crash import dealt
-from bench.pipeline_crash.doomed import LAKE
+from bench.pipeline_crash import dealt, doomed
+from bench.pipeline_crash.doomed import LAKE, DoomedFeedWriter, sink_doom
 from bench.pipeline_crash.judge import Arrived, Kind, Violation, judge
-from bench.pipeline_crash.routes import FEWER, QUEUES, ROUTES, SOURCES, TARGETS, WINDOWS, Layout
-from bench.pipeline_crash.siege import Outcome, besiege, judged
+from bench.pipeline_crash.listener import listening
+from bench.pipeline_crash.routes import (
+    ANEW,
+    CATALOGUED,
+    FEWER,
+    KEPT,
+    QUEUES,
+    ROUTES,
+    SOURCES,
+    TARGETS,
+    WINDOWS,
+    Layout,
+    Query,
+    iceberg_table,
+)
+from bench.pipeline_crash.siege import Outcome, besiege, judged, table
 from bench.pipeline_crash.victim import Kill, Victim
 from bench.scenario import Side
+from recado.pipeline.feed.options import Writing
+from recado.pipeline.feed.sink import FeedStreamWriter, Staged
+from recado.pipeline.lake.iceberg import catalogue_of
+from recado.pipeline.lake.settings import IcebergSource
+from workshop.peers import Server
 
 SEED = 7
 # Of each kind but that of the driver at any moment: the lake's is its death at the worst of moments. It is the
@@ -73,8 +95,55 @@ def test_every_source_and_target_is_judged() -> None:
     assert all(queue.broker for queue in QUEUES)
     whole, part = Layout({}), Layout({}, FEWER)
     assert (whole.sources, whole.targets) == ([*SOURCES], TARGETS)
+    assert whole.queries == [*Query]
+    assert whole.sinks == [*(target.exchange for target in TARGETS.values()), KEPT]
     assert (len(part.sources), len(part.targets)) == (3, 1)
+    assert part.queries == [Query.LAKE, *part.targets]
     assert {route.once for route in FEWER} == {True, False}
+
+
+def test_a_listener_has_all_that_was_published_doubles_too(
+    recado_server: Server, tmp_path: Path
+) -> None:
+    routes = tuple(route for route in ROUTES if route.feed)
+    layout = Layout({"recado": recado_server.url}, routes)
+    with listening(tmp_path / "heard", layout) as listener:
+        for _ in range(2):  # each by a publisher of its own
+            with recado.connect_blocking(recado_server.url) as link:
+                link.feed(ANEW).publish_many([b"0", b"1"], message_ids=["id-0", "id-1"])
+        with recado.connect_blocking(recado_server.url) as link:
+            link.feed(KEPT).publish(b"7")
+        assert sorted(listener.heard(ANEW)) == [(0, "id-0")] * 2 + [(1, "id-1")] * 2
+        assert listener.heard(KEPT) == [(7, "")]
+
+
+def test_an_iceberg_table_is_read_as_its_catalogue_has_it(tmp_path: Path) -> None:
+    rows = pa.table({"source": ["archive", "archive"], "number": [1, 2]})
+    options = IcebergSource(table=iceberg_table(CATALOGUED), warehouse=str(tmp_path))
+    with closing(catalogue_of(options)) as catalogue:
+        catalogue.create_namespace("siege")
+        made = catalogue.create_table(options.table, rows.schema)
+        made.append(rows)
+        made.append(rows.slice(1))
+    assert sorted(table(CATALOGUED, tmp_path).column("number").to_pylist()) == [1, 2, 2]
+
+
+def test_a_feed_s_sink_dies_when_rows_are_published_and_spark_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setenv(doomed.FOLDER, str(tmp_path))
+    monkeypatch.setattr(FeedStreamWriter, "commit", lambda *_: done.append("published"))
+    monkeypatch.setattr(doomed, "die", lambda: done.append("dead"))
+    options = Writing(url="amqp://localhost", feed=KEPT, id_columns="none")
+    writer = DoomedFeedWriter.of(FeedStreamWriter(options, {"body": "binary"}, tmp_path))
+    writer.commit([Staged("file", 3)], 1)
+    assert done == ["published"]
+    (tmp_path / sink_doom(KEPT)).touch()
+    writer.commit([Staged("file", 0)], 2)
+    assert done == ["published"] * 2
+    writer.commit([Staged("file", 3)], 3)
+    assert done == [*["published"] * 3, "dead"]
 
 
 def test_repeats_are_a_fault_where_once_is_promised_and_must_be_seen_elsewhere() -> None:

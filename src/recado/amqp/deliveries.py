@@ -3,8 +3,9 @@
     | envelope | 60 | 60 | consumer tag | delivery tag u64 | redelivered | exchange | key | 0xCE | content |
 
 A broker numbers the deliveries of a channel one by one, and what else is before a body seldom changes. So a
-run is one route, a first tag, and the properties and bodies. Messages of one size with the same properties
-repeat with a fixed stride, and one `struct` walks them all; others are looked at one by one.
+run is one route, a first tag, and the properties and bodies. Messages of one size repeat with a fixed stride,
+and one `struct` walks them all: 0.3 µs for each if their properties are the same, 0.4 if these are only of one
+size, as with most ids. Others are looked at one by one: 1.4 µs.
 """
 
 from functools import lru_cache
@@ -26,6 +27,7 @@ from .frames import (
 from .methods import BasicDeliver
 
 _ARGUMENTS = 11  # behind the envelope and the method's number
+_FEW = 16  # messages; such a run is too short to end here
 _tag_at = Struct(">Q").unpack_from
 
 
@@ -49,8 +51,8 @@ class Delivered(msgspec.Struct, frozen=True):
 
 
 @lru_cache(1024)
-def _strides(start: int, middle: int, body: int) -> Struct:
-    return Struct(f">{start}sQ{middle}s{body}sB")
+def _strides(start: int, before: int, free: int, behind: int, body: int) -> Struct:
+    return Struct(f">{start}sQ{before}s{free}s{behind}s{body}sB")
 
 
 @lru_cache(4096)
@@ -109,11 +111,21 @@ def scan_deliveries(
     bodies = [data[after - body - 1 : after - 1] if body else b""]
     if limit == 1 or not data.startswith(start, after):
         return Delivered(channel, route, first, [properties], bodies), after
-    middle = data[tag_at + 8 : after - body - 1]
-    if data.startswith(middle, after + len(start) + 8):
-        bodies, after = _scan_alike(data, at, start, middle, body, first, limit)
-        return Delivered(channel, route, first, [properties] * len(bodies), bodies), after
+    before = data[tag_at + 8 : header_at + PROPERTIES_AT]
+    between = data[properties_end : after - body - 1]
     each = [properties]
+    following = after + len(start) + 8
+    if data.startswith(before, following):  # its size is the same
+        if data.startswith(properties, following + len(before)):
+            before += properties + between
+            _, bodies, after = _scan_alike(data, at, start, before, 0, b"", body, first, limit)
+            each = [properties] * len(bodies)
+        else:
+            each, bodies, after = _scan_alike(
+                data, at, start, before, len(properties), between, body, first, limit
+            )
+        if len(bodies) >= _FEW:
+            return Delivered(channel, route, first, each, bodies), after
     method, behind_size = len(start) + 8 + len(behind), len(behind)
     while len(bodies) < limit and data.startswith(start, after):
         header_at = after + method
@@ -130,30 +142,46 @@ def scan_deliveries(
 
 
 def _scan_alike(
-    data: bytes, at: int, start: bytes, middle: bytes, body: int, first: int, limit: int
-) -> tuple[list[bytes], int]:
-    """Windows grow, so that one that turns out not to be alike has cost no more than those before it."""
-    layout = _strides(len(start), len(middle), body)
+    data: bytes,
+    at: int,
+    start: bytes,
+    before: bytes,
+    free: int,
+    behind: bytes,
+    body: int,
+    first: int,
+    limit: int,
+) -> tuple[list[bytes], list[bytes], int]:
+    """Those of one size: `free` bytes of each, its body, and the offset behind them all.
+
+    Windows grow, so that one that turns out not to be alike has cost no more than those before it.
+    """
+    layout = _strides(len(start), len(before), free, len(behind), body)
     stride, window = layout.size, 16
+    found: list[bytes] = []
     bodies: list[bytes] = []
     while count := min((len(data) - at) // stride, limit - len(bodies), window):
         piece = data[at : at + count * stride]
-        starts, tags, middles, some, ends = zip(*layout.iter_unpack(piece), strict=True)
+        columns = zip(*layout.iter_unpack(piece), strict=True)
+        starts, tags, befores, frees, behinds, some, ends = columns
         expected = range(first + len(bodies), first + len(bodies) + count)
         if (
             tags != tuple(expected)
             or starts.count(start) != count
-            or middles.count(middle) != count
+            or befores.count(before) != count
+            or behinds.count(behind) != count
             or ends.count(END) != count
         ):
             alike = (
-                s == start and t == e and m == middle and end == END
-                for s, t, e, m, end in zip(starts, tags, expected, middles, ends, strict=True)
+                s == start and t == e and f == before and b == behind and end == END
+                for s, t, e, f, b, end in zip(
+                    starts, tags, expected, befores, behinds, ends, strict=True
+                )
             )
             count = next(i for i, yes in enumerate(alike) if not yes)
-            bodies += some[:count]
-            return bodies, at + count * stride
+            return found + list(frees[:count]), bodies + list(some[:count]), at + count * stride
+        found += frees
         bodies += some
         at += count * stride
         window *= 4
-    return bodies, at
+    return found, bodies, at

@@ -1,4 +1,8 @@
-"""`format("amqp")`: what Spark is told of it. The work is done by `consuming` and `sink`."""
+"""`format("amqp")`: what Spark is told of it. The work is done by `consuming` and `sink`.
+
+Each query has a process of its own for its source, which imports what it needs and no more: the time until the
+first message comes is the time of its imports.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,6 @@ from recado.pipeline.schemas import appended, asked
 
 from . import spooled
 from .settings import SinkOptions, SourceOptions, checked_url
-from .sink import QueueStreamWriter, QueueWriter
 from .unfolding import unfold
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from .consuming import Consuming
+    from .sink import QueueStreamWriter, QueueWriter
 
 Offset = dict[str, Any]
 OUT: Final = "at an exchange"
@@ -59,10 +63,14 @@ class QueueSource(DataSource):
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> QueueWriter:
+        from .sink import QueueWriter
+
         columns = [*appended(schema, OUT, overwrite=overwrite)]
         return QueueWriter(read(SinkOptions, "amqp", self.options), columns)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> QueueStreamWriter:  # noqa: N802
+        from .sink import QueueStreamWriter
+
         columns = [*appended(schema, OUT, overwrite=overwrite)]
         return QueueStreamWriter(read(SinkOptions, "amqp", self.options), columns)
 
