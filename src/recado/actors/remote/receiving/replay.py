@@ -40,7 +40,7 @@ class Sequences(Settled):
     def look(self, number: int) -> Standing:
         """It has come: what is known of it."""
         pending = self.pending
-        if pending and number in pending:  # also where it lies in a gap that was taken for settled (RP4)
+        if pending and number in pending:  # though its gap may be taken for settled (RP4)
             return Standing.PENDING
         if number in self:
             return Standing.SETTLED
