@@ -26,7 +26,7 @@ from .acks import Acks
 from .bridge import Bridge
 from .handler import Arrivals
 from .objects import make
-from .parcel import unwrap
+from .parcel import TOGETHER, unwrap
 from .restarting import CLOSE_SECONDS, Broke, Errand, Reads, Restarting
 
 ACK_DELAY: Final = 0.01
@@ -66,7 +66,7 @@ class BridgeConsumer(Consumer):
         self._bridge = actor.bridge
         self._limit = actor.bridge.frame_limit
         self._acks = Acks()
-        self._enough = max(1, actor.bridge.settings.prefetch // 4)
+        self._enough = max(1, actor.window // 4)
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._told_at = 0.0
@@ -150,6 +150,8 @@ class ReadChannelActor(Restarting):
         super().__init__(bridge, bridge.reading)
         self._connection = connection
         self._parent = parent
+        # Messages that may come unsettled: each may be a parcel.
+        self.window = max(1, bridge.settings.prefetch // TOGETHER)
         self._channel: Channel | None = None
         self._consumer: BridgeConsumer | None = None
 
@@ -158,7 +160,7 @@ class ReadChannelActor(Restarting):
         channel = self._channel = await self._connection.channel()
         for each in plan.reads:
             await make(channel, each)
-        await channel.qos(self.bridge.settings.prefetch)
+        await channel.qos(self.window)
         consumer = self._consumer = BridgeConsumer(self, channel)
         method = m.BasicConsume(consumer.queue, consumer.tag, False, False, True)
         await channel.start_consumer(consumer, method)
