@@ -24,8 +24,9 @@ BRISK = 300e-6
 """Seconds, within which a wait is a short one."""
 
 STREAK = 8
-"""Short waits in a row, after which another is expected. So many come only where one message is under way at a
-time: not where many are and keep every processor busy, which looking would take away from them."""
+"""Short waits in a row, after which another is expected. So many come where one message is under way at a time,
+or a few thousand a second come steadily: not where many are under way and keep every processor busy, which
+looking would take away from them."""
 
 
 class Attentive(selectors.DefaultSelector):

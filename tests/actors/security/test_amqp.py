@@ -85,6 +85,7 @@ async def ends_well(it: Scene) -> None:
 
 
 NOISE = [b"", b"\0", bytes(26), b"x" * 40, b"\x01" * 41, b"y" * 100_000]
+NOISE += [b"\x02", b"\x02\0", b"\x02" + bytes(5000), b"\x02\0\0\0\x1a" + bytes(26)]
 
 
 @pytest.mark.parametrize("body", NOISE, ids=len)
@@ -99,6 +100,16 @@ def test_what_is_no_frame_is_taken_off_the_queue_and_others_are_served(body: byt
             assert queue.messages == 0
 
     go()
+
+
+@in_a_loop
+async def test_noise_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as it:
+        for _ in range(20 * STRIKES_MOST):
+            await it.publish(naming.key_to_server("bank"), b"\x02\0", "somebody")
+        assert await it.account.ask(Deposit(1), timeout=5) == 6
+        said = [each for each in caplog.records if each.name == "recado.actors"]
+        assert 0 < len(said) <= 20  # one for each link that is closed
 
 
 @in_a_loop

@@ -9,7 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-GAPS: Final = 1_024
+GAPS: Final = 4_096
+"""As many as a transport may leave unsettled: one that is held back while others are taken makes a gap."""
 
 
 class Settled:

@@ -119,16 +119,18 @@ def settle_some(server: End, taken: dict[int, bool]) -> None:
 
 
 @in_a_loop
-async def test_parcels_that_are_none_are_refused_and_harm_nobody() -> None:
+async def test_parcels_that_are_none_come_as_they_are_and_those_above_the_limit_do_not() -> None:
+    """Who receives frames says that they are none, and how many are enough."""
     async with recado.Broker() as broker, end(broker.url, "server") as server:
         async with await connect(broker.url) as connection:
             channel = await connection.channel()
             whole = wrap(frames(1, 4))
-            for bad in (b"\x02", whole[:-1], whole + b"\x00", b"\x02" + bytes(MOST), whole * 1000):
-                channel.publish("actor.exchange.in.server", "to.server.server", bad)
-            channel.publish("actor.exchange.in.server", "to.server.server", whole)
-            await server.until(lambda: len(server.frames) == 3)
-        assert server.frames == frames(1, 4)
+            bad = [b"\x02", whole[:-1], whole + b"\x00", b"\x02" + bytes(MOST), whole * 1000]
+            for body in (*bad, b"\x02" + bytes(LIMIT), b"", whole):
+                channel.publish("actor.exchange.in.server", "to.server.server", body)
+            expected = [*bad, *frames(1, 4)]
+            await server.until(lambda: len(server.frames) == len(expected))
+        assert server.frames == expected
         assert await waiting(broker.url, "actor.queue.in.server") == 0
 
 

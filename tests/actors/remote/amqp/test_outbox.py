@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from recado.actors.remote.amqp.outbox import WEIGHT, Entry, Outbox, Sent
-from recado.actors.remote.amqp.parcel import MOST
+from recado.actors.remote.amqp.parcel import MOST, TOGETHER
 from recado.actors.remote.transport import Full
 
 LIMIT = 3 * MOST
@@ -43,7 +43,8 @@ class Outboxes(RuleBasedStateMachine):
         waits = list(self.outbox.waiting)
         assert sent.entries() == waits[: sent.frames]
         assert len(sent.body) <= MOST
-        if sent.frames < len(waits):  # it had another key, or no room
+        assert sent.frames <= TOGETHER
+        if sent.frames < min(len(waits), TOGETHER):  # the next had another key, or no room
             key, frame = waits[sent.frames]
             assert key != sent.key or len(sent.body) + len(frame) + 9 > MOST
         self.last += 1

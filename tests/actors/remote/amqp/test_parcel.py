@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.actors.remote.amqp.parcel import MOST, fitting, is_parcel, unwrap, wrap
+from recado.actors.remote.amqp.parcel import MOST, TOGETHER, fitting, unwrap, wrap
 from recado.actors.remote.faults import BadFrame
 from recado.actors.remote.sealed.frame import REFUSAL_SIZE, VERSION, Seal, Sealer
 
 FRAME = st.binary(min_size=REFUSAL_SIZE, max_size=300).map(lambda rest: bytes([VERSION]) + rest)
 
 
-@given(st.lists(FRAME, min_size=1, max_size=40))
+@given(st.lists(FRAME, min_size=1, max_size=TOGETHER))
 def test_what_was_wrapped_comes_out(frames: list[bytes]) -> None:
     body = wrap(frames)
     assert unwrap(body) == frames
-    assert is_parcel(body) is (len(frames) > 1)
+    assert (body == frames[0]) is (len(frames) == 1)
 
 
 def test_a_sealed_frame_is_no_parcel() -> None:
@@ -25,13 +25,17 @@ def test_a_sealed_frame_is_no_parcel() -> None:
     assert unwrap(sealed) == [sealed]
 
 
-@given(st.lists(st.integers(REFUSAL_SIZE, MOST), min_size=1, max_size=20))
+SIZE = st.integers(REFUSAL_SIZE, 100) | st.integers(REFUSAL_SIZE, MOST)
+
+
+@given(st.lists(SIZE, min_size=1, max_size=2 * TOGETHER))
 def test_as_many_as_fit(sizes: list[int]) -> None:
     frames = [bytes(size) for size in sizes]
     found = fitting(iter(frames))
     assert found == frames[: len(found)]
     assert len(found) == 1 or len(wrap(found)) <= MOST
-    if len(found) < len(frames):
+    assert len(found) <= TOGETHER
+    if len(found) < min(len(frames), TOGETHER):
         assert len(b"\x02") + sum(4 + len(each) for each in frames[: len(found) + 1]) > MOST
 
 
@@ -58,7 +62,15 @@ def test_one_that_is_cut_is_refused(frames: list[bytes], data: st.DataObject) ->
 
 
 def test_more_than_a_parcel_may_have_is_refused() -> None:
-    frames = [bytes(REFUSAL_SIZE)] * (MOST // (REFUSAL_SIZE + 4))
-    assert unwrap(wrap(frames)) == frames
+    small, large = bytes(REFUSAL_SIZE), bytes(MOST // 2 - 5)
+    for frames in ([small] * TOGETHER, [large, large]):
+        assert unwrap(wrap(frames)) == frames
+    with pytest.raises(BadFrame, match="33 frames"):
+        unwrap(wrap([small] * (TOGETHER + 1)))
     with pytest.raises(BadFrame, match="more than"):
-        unwrap(wrap([*frames, *frames]))
+        unwrap(wrap([large, large, small]))
+
+
+def test_one_without_a_frame_is_refused() -> None:
+    with pytest.raises(BadFrame, match="0 frames"):
+        unwrap(b"\x02")

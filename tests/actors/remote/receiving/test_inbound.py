@@ -68,13 +68,27 @@ async def test_what_a_full_disk_did_not_take_is_settled_when_there_is_room() -> 
         for number in (1, 2, 3):
             sender.give(system, "book", Place(number), number, settled.append)
         await fails(book)
-        sender.give(system, "book", Place(2), 2, settled.append)  # on another channel
+        again = list[bool]()
+        sender.give(system, "book", Place(2), 2, again.append)  # on another channel, or from it
         await fails(book)
-        assert settled == []
+        assert settled == again == []
         disk.fill(None)
         await until(lambda: len(settled) == 3)
-        assert settled == [True] * 3
+        assert (settled, again) == ([True] * 3, [True])
         assert await book.ask(Log()) == [1, 2, 3, 4, 4]
+
+
+@in_a_loop
+async def test_what_was_held_and_repeated_meanwhile_is_settled_as_often_as_it_came() -> None:
+    async with node() as system:
+        sender, settled = Sender(), list[str]()
+        sender.give(system, "book", Place(1), 1, lambda _: settled.append("first"))
+        sender.give(system, "book", Place(1), 1, lambda _: settled.append("second"))
+        assert settled == []
+        book = await system.spawn(Book, name="book")
+        await until(lambda: len(settled) == 2)
+        assert settled == ["first", "second"]
+        assert await book.ask(Log()) == [1]
 
 
 @in_a_loop

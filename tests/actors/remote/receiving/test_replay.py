@@ -75,6 +75,18 @@ def test_what_is_being_processed_is_bounded() -> None:
     assert replay.of(ONE).look(PENDING + 1) is Standing.NEW
 
 
+def test_what_is_being_processed_is_not_settled_however_many_gaps_there_are() -> None:
+    replay = Replay(gaps=3)
+    sequences = replay.of(ONE)
+    for number in range(1, 20, 2):
+        replay.pend(ONE, number)
+        sequences.settle(number + 1)
+    assert sequences.ranges <= 3
+    assert {sequences.look(number) for number in range(1, 20, 2)} == {Standing.PENDING}
+    sequences.settle(1)
+    assert sequences.look(1) is Standing.SETTLED
+
+
 def test_to_forget_what_nobody_knows_is_nothing() -> None:
     replay = Replay()
     replay.forget(ONE, 1)

@@ -40,15 +40,12 @@ from .attempts import Attempts
 from .handler import MessageHandler, Watcher
 from .objects import Binding, Exchange, Object, Queue
 from .outbox import Entry, Outbox
-from .parcel import unwrap
+from .parcel import TOGETHER, unwrap
 from .receipts import Checkpoints, Confirms, Receipts
 from .settings import AmqpSettings
 from .storage import EXCHANGES, QUEUES, Sharing, Storage
 
 REFUSED: Final = "the broker refused it"
-TOGETHER: Final = 32
-"""Frames that are worth a write of their own. The broker and the other node begin with them while the rest is
-still being made; with eighty askers at a time an ask takes a quarter less than with one write for each turn."""
 HOPELESS: Final = (LoginFailed, VhostRefused, TlsFailed)
 
 

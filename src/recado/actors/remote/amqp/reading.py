@@ -26,7 +26,7 @@ from .acks import Acks
 from .bridge import Bridge
 from .handler import Arrivals
 from .objects import make
-from .parcel import is_parcel, unwrap
+from .parcel import TOGETHER, unwrap
 from .restarting import CLOSE_SECONDS, Broke, Errand, Reads, Restarting
 
 ACK_DELAY: Final = 0.01
@@ -66,7 +66,7 @@ class BridgeConsumer(Consumer):
         self._bridge = actor.bridge
         self._limit = actor.bridge.frame_limit
         self._acks = Acks()
-        self._enough = max(1, actor.bridge.settings.prefetch // 4)
+        self._enough = max(1, actor.window // 4)
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._told_at = 0.0
@@ -79,12 +79,12 @@ class BridgeConsumer(Consumer):
         for tag, (header, body) in enumerate(
             zip(run.properties, run.bodies, strict=True), run.first
         ):
-            if not is_parcel(body):
-                if self._keeps(tag, body):
-                    headers.append(header)
-                    frames.append(body)
-                    settles.append(partial(self._settle, tag))
-            elif within := self._unpacked(tag, body):
+            within = self._frames(tag, body)
+            if len(within) == 1:
+                headers.append(header)
+                frames += within
+                settles.append(partial(self._settle, tag))
+            elif within:
                 shared = Shared(partial(self._settle, tag), len(within))
                 headers += [header] * len(within)
                 frames += within
@@ -96,26 +96,19 @@ class BridgeConsumer(Consumer):
         if self._timer is not None and self._loop.time() - self._told_at > ACK_DELAY:
             self.tell()
 
-    def _keeps(self, tag: int, frame: bytes) -> bool:
-        size = len(frame)
-        if 0 < size <= self._limit:
-            return True
-        if size:
-            log.warning("%s: a frame of %d bytes is dropped", self.queue, size)
-        self._settle(tag, not size)  # nothing: somebody asks whether we are there
-        return False
-
-    def _unpacked(self, tag: int, body: bytes) -> list[bytes]:
-        """Its frames; none, and it is refused, if one of them is not what this node takes."""
+    def _frames(self, tag: int, body: bytes) -> list[bytes]:
+        """What is in a message; nothing, and it is settled, if this node need not see it."""
+        if not body:  # somebody asks whether we are there
+            self._settle(tag, True)
+            return []
         try:
             frames = unwrap(body)
-            if max(map(len, frames), default=0) > self._limit:
-                raise BadFrame(f"a parcel with a frame above {self._limit} bytes")
-        except BadFrame as error:
-            log.warning("%s: dropped: %s", self.queue, error)
-            frames = []
-        if not frames:
+        except BadFrame:
+            frames = [body]  # no frame either: refused where all nonsense is, which counts it
+        if len(body) > self._limit and max(map(len, frames)) > self._limit:
+            log.warning("%s: a frame above %d bytes is dropped", self.queue, self._limit)
             self._settle(tag, False)
+            return []
         return frames
 
     def _settle(self, tag: int, taken: bool) -> None:
@@ -157,6 +150,8 @@ class ReadChannelActor(Restarting):
         super().__init__(bridge, bridge.reading)
         self._connection = connection
         self._parent = parent
+        # Messages that may come unsettled: each may be a parcel.
+        self.window = max(1, bridge.settings.prefetch // TOGETHER)
         self._channel: Channel | None = None
         self._consumer: BridgeConsumer | None = None
 
@@ -165,7 +160,7 @@ class ReadChannelActor(Restarting):
         channel = self._channel = await self._connection.channel()
         for each in plan.reads:
             await make(channel, each)
-        await channel.qos(self.bridge.settings.prefetch)
+        await channel.qos(self.window)
         consumer = self._consumer = BridgeConsumer(self, channel)
         method = m.BasicConsume(consumer.queue, consumer.tag, False, False, True)
         await channel.start_consumer(consumer, method)

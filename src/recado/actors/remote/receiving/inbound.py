@@ -75,8 +75,9 @@ class Inbound:
         self._serialisers = node.serialisers
         self._addresses: dict[str, Address] = {}
         self._reply_types: dict[type, Any] = {}
-        # Of what is being processed. What comes again meanwhile came on another channel, and the first is gone.
-        self._settles: dict[Origin, Settle] = {}
+        # Of what is being processed, one for each time that it came: a link that was not sure repeats it, and
+        # the broker has both. To settle what came on a channel that is gone is harmless.
+        self._settles: dict[Origin, list[Settle]] = {}
         self._slowing = Slowing(node.system)
         self._storing = Storing(node.system)
         self._hushed = False
@@ -102,8 +103,8 @@ class Inbound:
         elif (seen := self._replay.of(incarnation).look(sequence)) is not NEW:
             if seen is Standing.SETTLED:  # repeated by a link that was not sure: nobody's fault
                 settle(True)
-            elif (incarnation, sequence) in self._settles:
-                self._settles[incarnation, sequence] = settle
+            elif (settles := self._settles.get((incarnation, sequence))) is not None:
+                settles.append(settle)
             return
         try:
             envelope = read_envelope(data)
@@ -144,18 +145,18 @@ class Inbound:
     def _pend(self, origin: Origin, settle: Settle) -> Then:
         """It is settled by what this gives, in any thread."""
         self._replay.pend(*origin)
-        self._settles[origin] = settle
+        self._settles[origin] = [settle]
         return partial(self._system.on_loop, self._settled, origin)
 
     def _settled(self, origin: Origin, error: BaseException | None = None) -> None:
-        settle = self._settles.pop(origin, None)
-        if settle is None:
+        settles = self._settles.pop(origin, None)
+        if settles is None:
             return
         if isinstance(error, SystemClosed):  # it comes to the next life
             self._replay.forget(*origin)
         else:
             self._replay.of(origin[0]).settle(origin[1])
-            settle(error is None)
+            _settle_each(settles, error is None)
 
     # ── the envelope ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -212,7 +213,8 @@ class Inbound:
         return self._node.reachable(Address(self._system.name, name)) is not None
 
     def _place_held(self, link: Link, target: Address, letter: Letter, origin: Origin) -> None:
-        if self._place(link, target, letter, origin, self._settles[origin]):
+        settle = partial(_settle_each, self._settles[origin])
+        if self._place(link, target, letter, origin, settle):
             self._settled(origin)
 
     def _place(
@@ -305,6 +307,11 @@ class Inbound:
             reply.fail(error)
         else:
             reply.complete(value)
+
+
+def _settle_each(settles: list[Settle], taken: bool) -> None:
+    for settle in settles:
+        settle(taken)
 
 
 def _reason(error: RemoteFault) -> Refusal:

@@ -7,7 +7,7 @@ RP1  A settled (incarnation, sequence) is refused as long as its incarnation is 
 RP2  One that came and was not settled is not refused when it comes again, once the first is let go (`forget`).
 RP3  While one is being processed, a second copy is refused for now: it is `PENDING`.
 RP4  Memory is bounded: by incarnations, of which the longest silent is forgotten, and by the gaps of each:
-     where there are too many, the lowest is taken for settled.
+     where there are too many, the lowest is taken for settled, but for what in it is being processed.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ class Sequences(Settled):
 
     def look(self, number: int) -> Standing:
         """It has come: what is known of it."""
+        pending = self.pending
+        if pending and number in pending:  # though its gap may be taken for settled (RP4)
+            return Standing.PENDING
         if number in self:
             return Standing.SETTLED
-        if self.pending and (number in self.pending or len(self.pending) >= PENDING):
-            return Standing.PENDING
-        return Standing.NEW
+        return Standing.PENDING if len(pending) >= PENDING else Standing.NEW
 
     def settle(self, number: int) -> None:
         if self.pending:
