@@ -15,7 +15,8 @@ T6  A link that is lost heals by itself, until its transport gives up and says `
     gone when it is lost, unless it is lasting.
 T7  What waits in a link is bounded: a frame beyond that is refused by `Full`, and nothing is kept of it.
 
-A transport knows nothing of what is in a frame: not whether it is authentic, nor for whom it is.
+A transport knows nothing of what is in a frame: not whether it is authentic, nor for whom it is. It may tell
+frames from what else it carries by their first byte and their least size (sealed/frame.py).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import recado
 from recado.actors import ActorSystem
 from recado.actors.durable.mailboxes import DurableMailboxes
@@ -15,8 +17,10 @@ from tests.actors.remote.shop import Book, Log, Place
 MANY = 5 * GAPS // 2
 
 
-def test_no_more_is_unsettled_than_gaps_are_remembered() -> None:
-    assert AmqpSettings().prefetch <= GAPS
+@pytest.mark.parametrize("prefetch", [0, GAPS + 1])
+def test_no_more_is_unsettled_than_gaps_are_remembered(prefetch: int) -> None:
+    with pytest.raises(ValueError, match="prefetch"):
+        AmqpSettings(prefetch=prefetch)
 
 
 @in_a_loop

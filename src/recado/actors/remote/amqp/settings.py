@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from recado.actors.durable.settled import GAPS
 from recado.client.backoff import Backoff
 
 from .storage import Sharing, Storage
@@ -25,6 +26,11 @@ class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
     hold_limit: int = 64 << 20  # bytes that a bridge holds until the broker has confirmed them
     prefetch: int = 4096  # frames that came and are not settled; no more than GAPS
     clients_limit: int = 10_000  # that a server bridge remembers
+
+    def __post_init__(self) -> None:
+        if not 0 < self.prefetch <= GAPS:
+            # Beyond that a durable mailbox would take what is held back for what it has had.
+            raise ValueError(f"prefetch is {self.prefetch}: it has to be from 1 to {GAPS}")
 
     @property
     def backoff(self) -> Backoff:
