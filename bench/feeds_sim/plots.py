@@ -16,6 +16,8 @@ from recado.simulator.network import Way
 from .company import ARCHIVES, Company
 from .fault import Crash, Cut, Fault, Leave
 
+MOMENT = 1e-6  # seconds: behind what ends at the same time
+
 Troubles: TypeAlias = tuple[tuple[float, Fault], ...]
 """Faults, with their times."""
 
@@ -23,7 +25,8 @@ Troubles: TypeAlias = tuple[tuple[float, Fault], ...]
 def machine_lost(random: Random, company: Company) -> Troubles:
     """A publisher and a subscriber are cut off together, and the subscriber fails there: nobody else has seen
     what it was given last, perhaps by a publisher that has begun there. It returns when the cut is mended: the
-    others may not have it yet."""
+    others may not have it yet. Or the publisher is cut off for longer, and all hear of it after the return; so
+    much longer that who begins without recovery does not take its silence for a loss on the way."""
     publisher, subscriber = random.choice(company.publishers), random.choice(company.subscribers)
     begin = random.uniform(5.0, 6.0)
     mended = begin + random.uniform(7.0, 8.0)
@@ -36,6 +39,9 @@ def machine_lost(random: Random, company: Company) -> Troubles:
     ]
     if random.random() < 0.5:
         troubles.insert(1, (begin + random.uniform(0.2, 1.0), Crash(publisher, 0.1)))
+    if random.random() < 0.5:
+        alone = apart((publisher,), company.besides(publisher))
+        troubles.append((mended + MOMENT, Cut(alone, random.uniform(3.0, 3.5))))
     return tuple(troubles)
 
 

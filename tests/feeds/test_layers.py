@@ -299,7 +299,10 @@ def test_what_is_asked_of_publishers_fits_in_packets(packet: int) -> None:
 
 
 def test_what_is_missing_live_is_told_from_where_recovery_ended() -> None:
-    sync = Between(Sync, recovery=Policy.VECTOR, vector=Vector({P: 5}))
+    reception = Reception(10_000)
+    sync = Between(
+        lambda site: Sync(site, reception), recovery=Policy.VECTOR, vector=Vector({P: 5})
+    )
     sync.layer.up(Changed(record(1)), 0.0)
     sync.layer.up(Missing(Lost(P, 3, 8)), 0.1)
     sync.layer.up(Heard(Channel.A, OTHER, Answer(0, {}, [], 0, False, {})), 0.2)

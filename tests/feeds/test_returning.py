@@ -42,6 +42,49 @@ def test_what_the_archive_did_not_know_of_is_not_called_live() -> None:
     assert not again.gaps
 
 
+def test_what_comes_of_a_publisher_that_the_archive_has_not_heard_is_not_called_live() -> None:
+    """S6: x and a publisher that is new were cut off together, and x is back first."""
+    world, publisher, (keeper,) = scene(ordered=False)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, keeper)
+    world.run(1)
+    late = world.add(Role.PUBLISHER)
+    machine = (x, late)
+    world.cut = lambda one, other: (one in machine) != (other in machine)
+    say(world, late, 1, 5)
+    assert x.bodies() == numbers(1, 5)
+    world.kill(x)
+    assert together(world, keeper)
+    world.run(2)
+    world.cut = lambda one, other: one is late
+    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    assert together(world, again, keeper)
+    world.run(2)
+    say(world, publisher, 1, 2)
+    assert set(classes(again, publisher).values()) == {LIVE}, "its bound is known"
+    world.cut = lambda one, other: False
+    world.run(1)
+    assert classes(again, late) == dict.fromkeys(range(1, 6), UNCERTAIN)
+    say(world, late, 6, 7)
+    assert {classes(again, late)[n] for n in (6, 7)} == {LIVE}, "the archive has told"
+
+
+def test_a_publisher_that_begins_after_the_return_is_live() -> None:
+    """S6."""
+    world, publisher, (keeper,) = scene(ordered=False)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, keeper)
+    say(world, publisher, 1, 3)
+    world.kill(x)
+    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    assert together(world, again, keeper)
+    world.run(5)
+    young = world.add(Role.PUBLISHER)
+    world.run(0.01)
+    say(world, young, 1, 3)
+    assert classes(again, young) == dict.fromkeys(range(1, 4), LIVE)
+
+
 def test_where_the_archive_keeps_up_what_comes_live_is_live() -> None:
     world, publisher, (keeper,) = scene()
     x = world.add(Role.SUBSCRIBER, "x")

@@ -118,6 +118,15 @@ def test_it_is_known_before_something_of_a_publisher_is_stored() -> None:
     assert scene.settling.met(P, 15.0) == []
 
 
+def test_reaches_speak_of_those_who_have_told_their_age() -> None:
+    """SE4."""
+    scene = Scene()
+    scene.tell(P, 0, 1.0, 15.0)
+    scene.tell(ORDERS.ljust(16, b"x"), 5, 0.0, 15.0)
+    scene.reception.learn(Q, 6, 15.0)
+    assert scene.settling.acquainted() == [P]
+
+
 def test_with_one_order_the_place_of_prepare_says_it_all() -> None:
     scene = Scene(ordered=True)
     scene.tell(P, 5, 100.0, 9.0)

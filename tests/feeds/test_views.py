@@ -184,3 +184,51 @@ def test_a_gap_that_nobody_can_fill_is_told() -> None:
         assert node.bodies() == [b"1", b"3"]
         assert [(lost.first, lost.last) for lost in node.gaps] == [(2, 2)]
         assert node.member.vector == {publisher.me.incarnation: 3}
+
+
+def test_a_gap_stays_while_somebody_is_heard_who_is_not_in_the_view() -> None:
+    """F3 of FIFO: it may be the one who has what is missing."""
+    world = World()
+    publisher = world.add(Role.PUBLISHER)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x)
+    keeper = world.add(Role.ARCHIVE, "keeper")
+    assert together(world, x, keeper)
+    world.publish(publisher, b"1")
+    world.run(0.1)
+    world.cut = lambda one, other: x in (one, other)
+    assert together(world, x)
+    world.publish(publisher, b"2")
+    world.run(0.1)
+    world.cut = lambda one, other: one is x
+    world.publish(publisher, b"3")
+    world.run(4)
+    assert x.views[-1].view.members() == [x.me]
+    assert x.bodies() == [b"1"]
+    assert not x.gaps
+    world.cut = lambda one, other: False
+    assert together(world, x, keeper)
+    world.run(0.1)
+    assert x.bodies() == [b"1", b"2", b"3"]
+    assert not x.gaps
+
+
+def test_it_is_told_when_nobody_else_was_heard_for_long() -> None:
+    """F3 of FIFO."""
+    world = World()
+    publisher = world.add(Role.PUBLISHER)
+    x, y = world.add(Role.SUBSCRIBER, "x"), world.add(Role.SUBSCRIBER, "y")
+    assert together(world, x, y)
+    world.cut = lambda one, other: x in (one, other)
+    assert together(world, x)
+    world.publish(publisher, b"1")
+    world.run(0.1)
+    world.cut = lambda one, other: one is x
+    world.publish(publisher, b"2")
+    world.run(1)
+    world.kill(y)
+    world.run(1.8)
+    assert not x.gaps
+    world.run(0.4)
+    assert x.bodies() == [b"2"]
+    assert [(lost.first, lost.last) for lost in x.gaps] == [(1, 1)]

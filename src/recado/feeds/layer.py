@@ -6,6 +6,7 @@ they tell each other is in the small values below. `tick` comes at the latest wh
 """
 
 from collections.abc import Callable
+from math import inf
 
 from msgspec import Struct
 
@@ -130,6 +131,8 @@ class Site:
         """Agreed to by REACH; above FIFO it begins with Changed."""
         self.current: ViewId = NO_VIEW
         """Which view the messages that pass FIFO now belong to."""
+        self.outsider = -inf
+        """When somebody was last heard who lives and is not in our view."""
         self.refused = 0
         """Packets that were malformed."""
         self.failed = False

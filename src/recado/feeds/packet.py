@@ -221,7 +221,8 @@ class Doubt(Struct, frozen=True, array_like=True):
 
 
 class Bound(Struct, frozen=True, array_like=True):
-    """From an archive that knows: no earlier life was given anything behind this."""
+    """From an archive that knows: no earlier life was given anything behind this. Who is named with 0 was heard
+    by the archive, and not by them; of whom is not named it may not have heard."""
 
     vector: Entries
 

@@ -52,7 +52,7 @@ Maker = Callable[[Parts], Layer]
 
 _BUILT_IN: Final[dict[str, dict[Role, Maker]]] = {
     "DISPATCH": dict.fromkeys(Role, lambda parts: Dispatch(parts.site)),
-    "SYNC": {Role.SUBSCRIBER: lambda parts: Sync(parts.site)},
+    "SYNC": {Role.SUBSCRIBER: lambda parts: Sync(parts.site, parts.reception)},
     "ARCHIVER": {Role.ARCHIVE: lambda parts: _archiver(parts)},
     "UNIFORM": {Role.SUBSCRIBER: lambda parts: Uniform(parts.site)},
     "TOTAL": dict.fromkeys((Role.SUBSCRIBER, Role.ARCHIVE), lambda parts: Total(parts.site)),

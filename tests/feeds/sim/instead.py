@@ -19,7 +19,7 @@ from recado.feeds.lineage import Interval, Lineage
 from recado.feeds.packet import NewView, Outlook, Prepared, Stable
 from recado.feeds.table import Standing, Table
 from recado.feeds.vector import Vector
-from recado.feeds.views import NO_VIEW, MemberId, View, ViewId
+from recado.feeds.views import NO_VIEW, OPEN, MemberId, View, ViewId
 
 
 def nothing(*_: object) -> None:
@@ -120,3 +120,7 @@ def ask_nobody(self: PullLayer, now: float) -> None:
 def as_if_known(self: Lineage, id_: ViewId) -> list[Interval]:
     known = [each for each in self._views[id_].previous if each in self._views]
     return [hole for each in known for hole in self._between(each, id_)]
+
+
+def as_if_named(self: Sync, publisher: bytes, now: float) -> int:
+    return OPEN if self._bound is None else self._bound.get(publisher, 0)

@@ -348,9 +348,17 @@ MUTATIONS = (
         "what comes live to one that returns is thought to be new to it",
         Sync,
         "_marked",
-        lambda _, batch: [batch],
+        lambda _, batch, __: [batch],
         frozenset({Rule.MARK}),
         seed=200,
+    ),
+    Mutation(
+        "a publisher that no archive has named is thought to be new to one that returns",
+        Sync,
+        "_farthest",
+        instead.as_if_named,
+        frozenset({Rule.MARK}),
+        seed=314,
     ),
     Mutation(
         "who is heard for the first time is thought to have just begun",

@@ -250,7 +250,8 @@ class Archiver(Layer):
             self._record(self.settling.tick(now))
             bound = self.table.standing(sender.name, sender).bound()
             if bound is not None:
-                self.say(Bound(dict(bound)), sender, now)
+                named = dict.fromkeys(self.settling.acquainted(), 0)
+                self.say(Bound(named | dict(bound)), sender, now)
 
     def _recover(self, sender: MemberId, question: Recover, now: float) -> None:
         if not self.table.knows(sender):

@@ -3,8 +3,9 @@
 F1  Above FIFO the sequences of a publisher follow each other without gap or double; where nobody has a message,
     Missing stands in its place.
 F2  A view passes when everything before its cut has passed, and nothing behind the cut passes before it.
-F3  A gap is closed only when it has waited for `patience` and everybody in the view has said not to have the
-    message. What was published before the feed had an archive waits for nobody who is away.
+F3  A gap is closed only when it has waited for `patience`, nobody was heard for so long who is not in the view
+    and might have the message, and everybody in it has said not to. What was published before the feed had an
+    archive waits for nobody who is away.
 F4  A subscriber without recovery that was alone so far begins with whom it does not know behind the cut of the
     first view that it shares; where those in it may lag, behind what the publisher then tells.
 """
@@ -219,7 +220,7 @@ class Fifo(Layer):
         self._get_acquainted(now)
         for publisher, gap in list(self.reception.gaps.items()):
             most = MAX_SEQUENCE
-            if now < gap.since + self.site.options.patience:
+            if now < max(gap.since, self.site.outsider) + self.site.options.patience:
                 most = self._before.get(publisher, 0)
                 if gap.at > most:
                     continue
@@ -247,7 +248,8 @@ class Fifo(Layer):
         gaps, strangers, options = self.reception.gaps, self.reception.strangers, self.site.options
         due = min(strangers.values()) + options.suspect if strangers else inf
         if gaps:
-            patience = 0.0 if self._before else options.patience
-            closing = min(gap.since for gap in gaps.values()) + patience
+            closing = min(gap.since for gap in gaps.values())
+            if not self._before:
+                closing = max(closing, self.site.outsider) + options.patience
             due = min(due, max(closing, self._looked + options.again))
         return due if due < inf else None

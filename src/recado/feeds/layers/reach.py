@@ -159,6 +159,9 @@ class Reach(Layer):
         if peer is not None and peer.is_as_before(beat) and beat.view == self._view_id:
             peer.heard = now  # whether others are silent is looked at with our own beat
             return
+        view = self.site.view
+        if not beat.leaving and (view is None or sender not in view.members()):
+            self.site.outsider = now
         if peer is None:
             if not beat.leaving and len(self.peers) < MAX_MEMBERS - 1:
                 self.peers[sender] = Peer(beat, now)

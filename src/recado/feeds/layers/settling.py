@@ -9,6 +9,8 @@ SE1  Nothing beyond `reach` was delivered by anybody who had failed when PREPARE
 SE2  A publisher that is silent may be heard by others: the reach is OPEN for it, until it is heard again.
 SE3  One that is heard for the first time after that, and began before the view, raises the reach to its last;
      while it has not told when it began the reach is OPEN for it. Nothing of it is stored before that is.
+SE4  So where a reach does not name a publisher, nothing of it was delivered if it has told its age here; of
+     others nothing is known.
 """
 
 from math import inf
@@ -88,6 +90,10 @@ class Settling:
             if not watch.open and now >= watch.since + LONG * self.site.options.suspect:
                 del self._watched[id_]
         return records
+
+    def acquainted(self) -> list[bytes]:
+        """Those of whom every reach speaks, also where it does not name them (SE4)."""
+        return [publisher for publisher, track in self._publishers() if track.told > -inf]
 
     def _publishers(self) -> list[tuple[bytes, Track]]:
         return [(p, t) for p, t in self.reception.tracks.items() if not p.startswith(ORDERS)]

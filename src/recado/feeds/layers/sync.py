@@ -13,6 +13,8 @@ S4  The archive keeps nothing about who recovers: each question says all that is
 S5  The cut of the view that one returns in may be behind what the last life was given. Where the archive begins
     the recovery, what comes live is marked as uncertain until an archive has told how far earlier lives can
     have come, and up to there.
+S6  Without one order for all, an archive that does not name a publisher may not have heard it yet. What comes
+    of that one is uncertain too, unless it began after us, when all earlier lives were over.
 """
 
 from collections import deque
@@ -26,15 +28,17 @@ from ..packet import Answer, Bound, Doubt, Offer, Recover
 from ..vector import Vector
 from ..views import OPEN, Certainty, Lost, MemberId
 from ..wire import carried
-from .reception import ORDERS
+from .reception import ORDERS, Reception
 
 Waiting = Messages | Missing | Changed
 RARELY = 60.0  # seconds between questions about publishers that are silent
 
 
 class Sync(Layer):
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, reception: Reception) -> None:
         super().__init__(site)
+        self.reception = reception
+        self._begun = 0.0
         self._live = False
         self._joined = False
         self._anchored = False  # in a view with an archive
@@ -49,10 +53,14 @@ class Sync(Layer):
         self._due: float | None = None
         self._answered = 0.0  # when an archive was last heard
         self._bound: dict[bytes, int] | None = None  # of what earlier lives can have been given
+        self._unnamed: set[bytes] = set()  # of whom something came, and no archive has told (S6)
         self._is_marked = site.options.recovery in (Policy.PESSIMISTIC, Policy.ARCHIVE)
         self._doubt_due: float | None = None
         self._doubts = 0
         self._pause = site.options.again
+
+    def start(self, now: float) -> None:
+        self._begun = now
 
     def up(self, event: Rising, now: float) -> None:
         match event:
@@ -70,7 +78,8 @@ class Sync(Layer):
                     self._take(sender, answer, now)
             case Heard(_, _, Bound(vector)):
                 self._bound = vector
-                if OPEN not in vector.values():
+                self._unnamed -= vector.keys()
+                if OPEN not in vector.values() and not self._unnamed:
                     self._doubt_due = None
             case Heard(_, sender, Offer(start)):
                 if self._waits_for_offer():
@@ -260,7 +269,7 @@ class Sync(Layer):
                 if batch.last <= done:
                     return
                 batch = batch.part(done + 1, batch.last)
-            for part in self._marked(batch):
+            for part in self._marked(batch, now):
                 self._above(Messages(part), now)
             return
         if isinstance(event, Missing):
@@ -271,18 +280,35 @@ class Sync(Layer):
             event = Missing(Lost(lost.publisher, max(lost.first, done + 1), lost.last))
         self._above(event, now)
 
-    def _marked(self, batch: Batch) -> list[Batch]:
+    def _marked(self, batch: Batch, now: float) -> list[Batch]:
         """S5."""
         if not self._is_marked:
             return [batch]
-        last = batch.last
-        if self._bound is not None:
-            last = min(last, self._bound.get(batch.publisher, 0))
+        last = min(batch.last, self._farthest(batch.publisher, now))
         if last < batch.first:
             return [batch]
         doubtful = batch.part(batch.first, last)
         marked = [msgspec.structs.replace(doubtful, certainty=Certainty.UNCERTAIN)]
         return [*marked, batch.part(last + 1, batch.last)] if last < batch.last else marked
+
+    def _farthest(self, publisher: bytes, now: float) -> int:
+        """What earlier lives can have been given of it."""
+        if self._bound is None:
+            return OPEN
+        named = self._bound.get(publisher)
+        if named is not None:
+            return named
+        if self.site.options.ordered or self._is_younger(publisher):
+            return 0
+        if publisher not in self._unnamed:
+            self._unnamed.add(publisher)
+            self._pause = self.site.options.again
+            self._doubt_due = now
+        return OPEN
+
+    def _is_younger(self, publisher: bytes) -> bool:
+        """What was under way when it told its age makes it look younger than it is."""
+        return self.reception.tracks[publisher].born > self._begun + self.site.options.suspect
 
 
 def _without_orders(cut: Vector) -> dict[bytes, int]:
