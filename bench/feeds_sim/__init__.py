@@ -42,7 +42,7 @@ AT_A_TIME: Final = 20
 QUICK_RESERVE: Final = 3.0
 """Seconds of the quick form that are left for its end."""
 PROGRESS_SECONDS: Final = 5.0
-SHOWN: Final = 10  # problems
+SHOWN: Final = 50  # worlds in which something was wrong
 
 TITLES: Final = {
     Rule.INTACT: "never published so, and delivered or archived",

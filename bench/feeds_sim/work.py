@@ -23,7 +23,7 @@ class Tally(msgspec.Struct):
     strays: int = 0
     traces: dict[int, str] = msgspec.field(default_factory=dict)
     problems: list[str] = msgspec.field(default_factory=list)
-    """In words, with what repeats them."""
+    """One for each world in which something was wrong, in words, with what repeats it."""
 
     def add(self, other: Tally) -> None:
         self.worlds += other.worlds
@@ -41,7 +41,10 @@ class Tally(msgspec.Struct):
         self.counts.update(outcome.verdict.counts)
         self.faults += len(outcome.faults)
         self.traces[outcome.seed] = outcome.trace
-        self.problems += [f"{again(outcome.seed)}: {problem}" for problem in outcome.problems]
+        if outcome.problems:
+            first, *more = outcome.problems
+            also = f", and {len(more)} more" if more else ""
+            self.problems.append(f"{again(outcome.seed)}: {first}{also}")
 
 
 def again(seed: int) -> str:
