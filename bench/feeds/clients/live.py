@@ -42,7 +42,8 @@ async def publish(url: str, name: str, messages: int, size: int, rate: float) ->
                 follow = range(left - 1, left - 1 - count, -1)
                 await feed.publish_many([HEAD.pack(now, each) + filler for each in follow])
                 left -= count
-            else:
+            # Also if something is due again by now: a few messages at a time would keep everybody busy.
+            if rate and count < AT_ONCE:
                 await asyncio.sleep(STEP_SECONDS)
         await feed.flush()
     print(json.dumps({"seconds": time.monotonic() - begun}))
