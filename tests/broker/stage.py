@@ -36,6 +36,7 @@ class Peer:
         self.frame_max = frame_max
         self.congested = False
         self.told_of_cancel = True
+        self.noted = False
         self._reader = Reader(frame_max=frame_max)
         self._written: list[bytes] = []
         self.closed: list[tuple[int, ClosesChannel]] = []

@@ -116,7 +116,8 @@ def test_a_long_write_goes_on_where_the_system_stopped(
     file = FolderDisk(tmp_path).open("a", create=True)
     write = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda *a: write(a[0], bytes(a[1])[:4], a[2]))
-    file.write(2, b"0123456789")
+    monkeypatch.setattr(os, "pwritev", lambda *a: write(a[0], b"".join(a[1])[:4], a[2]))
+    file.write(2, b"01", b"234", b"56789")
     assert file.read(0, 99) == b"\0\x000123456789"
 
 

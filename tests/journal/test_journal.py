@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recado.journal import journal as journal_module
-from recado.journal.disk import Disk, FolderDisk, MemoryDisk, MemoryFile
+from recado.journal.disk import Disk, FolderDisk, FolderFile, MemoryDisk, MemoryFile
 from recado.journal.journal import Journal
 from recado.journal.record import HEADER_SIZE, OVERHEAD, Corrupt
 from recado.simulator.disk import SimulatedDisk
@@ -348,3 +348,26 @@ def test_a_thread_syncs_while_records_are_appended(tmp_path: Path) -> None:
     found = contents(disk)
     assert found[-1] == (1999).to_bytes(4, "big") * 20
     assert len(found) < 2000
+
+
+def test_what_is_dropped_has_no_name_at_once_and_takes_room_until_it_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[FolderFile] = []
+    monkeypatch.setattr(FolderFile, "close", lambda file: closed.append(file))
+    journal = opened(FolderDisk(tmp_path))
+    for _ in range(2):
+        journal.append(bytes(150))
+        journal.write()
+        journal.sync()
+    dropped = journal.segments[0]
+    journal.drop(dropped.base)
+    assert not journal.path_of(dropped).exists()
+    assert closed == []
+    journal.let_go()
+    journal.let_go()
+    assert closed == [dropped.file]
+    monkeypatch.undo()
+    for each in closed:
+        each.close()
+    journal.close()

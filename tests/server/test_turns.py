@@ -1,11 +1,12 @@
-"""A message that waits to be let in, while a sync begins or ends: its publisher was promised the next one."""
+"""The order in a turn of the loop: with messages that wait to be let in while a sync begins or ends, whose
+publishers were promised the next one; and with consumers, while the journal is written."""
 
 import threading
 from collections.abc import Callable
 
 import pytest
 
-from recado.amqp.methods import ConfirmSelect, QueueDeclare
+from recado.amqp.methods import BasicConsume, ConfirmSelect, QueueBind, QueueDeclare
 from recado.amqp.properties import Properties
 from recado.journal.journal import Journal
 from recado.server import committer as module
@@ -107,4 +108,34 @@ async def test_a_sync_of_what_nobody_waits_for_takes_with_it_what_waits(
     assert stage.confirmed() <= stage.after_power_loss()
     await soon(stage.server.until_safe())
     assert stage.confirmed() == stage.after_power_loss() == 1
+    await stage.server.stop()
+
+
+@in_the_loop
+async def test_only_what_the_journal_notes_waits_for_it() -> None:
+    """Else a message might come again unmarked after a crash."""
+    stage = Stage()
+    await stage.open()
+    lasting, passing = Guest(stage.server), Guest(stage.server)
+    await lasting.greet()
+    await passing.greet()
+    lasting.send((1, BasicConsume("q")), (1, QueueBind("q", "amq.fanout")))
+    await soon(stage.server.until_safe())
+    await passing.call(
+        *(QueueDeclare("t", exclusive=True), QueueBind("t", "amq.fanout"), BasicConsume("t"))
+    )
+    lasting.received()
+    sent = []
+
+    def look(operation: str) -> None:
+        if operation == "write":
+            sent.append((len(passing.wire.written) > 0, len(lasting.wire.written) > 0))
+
+    stage.disk.watch = look
+    message = publishing(1, "", b"x", Properties(delivery_mode=2), exchange="amq.fanout")
+    stage.guest.feed(message)
+    await soon(stage.server.until_safe())
+    await turns()
+    assert sent[0] == (True, False)
+    assert lasting.wire.written
     await stage.server.stop()

@@ -152,6 +152,7 @@ class Channel:
         head, (tail,) = shown.head, shown.tails
         if run.channel != self.number or self.outlet.frame_max < run.frame_max:
             head, (tail,) = shown.fitted(self.number, self.outlet.frame_max)
+        self.outlet.noted |= run.kept
         if no_ack:
             queue.settle(run)
         else:

@@ -25,6 +25,7 @@ class Outlet(Protocol):
     frame_max: int
     congested: bool  # the peer does not keep up
     told_of_cancel: bool  # the peer wants to know when its consumers are removed
+    noted: bool  # its keeper notes what is just being written to it, and has to do so before the peer sees it
 
     def write(self, data: bytes) -> None: ...
 
@@ -113,8 +114,10 @@ class Consumer:
             self.outstanding += count
             self.queue.unacked += count
             if run.kept:
+                outlet.noted = True
                 self.queue.note_delivered(run)
         elif run.kept and not self.settings.wire_tap:
+            outlet.noted = True
             self.queue.settle(run)
 
     def show(self, run: Run) -> None:

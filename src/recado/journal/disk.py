@@ -19,7 +19,7 @@ _reserve = getattr(os, "posix_fallocate", None)
 
 
 class File(Protocol):
-    def write(self, at: int, data: bytes) -> None:
+    def write(self, at: int, *parts: bytes) -> None:
         """Write all of it, or raise OSError; what a failed write left behind may be written over."""
 
     def read(self, at: int, size: int) -> bytes:
@@ -80,10 +80,12 @@ class FolderFile:
         self._descriptor = descriptor
         self._shortened = False
 
-    def write(self, at: int, data: bytes) -> None:
-        done = os.pwrite(self._descriptor, data, at)
-        while done < len(data):
-            done += os.pwrite(self._descriptor, memoryview(data)[done:], at + done)
+    def write(self, at: int, *parts: bytes) -> None:
+        done = os.pwritev(self._descriptor, parts, at)
+        if done < sum(map(len, parts)):
+            data = memoryview(b"".join(parts))
+            while done < len(data):
+                done += os.pwrite(self._descriptor, data[done:], at + done)
 
     def read(self, at: int, size: int) -> bytes:
         return os.pread(self._descriptor, size, at)
@@ -176,7 +178,8 @@ class MemoryFile:
     def __init__(self, content: bytearray) -> None:
         self._content = content
 
-    def write(self, at: int, data: bytes) -> None:
+    def write(self, at: int, *parts: bytes) -> None:
+        data = b"".join(parts)
         self.reserve(at)
         self._content[at : at + len(data)] = data
 

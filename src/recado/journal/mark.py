@@ -14,8 +14,8 @@ nothing: in the header of the segment each sync would have a second place to wri
 from __future__ import annotations
 
 import contextlib
-from zlib import crc32
 
+from .checksum import crc32
 from .disk import Disk, File
 
 NAME = "MARK"

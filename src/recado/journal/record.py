@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
+
+from .checksum import crc32
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,6 +15,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
 
@@ -75,7 +76,7 @@ class Committer:
         self._short = False  # of room: publishers wait, and it is noted what could be freed
         self._failed = False
         self._closed = False
-        self._jobs: SimpleQueue[Sync | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="recado-sync", daemon=True)
         self._thread.start()
         ledger.on_failure = self.fail
@@ -131,7 +132,7 @@ class Committer:
             self._done(sync, error)
         else:
             self._usual *= FORGOTTEN
-            self._jobs.put(sync)
+            self._jobs.put(partial(self._run_and_tell, sync))
 
     def _run(self, sync: Sync) -> OSError | None:
         """Gives what went wrong; here or in the thread, but never in both at once."""
@@ -152,6 +153,8 @@ class Committer:
         try:
             if not self._failed:
                 self._ledger.end_sync(sync)
+                if sync.empty:
+                    self._jobs.put(self._ledger.journal.let_go)
         finally:  # somebody who was told may have failed
             if self._idle is not None:
                 self._idle.set_result(None)
@@ -183,7 +186,7 @@ class Committer:
         """Nothing more can be written, but what was may have left segments empty."""
         if self._full and self._ledger.pages.spare():
             self._syncing = sync = self._ledger.begin_sync(full=True)
-            self._jobs.put(sync)
+            self._jobs.put(partial(self._run_and_tell, sync))
 
     def _clean(self) -> None:
         self._cleaning = None
@@ -226,12 +229,13 @@ class Committer:
     # ── in the thread ─────────────────────────────────────────────────────────────────────────────────
 
     def _work(self) -> None:
-        while (sync := self._jobs.get()) is not None:
-            error = self._run(sync)
-            with contextlib.suppress(
-                RuntimeError
-            ):  # the loop may be gone: nobody wants to know then
-                self._loop.call_soon_threadsafe(self._turn, self._done, sync, error)
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    def _run_and_tell(self, sync: Sync) -> None:
+        error = self._run(sync)
+        with contextlib.suppress(RuntimeError):  # the loop may be gone: nobody wants to know then
+            self._loop.call_soon_threadsafe(self._turn, self._done, sync, error)
 
 
 def _at_once(action: Callable[..., None], *args: object) -> None:

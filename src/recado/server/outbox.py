@@ -12,12 +12,13 @@ CHOKED_FROM = 4 << 20
 
 
 class Outbox:
-    __slots__ = ("_held", "_held_size", "_wake", "backlog", "congested", "output")
+    __slots__ = ("_held", "_held_size", "_wake", "backlog", "congested", "noted", "output")
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """`wake` is told when there is something to take, once until all is taken."""
         self.output: list[bytes] = []
         self.congested = False  # the peer does not keep up: no more deliveries
+        self.noted = False  # something of the output may be sent only when the journal is written
         self.backlog = 0
         self._wake = wake
         self._held: list[bytes] | None = None
@@ -75,6 +76,7 @@ class Outbox:
         if self.backlog <= most:
             self.output = []
             self.backlog = 0
+            self.noted = False
             return output
         size = count = 0
         while size < most:

@@ -39,8 +39,8 @@ class SimulatedFile:
         self._disk = disk
         self._number = number
 
-    def write(self, at: int, data: bytes) -> None:
-        self._disk.do("write", self._number, at, bytes(data))
+    def write(self, at: int, *parts: bytes) -> None:
+        self._disk.do("write", self._number, at, b"".join(parts))
 
     def read(self, at: int, size: int) -> bytes:
         return bytes(self._disk.inodes[self._number].content[at : at + size])

@@ -328,6 +328,7 @@ class Mailroom:
         journal.sync_mark()
         for segment in oldest:
             journal.drop(segment.base)
+            journal.let_go()
             journal.sync()
         return True
 

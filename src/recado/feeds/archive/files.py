@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from errno import ENOENT
 from typing import Final, NamedTuple
-from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recado.journal.checksum import crc32
 from recado.journal.disk import Disk, File
 
 from .columns import OF_BATCH, SCHEMA

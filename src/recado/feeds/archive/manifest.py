@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import Final, Self
-from zlib import crc32
 
 import msgspec
 
+from recado.journal.checksum import crc32
 from recado.journal.disk import Disk
 
 from .errors import CorruptArchive, NoArchive, UnknownVersion

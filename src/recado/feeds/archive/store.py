@@ -313,6 +313,7 @@ class Store:
             self._journal.sync_mark()
             with self._guard:
                 self._tail_moved()
+            self._journal.let_go()
             keeping.merge(self._seal_rows, self._now())
 
     def _tail_moved(self) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from zlib import crc32
 
+from recado.journal.checksum import crc32
 from recado.journal.mark import NAME as MARK
 from recado.journal.mark import SIZE as MARK_SIZE
 from recado.journal.record import HEADER_SIZE, OVERHEAD, Stop, mark_in, walk

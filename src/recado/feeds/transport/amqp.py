@@ -48,6 +48,9 @@ from .port import UNTAGGED, Listener
 LARGEST: Final = 1 << 20
 PREFETCH: Final = {Role.SUBSCRIBER: 256, Role.ARCHIVE: 1_024}
 """Packets that came and are not settled."""
+ACK_PACKETS: Final = 64
+ACK_SECONDS: Final = 0.01
+"""An ack for each costs a member and its broker a wake-up that nobody waits for."""
 TYPE: Final = "recado.feed"
 PATIENCE: Final = 60.0
 """Seconds for the broker to notice that an archive's last life is over."""
@@ -143,6 +146,8 @@ class AmqpPort:
         self._tag = UNTAGGED
         self._unsettled: deque[tuple[int, Delivery]] = deque()
         self._settles: Delivery | None = None
+        self._owed = 0  # packets that are settled and not acknowledged
+        self._ack_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     # --- the beginning
@@ -238,17 +243,24 @@ class AmqpPort:
             self.listener.broken(error)
 
     def settle(self, upto: int) -> None:
-        """One ack for all that is settled in a turn of the loop."""
+        """One ack for all that is settled within some milliseconds, unless that is much."""
         last = None
         while self._unsettled and self._unsettled[0][0] <= upto:
             _, last = self._unsettled.popleft()
-        if last is not None:
-            if self._settles is None:
-                self._loop.call_soon(self._acknowledge)
-            self._settles = last
+            self._owed += 1
+        if last is None:
+            return
+        self._settles = last
+        if self._owed >= ACK_PACKETS:
+            self._acknowledge()
+        elif self._ack_timer is None:
+            self._ack_timer = self._loop.call_later(ACK_SECONDS, self._acknowledge)
 
     def _acknowledge(self) -> None:
-        last, self._settles = self._settles, None
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        last, self._settles, self._owed = self._settles, None, 0
         if last is not None and not self._closed:
             last.ack(multiple=True)
 

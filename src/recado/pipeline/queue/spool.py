@@ -220,6 +220,7 @@ class Spool:
             if self._safely_committed < self.committed:
                 break
             self._journal.drop(segment.base)
+        self._journal.let_go()
 
     def close(self) -> None:
         """Make all durable, and let go of the files."""

@@ -142,6 +142,7 @@ class JournalLog:
         journal = self._journal
         for old in [each.base for each in journal.segments if each.base < base]:
             journal.drop(old)
+        journal.let_go()
 
     def _note(self, position: int, offset: int, count: int, time: int) -> None:
         base = self._journal.segment_of(position)
