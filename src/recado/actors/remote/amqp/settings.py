@@ -29,7 +29,7 @@ class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.prefetch <= GAPS:
-            # Beyond that a durable mailbox would take what is held back for what it has had.
+            # Of what an earlier life left unsettled a durable mailbox remembers no more than that.
             raise ValueError(f"prefetch is {self.prefetch}: it has to be from 1 to {GAPS}")
 
     @property
