@@ -5,7 +5,7 @@ system  ──join──►  Carrier, a transport   makes   Others, this node am
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from .system import ActorSystem
 
 Options_contra = TypeVar("Options_contra", contravariant=True)
+
+
+class Heard(Protocol):
+    """What came to this node of one sender, to whomever here. Each has a number, counted by the sender."""
+
+    def known(self) -> Sequence[tuple[int, int]]:
+        """The settled ones, as ranges, lowest first."""
+
+    def unsettled(self) -> Collection[int]:
+        """Those that came and may come again, also if they are within these ranges."""
 
 
 class Others(Protocol):
@@ -30,6 +40,9 @@ class Others(Protocol):
 
     def known(self) -> Iterator[tuple[str, bool]]:
         """The nodes that we talk with, and whether each is unreachable."""
+
+    def heard(self, incarnation: bytes) -> Heard | None:
+        """What came of one sender, in this life. In the loop's thread."""
 
 
 class Carrier(Protocol[Options_contra]):

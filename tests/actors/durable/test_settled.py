@@ -1,31 +1,100 @@
 """Ranges of numbers, against a model that is a set."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.actors.durable.settled import Settled
+from recado.actors.durable.settled import Ranges, Settled
 
 
 @given(st.lists(st.integers(1, 60), max_size=120))
 def test_settled_numbers_are_those_that_were_added(numbers: list[int]) -> None:
     settled, model = Settled(), set[int]()
     for number in numbers:
-        settled.add(number)
+        assert not settled.add(number)
+        settled.check()
         model.add(number)
     assert [n in settled for n in range(1, 70)] == [n in model for n in range(1, 70)]
     gaps = sum(1 for n in model if n + 1 not in model)
     assert settled.ranges <= gaps  # neighbours are one range
-    again = Settled.of(*settled.state())
+    again = Settled.of(settled.state())
     assert [n in again for n in range(1, 70)] == [n in model for n in range(1, 70)]
 
 
-@given(st.lists(st.integers(1, 500), unique=True, max_size=200))
-def test_gaps_are_bounded_and_what_was_settled_stays_so(numbers: list[int]) -> None:
-    settled = Settled(gaps=4)
-    for number in numbers:
+GAPS = 4
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["added", "added", "elsewhere", "pending", "skipped"]), st.integers(0, 9)
+    ),
+    max_size=150,
+)
+
+
+@given(steps)
+def test_gaps_are_bounded_what_was_added_is_known_and_what_is_unsettled_is_not(
+    steps: list[tuple[str, int]],
+) -> None:
+    """SE1 to SE3. A sender counts; what it sends is added here, or elsewhere, or settled later, or gone."""
+    settled, elsewhere = Settled(GAPS), Settled()
+    added, pending = set[int](), set[int]()
+    for number, (what, which) in enumerate(steps, 1):
+        chosen = number
+        if pending and which < 3:  # one that was left
+            chosen = sorted(pending)[which % len(pending)]
+        match what:
+            case "added":
+                pending.discard(chosen)
+                added.add(chosen)
+                if settled.add(chosen):
+                    settled.narrow(elsewhere.known(), pending)
+            case "elsewhere":
+                pending.discard(chosen)
+                elsewhere.add(chosen)
+            case "pending":
+                pending.add(chosen)
+            case _:
+                pass
+        settled.check()
+        assert settled.ranges <= GAPS
+        assert len(settled.held) <= len(pending) + GAPS
+        assert all(number in settled for number in added)
+        assert not any(number in settled for number in pending)
+        again = Settled.of(settled.state(), GAPS)
+        assert [n in again for n in range(number)] == [n in settled for n in range(number)]
+
+
+def test_what_others_have_settled_fills_the_gaps() -> None:
+    """Then nothing has to be taken for settled: not even what has never come."""
+    settled, elsewhere = Settled(GAPS), Settled()
+    for number in range(2, 1000):
+        if number % 2:
+            elsewhere.add(number)
+        elif settled.add(number):
+            settled.narrow(elsewhere.known())
+    assert 1 not in settled
+    assert settled.floor == 0
+
+
+def test_what_was_held_and_is_settled_elsewhere_is_known() -> None:
+    settled = Settled(GAPS)
+    for number in (2, 4, 6, 8, 10):
         settled.add(number)
-        assert settled.ranges <= 4
-    assert all(number in settled for number in numbers)
+    settled.narrow(unsettled=[1, 3])
+    assert settled.held == {1, 3}
+    settled.narrow([(1, 1)], [3])
+    assert settled.held == {3}
+    settled.narrow([(1, 12)], [3])
+    assert (settled.floor, settled.held) == (12, {3})
+    settled.narrow([(3, 3)])
+    assert not settled.held
+
+
+def test_what_is_held_for_nobody_any_more_is_bounded() -> None:
+    settled = Settled(GAPS)
+    for number in range(1, 200, 2):
+        if settled.add(number):
+            settled.narrow(unsettled=[number - 1])
+    assert len(settled.held) <= GAPS + 1
 
 
 def test_in_order_it_is_one_number() -> None:
@@ -33,3 +102,9 @@ def test_in_order_it_is_one_number() -> None:
     for number in range(1, 1000):
         settled.add(number)
     assert (settled.floor, settled.ranges) == (999, 0)
+
+
+def test_what_was_written_down_before_anything_was_held_can_be_read() -> None:
+    said = msgspec.msgpack.encode((7, [9, 20], [10, 20]))
+    settled = Settled.of(msgspec.msgpack.decode(said, type=Ranges))
+    assert [n for n in range(1, 30) if n in settled] == [*range(1, 8), 9, 10, 20]

@@ -191,7 +191,7 @@ async def test_a_frame_that_was_settled_is_a_replay_and_one_that_was_not_is_rede
         assert settled == [True, True]  # the second one is not wanted again, and nobody's fault
         assert probe.posted == []
         incarnation, sequence = STRANGER, 2
-        replay = it.at_server.inbound._replay
+        replay = it.at_server.inbound.replay
         replay.pend(incarnation, sequence)
         replay.forget(incarnation, sequence)  # it could not be stored, say
         it.at_server.received(probe, sealed(message(BOOK), sequence=2), settled.append)

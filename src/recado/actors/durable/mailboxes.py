@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from recado.actors.address import Address
 from recado.actors.errors import NameTaken, SystemClosed
+from recado.actors.others import Heard
 from recado.actors.ref import ActorRef, Reply
 from recado.actors.serialising.faults import BadEnvelope, CannotSerialise
 from recado.actors.serialising.serialisers import Serialisers
@@ -65,7 +66,7 @@ class DurableMailboxes:
         """Raises InUse if another process has the folder, Corrupt if it is damaged."""
         disk = FolderDisk(folder) if isinstance(folder, Path | str) else folder
         self.system = system
-        self.room = Mailroom(disk, segment_size)
+        self.room = Mailroom(disk, segment_size, self._heard)
         self.serialisers = Serialisers(_write_ref, self._read_ref, pickle=pickle)
         self.open: dict[str, DurableMailbox] = {}
         # Who opens a mailbox reads what is in the room, and who puts something puts it into both: one at a
@@ -85,6 +86,9 @@ class DurableMailboxes:
 
     async def close(self) -> None:
         await asyncio.to_thread(self.room.close)
+
+    def _heard(self, incarnation: bytes) -> Heard | None:
+        return None if self.system.node is None else self.system.node.heard(incarnation)
 
     def _read_ref(self, wanted: type, value: object) -> object:
         if issubclass(typing.get_origin(wanted) or wanted, ActorRef) and isinstance(value, str):

@@ -3,7 +3,8 @@
     Entered    [1, number, box, origin, attempts, sender, asked, serialisation, manifest, body]
     Attempted  [2, number]                      a handler is about to begin
     Handled    [3, number]                      it has ended, or nobody shall try again
-    Summary    [4, next number, {incarnation: [floor, starts, ends]}]    what was written before, in short
+    Summary    [4, next number, {incarnation: [floor, starts, ends, held]}]   what was written before, in short
+    Narrowed   [5, incarnation, [floor, starts, ends, held]]                  what is known of one sender now
 
 Records are msgpack. A `number` is given once, and is the order of a mailbox; an `origin` is the sender's
 (incarnation, sequence).
@@ -11,10 +12,16 @@ Records are msgpack. A `number` is given once, and is the order of a mailbox; an
 MR1  What `when_safe` reported is found again until it is handled, whatever ends, the process or the power.
 MR2  What was attempted or handled is known after the end of the process. After that of the power, perhaps not:
      then a message is attempted once more.
-MR3  The same origin enters once, however often it comes, also in later lives.
+MR3  The same origin enters once, however often it comes, also in later lives, as long as its incarnation is
+     remembered.
 MR4  A segment is dropped when it is the oldest, and what lives in it was entered again behind it. One at a
      time, with a sync between two: an Entered that comes back without its Handled would raise the dead.
 MR5  After a failed sync nothing is reported safe any more.
+MR6  What came in this life and is not settled enters when it is put here, however much else its sender has sent
+     meanwhile, and to whomever. So does what an earlier life left unsettled, if it comes before thousands of
+     others that were sent later: a broker's queue sees to that.
+MR7  What is known of a sender is bounded (settled.py). It is narrowed in life only, where `heard` knows what is
+     not settled, and noted behind what entered: recovery takes nothing for settled that was not noted.
 
 All calls may come from any thread. One of its own syncs, and whoever comes meanwhile shares the next sync.
 """
@@ -30,14 +37,16 @@ from typing import Final, TypeAlias
 import msgspec
 
 from recado.actors.errors import SystemClosed
+from recado.actors.others import Heard
 from recado.actors.running.mailbox import Origin, Then
 from recado.journal.disk import Disk
 from recado.journal.journal import Journal
 from recado.journal.segment import Segment
 
-from .settled import Settled
+from .settled import GAPS, Ranges, Settled
 
 SEGMENT_SIZE: Final = 16 << 20
+NOWHERE: Final[Origin] = (b"", 0)
 INCARNATIONS: Final = 1_000  # whose sequences are remembered; the longest silent is forgotten
 
 log = logging.getLogger("recado.actors")
@@ -66,10 +75,15 @@ class Handled(msgspec.Struct, array_like=True, tag=3, frozen=True):
 
 class Summary(msgspec.Struct, array_like=True, tag=4, frozen=True):
     next: int
-    origins: dict[bytes, tuple[int, list[int], list[int]]]
+    origins: dict[bytes, Ranges]
 
 
-Record: TypeAlias = Entered | Attempted | Handled | Summary
+class Narrowed(msgspec.Struct, array_like=True, tag=5, frozen=True):
+    incarnation: bytes
+    ranges: Ranges
+
+
+Record: TypeAlias = Entered | Attempted | Handled | Summary | Narrowed
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Record).decode
@@ -88,10 +102,23 @@ class Entry:
         self.size = size
 
 
+def _nothing_heard(incarnation: bytes) -> None:
+    """For a room that no other node sends to."""
+
+
 class Mailroom:
-    def __init__(self, disk: Disk, segment_size: int = SEGMENT_SIZE) -> None:
-        """Find what the last life left. Raises InUse, Corrupt."""
+    def __init__(
+        self,
+        disk: Disk,
+        segment_size: int = SEGMENT_SIZE,
+        heard: Callable[[bytes], Heard | None] = _nothing_heard,
+        gaps: int = GAPS,
+    ) -> None:
+        """Find what the last life left. `heard` knows all that came of a sender; who enters something from
+        there is in the thread that may ask it. Raises InUse, Corrupt."""
         self._disk = disk
+        self._heard = heard
+        self._gaps = gaps
         self._segment_size = segment_size
         self._lock = threading.Condition()
         self._next = 1
@@ -123,7 +150,8 @@ class Mailroom:
         match record:
             case Entered():
                 self._note(record, position, len(payload))
-                self._is_known(record.origin)
+                if record.origin is not None:
+                    self._known_of(record.origin[0]).add(record.origin[1])
                 self._next = max(self._next, record.number + 1)
             case Attempted():
                 self._next = max(self._next, record.number + 1)
@@ -135,8 +163,11 @@ class Mailroom:
             case Summary():
                 self._known_bytes = len(payload)
                 self._next = max(self._next, record.next)
+                self._origins.clear()
                 for incarnation, ranges in record.origins.items():
-                    self._origins[incarnation] = Settled.of(*ranges)
+                    self._origins[incarnation] = Settled.of(ranges, self._gaps)
+            case Narrowed(incarnation, ranges):
+                self._origins[incarnation] = Settled.of(ranges, self._gaps)
 
     # ── entering ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -146,11 +177,15 @@ class Mailroom:
             if self._closing:
                 raise SystemClosed("the mailroom is closed")
             record = make(self._next)
-            if self._is_known(record.origin):
+            incarnation, sequence = record.origin or NOWHERE
+            known = self._known_of(incarnation) if incarnation else None
+            if known is not None and sequence in known:
                 return None
             self._next += 1
             payload = _encode(record)
             (position,) = self._journal.append(payload)
+            if known is not None and known.add(sequence):
+                self._narrow(incarnation, known)
             self._look_at_size()
             return self._note(record, position, len(payload))
 
@@ -161,21 +196,24 @@ class Mailroom:
         self._live_bytes += size
         return entry
 
-    def _is_known(self, origin: Origin | None) -> bool:
-        """Whether it came before; it is known from now on."""
-        if origin is None:
-            return False
-        incarnation, sequence = origin
+    def _known_of(self, incarnation: bytes) -> Settled:
+        """It is remembered from now on."""
         known = self._origins.get(incarnation)
         if known is None:
-            known = self._origins[incarnation] = Settled()
+            known = self._origins[incarnation] = Settled(self._gaps)
             if len(self._origins) > INCARNATIONS:
                 self._origins.popitem(last=False)
         self._origins.move_to_end(incarnation)
-        if sequence in known:
-            return True
-        known.add(sequence)
-        return False
+        return known
+
+    def _narrow(self, incarnation: bytes, known: Settled) -> None:
+        """There are too many gaps (MR7): once in some thousand messages of a sender, or never."""
+        heard = self._heard(incarnation)
+        if heard is None:
+            known.narrow()
+        else:
+            known.narrow(heard.known(), heard.unsettled())
+        self._journal.append(_encode(Narrowed(incarnation, known.state())))
 
     def when_safe(self, then: Then) -> None:
         """Call it, in this mailroom's thread, when all that entered so far is safe, or cannot be made so."""

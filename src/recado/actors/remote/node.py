@@ -67,6 +67,7 @@ class Node:
         self.inbound = Inbound(self, seal)
         self.received = self.inbound.received
         self.received_unproved = self.inbound.received_unproved
+        self.heard = self.inbound.replay.heard
         self.prove, self.is_proved = seal.prove, seal.is_proved
         self.lost = self.presence.lost
         self.healed = self.presence.healed

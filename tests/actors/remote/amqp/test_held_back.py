@@ -9,7 +9,9 @@ from recado.actors import ActorSystem
 from recado.actors.durable.mailboxes import DurableMailboxes
 from recado.actors.durable.settled import GAPS
 from recado.actors.remote.amqp import Amqp, AmqpSettings
+from recado.actors.remote.node import Node
 from recado.actors.remote.options import Options
+from recado.journal.disk import MemoryDisk
 from recado.simulator.disk import SimulatedDisk
 from tests.actors.remote.running import in_a_loop
 from tests.actors.remote.shop import Book, Log, Place
@@ -45,3 +47,57 @@ async def test_every_other_message_is_for_one_who_comes_later() -> None:
                 while len(placed) < MANY // 2:
                     placed = await book.ask(Log())
                     assert placed == [*range(first, first + 2 * len(placed), 2)]
+
+
+FIRST = -1
+"""What waits for its actor while all others are taken."""
+
+
+async def _sent_to_a_node_that_is_away(url: str) -> None:
+    """One message for who comes later; then in turns for a durable mailbox and for one that is not."""
+    async with ActorSystem("server", transport=Amqp(url)):
+        pass
+    quiet = Amqp(url, AmqpSettings(serve=False))
+    async with ActorSystem("client", transport=quiet) as client:
+        client.actor("late", Book, node="server").tell(Place(FIRST))
+        books = [client.actor(name, Book, node="server") for name in ("plain", "early")]
+        for number in range(MANY):
+            books[number % 2].tell(Place(number))
+
+
+async def _taken(server: ActorSystem, boxes: DurableMailboxes) -> None:
+    """All but what is for who comes later."""
+    early = await server.spawn(Book, name="early", mailbox=boxes.mailbox("early"))
+    await server.spawn(Book, name="plain")
+    while len(await early.ask(Log())) < MANY // 2:
+        pass
+
+
+async def _comes_late(server: ActorSystem, boxes: DurableMailboxes) -> None:
+    late = await server.spawn(Book, name="late", mailbox=boxes.mailbox("late"))
+    while not (placed := await late.ask(Log())) and Node.of(server).inbound.early.is_open:
+        pass
+    assert placed == [FIRST]
+
+
+@in_a_loop
+async def test_what_waits_is_new_however_much_is_taken_that_no_durable_mailbox_sees() -> None:
+    async with recado.Broker() as broker:
+        await _sent_to_a_node_that_is_away(broker.url)
+        patient = Options(warm_up=20)
+        async with ActorSystem("server", transport=Amqp(broker.url), options=patient) as server:
+            boxes = DurableMailboxes(server, MemoryDisk())
+            await _taken(server, boxes)
+            await _comes_late(server, boxes)
+
+
+@in_a_loop
+async def test_what_waited_is_new_to_the_next_life() -> None:
+    disk = MemoryDisk()
+    async with recado.Broker() as broker:
+        await _sent_to_a_node_that_is_away(broker.url)
+        patient = Options(warm_up=20)
+        async with ActorSystem("server", transport=Amqp(broker.url), options=patient) as server:
+            await _taken(server, DurableMailboxes(server, disk))
+        async with ActorSystem("server", transport=Amqp(broker.url), options=patient) as server:
+            await _comes_late(server, DurableMailboxes(server, disk))

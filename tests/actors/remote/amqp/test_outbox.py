@@ -65,8 +65,8 @@ class Outboxes(RuleBasedStateMachine):
     def give_back(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.out)))
         sent = self.out[number]
-        assert self.outbox.returned(sent.key, sent.body) == number
-        assert self.outbox.returned(sent.key, sent.body) == 0
+        assert self.outbox.returned(sent.key, sent.body) == (number, sent)
+        assert self.outbox.returned(sent.key, sent.body) is None
         self.forget(number)
 
     def forget(self, number: int) -> None:

@@ -87,6 +87,21 @@ def test_what_is_being_processed_is_not_settled_however_many_gaps_there_are() ->
     assert sequences.look(1) is Standing.SETTLED
 
 
+def test_what_was_let_go_is_new_however_many_gaps_there_are() -> None:
+    replay = Replay(gaps=3)
+    sequences = replay.of(ONE)
+    for number in range(1, 20, 2):
+        replay.pend(ONE, number)
+        sequences.settle(number + 1)
+    for number in range(1, 20, 2):
+        replay.forget(ONE, number)
+        assert sequences.look(number) is Standing.NEW
+        replay.pend(ONE, number)
+        sequences.settle(number)
+    assert {sequences.look(number) for number in range(1, 21)} == {Standing.SETTLED}
+    assert not sequences.held
+
+
 def test_to_forget_what_nobody_knows_is_nothing() -> None:
     replay = Replay()
     replay.forget(ONE, 1)

@@ -40,7 +40,7 @@ from .attempts import Attempts
 from .handler import MessageHandler, Watcher
 from .objects import Binding, Exchange, Object, Queue
 from .outbox import Entry, Outbox
-from .parcel import TOGETHER, unwrap
+from .parcel import TOGETHER
 from .receipts import Checkpoints, Confirms, Receipts
 from .settings import AmqpSettings
 from .storage import EXCHANGES, QUEUES, Sharing, Storage
@@ -200,11 +200,11 @@ class Bridge:
         self._changed()
 
     def _returned(self, message: Returned) -> None:
-        number = self.outbox.returned(message.routing_key, message.body)
-        if number and self._out is not None:
+        found = self.outbox.returned(message.routing_key, message.body)
+        if found is not None and self._out is not None:
+            number, sent = found
             self._out.returned(number)
-            entries = [(message.routing_key, frame) for frame in unwrap(message.body)]
-            self._rejected(entries, f"no route: {message.text}")
+            self._rejected(sent.entries(), f"no route: {message.text}")
             self._changed()
 
     def _rejected(self, entries: list[Entry], reason: str) -> None:

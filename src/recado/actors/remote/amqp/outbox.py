@@ -84,16 +84,16 @@ class Outbox:
         self.held -= sum(sent.held for sent in settled)
         return settled
 
-    def returned(self, key: str, body: bytes) -> int:
-        """The broker gave this back: its number. 0 if it is none of ours, or was settled before.
+    def returned(self, key: str, body: bytes) -> tuple[int, Sent] | None:
+        """The broker gave this back: its number, and what it is. None if it is none of ours, or was settled.
 
         It gives back in the order of publishing, so the one that is meant is among the first.
         """
         for number, sent in self._out.items():
             if sent.body == body and sent.key == key:
                 self.settled(range(number, number + 1))
-                return number
-        return 0
+                return number, sent
+        return None
 
     def lost(self) -> None:
         """The channel is gone, and nobody knows what became of what was out."""

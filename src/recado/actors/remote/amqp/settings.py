@@ -24,12 +24,12 @@ class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
     absence: float = 2.0  # seconds that a node which was there may be missing on the broker
 
     hold_limit: int = 64 << 20  # bytes that a bridge holds until the broker has confirmed them
-    prefetch: int = 4096  # frames that came and are not settled; no more than GAPS
+    prefetch: int = 4096  # frames that came and are not settled; a message has up to 32
     clients_limit: int = 10_000  # that a server bridge remembers
 
     def __post_init__(self) -> None:
         if not 0 < self.prefetch <= GAPS:
-            # Beyond that a durable mailbox would take what is held back for what it has had.
+            # Of what an earlier life left unsettled a durable mailbox remembers no more than that.
             raise ValueError(f"prefetch is {self.prefetch}: it has to be from 1 to {GAPS}")
 
     @property

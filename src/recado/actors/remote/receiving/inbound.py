@@ -68,7 +68,7 @@ class Inbound:
         self._system = node.system
         self._seal = seal
         self._options = node.options
-        self._replay = Replay()
+        self.replay = Replay()
         self._lives = node.ways.lives
         self._outbound = node.outbound
         self._pending = node.outbound.pending
@@ -97,10 +97,10 @@ class Inbound:
                 settle(False)
             return
         if settle is None:
-            if not self._replay.once(incarnation, sequence):
+            if not self.replay.once(incarnation, sequence):
                 self._refusals.refuse(link, incarnation, sequence, Refusal.REPLAY)
                 return
-        elif (seen := self._replay.of(incarnation).look(sequence)) is not NEW:
+        elif (seen := self.replay.of(incarnation).look(sequence)) is not NEW:
             if seen is Standing.SETTLED:  # repeated by a link that was not sure: nobody's fault
                 settle(True)
             elif (settles := self._settles.get((incarnation, sequence))) is not None:
@@ -117,7 +117,7 @@ class Inbound:
             self._refusals.refuse(link, incarnation, sequence, Refusal.ENVELOPE)
             taken = False
         if settle is not None and taken is not None:
-            self._replay.of(incarnation).settle(sequence)
+            self.replay.of(incarnation).settle(sequence)
             if not taken:  # it may have failed when it was about to be stored
                 self._settles.pop((incarnation, sequence), None)
             settle(taken)
@@ -144,7 +144,7 @@ class Inbound:
 
     def _pend(self, origin: Origin, settle: Settle) -> Then:
         """It is settled by what this gives, in any thread."""
-        self._replay.pend(*origin)
+        self.replay.pend(*origin)
         self._settles[origin] = [settle]
         return partial(self._system.on_loop, self._settled, origin)
 
@@ -153,9 +153,9 @@ class Inbound:
         if settles is None:
             return
         if isinstance(error, SystemClosed):  # it comes to the next life
-            self._replay.forget(*origin)
+            self.replay.forget(*origin)
         else:
-            self._replay.of(origin[0]).settle(origin[1])
+            self.replay.of(origin[0]).settle(origin[1])
             _settle_each(settles, error is None)
 
     # ── the envelope ──────────────────────────────────────────────────────────────────────────────────────

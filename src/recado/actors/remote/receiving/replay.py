@@ -7,7 +7,8 @@ RP1  A settled (incarnation, sequence) is refused as long as its incarnation is 
 RP2  One that came and was not settled is not refused when it comes again, once the first is let go (`forget`).
 RP3  While one is being processed, a second copy is refused for now: it is `PENDING`.
 RP4  Memory is bounded: by incarnations, of which the longest silent is forgotten, and by the gaps of each:
-     where there are too many, the lowest is taken for settled, but for what in it is being processed.
+     where there are too many, the lowest are taken for settled, but for what in them came and was not settled.
+     A sender uses each number once, so there are few: what it had no room for, what never arrived.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Sequences(Settled):
     def look(self, number: int) -> Standing:
         """It has come: what is known of it."""
         pending = self.pending
-        if pending and number in pending:  # though its gap may be taken for settled (RP4)
+        if pending and number in pending:
             return Standing.PENDING
         if number in self:
             return Standing.SETTLED
@@ -49,7 +50,12 @@ class Sequences(Settled):
     def settle(self, number: int) -> None:
         if self.pending:
             self.pending.discard(number)
-        self.add(number)
+        if self.add(number):
+            self.narrow(unsettled=self.pending)
+
+    def unsettled(self) -> set[int]:
+        """What came, and may come again."""
+        return self.pending | self.held
 
 
 class Replay:
@@ -73,7 +79,7 @@ class Replay:
             return True
         if sequence in settled or sequence in settled.pending:
             return False
-        settled.add(sequence)
+        settled.settle(sequence)
         return True
 
     def pend(self, incarnation: bytes, sequence: int) -> None:
@@ -85,6 +91,10 @@ class Replay:
         settled = self._known.get(incarnation)
         if settled is not None:
             settled.pending.discard(sequence)
+
+    def heard(self, incarnation: bytes) -> Sequences | None:
+        """What is known of one sender, if anything is."""
+        return self._known.get(incarnation)
 
     def of(self, incarnation: bytes) -> Sequences:
         """What is known of one sender; it is remembered from now on."""
