@@ -22,8 +22,11 @@ class Heard(Protocol):
     def known(self) -> Sequence[tuple[int, int]]:
         """The settled ones, as ranges, lowest first."""
 
+    def reach(self) -> int:
+        """The highest that came. Those below it that are neither are settled, or gone."""
+
     def unsettled(self) -> Collection[int]:
-        """Those that came and may come again, also if they are within these ranges."""
+        """Those that came and may come again, though they may be within these ranges."""
 
 
 class Others(Protocol):

@@ -46,7 +46,7 @@ def test_gaps_are_bounded_what_was_added_is_known_and_what_is_unsettled_is_not(
                 pending.discard(chosen)
                 added.add(chosen)
                 if settled.add(chosen):
-                    settled.narrow(elsewhere.known(), pending)
+                    settled.narrow(number, elsewhere.known(), pending)
             case "elsewhere":
                 pending.discard(chosen)
                 elsewhere.add(chosen)
@@ -70,7 +70,7 @@ def test_what_others_have_settled_fills_the_gaps() -> None:
         if number % 2:
             elsewhere.add(number)
         elif settled.add(number):
-            settled.narrow(elsewhere.known())
+            settled.narrow(number, elsewhere.known())
     assert 1 not in settled
     assert settled.floor == 0
 
@@ -79,22 +79,35 @@ def test_what_was_held_and_is_settled_elsewhere_is_known() -> None:
     settled = Settled(GAPS)
     for number in (2, 4, 6, 8, 10):
         settled.add(number)
-    settled.narrow(unsettled=[1, 3])
+    settled.narrow(10, unsettled=[1, 3])
     assert settled.held == {1, 3}
-    settled.narrow([(1, 1)], [3])
+    settled.narrow(10, [(1, 1)], [3])
     assert settled.held == {3}
-    settled.narrow([(1, 12)], [3])
+    settled.narrow(12, [(1, 12)], [3])
     assert (settled.floor, settled.held) == (12, {3})
-    settled.narrow([(3, 3)])
+    settled.narrow(12, [(3, 3)])
     assert not settled.held
+
+
+def test_what_is_above_all_that_came_is_not_taken_for_settled() -> None:
+    settled = Settled.of(Ranges(0, [4, 6, 8, 10], [4, 6, 8, 10]), GAPS)
+    assert settled.add(2)
+    settled.narrow(2)
+    assert (settled.floor, settled.ranges) == (2, 4)
+    assert not settled.add(20)  # it does not have to be narrowed at once again
+    assert not settled.add(22)
+    assert settled.add(24)
+    settled.narrow(24)
+    assert (settled.floor, settled.ranges) == (20, 2)
 
 
 def test_what_is_held_for_nobody_any_more_is_bounded() -> None:
     settled = Settled(GAPS)
     for number in range(1, 200, 2):
         if settled.add(number):
-            settled.narrow(unsettled=[number - 1])
-    assert len(settled.held) <= GAPS + 1
+            settled.narrow(number, unsettled=[settled.floor + 1])
+    assert len(settled.held) == GAPS + 1
+    assert min(settled.held) > 100  # the highest of them
 
 
 def test_in_order_it_is_one_number() -> None:

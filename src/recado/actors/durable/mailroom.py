@@ -18,8 +18,8 @@ MR4  A segment is dropped when it is the oldest, and what lives in it was entere
      time, with a sync between two: an Entered that comes back without its Handled would raise the dead.
 MR5  After a failed sync nothing is reported safe any more.
 MR6  What came in this life and is not settled enters when it is put here, however much else its sender has sent
-     meanwhile, and to whomever. So does what an earlier life left unsettled, if it comes before thousands of
-     others that were sent later: a broker's queue sees to that.
+     meanwhile, and to whomever. So does what an earlier life left unsettled, if it comes before what was sent
+     later, as from a queue, or not too far behind it.
 MR7  What is known of a sender is bounded (settled.py). It is narrowed in life only, where `heard` knows what is
      not settled, and noted behind what entered: recovery takes nothing for settled that was not noted.
 
@@ -185,7 +185,7 @@ class Mailroom:
             payload = _encode(record)
             (position,) = self._journal.append(payload)
             if known is not None and known.add(sequence):
-                self._narrow(incarnation, known)
+                self._narrow(incarnation, sequence, known)
             self._look_at_size()
             return self._note(record, position, len(payload))
 
@@ -206,13 +206,13 @@ class Mailroom:
         self._origins.move_to_end(incarnation)
         return known
 
-    def _narrow(self, incarnation: bytes, known: Settled) -> None:
+    def _narrow(self, incarnation: bytes, sequence: int, known: Settled) -> None:
         """There are too many gaps (MR7): once in some thousand messages of a sender, or never."""
         heard = self._heard(incarnation)
         if heard is None:
-            known.narrow()
+            known.narrow(sequence)
         else:
-            known.narrow(heard.known(), heard.unsettled())
+            known.narrow(heard.reach(), heard.known(), heard.unsettled())
         self._journal.append(_encode(Narrowed(incarnation, known.state())))
 
     def when_safe(self, then: Then) -> None:

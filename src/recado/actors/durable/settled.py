@@ -2,7 +2,8 @@
 
 SE1  A number that was added is known for good.
 SE2  When `add` says that there are more ranges than `gaps`, `narrow` leaves no more than half of that: what was
-     settled elsewhere fills gaps, and if that is not enough the lowest gaps are taken for settled.
+     settled elsewhere fills gaps, and if that is not enough the lowest gaps are taken for settled. But none
+     above `upto`: what is unsettled there may still have to come, and until it has there may be more.
 SE3  What `narrow` is told to be unsettled does not become known by it: it is `held`, until it is added, or is
      settled elsewhere. What was held before, and is neither, stays so: the highest `gaps` of these.
 """
@@ -36,10 +37,11 @@ class Ranges(msgspec.Struct, array_like=True, frozen=True):
 class Settled:
     """Numbers from 1 up, as ranges: those up to `floor` but for the `held`, and `starts[i]` to `ends[i]`."""
 
-    __slots__ = ("_gaps", "ends", "floor", "held", "starts")
+    __slots__ = ("_gaps", "_most", "ends", "floor", "held", "starts")
 
     def __init__(self, gaps: int = GAPS) -> None:
         self._gaps = gaps
+        self._most = gaps  # ranges, until it is narrowed
         self.floor = 0
         self.held: set[int] = set()
         self.starts: list[int] = []
@@ -86,12 +88,12 @@ class Settled:
         elif number > ends[-1]:
             starts.append(number)
             ends.append(number)
-            return len(starts) > self._gaps
+            return len(starts) > self._most
         if number <= self.floor:
             self.held.discard(number)
             return False
         self._cover(number, number)
-        return len(starts) > self._gaps
+        return len(starts) > self._most
 
     def _cover(self, first: int, last: int) -> None:
         """These are settled, and there are some above the floor. What they touch becomes one with them."""
@@ -105,18 +107,23 @@ class Settled:
         else:
             starts[begin:end], ends[begin:end] = [first], [last]
 
-    def narrow(self, settled: Sequence[Range] = (), unsettled: Iterable[int] = ()) -> None:
+    def narrow(
+        self, upto: int, settled: Sequence[Range] = (), unsettled: Iterable[int] = ()
+    ) -> None:
         """Have half as many ranges as there may be. Of numbers that did not come here others know that they are
-        settled, as ranges, lowest first. The `unsettled` ones are not, though they may be within these."""
+        settled, as ranges, lowest first. The `unsettled` ones are not, though they may be within these, and up
+        to `upto` they are all that may still come."""
         missing = {number for number in unsettled if number not in self}
         self.held = {number for number in self.held if not _is_within(settled, number)}
         for first, last in settled:
             if last > self.floor:
                 self._cover(first, last)
-        surplus = len(self.starts) - self._gaps // 2
+        half = self._gaps // 2
+        surplus = min(len(self.starts) - half, bisect_right(self.starts, upto + 1))
         if surplus > 0:
             self.floor = self.ends[surplus - 1]
             del self.starts[:surplus], self.ends[:surplus]
+        self._most = max(self._gaps, len(self.starts) + half)
         older = sorted(self.held - missing)[-self._gaps :]
         self.held = {*older, *(number for number in missing if number <= self.floor)}
 

@@ -51,7 +51,12 @@ class Sequences(Settled):
         if self.pending:
             self.pending.discard(number)
         if self.add(number):
-            self.narrow(unsettled=self.pending)
+            self.narrow(self.ends[-1], unsettled=self.pending)
+
+    def reach(self) -> int:
+        """The highest that came, to a node that is given its frames in order."""
+        highest = self.ends[-1] if self.ends else self.floor
+        return max(highest, max(self.pending, default=0))
 
     def unsettled(self) -> set[int]:
         """What came, and may come again."""
