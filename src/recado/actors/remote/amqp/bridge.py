@@ -142,7 +142,7 @@ class Bridge:
         self.outbox.put(key, frame)
         if self._out is None:
             return
-        if self.is_quiet or len(self.outbox.waiting) >= TOGETHER:
+        if self.is_quiet or self.outbox.waits >= TOGETHER:
             self.is_quiet = False
             self._send()
         elif not self._called:
@@ -155,12 +155,12 @@ class Bridge:
 
     def _send(self) -> None:
         """All that waits, now."""
-        if self._out is not None and self.outbox.waiting:
+        if self._out is not None and self.outbox.waits:
             self._out.channel.wire.write_at_once(self._publish, self._out)
 
     def _publish(self, out: Receipts) -> None:
         outbox = self.outbox
-        while outbox.waiting:
+        while outbox.waits:
             sent = outbox.next()
             number = out.publish(self.plan.exchange, sent.key, sent.body, self._properties)
             outbox.out(number, sent)

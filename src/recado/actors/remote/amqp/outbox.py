@@ -1,15 +1,13 @@
 """What a bridge was given to send, until the broker has it. No channel is known here.
 
 OB1  A frame is in exactly one place: waiting, out on the channel in one message, or settled and forgotten.
-OB2  What waits is in the order of posting. When the channel is lost, what was out waits again, in its order and
-     before all others.
+OB2  What waits for one key is in the order of posting. When the channel is lost, what was out waits again, in
+     its order and before all others.
 OB3  `held` is the size of everything that is here, and never above the limit.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import takewhile
 from typing import Final, NamedTuple, TypeAlias
 
 from recado.actors.remote.faults import Full
@@ -35,16 +33,20 @@ class Sent(NamedTuple):
 
 
 class Outbox:
-    __slots__ = ("_limit", "_out", "held", "waiting")
+    __slots__ = ("_limit", "_out", "_waiting", "held", "waits")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.held = 0
-        self.waiting: deque[Entry] = deque()
+        self.waits = 0
+        """Frames that are not out."""
+        self._waiting: dict[
+            str, list[bytes]
+        ] = {}  # by their keys
         self._out: dict[int, Sent] = {}  # by their numbers on the channel, in order
 
     def __len__(self) -> int:
-        return sum(sent.frames for sent in self._out.values()) + len(self.waiting)
+        return sum(sent.frames for sent in self._out.values()) + self.waits
 
     @property
     def is_empty(self) -> bool:
@@ -60,22 +62,31 @@ class Outbox:
         if held > self._limit:
             raise Full(f"{self.held} bytes wait for the broker already")
         self.held = held
-        self.waiting.append((key, frame))
+        self._wait(key, frame)
+
+    def _wait(self, key: str, frame: bytes) -> None:
+        self.waits += 1
+        frames = self._waiting.get(key)
+        if frames is None:
+            self._waiting[key] = [frame]
+        else:
+            frames.append(frame)
 
     def next(self) -> Sent:
-        """A message of the first frames that wait, as many as have the same key and fit. One waits at least."""
-        waiting = self.waiting
-        key, frame = waiting[0]
-        if len(waiting) == 1:
-            return Sent(key, frame, 1, len(frame) + WEIGHT)
-        alike = takewhile(lambda entry: entry[0] == key, waiting)
-        frames = fitting(frame for _, frame in alike)
-        return Sent(key, wrap(frames), len(frames), sum(map(len, frames)) + WEIGHT * len(frames))
+        """A message of the first frames that wait for one key, as many as fit. One waits at least."""
+        key, frames = next(iter(self._waiting.items()))
+        frames = frames[: fitting(frames)]
+        count = len(frames)
+        return Sent(key, wrap(frames), count, sum(map(len, frames)) + WEIGHT * count)
 
     def out(self, number: int, sent: Sent) -> None:
         """The next message was published, under this number of the channel."""
-        for _ in range(sent.frames):
-            self.waiting.popleft()
+        frames = self._waiting[sent.key]
+        if len(frames) == sent.frames:
+            del self._waiting[sent.key]
+        else:
+            del frames[: sent.frames]
+        self.waits -= sent.frames
         self._out[number] = sent
 
     def settled(self, numbers: range) -> list[Sent]:
@@ -97,23 +108,31 @@ class Outbox:
 
     def lost(self) -> None:
         """The channel is gone, and nobody knows what became of what was out."""
-        self.waiting.extendleft(reversed(self._entries_out()))
-        self._out.clear()
+        entries = self._entries()
+        self._clear()
+        for key, frame in entries:
+            self._wait(key, frame)
 
     def drop(self) -> list[Entry]:
         """Everything, for good."""
-        entries = [*self._entries_out(), *self.waiting]
-        self._out.clear()
-        self.waiting.clear()
+        entries = self._entries()
+        self._clear()
         self.held = 0
         return entries
 
-    def _entries_out(self) -> list[Entry]:
-        return [entry for sent in self._out.values() for entry in sent.entries()]
+    def _clear(self) -> None:
+        self._out.clear()
+        self._waiting.clear()
+        self.waits = 0
+
+    def _entries(self) -> list[Entry]:
+        out = [entry for sent in self._out.values() for entry in sent.entries()]
+        return out + [(key, frame) for key, frames in self._waiting.items() for frame in frames]
 
     def check(self) -> None:
         """OB1 to OB3, for tests."""
-        entries = [*self._entries_out(), *self.waiting]
+        entries = self._entries()
+        assert all(self._waiting.values())
         assert len(entries) == len(self)
         assert self.held == sum(len(frame) + WEIGHT for _, frame in entries) <= self._limit
         assert list(self._out) == sorted(self._out)

@@ -24,7 +24,7 @@ class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
     absence: float = 2.0  # seconds that a node which was there may be missing on the broker
 
     hold_limit: int = 64 << 20  # bytes that a bridge holds until the broker has confirmed them
-    prefetch: int = 4096  # frames that came and are not settled; a message has up to 32
+    prefetch: int = 4096  # frames that came and are not settled; a message has up to 40
     clients_limit: int = 10_000  # that a server bridge remembers
 
     def __post_init__(self) -> None:

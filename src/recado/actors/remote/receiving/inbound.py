@@ -49,7 +49,7 @@ from recado.actors.serialising.catalogue import reply_type
 from .controls import Controls, NotForUs, Untrusted
 from .early import Early
 from .refusals import Refusals
-from .replay import Replay, Standing
+from .replay import NEW, Replay, Standing
 from .slowing import Slowing
 from .storing import Storing
 
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("recado.actors")
 
 ADDRESSES_MOST: Final = 10_000
-NEW: Final = Standing.NEW  # which is looked at for each frame
 
 
 class Inbound:
@@ -96,11 +95,12 @@ class Inbound:
             if settle is not None:
                 settle(False)
             return
+        known = None
         if settle is None:
             if not self.replay.once(incarnation, sequence):
                 self._refusals.refuse(link, incarnation, sequence, Refusal.REPLAY)
                 return
-        elif (seen := self.replay.of(incarnation).look(sequence)) is not NEW:
+        elif (seen := (known := self.replay.of(incarnation)).look(sequence)) is not NEW:
             if seen is Standing.SETTLED:  # repeated by a link that was not sure: nobody's fault
                 settle(True)
             elif (settles := self._settles.get((incarnation, sequence))) is not None:
@@ -116,8 +116,8 @@ class Inbound:
             log.exception("a frame from %s could not be processed", link.peer or "somebody")
             self._refusals.refuse(link, incarnation, sequence, Refusal.ENVELOPE)
             taken = False
-        if settle is not None and taken is not None:
-            self.replay.of(incarnation).settle(sequence)
+        if settle is not None and known is not None and taken is not None:
+            known.settle(sequence)
             if not taken:  # it may have failed when it was about to be stored
                 self._settles.pop((incarnation, sequence), None)
             settle(taken)

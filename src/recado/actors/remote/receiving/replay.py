@@ -29,6 +29,9 @@ class Standing(Enum):
     SETTLED = auto()
 
 
+NEW: Final = Standing.NEW  # which is said for each frame
+
+
 class Sequences(Settled):
     """Those of one sender: which were settled, and which are being processed."""
 
@@ -41,13 +44,18 @@ class Sequences(Settled):
     def look(self, number: int) -> Standing:
         """It has come: what is known of it."""
         pending = self.pending
-        if pending and number in pending:
+        if not pending and not self.starts and number > self.floor:  # beyond all, as nearly always
+            return NEW
+        if number in pending:
             return Standing.PENDING
         if number in self:
             return Standing.SETTLED
-        return Standing.PENDING if len(pending) >= PENDING else Standing.NEW
+        return Standing.PENDING if len(pending) >= PENDING else NEW
 
     def settle(self, number: int) -> None:
+        if number == self.floor + 1 and not self.pending and not self.starts:  # in order, likewise
+            self.floor = number
+            return
         if self.pending:
             self.pending.discard(number)
         if self.add(number):
