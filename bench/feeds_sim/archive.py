@@ -66,9 +66,11 @@ class Archive(Node):
                 pass
 
     def _slowness(self, usual: float) -> float:
-        """Of the disk, which now and then is busy."""
+        """Of the disk, which now and then is busy, while anything may go wrong."""
         random = self.world.random
-        return usual * random.random() * (20.0 if random.random() < 0.02 else 1.0)
+        seconds = usual * random.random()
+        is_busy = random.random() < 0.02 and not self.world.is_settled
+        return 20.0 * seconds if is_busy else seconds
 
     def _sync(self) -> None:
         self._syncing = True

@@ -71,6 +71,7 @@ class Surroundings(Protocol):
     schedule: Schedule
     random: Random
     medium: Medium
+    is_settled: bool
 
     def record(self, event: h.AnyEvent) -> None: ...
 

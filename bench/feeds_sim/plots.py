@@ -1,8 +1,9 @@
 """Faults that belong together: what would seldom meet by chance, and does in life.
 
 A machine is cut off and then fails; two halves of a feed each go on with an archive; the archive that was away
-is back when the others fail. Chance chooses who, and when. Nobody returns while archives are apart: what
-one says until then of a subscriber that lives on unheard is not promised.
+is back when the others fail; one hears and is not heard; who returns meets first one that lags. Chance chooses
+who, and when. Nobody returns while archives are apart: what one says until then of a subscriber that lives on
+unheard is not promised.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TypeAlias
 from recado.simulator.network import Way
 
 from .company import ARCHIVES, Company
-from .fault import Crash, Cut, Fault, Leave
+from .fault import Crash, Cut, CutOff, Fault, Leave
 
 MOMENT = 1e-6  # seconds: behind what ends at the same time
 
@@ -25,8 +26,19 @@ Troubles: TypeAlias = tuple[tuple[float, Fault], ...]
 def machine_lost(random: Random, company: Company) -> Troubles:
     """A publisher and a subscriber are cut off together, and the subscriber fails there: nobody else has seen
     what it was given last, perhaps by a publisher that has begun there. It returns when the cut is mended: the
-    others may not have it yet. Or the publisher is cut off for longer, and all hear of it after the return; so
-    much longer that who begins without recovery does not take its silence for a loss on the way."""
+    others may not have it yet. Or the publisher is cut off for longer, and all hear of it after the return."""
+    begins = random.random() < 0.5
+    longer = random.uniform(1.0, 2.0) if random.random() < 0.5 else 0.0
+    return _lost(random, company, begins=begins, longer=longer)
+
+
+def half_back(random: Random, company: Company) -> Troubles:
+    """The same, and a publisher that has begun there is not heard before archives have told what the subscriber
+    can have been given."""
+    return _lost(random, company, begins=True, longer=random.uniform(3.0, 3.5))
+
+
+def _lost(random: Random, company: Company, *, begins: bool, longer: float) -> Troubles:
     publisher, subscriber = random.choice(company.publishers), random.choice(company.subscribers)
     begin = random.uniform(5.0, 6.0)
     mended = begin + random.uniform(7.0, 8.0)
@@ -37,11 +49,11 @@ def machine_lost(random: Random, company: Company) -> Troubles:
         (begin, Cut(apart(machine, company.besides(*machine)), mended - begin)),
         (crash, Crash(subscriber, back - crash)),
     ]
-    if random.random() < 0.5:
+    if begins:
         troubles.insert(1, (begin + random.uniform(0.2, 1.0), Crash(publisher, 0.1)))
-    if random.random() < 0.5:
+    if longer:
         alone = apart((publisher,), company.besides(publisher))
-        troubles.append((mended + MOMENT, Cut(alone, random.uniform(3.0, 3.5))))
+        troubles.append((mended + MOMENT, Cut(alone, longer)))
     return tuple(troubles)
 
 
@@ -50,11 +62,11 @@ def halves(random: Random, company: Company) -> Troubles:
     others come to a later view; then the subscriber fails, and only that archive knew it."""
     subscriber, archive = random.choice(company.subscribers), random.choice(ARCHIVES)
     others = company.besides(subscriber, archive, *company.publishers)
-    begin = random.uniform(4.5, 5.0)
+    begin = random.uniform(3.9, 4.4)
     mended = begin + random.uniform(8.5, 9.0)
     leaving = begin + random.uniform(3.5, 4.0)
     crash = begin + random.uniform(7.0, 8.0)
-    back = mended + random.uniform(2.5, 3.0)
+    back = mended + random.uniform(3.1, 3.5)
     return (
         (begin, Cut(apart((subscriber, archive), others), mended - begin)),
         (leaving, Leave(random.choice(others), back - leaving)),
@@ -81,10 +93,46 @@ def by_turns(random: Random, company: Company) -> Troubles:
     )
 
 
+def unheard(random: Random, company: Company) -> Troubles:
+    """A subscriber is cut off until it is in a view of its own, and then hears the others, but is not heard: it
+    knows what it has missed and can ask nobody, for longer than it takes to call something lost; and a
+    publisher that could cast it again has failed. It is heard again before anybody stops for good: what it was
+    given meanwhile is not called missed then."""
+    publisher, subscriber = random.choice(company.publishers), random.choice(company.subscribers)
+    ways = apart((subscriber,), company.besides(subscriber))
+    begin = random.uniform(3.2, 3.5)
+    hears = begin + random.uniform(2.8, 3.1)
+    heard = hears + random.uniform(8.6, 8.9)
+    silent = tuple(way for way in ways if way[0] == subscriber)
+    return (
+        (begin, Cut(ways, hears - begin)),
+        (hears + MOMENT, Cut(silent, heard - hears)),
+        (hears + random.uniform(1.2, 2.0), Crash(publisher, 0.5)),
+    )
+
+
+def laggards(random: Random, company: Company) -> Troubles:
+    """A member is cut off from the broker until it is in a view of its own. When it is back the others are
+    busy: a subscriber has failed twice in a row, and they wait for its first life. The third one is first heard
+    by the member that lags, and joins it."""
+    subscriber = random.choice(company.subscribers)
+    laggard = random.choice(company.besides(subscriber, *company.publishers))
+    begin = random.uniform(4.0, 8.0)
+    back = begin + random.uniform(4.0, 5.0)
+    first = back - random.uniform(0.5, 0.7)
+    second = back - random.uniform(0.1, 0.3)
+    return (
+        (begin, CutOff(laggard, back - begin)),
+        (first, Crash(subscriber, 0.1)),
+        (second, Crash(subscriber, back + random.uniform(0.01, 0.1) - second)),
+    )
+
+
 Plot: TypeAlias = Callable[[Random, Company], Troubles]
 ANYWHERE: tuple[Plot, ...] = (by_turns,)
 """Whatever the medium is."""
-WITHOUT_BROKER: tuple[Plot, ...] = (*ANYWHERE, machine_lost, halves)
+WITHOUT_BROKER: tuple[Plot, ...] = (*ANYWHERE, machine_lost, halves, half_back, unheard)
+WITH_BROKER: tuple[Plot, ...] = (*ANYWHERE, laggards)
 
 
 def apart(group: Sequence[str], others: Sequence[str]) -> tuple[Way, ...]:

@@ -40,7 +40,7 @@ QUIET = 13.0
 END = 17.0
 """How long the quiet and the last messages may take, behind the trouble."""
 
-PLOTTED = 0.1
+PLOTTED = 0.25
 """The share of worlds whose faults belong together."""
 
 PATIENCE = 8.0
@@ -129,7 +129,7 @@ def _plot(seed: int, kind: Kind, company: Company) -> Troubles:
     random = Random(f"{seed} plot")
     if random.random() >= PLOTTED:
         return ()
-    every = plots.WITHOUT_BROKER if kind is Kind.ETHER else plots.ANYWHERE
+    every = plots.WITHOUT_BROKER if kind is Kind.ETHER else plots.WITH_BROKER
     return random.choice(every)(random, company)
 
 

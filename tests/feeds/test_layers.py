@@ -172,6 +172,20 @@ def test_a_publisher_tells_its_last() -> None:
     assert pulse.layer.deadline() == 12.0
 
 
+def test_where_it_casts_again_a_publisher_repeats_what_it_told() -> None:
+    """The last few times: for those who have begun since, and have not heard it."""
+    pulse = Between(Pulse, beat=1.0, ordered=False)
+    pulse.layer.start(10.0)
+    for second in range(1, 7):
+        pulse.layer.down(
+            Say(Data(ME.incarnation, second, Block.of([b"x"])), None, "", second), 9.5 + second
+        )
+        pulse.layer.tick(10.0 + second)
+    told = [packet for packet in pulse.packets() if isinstance(packet, Last)]
+    assert told[1] == Last(ME.incarnation, 1, 1000, ((1000, 0),))
+    assert told[-1].earlier == ((4000, 2), (3000, 3), (2000, 4), (1000, 5))
+
+
 def test_the_window_is_bounded_and_knows_what_it_lacks() -> None:
     window = Window(1000)
     for first in range(1, 11):

@@ -123,6 +123,42 @@ def test_a_closed_gap_is_passed_over() -> None:
     assert reception.close(P, 4, 2.0) is None
 
 
+def test_before_it_has_begun_it_says_what_was_published_since_it_heard() -> None:
+    """RE4: of a publisher that has told its last, and of no other where messages are cast again."""
+    for ordered in (True, False):
+        reception = Reception(1 << 20, ordered=ordered)
+        reception.since = 0.0
+        reception.take(batch(4, 1), 1.0)
+        reception.freeze()
+        assert reception.sworn == ({P} if ordered else set())
+        reception.tell(P, 5, 9.0, 1.0)
+        reception.take(batch(6, 2), 1.5)
+        reception.tell(P, 7, 9.5, 1.5)
+        reception.freeze()
+        assert reception.sworn == {P}
+        assert reception.received() == {P: 4 if ordered else 7}
+        reception.check()
+
+
+def test_a_stranger_begins_behind_what_it_had_published_when_we_began() -> None:
+    """RE4: as far as it tells; never before what others have."""
+    told = [(8.5, 11), (9.5, 12), (10.1, 13), (11.1, 14)]
+    for since, cut, begins in (
+        (9.0, 10, 12),
+        (9.4, 10, 13),
+        (12.0, 10, 15),
+        (2.0, 10, 11),
+        (9.0, 14, 14),
+    ):
+        reception = Reception(1 << 20)
+        reception.since = since
+        reception.begin({P: cut}, 12.0)
+        reception.estrange(P, cut, 12.0)
+        reception.tell(P, 15, 12.0, 12.1, told)
+        assert reception.beginning(P, 1.0) == begins
+        reception.check()
+
+
 def test_orders_of_other_views_are_forgotten() -> None:
     own, other = order_id(ViewId(3, bytes(16))), order_id(ViewId(2, bytes(16)))
     reception = Reception(1 << 20)

@@ -170,6 +170,7 @@ def test_who_starts_alone_begins_with_what_is_published_when_it_hears() -> None:
     x = world.add(Role.SUBSCRIBER, "x")
     assert together(world, x)
     say(world, publisher, 6, 7)
+    world.run(1)
     world.cut = lambda one, other: False
     world.run(0.5)
     say(world, publisher, 8, 9)
@@ -273,6 +274,85 @@ def test_who_begins_where_archives_do_not_hear_begins_when_it_hears() -> None:
     world.run(1)
     assert x.bodies() == numbers(8, 9)
     assert not x.gaps
+
+
+def test_it_does_not_take_what_was_published_before_it_for_a_loss_on_the_way() -> None:
+    """RE4: it hears the publisher as soon as it has joined."""
+    world, publisher, (keeper,) = scene(ordered=False)
+    assert together(world, keeper)
+    say(world, publisher, 1, 5)
+    world.cut = lambda one, other: one is publisher
+    say(world, publisher, 6, 7)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, keeper, x)
+    world.cut = lambda one, other: False
+    say(world, publisher, 8, 9)
+    world.run(1)
+    assert x.bodies() == numbers(8, 9)
+    assert not x.gaps
+
+
+def test_what_is_lost_on_the_way_when_it_has_joined_is_not_older_than_it() -> None:
+    """RE4: the publisher tells what it had published when x began."""
+    world, publisher, (keeper,) = scene(ordered=False)
+    assert together(world, keeper)
+    say(world, publisher, 1, 5)
+    world.cut = lambda one, other: one is publisher and other is x
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, keeper, x)
+    say(world, publisher, 6, 7)
+    world.run(0.1)
+    world.cut = lambda one, other: False
+    world.run(1)
+    assert x.bodies() == numbers(6, 7)
+
+
+@pytest.mark.parametrize("tells_first", [True, False])
+def test_who_joins_one_that_lags_begins_when_it_hears(tells_first: bool) -> None:
+    """F4 of FIFO, where nothing is cast again: the broker has nothing for x that is older than its queue."""
+    world, publisher, (keeper,) = scene(ordered=True)
+    y = world.add(Role.SUBSCRIBER, "y")
+    assert together(world, keeper, y)
+    say(world, publisher, 1, 5)
+    world.cut = lambda one, other: y in (one, other)
+    assert together(world, y)
+    say(world, publisher, 6, 7)
+    world.cut = lambda one, other: one is publisher or keeper in (one, other)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, y)
+    world.cut = lambda one, other: keeper in (one, other)
+    if tells_first:
+        world.run(0.15)
+    world.publish(publisher, b"8")
+    world.run(0.01)
+    assert x.bodies() == numbers(8, 8), "at once"
+    world.cut = lambda one, other: False
+    assert together(world, x, y, keeper)
+    say(world, publisher, 9, 9)
+    world.run(1)
+    assert x.bodies() == numbers(8, 9)
+    assert y.bodies() == numbers(1, 9)
+    assert not x.gaps
+    assert x.member.vector == {publisher.me.incarnation: 9}
+    assert keeper.disk is not None
+    acks = [ack for ack in keeper.disk.state().acknowledged if ack.member == x.me]
+    assert {ack.start.of(publisher.me.incarnation) for ack in acks} == {7}
+
+
+def test_with_one_that_only_others_hear_it_begins_behind_what_they_have() -> None:
+    """RE4: it would be waited for in vain, and with TOTAL all that comes behind it in the order."""
+    world, publisher, (keeper,) = scene(ordered=False)
+    assert together(world, keeper)
+    say(world, publisher, 1, 5)
+    x = world.add(Role.SUBSCRIBER, "x")
+    world.cut = lambda one, other: {one, other} == {publisher, x}
+    assert together(world, keeper, x)
+    say(world, publisher, 6, 7)
+    world.run(1)
+    assert not x.bodies()
+    say(world, publisher, 8, 9)
+    world.run(1)
+    assert x.bodies() == numbers(8, 9)
 
 
 # --- which views are complete ---

@@ -229,7 +229,7 @@ class Policy(Enum):
     """What a subscriber that returns is given."""
 
     NONE = "none"
-    """Nothing: it begins where the view that it joins begins. So does `optimistic`, by another name."""
+    """Nothing: it begins with what is published from now on. So does `optimistic`, by another name."""
     VECTOR = "vector"
     PESSIMISTIC = "pessimistic"
     ARCHIVE = "archive"

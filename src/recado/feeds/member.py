@@ -36,7 +36,7 @@ class Member:
         stored: ArchiveState | None = None,
     ) -> None:
         self.site = Site(me, role, options, frozenset(stack.names))
-        self._reception = Reception(options.held, room_for(options))
+        self._reception = Reception(options.held, room_for(options), ordered=options.ordered)
         self._layers = stack.build(Parts(self.site, self._reception, stored))
         top, bottom = self._layers[0], self._layers[-1]
         assert isinstance(top, Dispatch)

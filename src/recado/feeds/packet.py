@@ -30,6 +30,7 @@ MAX_PIECES: Final = 65_535
 MAX_BATCHES: Final = 4_096
 MAX_RANGES: Final = 4_096
 MAX_RECORDS: Final = 16_384
+MAX_EARLIER: Final = 8
 
 Entries = Annotated[dict[Id, Count], Meta(max_length=MAX_VECTOR)]
 
@@ -88,6 +89,9 @@ class Last(Struct, frozen=True, array_like=True):
     publisher: Id
     last: Count
     age: Count
+    earlier: Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=MAX_EARLIER)] = ()
+    """Where it casts again what others lack: how many milliseconds ago it told of what else, longest ago
+    first."""
 
 
 class Nak(Struct, frozen=True, array_like=True):

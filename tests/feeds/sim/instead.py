@@ -8,6 +8,7 @@ from typing import Any
 from bench.feeds_sim.archive import Archive
 from recado.feeds.layer import Layer
 from recado.feeds.layers.archiver import Archiver
+from recado.feeds.layers.fifo import Fifo
 from recado.feeds.layers.pull import PullLayer
 from recado.feeds.layers.pulse import Pulse
 from recado.feeds.layers.reach import Promise, Reach
@@ -15,6 +16,7 @@ from recado.feeds.layers.reception import Reception
 from recado.feeds.layers.settling import Settling
 from recado.feeds.layers.sync import Sync
 from recado.feeds.layers.total import Total
+from recado.feeds.layers.track import Gap
 from recado.feeds.lineage import Interval, Lineage
 from recado.feeds.packet import NewView, Outlook, Prepared, Stable
 from recado.feeds.table import Standing, Table
@@ -32,6 +34,14 @@ _take = Reception.take
 def take_as_it_comes(self: Reception, item: Any, now: float) -> list[Any]:
     _take(self, item, now)
     return [item] if self.limit is None else []
+
+
+def begin_behind_the_cut(self: Reception, publisher: bytes, beat: float) -> int:
+    return self.tracks[publisher].next - 1
+
+
+def close_after_patience(self: Fifo, gap: Gap) -> float:
+    return gap.since + self.site.options.patience
 
 
 def silence(self: Pulse, now: float) -> None:
@@ -75,15 +85,6 @@ def as_if_all_had_told(self: Settling, since: float, now: float) -> Vector | Non
     if now < since + self.site.options.suspect:
         return None
     return Vector(self.reception.known())
-
-
-_start = Reach.start
-
-
-def start_at_once(self: Reach, now: float) -> None:
-    since, self.reception.since = self.reception.since, None
-    _start(self, now)
-    self.reception.since = since
 
 
 _consider = Reach._consider

@@ -6,8 +6,9 @@ F2  A view passes when everything before its cut has passed, and nothing behind 
 F3  A gap is closed only when it has waited for `patience`, nobody was heard for so long who is not in the view
     and might have the message, and everybody in it has said not to. What was published before the feed had an
     archive waits for nobody who is away.
-F4  A subscriber without recovery that was alone so far begins with whom it does not know behind the cut of the
-    first view that it shares; where those in it may lag, behind what the publisher then tells.
+F4  A subscriber without recovery begins behind the cut of the first view that it shares, with whom it has not
+    heard yet. Those in it may lag: it passes nothing of that publisher until it has heard it, which says
+    whether what is behind the cut is older than the subscriber.
 """
 
 from collections import deque
@@ -37,7 +38,7 @@ from ..packet import Data, Fragment, Last
 from ..vector import MAX_SEQUENCE, Vector
 from ..views import Lost, Role, ViewRecord
 from .reception import ORDERS, Reception, concerns, order_id
-from .track import Item
+from .track import Gap, Item
 
 
 class Numbering(Layer):
@@ -109,8 +110,11 @@ class Fifo(Layer):
                 self._take(Batch(publisher, first, block), now)
             case Fragment(publisher, sequence, index, total, piece):
                 self._take(Part(publisher, sequence, index, total, piece), now)
+            case Last(publisher) if publisher in self.reception.strangers:
+                self._get_acquainted(publisher, now)
+                self._hand_up(now)
             case Last():
-                self._get_acquainted(now)
+                pass
             case _:
                 self._above(event, now)
 
@@ -123,16 +127,16 @@ class Fifo(Layer):
     def _turn(self, record: ViewRecord, now: float) -> None:
         """A view is agreed to: let pass what is before its cut."""
         reception = self.reception
-        heard = None
-        if reception.fresh:
-            heard = set(reception.tracks)
+        first = reception.fresh
+        if first:
             # A new archive copies all that there is: from other archives, or else what members still keep.
             is_archive = self.site.role is Role.ARCHIVE
             reception.begin(Vector() if is_archive else record.cut, now)
             if record.view.archives() == [self.site.me]:
                 self._before = record.cut
         reception.skip_orders(record.cut, order_id(self.site.current), now)
-        self._meet_at(record, heard, now)
+        if reception.since is not None:
+            self._meet_at(record, first, now)
         for publisher, sequence in record.cut.items():
             reception.learn(publisher, sequence, now)
         reception.limit = dict(record.cut)
@@ -140,38 +144,29 @@ class Fifo(Layer):
         self._release(now)
         self._hand_up(now)
 
-    def _meet_at(self, record: ViewRecord, heard: set[bytes] | None, now: float) -> None:
-        """Others know them (F4). With `heard`, of whom we heard before, it is our first view."""
+    def _meet_at(self, record: ViewRecord, first: bool, now: float) -> None:
+        """Publishers whom the others know (F4). In our first view we have begun behind its cut with all."""
         reception = self.reception
-        if reception.since is None:
-            return
         joining = self._alone
         self._alone = self._alone and len(record.view.seats) == 1
-        known = reception.tracks.keys() if heard is None else heard
-        for publisher, sequence in record.cut.items():
-            if not reception.admits(publisher, now):
-                continue
-            waits = reception.strangers.get(publisher)
-            if waits is not None and not joining and reception.tracks[publisher].next == 1:
+        known = reception.sworn if first else reception.tracks.keys() - reception.strangers
+        every = reception.tracks if first else record.cut
+        for publisher in [p for p in every if p not in known and not p.startswith(ORDERS)]:
+            sequence = record.cut.of(publisher)
+            track = reception.tracks.get(publisher)
+            if track is not None and track.next == 1 and not joining:
                 self._begin_with(publisher, 0, now)
-            elif waits is not None or (
-                joining and publisher not in known and not publisher.startswith(ORDERS)
-            ):
-                self._begin_with(publisher, sequence, now)
-                if not self.site.options.ordered:
-                    reception.strangers[publisher] = waits or inf
+            elif reception.admits(publisher, now) and (track is not None or joining):
+                if track is None or track.next <= sequence:
+                    self._outbox.append(Met(publisher, sequence))
+                reception.estrange(publisher, sequence, now)
 
-    def _get_acquainted(self, now: float) -> None:
-        """Begin with strangers that have told their age, or stay silent."""
-        reception, options = self.reception, self.site.options
-        if not reception.strangers:
-            return
-        for publisher, waits in list(reception.strangers.items()):
-            if reception.tracks[publisher].told > -inf or now >= waits + options.suspect:
-                last = reception.beginning(publisher, options, now)
-                self._begin_with(publisher, last, now)
-                self._outbox += reception.release(publisher, now)
-        self._hand_up(now)
+    def _get_acquainted(self, publisher: bytes, now: float) -> None:
+        """Begin with a stranger that was heard, or has not told its age for long."""
+        reception = self.reception
+        last = reception.beginning(publisher, self.site.options.beat)
+        self._begin_with(publisher, last, now)
+        self._outbox += reception.release(publisher, now)
 
     def _begin_with(self, publisher: bytes, last: int, now: float) -> None:
         self.reception.begin_with(publisher, last, now)
@@ -181,8 +176,18 @@ class Fifo(Layer):
     def _take(self, item: Item, now: float) -> None:
         if not concerns(self.site, item.publisher):
             return
-        self._outbox += self.reception.take(item, now)
+        reception, publisher = self.reception, item.publisher
+        self._outbox += reception.take(item, now)
+        if publisher in reception.strangers and self._can_begin_with(publisher):
+            self._get_acquainted(publisher, now)
         self._hand_up(now)
+
+    def _can_begin_with(self, publisher: bytes) -> bool:
+        """Whether what a stranger has said, or published, tells where to begin (RE4). Whom others know is not
+        new, so on an ordered transport its first message does."""
+        track = self.reception.tracks[publisher]
+        ordered = self.site.options.ordered
+        return track.told > -inf or (ordered and track.next > 1 and bool(track.places))
 
     def _release(self, now: float) -> None:
         for publisher in list(self.reception.tracks):
@@ -201,6 +206,8 @@ class Fifo(Layer):
                 self.site.current = record.view.id
                 self.reception.limit = None
                 self._above(Changed(record), now)
+                for publisher in sorted(filter(self._can_begin_with, self.reception.strangers)):
+                    self._get_acquainted(publisher, now)
                 self._release(now)
             else:
                 break
@@ -217,10 +224,12 @@ class Fifo(Layer):
 
     def tick(self, now: float) -> None:
         self._looked = now
-        self._get_acquainted(now)
+        for publisher, waits in list(self.reception.waiting.items()):
+            if now >= waits + self.site.options.suspect:
+                self._get_acquainted(publisher, now)
         for publisher, gap in list(self.reception.gaps.items()):
             most = MAX_SEQUENCE
-            if now < max(gap.since, self.site.outsider) + self.site.options.patience:
+            if now < self._closes(gap):
                 most = self._before.get(publisher, 0)
                 if gap.at > most:
                     continue
@@ -230,6 +239,10 @@ class Fifo(Layer):
                 self._outbox.append(lost)
                 self._outbox += self.reception.release(publisher, now)
         self._hand_up(now)
+
+    def _closes(self, gap: Gap) -> float:
+        """Not before then (F3)."""
+        return max(gap.since, self.site.outsider) + self.site.options.patience
 
     def _nobody_has(self, publisher: bytes, now: float) -> int:
         """Up to where everybody who could have the missing messages says not to; 0 if not known."""
@@ -245,11 +258,9 @@ class Fifo(Layer):
         return min([last, *(gap.lacking[one] for one in asked)])
 
     def deadline(self) -> float | None:
-        gaps, strangers, options = self.reception.gaps, self.reception.strangers, self.site.options
-        due = min(strangers.values()) + options.suspect if strangers else inf
+        gaps, waiting, options = self.reception.gaps, self.reception.waiting, self.site.options
+        due = min(waiting.values()) + options.suspect if waiting else inf
         if gaps:
-            closing = min(gap.since for gap in gaps.values())
-            if not self._before:
-                closing = max(closing, self.site.outsider) + options.patience
+            closing = -inf if self._before else min(map(self._closes, gaps.values()))
             due = min(due, max(closing, self._looked + options.again))
         return due if due < inf else None

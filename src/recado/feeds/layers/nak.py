@@ -99,9 +99,10 @@ class NakMember(Layer):
             case Data() | Fragment():
                 self._flowed = now
                 self._above(event, now)
-            case Last(publisher, last, age):
+            case Last(publisher, last, age, earlier):
                 if concerns(self.site, publisher):
-                    self.reception.tell(publisher, last, age / 1000, now)
+                    past = [(now - ago / 1000, told) for ago, told in earlier]
+                    self.reception.tell(publisher, last, age / 1000, now, past)
                     self._above(event, now)
             case Lack(publisher, first, last):
                 gap = self.reception.gaps.get(publisher)

@@ -1,13 +1,17 @@
 """REACH in a publisher: it tells from time to time that it lives, the last it has published, and its age.
 
 So who missed the end of what it published knows, though nothing comes behind it; and who hears it for the first
-time knows which of the two was there before.
+time knows which of the two was there before. Where it casts again what others lack it repeats what it told the
+last few times: so who has begun meanwhile, and missed that, knows what is older than itself.
 """
+
+from collections import deque
 
 from ..layer import Falling, Layer, Say, Site
 from ..packet import Data, Fragment, Last
 
 _LONG_AGO = 1e6
+EARLIER = 4
 
 
 class Pulse(Layer):
@@ -16,6 +20,7 @@ class Pulse(Layer):
         self._last = site.options.resumed
         self._due = 0.0
         self._begun = 0.0
+        self._told: deque[tuple[float, int]] = deque(maxlen=EARLIER)
 
     def start(self, now: float) -> None:
         # One that goes on is as old as its first life: who knows it not missed what was before.
@@ -35,7 +40,10 @@ class Pulse(Layer):
 
     def _tell(self, now: float) -> None:
         age = int(1000 * (now - self._begun))
-        self.say(Last(self.site.me.incarnation, self._last, age), None, now)
+        earlier = tuple((int(1000 * (now - at)), last) for at, last in self._told)
+        self.say(Last(self.site.me.incarnation, self._last, age, earlier), None, now)
+        if not self.site.options.ordered:
+            self._told.append((now, self._last))
 
     def deadline(self) -> float | None:
         return self._due

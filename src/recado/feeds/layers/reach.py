@@ -20,7 +20,8 @@ RC7  Silence counts only while one listens: who was stalled, or is new in a view
      before it takes them for failed. Who heard nothing at all, of publishers neither, may have been deaf, and
      has not listened.
 RC8  A subscriber without recovery begins behind all that was published before it. Where publishers cast again
-     what others lack, it keeps quiet until it has heard what each of them has published.
+     what others lack, it keeps quiet until it has heard what each of them has published: what is published
+     when it has joined is then surely behind that.
 """
 
 from itertools import islice
@@ -40,7 +41,7 @@ from ..views import (
     ViewRecord,
     is_credible,
 )
-from .reception import MOST_ORDERS, Reception
+from .reception import MOST_ORDERS, QUIET, Reception
 
 
 class Peer:
@@ -119,7 +120,7 @@ class Reach(Layer):
         self._begun = self._attended = self._heard = self._listening = now
         options = self.site.options
         if self.reception.since is not None and not options.ordered:
-            self._quiet_until = now + 1.2 * options.beat
+            self._quiet_until = now + QUIET * options.beat
         self._beat(now)
 
     # --- hearing ---

@@ -4,8 +4,11 @@ RE1  What `take` hands on is, per publisher, every sequence from where it began,
 RE2  Nothing passes beyond the limit: between a promise and its view nothing at all, behind it what is before
      the cut.
 RE3  What is held is bounded in bytes: the farthest is dropped first, and is missing again.
-RE4  With `since`, only what is published from then on is of interest: of a publisher that is not in the view's
-     cut nothing passes until it has told its age. One that is younger begins at 1, another behind its last.
+RE4  With `since`, only what is published from then on is of interest, and a view's cut may be far behind that:
+     nothing passes of a publisher until it is heard itself. One that is younger than we are begins at 1, or at
+     the cut. Another begins, where nothing is cast again, with the first that comes; elsewhere behind what it
+     had published when we began, or as long ago as it tells; and one that stays silent behind what others have
+     of it.
 RE5  There are at most `most` publishers, so that vectors fit in packets and in memory, whoever invents them.
      When there are so many, those who have published nothing and are silent are forgotten; if there are none
      such, who is new is turned away, and all others go on.
@@ -15,7 +18,7 @@ received when its last fragment is; until then the track stands at (sequence, in
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from ..boundary import Batch, Options, Range
@@ -29,6 +32,7 @@ MOST_ORDERS = 64  # beside all publishers: one that is full goes on ordering
 SILENT = 60.0  # seconds; who lives tells more often
 LEAST = 1_024
 OF_AN_ENTRY = 32  # bytes in a packet, at most
+QUIET = 1.2  # beats: who listens for so long has heard everybody's last, but for what is lost on the way
 
 
 def order_id(view: ViewId) -> bytes:
@@ -54,7 +58,11 @@ def room_for(options: Options) -> int:
 
 
 class Reception:
-    def __init__(self, most_held: int, most: int = MAX_PUBLISHERS) -> None:
+    def __init__(
+        self, most_held: int, most: int = MAX_PUBLISHERS, *, ordered: bool = False
+    ) -> None:
+        self.ordered = ordered
+        """Nothing is cast again: what comes was published when it came."""
         self.tracks: dict[bytes, Track] = {}
         self.gaps: dict[bytes, Gap] = {}
         self.limit: dict[bytes, int] | None = {}
@@ -63,8 +71,12 @@ class Reception:
         """It has not begun: a publisher's first message seen is as good a beginning as any."""
         self.since: float | None = None
         """When we began, if what was published before is of no interest."""
-        self.strangers: dict[bytes, float] = {}
-        """With whom we do not know yet where to begin (RE4), and since when messages of theirs wait."""
+        self.strangers: set[bytes] = set()
+        """With whom we do not know yet where to begin (RE4)."""
+        self.sworn: set[bytes] = set()
+        """Before it has begun: who had been heard when we last said what we have. No cut is behind them."""
+        self.waiting: dict[bytes, float] = {}
+        """Since when messages of strangers wait, or others are known to have some."""
         self.most = most
         self.turned_away = 0
         """How often something of a publisher came that there is no room for (RE5)."""
@@ -92,6 +104,8 @@ class Reception:
     def freeze(self) -> None:
         """Nothing passes until further notice."""
         self.limit = {p: track.next - 1 for p, track in self.tracks.items()}
+        if self.fresh:
+            self.sworn = {p for p, track in self.tracks.items() if self._is_heard(track)}
 
     def received(self) -> dict[bytes, int]:
         known = [(p, t) for p, t in self.tracks.items() if p not in self.strangers]
@@ -133,42 +147,65 @@ class Reception:
         if last > track.known:
             track.known = last
             self._note(publisher, track, now)
+        if publisher in self.strangers and last >= track.next:
+            self.waiting.setdefault(publisher, now)
 
-    def tell(self, publisher: bytes, last: int, age: float, now: float) -> None:
-        """It says so itself."""
+    def tell(
+        self,
+        publisher: bytes,
+        last: int,
+        age: float,
+        now: float,
+        past: Sequence[tuple[float, int]] = (),
+    ) -> None:
+        """It says so itself, and what it has told before."""
         if not self.admits(publisher, now):
             return
         self._meet(publisher)
         self.learn(publisher, last, now)
-        if self.fresh and self.since is not None:
-            self._skip(publisher, last, now)
         track = self.tracks[publisher]
+        if self.fresh and self.since is not None and not self._is_heard(track):
+            self._skip(publisher, last, now)
         # What was long under way makes it look younger than it is.
         track.born = now - age if track.told == -inf else min(track.born, now - age)
         track.heard = track.told = now
+        track.past = past if self.fresh or publisher in self.strangers else ()
+
+    def _is_heard(self, track: Track) -> bool:
+        """Whether it has said where to begin with it."""
+        return self.ordered or track.told > -inf
 
     def _meet(self, publisher: bytes) -> None:
         """Somebody new may be a stranger."""
         cautious = self.since is not None and not self.fresh
         if cautious and publisher not in self.tracks and not publisher.startswith(ORDERS):
-            self.strangers[publisher] = inf
+            self.strangers.add(publisher)
 
-    def beginning(self, publisher: bytes, options: Options, now: float) -> int:
-        """Behind which message we begin with a stranger that has told its age, or is silent."""
+    def estrange(self, publisher: bytes, last: int, now: float) -> None:
+        """Others have this much of it, and we have not heard it."""
+        self.strangers.add(publisher)
+        self._skip(publisher, last, now)
+        if self.tracks[publisher].places:
+            self.waiting.setdefault(publisher, now)
+
+    def beginning(self, publisher: bytes, beat: float) -> int:
+        """Behind which message we begin with a stranger that was heard, or has not told its age for long."""
         assert self.since is not None
         track = self.tracks[publisher]
-        first = track.places[0][0] if track.places else track.known + 1
-        if track.told == -inf:
-            return first - 1
-        # If we have just begun, what it told before was only lost on the way.
-        if track.born >= self.since or (track.next > 1 and now < self.since + 2.5 * options.beat):
+        if track.told > -inf and track.born >= self.since:
             return track.next - 1
-        # Where nothing is cast again, what came was published when it came.
-        return first - 1 if options.ordered else track.known
+        if self.ordered or track.told == -inf:
+            last = track.places[0][0] - 1 if track.places else track.known
+        else:
+            # A little later: what was under way makes it look younger than it is.
+            begun = self.since + (QUIET - 1) * beat
+            last = next((told for at, told in track.past if at >= begun), track.known)
+        return max(last, track.next - 1)
 
     def begin_with(self, publisher: bytes, last: int, now: float) -> None:
         """A stranger, from behind this message on."""
-        self.strangers.pop(publisher, None)
+        self.strangers.discard(publisher)
+        self.waiting.pop(publisher, None)
         self._skip(publisher, last, now)
 
     def take(self, item: Item, now: float) -> list[Item]:
@@ -198,7 +235,7 @@ class Reception:
                 self._note(publisher, track, now)
             return [item]
         if publisher in self.strangers:
-            self.strangers[publisher] = min(self.strangers[publisher], now)
+            self.waiting.setdefault(publisher, now)
         self._hold(track, item)
         return self.release(publisher, now)
 
@@ -277,7 +314,8 @@ class Reception:
     def _forget(self, publisher: bytes) -> None:
         track = self.tracks.pop(publisher)
         self.gaps.pop(publisher, None)
-        self.strangers.pop(publisher, None)
+        self.strangers.discard(publisher)
+        self.waiting.pop(publisher, None)
         self._held_bytes -= sum(map(size_of, track.held.values()))
 
     def _skip(self, publisher: bytes, last: int, now: float) -> None:
@@ -349,7 +387,7 @@ class Reception:
         """RE1–RE3 and RE5, as far as they can be seen at rest."""
         total = 0
         assert sum(not p.startswith(ORDERS) for p in self.tracks) <= self.most
-        assert self.tracks.keys() >= self.strangers.keys()
+        assert self.tracks.keys() >= self.strangers >= self.waiting.keys()
         for publisher, track in self.tracks.items():
             assert track.places == sorted(track.held)
             total += sum(map(size_of, track.held.values()))

@@ -1,7 +1,7 @@
 """What a member knows of one publisher: how far it has come, what waits behind a gap, and what is missing."""
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 
 from ..boundary import Batch
@@ -28,7 +28,9 @@ class Gap:
 class Track:
     """One publisher."""
 
-    __slots__ = ("born", "heard", "held", "index", "known", "next", "places", "tip", "told")
+    __slots__ = (
+        *("born", "heard", "held", "index", "known", "next", "past", "places", "tip", "told"),
+    )
 
     def __init__(self, next_: int, now: float) -> None:
         self.next = next_
@@ -38,6 +40,7 @@ class Track:
         self.heard = now
         self.told = -inf  # when it last told its last
         self.born = -inf  # when it began, by our time; what is not known is long ago
+        self.past: Sequence[tuple[float, int]] = ()  # what it told before that, and when
         self.held: dict[tuple[int, int], Item] = {}
         self.places: list[tuple[int, int]] = []  # of what is held, in order
 
