@@ -1,7 +1,7 @@
 """Takes messages from a queue into a spool, in a thread of its own: received, written, synced, acknowledged.
 
-Nothing is acknowledged before its row, or the row of the message that it repeats, is durable. There are no
-timers: what came while a sync was under way is the next group, so groups grow with the load.
+Nothing is acknowledged before its row, or the row of the message that it repeats, is durable. What came since
+the last group began is the next one, fifty a second at most, so groups grow with the load.
 
     Spark's thread                   the loop's thread                         a worker thread
     start, latest, pieces, commit    connection, spool (all but its sync)      Spool.sync
@@ -44,6 +44,8 @@ from .spooled import Piece
 log = logging.getLogger("recado.pipeline")
 
 PIECE_SIZE: Final = 8 << 20  # bytes that one task reads, about
+GROUP_SECONDS: Final = 0.02
+"""Not more groups than one in this time: each costs half a millisecond, however many rows are in it."""
 _MANY: Final = 100_000  # rows that are worth a batch of their own
 _PATIENCE: Final = 30.0  # seconds until another process must have let go of the spool
 _LOOK_AGAIN: Final = 0.1  # seconds
@@ -216,11 +218,15 @@ class Consuming:
                 looked.set_result(None)
             await channel.qos(options.prefetch)
             consumer = await channel.consume(options.queue)
+            loop = asyncio.get_running_loop()
             while self._left is None or self._left > 0:
+                begun = loop.time()
                 batch = await self._next(channel, consumer)
                 if not batch:
                     break
                 await self._take(batch)
+                if len(batch) < options.prefetch // 4:  # or the broker would have to wait for us
+                    await asyncio.sleep(begun + GROUP_SECONDS - loop.time())
 
     @property
     def _is_full(self) -> bool:

@@ -40,9 +40,7 @@ class Outbox:
         self.held = 0
         self.waits = 0
         """Frames that are not out."""
-        self._waiting: dict[
-            str, list[bytes]
-        ] = {}  # by their keys
+        self._waiting: dict[str, list[bytes]] = {}  # by their keys
         self._out: dict[int, Sent] = {}  # by their numbers on the channel, in order
 
     def __len__(self) -> int:
