@@ -52,7 +52,9 @@ who wait for it wait for the disk anyhow."""
 LOOK_SECONDS: Final = 1.0
 """How often it is seen whether something is to be sealed."""
 
-LOW_PRIORITY: Final = 19
+LOW_PRIORITY: Final = 10
+"""A tenth of a processor where others want all of it. With the lowest of all, a lock that the thread has, or the
+interpreter, would be gone for too long from those that wait for it."""
 
 log = logging.getLogger("recado.feeds")
 
