@@ -6,13 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from recado.amqp.methods import BasicConsume, ConfirmSelect, QueueBind, QueueDeclare
+from recado.amqp.frames import method_frame
+from recado.amqp.methods import BasicConsume, BasicQos, ConfirmSelect, QueueBind, QueueDeclare
 from recado.amqp.properties import Properties
 from recado.journal.journal import Journal
 from recado.server import committer as module
 from recado.server.committer import Committer
 from recado.server.ledger.ledger import Ledger
 from recado.server.ledger.recovery import recover
+from recado.server.listener import Safe
+from recado.server.session import METHOD_COST, TURN
 from recado.simulator.disk import SimulatedDisk
 
 from .client import new_broker, publishing
@@ -138,4 +141,32 @@ async def test_only_what_the_journal_notes_waits_for_it() -> None:
     await turns()
     assert sent[0] == (True, False)
     assert lasting.wire.written
+    await stage.server.stop()
+
+
+@in_the_loop
+async def test_what_is_read_while_others_are_written_to_is_let_in_before_the_journal_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A guest with more to say than fits into a turn goes on when its answers are taken."""
+    monkeypatch.setattr(module, "QUICK", AT_ONCE)
+    stage = Stage()
+    await stage.open()
+    request, kept = stage.committer.request, []
+
+    def requested() -> None:
+        request()
+        kept.append(stage.confirmed() <= stage.after_power_loss())
+
+    monkeypatch.setattr(stage.committer, "request", requested)
+    asked = method_frame(1, BasicQos(prefetch_count=1)) * (TURN // METHOD_COST)
+    stage.server.loop.call_soon(int)
+    stage.guest.feed(asked + publishing(1, "q", b"x", Properties(delivery_mode=2)))
+    assert stage.guest.protocol.session.has_more
+    stage.ledger.remember("a", "", "fact", b"1")
+    stage.ledger.tell(Safe(stage.server.loop))
+    await turns()
+    await soon(stage.server.until_safe())
+    assert all(kept)
+    assert stage.confirmed() == stage.after_power_loss() == 1
     await stage.server.stop()
