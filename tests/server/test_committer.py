@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 
 import pytest
 
@@ -367,4 +368,30 @@ async def test_segments_are_freed() -> None:
         await skip(1)
         await until_durable(rim)
     assert len(rim.ledger.journal.segments) < before / 2
+    await rim.committer.close()
+
+
+@in_the_loop
+async def test_room_is_given_back_also_when_all_came_to_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Entered and settled in one turn, which needs no sync, behind one that left segments empty."""
+    rim = Rim()
+    while not rim.ledger.pages.empty():
+        told = rim.publish(bytes(300))
+        rim.committer.request()
+        await soon(told.at)
+        rim.queue.purge()
+    rim.ledger.write()
+    rim.ledger.journal.sync()
+    given_back = threading.Event()
+    monkeypatch.setattr(rim.ledger.journal, "let_go", given_back.set)
+    before = len(rim.ledger.journal.segments)
+    told = rim.publish(b"x")
+    rim.queue.purge()
+    rim.committer.request()
+    await soon(told.at)
+    assert len(rim.ledger.journal.segments) < before
+    assert given_back.wait(60)
+    monkeypatch.undo()
     await rim.committer.close()

@@ -170,3 +170,35 @@ async def test_what_is_read_while_others_are_written_to_is_let_in_before_the_jou
     assert all(kept)
     assert stage.confirmed() == stage.after_power_loss() == 1
     await stage.server.stop()
+
+
+@in_the_loop
+async def test_nobody_goes_on_before_all_are_written_to() -> None:
+    """What one makes another be sent then is not in the journal yet."""
+    stage = Stage()
+    await stage.open()
+    both = Guest(stage.server)
+    await both.greet()
+    await both.call(QueueDeclare("t", exclusive=True), QueueBind("t", "amq.fanout"))
+    await both.call(BasicConsume("t"), BasicConsume("q"))
+    both.received()
+    seen = []
+
+    def look(operation: str) -> None:
+        if operation == "write":
+            seen.append(both.wire.written)
+
+    stage.disk.watch = look
+    asked = method_frame(1, BasicQos(prefetch_count=1))
+    stage.guest.feed(
+        asked
+        + publishing(1, "", b"passing", exchange="amq.fanout")
+        + asked * (TURN // METHOD_COST)
+        + publishing(1, "q", b"lasting", Properties(delivery_mode=2))
+    )
+    await soon(stage.server.until_safe())
+    await turns()
+    assert b"passing" in seen[0]
+    assert b"lasting" not in seen[0]
+    assert b"lasting" in both.wire.written
+    await stage.server.stop()

@@ -17,9 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -52,9 +49,6 @@ who wait for it wait for the disk anyhow."""
 LOOK_SECONDS: Final = 1.0
 """How often it is seen whether something is to be sealed."""
 
-LOW_PRIORITY: Final = 10
-"""A tenth of a processor where others want all of it. With the lowest of all, a lock that the thread has, or the
-interpreter, would be gone for too long from those that wait for it."""
 
 log = logging.getLogger("recado.feeds")
 
@@ -94,8 +88,7 @@ class Archivist(Station):
         self._options = options
         self._upkeep = upkeep
         self._me = new_id(name)
-        self._threads = ThreadPoolExecutor(2, f"recado-archive-{name}")
-        self._upkeep_thread = ThreadPoolExecutor(1, f"recado-upkeep-{name}", _give_way)
+        self._threads = ThreadPoolExecutor(3, f"recado-archive-{name}")
         self._store: Store | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._appended = asyncio.Event()
@@ -185,7 +178,6 @@ class Archivist(Station):
             if self._store is not None:
                 await self._beside(self._store.close)
             await asyncio.to_thread(self._threads.shutdown)
-            await asyncio.to_thread(self._upkeep_thread.shutdown)
 
     def _stopped(self, why: object) -> ArchiveStopped:
         return ArchiveStopped(f"the archive {self.name} of feed {self.feed} stops: {why}")
@@ -209,11 +201,6 @@ class Archivist(Station):
         """In a thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, work, *arguments)
-
-    async def _in_time(self, work: Callable[..., T], *arguments: object) -> T:
-        """In a thread that gives way to all others."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._upkeep_thread, work, *arguments)
 
     # --- beside the loop
 
@@ -245,10 +232,10 @@ class Archivist(Station):
         collect_at = loop.time()
         while True:
             if self.store.wants_sealing:
-                await self._in_time(self.store.seal)
+                await self._beside(self.store.seal)
             if loop.time() >= collect_at:
                 collect_at = loop.time() + self._upkeep.collect_seconds
-                report: Report = await self._in_time(self.store.collect, self._upkeep.limits)
+                report: Report = await self._beside(self.store.collect, self._upkeep.limits)
                 if report.files:
                     log.info("archive %s: let go %d messages", self.name, report.messages)
             await asyncio.sleep(LOOK_SECONDS)  # time itself makes rows old
@@ -305,10 +292,3 @@ class Archivist(Station):
 
     def faulted(self, fault: Exception) -> None:
         self._stop(MemberFailed(self.feed, fault))
-
-
-def _give_way() -> None:
-    """Sealing a million messages takes a second of processor time, and nobody waits for it. Outside Linux
-    threads have no priority of their own: it is as important as all else."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW_PRIORITY)

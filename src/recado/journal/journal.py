@@ -311,9 +311,11 @@ class Journal:
     def let_go(self) -> None:
         """Give back the room of what was dropped; in whichever thread has the time, for the last who closes a
         file of 64 MiB that has no name any more waits for 12 ms."""
-        while self._dropped:
-            with suppress(OSError):  # whatever it is, nobody wants to read that file again
-                self._dropped.popleft().close()
+        with suppress(IndexError):
+            while True:
+                file = self._dropped.popleft()
+                with suppress(OSError):  # whatever it is, nobody wants to read that file again
+                    file.close()
 
     def close(self) -> None:
         """Make everything durable, and let go of the files."""

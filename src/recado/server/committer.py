@@ -96,7 +96,7 @@ class Committer:
                 self._begin()
                 return
             # All of it came to nothing: entered and settled in the same turn.
-            ledger.end_sync(ledger.begin_sync())
+            self._end(ledger.begin_sync())
 
     def write_rest(self) -> None:
         """What nobody waits for, if nothing came that it could have gone with."""
@@ -152,14 +152,19 @@ class Committer:
             self.fail(f"the journal cannot be synced, so nothing more can be promised: {error}")
         try:
             if not self._failed:
-                self._ledger.end_sync(sync)
-                if sync.empty:
-                    self._jobs.put(self._ledger.journal.let_go)
+                self._end(sync)
         finally:  # somebody who was told may have failed
             if self._idle is not None:
                 self._idle.set_result(None)
             else:
                 self.request()
+
+    def _end(self, sync: Sync) -> None:
+        try:
+            self._ledger.end_sync(sync)
+        finally:  # somebody who was told may have failed
+            if sync.empty:
+                self._jobs.put(self._ledger.journal.let_go)
 
     def watch(self) -> None:
         """Once a second: make durable what nobody waits for, try a full disk again, free segments."""

@@ -200,18 +200,22 @@ class Connection(asyncio.BufferedProtocol):
 
     # ── output ────────────────────────────────────────────────────────────────────────────────────────
 
-    def flush(self) -> None:
-        """Write what there is, unless the socket is full; then go on with what had to wait for that."""
+    def write(self) -> None:
+        """What there is, unless the socket is full."""
         session = self.session
         while session.output and not self.writing_paused:
             output = session.take(WRITE_SIZE)
             self._writes += 1
             self.transport.write(output[0] if len(output) == 1 else b"".join(output))
+
+    def proceed(self) -> None:
+        """With what had to wait for that."""
+        session = self.session
         if self.writing_paused:
             return
         if session.congested or session.has_more:
             self._go_on()
-        elif session.state is State.CLOSED:
+        elif session.state is State.CLOSED and not session.output:
             self._finish()
 
     def _go_on(self) -> None:

@@ -187,7 +187,8 @@ class Server:
     def turn(self, action: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
         """Do something as if it had been read. What waits is let in before, for it may be a sync that is told
         of: who published has been promised to be told of the next."""
-        self._let_in()
+        if self.broker.gathering.run is not None:
+            self._let_in()
         self.begin_read()
         try:
             action(*args, **named)
@@ -231,29 +232,31 @@ class Server:
         return self.broker.keeper.has_more or self.broker.gathering.kept
 
     def _flush(self) -> None:
-        self._let_in()
+        if self.broker.gathering.run is not None:
+            self._let_in()
         if self.committer is not None:
             # Who has nothing to do with the journal need not wait for it: a live subscriber of a feed gets a
             # message beside a durable queue in 1.0 ms instead of 1.3 (340,000 a second).
-            self._write_out([each for each in self._to_flush if not each.session.noted])
-            self._let_in()  # some may have had more to say, and be promised this sync
+            self._each(
+                Connection.write, [each for each in self._to_flush if not each.session.noted]
+            )
             self._commit(self.committer)
-        self._write_out(list(self._to_flush))
+        # All are written to before anybody goes on: what that makes others be sent is not in the journal yet.
+        connections, self._to_flush = list(self._to_flush), {}
+        self._each(Connection.write, connections)
+        self._each(Connection.proceed, connections)
         self._set_timers()  # a stream may have had more to show than one turn allows
 
-    def _write_out(self, connections: list[Connection]) -> None:
+    def _each(self, do: Callable[[Connection], None], connections: list[Connection]) -> None:
         for connection in connections:
-            del self._to_flush[connection]
             try:
-                connection.flush()
+                do(connection)
             except Exception:  # a fault with one must not silence the others
                 log.exception("writing to %s", connection.peer)
                 connection.transport.abort()
 
     def _let_in(self) -> None:
         """What it makes others be sent is flushed with all else."""
-        if self.broker.gathering.run is None:
-            return
         self._reading = True
         try:
             self.broker.gathering.let_in(clock())

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import Lock
+from typing import TypeVar
 
 from recado.journal.disk import Disk
 from recado.journal.journal import SEGMENT_SIZE, Journal
@@ -44,6 +45,24 @@ SEAL_ROWS = 1_000_000
 SEAL_SECONDS = 600.0
 GRACE = 3600.0
 CHECKPOINT_BYTES = 4 << 20
+AT_A_TIME = 0.01
+"""Seconds of sealing before a rest."""
+
+
+T = TypeVar("T")
+
+
+def unhurried(items: Iterable[T]) -> Iterator[T]:
+    """As long as others work with some of them, all have a rest: sealing a million messages takes half a second
+    of processor time, which those who listen may need, and nobody waits for it. A thread of a lower priority
+    would be no help: while it has the interpreter and no processor, nothing else runs."""
+    begun = time.perf_counter()
+    for item in items:
+        yield item
+        worked = time.perf_counter() - begun
+        if worked > AT_A_TIME:
+            time.sleep(worked)
+            begun = time.perf_counter()
 
 
 class Store:
@@ -307,7 +326,8 @@ class Store:
                 durable = self._journal.durable
                 tail = TailReader(self._journal_disk, keeping.manifest.tail.position, durable)
             try:
-                keeping.seal(tail.records(), durable, self._seal_rows, self._now())
+                records = unhurried(tail.records())
+                keeping.seal(records, durable, self._seal_rows, self._now())
             finally:
                 tail.close()
             self._journal.sync_mark()
