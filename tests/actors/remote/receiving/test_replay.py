@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.actors.remote.receiving.replay import PENDING, Replay, Standing
+from recado.actors.remote.receiving.replay import PENDING, Replay, Sequences, Standing
 
 ONE, OTHER = bytes(16), bytes([1]) * 16
 
@@ -75,12 +75,18 @@ def test_what_is_being_processed_is_bounded() -> None:
     assert replay.of(ONE).look(PENDING + 1) is Standing.NEW
 
 
-def test_what_is_being_processed_is_not_settled_however_many_gaps_there_are() -> None:
+def with_gaps() -> tuple[Replay, Sequences]:
+    """Every second number up to 20 is settled, the others are being processed; three gaps are the most."""
     replay = Replay(gaps=3)
     sequences = replay.of(ONE)
     for number in range(1, 20, 2):
         replay.pend(ONE, number)
         sequences.settle(number + 1)
+    return replay, sequences
+
+
+def test_what_is_being_processed_is_not_settled_however_many_gaps_there_are() -> None:
+    _, sequences = with_gaps()
     assert sequences.ranges <= 3
     assert {sequences.look(number) for number in range(1, 20, 2)} == {Standing.PENDING}
     sequences.settle(1)
@@ -88,11 +94,7 @@ def test_what_is_being_processed_is_not_settled_however_many_gaps_there_are() ->
 
 
 def test_what_was_let_go_is_new_however_many_gaps_there_are() -> None:
-    replay = Replay(gaps=3)
-    sequences = replay.of(ONE)
-    for number in range(1, 20, 2):
-        replay.pend(ONE, number)
-        sequences.settle(number + 1)
+    replay, sequences = with_gaps()
     for number in range(1, 20, 2):
         replay.forget(ONE, number)
         assert sequences.look(number) is Standing.NEW
