@@ -76,7 +76,6 @@ class StreamConsumer(Consumer):
     def _write(self, run: Run, offsets: Sequence[int]) -> int:
         """Gives the tag of the first."""
         channel, outlet = self.channel, self.channel.outlet
-        outlet.noted = True  # or after a crash its offset might be given to another message
         head, tails = run.head, run.tails
         if run.channel != channel.number or outlet.frame_max < run.frame_max:
             head, tails = run.fitted(channel.number, outlet.frame_max)
