@@ -175,7 +175,7 @@ class Publisher:
             if queues:
                 one = len(queues) == 1
                 refused = queues[0].publish(run, now) if one else distribute(run, queues, now)
-            if route.mandatory and is_nowhere(queues):
+            if route.returns:
                 self._return(route, run)
         if self.confirming:
             if keeper.entries != entries:

@@ -25,7 +25,7 @@ _ROUTES_REMEMBERED = 8192  # a publisher with ever new keys must not fill the me
 
 
 class Route(Origin):
-    __slots__ = ("mandatory", "queues", "source")
+    __slots__ = ("mandatory", "queues", "returns", "source")
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class Route(Origin):
         self.mandatory = mandatory
         self.source = source
         self.queues = queues  # None: it depends on the single message
+        self.returns = mandatory and queues is not None and is_nowhere(queues)
 
 
 class Admission:

@@ -33,7 +33,8 @@ SIZE = st.integers(REFUSAL_SIZE, 100) | st.integers(REFUSAL_SIZE, MOST)
 @given(st.lists(SIZE, min_size=1, max_size=2 * TOGETHER))
 def test_as_many_as_fit(sizes: list[int]) -> None:
     frames = [bytes(size) for size in sizes]
-    count = fitting(frames)
+    count, size = fitting(frames)
+    assert size == sum(sizes[:count])
     assert 1 <= count <= TOGETHER
     assert count == 1 or len(wrap(frames[:count])) <= MOST
     if count < min(len(frames), TOGETHER):

@@ -8,6 +8,7 @@ OB3  `held` is the size of everything that is here, and never above the limit.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Final, NamedTuple, TypeAlias
 
 from recado.actors.remote.faults import Full
@@ -40,7 +41,7 @@ class Outbox:
         self.held = 0
         self.waits = 0
         """Frames that are not out."""
-        self._waiting: dict[str, list[bytes]] = {}  # by their keys
+        self._waiting: defaultdict[str, list[bytes]] = defaultdict(list)  # by their keys
         self._out: dict[int, Sent] = {}  # by their numbers on the channel, in order
 
     def __len__(self) -> int:
@@ -60,22 +61,14 @@ class Outbox:
         if held > self._limit:
             raise Full(f"{self.held} bytes wait for the broker already")
         self.held = held
-        self._wait(key, frame)
-
-    def _wait(self, key: str, frame: bytes) -> None:
         self.waits += 1
-        frames = self._waiting.get(key)
-        if frames is None:
-            self._waiting[key] = [frame]
-        else:
-            frames.append(frame)
+        self._waiting[key].append(frame)
 
     def next(self) -> Sent:
         """A message of the first frames that wait for one key, as many as fit. One waits at least."""
         key, frames = next(iter(self._waiting.items()))
-        frames = frames[: fitting(frames)]
-        count = len(frames)
-        return Sent(key, wrap(frames), count, sum(map(len, frames)) + WEIGHT * count)
+        count, size = fitting(frames)
+        return Sent(key, wrap(frames[:count]), count, size + WEIGHT * count)
 
     def out(self, number: int, sent: Sent) -> None:
         """The next message was published, under this number of the channel."""
@@ -108,8 +101,9 @@ class Outbox:
         """The channel is gone, and nobody knows what became of what was out."""
         entries = self._entries()
         self._clear()
+        self.waits = len(entries)
         for key, frame in entries:
-            self._wait(key, frame)
+            self._waiting[key].append(frame)
 
     def drop(self) -> list[Entry]:
         """Everything, for good."""

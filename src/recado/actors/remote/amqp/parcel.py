@@ -36,14 +36,14 @@ _HEADS: Final = [Struct(f">BB{count}I") for count in range(TOGETHER + 1)]
 """Of a parcel of so many frames."""
 
 
-def fitting(frames: Sequence[bytes]) -> int:
-    """How many of these fit into one message, from the first on; one always does."""
+def fitting(frames: Sequence[bytes]) -> tuple[int, int]:
+    """How many of these fit into one message, from the first on, and their size; one always does."""
     count = min(len(frames), TOGETHER)
-    size = _HEADS[count].size + sum(map(len, frames[:count]))
-    while size > MOST and count > 1:
+    size = sum(map(len, frames[:count]))
+    while size + _HEADS[count].size > MOST and count > 1:
         count -= 1
-        size -= 4 + len(frames[count])
-    return count
+        size -= len(frames[count])
+    return count, size
 
 
 def wrap(frames: Sequence[bytes]) -> bytes:
