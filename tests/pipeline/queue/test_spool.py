@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 from random import Random
 
@@ -118,6 +119,21 @@ def test_what_was_synced_is_there_after_a_restart(tmp_path: Path) -> None:
     assert len(pieces) == 10
     assert bodies(tmp_path, pieces) == expected(0, 500)
     again.close()
+
+
+def test_pieces_have_about_the_same_size(tmp_path: Path) -> None:
+    spool = opened(FolderDisk(tmp_path), segment_size=1 << 20)
+    for start in range(0, 500, 5):
+        spool.append(deliveries(range(start, start + 5)), received=1)
+    save(spool)
+    [whole] = spool.pieces(0, 500, 1 << 20)
+    for share in (0.9, 0.6, 0.4, 0.35, 0.3):
+        pieces = spool.pieces(0, 500, int((whole.stop - whole.start) * share))
+        assert bodies(tmp_path, pieces) == expected(0, 500)
+        assert len(pieces) == ceil(1 / share)
+        rows = [piece.end - piece.first for piece in pieces]
+        assert max(rows) - min(rows) <= 5 * len(pieces)
+    spool.close()
 
 
 def test_a_repeat_is_not_taken_also_when_its_row_is_gone(tmp_path: Path) -> None:

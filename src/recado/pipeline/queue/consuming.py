@@ -173,7 +173,7 @@ class Consuming:
 
     async def _until(self, reached: Callable[[], bool]) -> None:
         assert self._task is not None
-        while not reached() and not self._task.done():
+        while not reached() and not self._task.done() and self._left != 0:
             self._changed.clear()
             await self._changed.wait()
 
@@ -223,10 +223,14 @@ class Consuming:
                 begun = loop.time()
                 batch = await self._next(channel, consumer)
                 if not batch:
+                    self._left = 0
                     break
                 await self._take(batch)
-                if len(batch) < options.prefetch // 4:  # or the broker would have to wait for us
+                if (
+                    self._left != 0 and len(batch) < options.prefetch // 4
+                ):  # or the broker would wait
                     await asyncio.sleep(begun + GROUP_SECONDS - loop.time())
+            self._changed.set()  # it takes the broker a while to close the connection
 
     @property
     def _is_full(self) -> bool:

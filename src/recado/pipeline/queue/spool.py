@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from math import ceil
 from typing import NamedTuple
 
 from recado.client.messages import Delivery
@@ -160,7 +162,8 @@ class Spool:
     # -- reading -----------------------------------------------------------------------------------
 
     def pieces(self, start: int, end: int, size: int) -> list[Piece]:
-        """Where the rows [start, end) are, in pieces of about `size` bytes; LookupError if they are not."""
+        """Where the rows [start, end) are, in pieces of about the same size, of about `size` bytes at most;
+        LookupError if they are not."""
         if start >= end:
             return []
         first = bisect_right(self._places, start, key=_offset) - 1
@@ -169,18 +172,21 @@ class Spool:
                 f"rows {start} to {end} are asked for, and the spool has "
                 f"{self._places[0].offset if self._places else self.end} to {self.durable}"
             )
+        places = list(takewhile(lambda each: each[0].offset < end, self._from(first)))
+        total = sum(place.size for place, _ in places)
+        share = total / ceil(total / size)  # whoever has the largest is waited for
         pieces: list[Piece] = []
-        for place, behind in self._from(first):
-            if place.offset >= end:
-                break
+        filled = 0  # bytes in the last one
+        for place, behind in places:
             base = self._journal.segment_of(place.position)
             stop = place.position + OVERHEAD + place.size
-            last = pieces[-1] if pieces else None
-            if last is not None and last.base == base and stop - last.start <= size:
-                pieces[-1] = last._replace(stop=stop, end=min(behind, end))
+            if pieces and pieces[-1].base == base and filled < share:
+                pieces[-1] = pieces[-1]._replace(stop=stop, end=min(behind, end))
+                filled += place.size
             else:
                 begin = max(place.offset, start)
                 pieces.append(Piece(base, place.position, stop, begin, min(behind, end)))
+                filled = place.size
         return pieces
 
     def _from(self, index: int) -> Iterator[tuple[_Place, int]]:
