@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from recado.amqp.properties import Properties
-from recado.client import CannotConnect, ChannelRefused, Connection, LoginFailed, blocking
+from recado.client import (
+    CannotConnect,
+    ChannelRefused,
+    Connection,
+    LoginFailed,
+    RobustConnection,
+    blocking,
+)
 from recado.client.rendering import render_publish
 from recado.journal.disk import InUse
 from recado.pipeline.queue import consuming as module
@@ -93,6 +100,26 @@ def test_a_queue_that_is_empty_is_done_at_once(server: Server, name: Name, tmp_p
     with taking(server.url, queue, tmp_path, declare=True) as source:
         source.start(only_what_is_there=True)
         assert source.latest_beyond(0) == 0
+
+
+def test_nobody_waits_for_the_broker_to_part(
+    server: Server, name: Name, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = RobustConnection.close
+
+    async def late(connection: RobustConnection) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await close(connection)
+
+    monkeypatch.setattr(module, "_PARTING", 0.0)
+    queue = name("parting")
+    publish(server.url, queue, range(10))
+    with taking(server.url, queue, tmp_path) as source, monkeypatch.context() as patch:
+        patch.setattr(RobustConnection, "close", late)
+        source.start(only_what_is_there=True)
+        assert source.latest_beyond(0) == 10
 
 
 def test_others_may_take_messages_meanwhile(server: Server, name: Name, tmp_path: Path) -> None:

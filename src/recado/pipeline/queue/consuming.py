@@ -49,6 +49,7 @@ GROUP_SECONDS: Final = 0.02
 _MANY: Final = 100_000  # rows that are worth a batch of their own
 _PATIENCE: Final = 30.0  # seconds until another process must have let go of the spool
 _LOOK_AGAIN: Final = 0.1  # seconds
+_PARTING: Final = 5.0  # seconds for the broker to close the connection
 _NOT_MENDED: Final = (LoginFailed, VhostRefused, TlsFailed)
 
 
@@ -165,6 +166,10 @@ class Consuming:
 
     async def _stop(self) -> None:
         if self._task is not None:
+            if (
+                self._left == 0
+            ):  # it parts from the broker, which may hold something for it until then
+                await asyncio.wait([self._task], timeout=_PARTING)
             self._task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await self._task
@@ -216,6 +221,8 @@ class Consuming:
                 self._left = queue.messages
             if not looked.done():
                 looked.set_result(None)
+            if self._left == 0:
+                return
             await channel.qos(options.prefetch)
             consumer = await channel.consume(options.queue)
             loop = asyncio.get_running_loop()

@@ -176,17 +176,19 @@ class Spool:
         total = sum(place.size for place, _ in places)
         share = total / ceil(total / size)  # whoever has the largest is waited for
         pieces: list[Piece] = []
-        filled = 0  # bytes in the last one
+        current = -1, 0  # the segment and the share of the last piece
+        before = 0  # bytes
         for place, behind in places:
             base = self._journal.segment_of(place.position)
             stop = place.position + OVERHEAD + place.size
-            if pieces and pieces[-1].base == base and filled < share:
+            middle = before + place.size / 2
+            before += place.size
+            if current == (base, int(middle / share)):
                 pieces[-1] = pieces[-1]._replace(stop=stop, end=min(behind, end))
-                filled += place.size
             else:
+                current = base, int(middle / share)
                 begin = max(place.offset, start)
                 pieces.append(Piece(base, place.position, stop, begin, min(behind, end)))
-                filled = place.size
         return pieces
 
     def _from(self, index: int) -> Iterator[tuple[_Place, int]]:

@@ -8,7 +8,6 @@ OB3  `held` is the size of everything that is here, and never above the limit.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Final, NamedTuple, TypeAlias
 
 from recado.actors.remote.faults import Full
@@ -41,7 +40,7 @@ class Outbox:
         self.held = 0
         self.waits = 0
         """Frames that are not out."""
-        self._waiting: defaultdict[str, list[bytes]] = defaultdict(list)  # by their keys
+        self._waiting: dict[str, list[bytes]] = {}  # by their keys
         self._out: dict[int, Sent] = {}  # by their numbers on the channel, in order
 
     def __len__(self) -> int:
@@ -62,7 +61,7 @@ class Outbox:
             raise Full(f"{self.held} bytes wait for the broker already")
         self.held = held
         self.waits += 1
-        self._waiting[key].append(frame)
+        self._waiting.setdefault(key, []).append(frame)
 
     def next(self) -> Sent:
         """A message of the first frames that wait for one key, as many as fit. One waits at least."""
@@ -103,7 +102,7 @@ class Outbox:
         self._clear()
         self.waits = len(entries)
         for key, frame in entries:
-            self._waiting[key].append(frame)
+            self._waiting.setdefault(key, []).append(frame)
 
     def drop(self) -> list[Entry]:
         """Everything, for good."""
