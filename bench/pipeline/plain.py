@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from recado.pipeline.rows import PROPERTIES, QUEUE, ddl
 
 PREFETCH = 10_000  # messages
-SILENCE = 0.2  # seconds: then the queue is empty
+SILENCE = 5.0  # seconds: then somebody else has taken some of what was there
 
 
 class PlainSource(DataSource):
@@ -47,6 +47,7 @@ class PlainReader(SimpleDataSourceStreamReader):
         self._url = options["url"]
         self._queue = options["queue"]
         self._channel: Any = None
+        self._messages: Iterator[tuple[Any, Any, Any]] = iter(())
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"next": 0}
@@ -56,10 +57,11 @@ class PlainReader(SimpleDataSourceStreamReader):
             connection = pika.BlockingConnection(pika.URLParameters(self._url))
             self._channel = connection.channel()
             self._channel.basic_qos(prefetch_count=PREFETCH)
+            self._messages = self._channel.consume(self._queue, inactivity_timeout=SILENCE)
+        there = self._channel.queue_declare(self._queue, passive=True).method.message_count
         rows: list[tuple[Any, ...]] = []
-        for method, properties, body in self._channel.consume(
-            self._queue, inactivity_timeout=SILENCE
-        ):
+        while len(rows) < there:
+            method, properties, body = next(self._messages)
             if method is None:
                 break
             rows.append(self._row(start["next"] + len(rows), method, properties, body))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from bench.book import Book
+from bench.book import Book, NotMeasured
 from bench.pipeline.brokers import measure
 from bench.pipeline.ground import Ground
 from bench.plan import Plan
@@ -47,4 +47,9 @@ def rate(ground: Ground, sink: str, url: str, count: int) -> float:
     writer = rows.write.format(sink).mode("append").option("url", url)
     begun = time.perf_counter()
     writer.options(exchange="", routingKey=QUEUE).save()
-    return count / (time.perf_counter() - begun)
+    seconds = time.perf_counter() - begun
+    with blocking.connect(url) as connection:
+        arrived = connection.channel().declare_queue(QUEUE, passive=True).messages
+    if arrived != count:
+        raise NotMeasured(f"{sink} has written {arrived:,} of {count:,} messages")
+    return count / seconds
