@@ -21,7 +21,8 @@ from recado.actors.remote.sealed.controls import MANIFEST, Control, encode_contr
 from recado.actors.remote.sealed.envelope_pb2 import ANSWER, CONTROL, MSGPACK, Envelope, Payload
 from recado.actors.remote.sealed.frame import HEAD, OVERHEAD, REFUSAL_SIZE, Seal, Sealer
 from recado.actors.remote.tcp import Tcp
-from recado.actors.remote.tcp.handshake import CHALLENGE, GREETING, PROOF, Handshake
+from recado.actors.remote.tcp.handshake import CHALLENGE, GREETING, PROOF, Handshake, Vouching
+from recado.actors.remote.tcp.wire import VOUCHES
 
 COOKIE = "the cookie of the house"
 NAME = "mallory"
@@ -194,21 +195,32 @@ def at_most(megabytes: float) -> Iterator[None]:
 
 
 class Socket:
-    """A connection of hers, byte by byte."""
+    """A connection of hers, byte by byte; with `vouching` if she has shaken hands on it."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        vouching: Vouching | None,
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._vouching = vouching
 
     def send(self, data: bytes) -> None:
         self._writer.write(data)
 
     def send_frame(self, frame: bytes) -> None:
-        self.send(len(frame).to_bytes(4) + frame)
+        data = len(frame).to_bytes(4) + frame
+        if self._vouching is not None:
+            self._vouching.take(data)
+            data += VOUCHES + self._vouching.mac()
+        self.send(data)
 
     async def frame(self) -> bytes:
-        size = int.from_bytes(await self._reader.readexactly(4))
-        return await self._reader.readexactly(size)
+        while (head := await self._reader.readexactly(4)) == VOUCHES:
+            await self._reader.readexactly(PROOF)
+        return await self._reader.readexactly(int.from_bytes(head))
 
     async def ended(self) -> bool:
         """Whether the other side has closed it; it waits for that."""
@@ -223,12 +235,14 @@ async def connection(port: int, cookie: str | None = "") -> AsyncIterator[Socket
     """With a handshake by this cookie; None is without one."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
+        vouching = None
         if cookie is not None:
             hands = Handshake(Seal(cookie), os.urandom(CHALLENGE), calls=True)
             writer.write(hands.greeting)
             writer.write(hands.answer(await reader.readexactly(GREETING)))
             await reader.readexactly(PROOF)
-        yield Socket(reader, writer)
+            vouching = hands.vouching()
+        yield Socket(reader, writer, vouching)
     finally:
         writer.close()
         with suppress(ConnectionError):

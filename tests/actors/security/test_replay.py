@@ -67,6 +67,23 @@ async def test_by_the_next_life_of_a_node_too() -> None:
 
 
 @in_a_loop
+async def test_by_the_next_life_of_a_node_too_if_somebody_between_adds_it() -> None:
+    """Both ends of the connection have proved themselves."""
+    customer = Mallory(COOKIE, name="customer")
+    frame = customer.deposit(one_way=True)
+    async with bank(GUARDED) as house, connection(house.port, COOKIE) as socket:
+        socket.send_frame(frame)
+        await house.until_balance(100)
+    async with bank(GUARDED) as house, connection(house.port, COOKIE) as socket:
+        socket.send_frame(customer.deposit(one_way=True))
+        await house.until_balance(100)
+        socket.send(len(frame).to_bytes(4) + frame)
+        socket.send_frame(customer.deposit(one_way=True))
+        assert await socket.ended()
+        assert await house.balance() == 100
+
+
+@in_a_loop
 async def test_however_much_came_between() -> None:
     async with bank(GUARDED) as house:
         mallory, link = Mallory(COOKIE), Link()

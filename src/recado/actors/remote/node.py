@@ -68,7 +68,7 @@ class Node:
         self.received = self.inbound.received
         self.received_unproved = self.inbound.received_unproved
         self.heard = self.inbound.replay.heard
-        self.prove, self.is_proved = seal.prove, seal.is_proved
+        self.prove, self.proofs = seal.prove, seal.proofs
         self.lost = self.presence.lost
         self.healed = self.presence.healed
         self.gone = self.presence.gone

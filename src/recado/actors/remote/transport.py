@@ -73,8 +73,8 @@ class Receiver(Protocol):
     def prove(self, text: bytes) -> bytes:
         """What only somebody with our cookie can make of a text, for transports that ask for it."""
 
-    def is_proved(self, text: bytes, proof: bytes) -> bool:
-        """Whether somebody with our cookie made it; or anybody, if we do not require one."""
+    def proofs(self, text: bytes) -> list[bytes]:
+        """What somebody with our cookie makes of it; and anybody without one, if we do not require it."""
 
     def received_unproved(self, link: Link, frames: list[bytes]) -> None:
         """Frames of somebody who could not prove that it has the cookie."""

@@ -11,7 +11,7 @@ from recado.actors.remote.tcp.transport import TcpSettings
 from recado.actors.remote.tcp.wire import ASKS, IS_THERE, UNPROVED_MOST
 from tests.actors.remote.running import in_a_loop
 
-from .test_tcp import FRAME, GREETING, client_of, dial, hang_up, opened, wire
+from .test_tcp import FRAME, GREETING, Voice, client_of, dial, hang_up, opened, wire
 
 WRONG = b"not a proof, no!"
 
@@ -20,7 +20,7 @@ WRONG = b"not a proof, no!"
 async def test_who_is_silent_is_asked_and_then_taken_for_dead() -> None:
     server, recorder, address = await opened(TcpSettings(read_timeout=0.15))
     reader, writer = await dial(address)
-    writer.write(wire(FRAME))
+    writer.write(Voice().says(FRAME))
     assert await reader.read() == ASKS
     await recorder.until(lambda: recorder.events == ["gone"])
     await hang_up(writer)
@@ -31,11 +31,12 @@ async def test_who_is_silent_is_asked_and_then_taken_for_dead() -> None:
 async def test_who_answers_is_kept() -> None:
     server, recorder, address = await opened(TcpSettings(read_timeout=0.6))
     reader, writer = await dial(address)
-    writer.write(wire(FRAME))
+    voice = Voice()
+    writer.write(voice.says(FRAME))
     for _ in range(3):
         assert await reader.readexactly(4) == ASKS
         writer.write(IS_THERE)
-    writer.write(wire(FRAME))
+    writer.write(voice.says(FRAME))
     await recorder.until(lambda: len(recorder.frames) == 2)
     assert recorder.events == []
     await hang_up(writer)
@@ -82,7 +83,7 @@ async def test_a_peer_that_falls_silent_is_called_again() -> None:
 async def test_a_link_that_does_not_read_says_that_it_is_there() -> None:
     server, recorder, address = await opened(TcpSettings(read_timeout=0.6))
     reader, writer = await dial(address)
-    writer.write(wire(FRAME))
+    writer.write(Voice().says(FRAME))
     await recorder.until(lambda: len(recorder.frames) == 1)
     (link,) = server._accepted
     link.pause_reading()
@@ -126,7 +127,7 @@ async def test_little_is_kept_of_who_has_not_proved_itself(proof: bytes, ends: b
         writer.write(wire(large)[:1000])
         assert await reader.read() == b""
     else:
-        writer.write(wire(large))
+        writer.write(Voice().says(large))
         await recorder.until(lambda: recorder.frames == [large])
     await hang_up(writer)
     await server.close()

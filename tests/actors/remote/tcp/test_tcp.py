@@ -10,8 +10,9 @@ import pytest
 
 from recado.actors.remote.faults import Gone
 from recado.actors.remote.tcp import Tcp, transport
-from recado.actors.remote.tcp.handshake import MAGIC
+from recado.actors.remote.tcp.handshake import MAGIC, Vouching
 from recado.actors.remote.tcp.transport import TcpSettings
+from recado.actors.remote.tcp.wire import IS_THERE, VOUCHED, VOUCHES
 from recado.actors.remote.transport import Full, Link
 from tests.actors.remote.recorder import Recorder
 from tests.actors.remote.running import in_a_loop
@@ -38,6 +39,18 @@ async def client_of(address: str, **settings: float) -> tuple[Tcp, Recorder]:
 
 def wire(frame: bytes) -> bytes:
     return len(frame).to_bytes(4) + frame
+
+
+class Voice:
+    """What somebody with the recorder's proof says on one connection."""
+
+    def __init__(self) -> None:
+        self._vouching = Vouching(b"a proof, perhaps")
+
+    def says(self, *frames: bytes) -> bytes:
+        data = b"".join(map(wire, frames))
+        self._vouching.take(data)
+        return data + VOUCHES + self._vouching.mac()
 
 
 async def dial(
@@ -75,7 +88,8 @@ async def test_frames_come_in_any_pieces(step: int) -> None:
     server, recorder, address = await opened()
     _, writer = await dial(address)
     frames = [FRAME + bytes([number]) * number for number in range(20)]
-    data = b"".join(map(wire, frames))
+    voice = Voice()
+    data = b"".join(voice.says(*frames[at : at + 3]) + IS_THERE for at in range(0, 20, 3))
     for at in range(0, len(data), step):
         writer.write(data[at : at + step])
         await writer.drain()
@@ -86,16 +100,50 @@ async def test_frames_come_in_any_pieces(step: int) -> None:
     await server.close()
 
 
-@pytest.mark.parametrize("size", [2, 25, LIMIT + 1, 2**32 - 1])
+@pytest.mark.parametrize("size", [3, 25, LIMIT + 1, 2**32 - 1])
 @in_a_loop
 async def test_a_size_that_no_frame_has_ends_the_connection_before_it_is_read(size: int) -> None:
     server, recorder, address = await opened()
     reader, writer = await dial(address)
-    writer.write(wire(FRAME) + size.to_bytes(4))
+    writer.write(Voice().says(FRAME) + size.to_bytes(4))
     assert await reader.read() == b""
     assert recorder.frames == [FRAME]
     assert recorder.events == ["gone"]
     await hang_up(writer)
+    await server.close()
+
+
+@pytest.mark.parametrize("change", ["added", "left out", "turned", "repeated", "not vouched for"])
+@in_a_loop
+async def test_nobody_between_two_ends_changes_what_they_say(change: str) -> None:
+    server, recorder, address = await opened()
+    _, writer = await dial(address)
+    voice = Voice()
+    first, second, third = (voice.says(FRAME + each) for each in (b"1", b"2", b"3"))
+    said = {
+        "added": first + wire(FRAME) + second,
+        "left out": first + third,
+        "turned": first + third + second,
+        "repeated": first + first + second,
+        "not vouched for": first + b"".join([wire(bytes(LIMIT))] * (2 + VOUCHED // LIMIT)),
+    }
+    writer.write(said[change])
+    await recorder.until(lambda: recorder.events == ["gone"])
+    assert recorder.frames == [FRAME + b"1"]
+    await hang_up(writer)
+    await server.close()
+
+
+@in_a_loop
+async def test_much_that_waited_is_vouched_for_in_parts() -> None:
+    server, at_server, address = await opened()
+    client, _ = await client_of(address)
+    link = client.connect("server")
+    frames = [bytes([number]) * (VOUCHED // 3) for number in range(20)]
+    for frame in frames:
+        link.post(frame)
+    await at_server.until(lambda: at_server.frames == frames)
+    await client.close()
     await server.close()
 
 
@@ -115,7 +163,7 @@ async def test_connections_are_bounded() -> None:
     server, recorder, address = await opened(TcpSettings(connections_limit=2))
     first = [await dial(address) for _ in range(2)]
     for _, writer in first:
-        writer.write(wire(FRAME))
+        writer.write(Voice().says(FRAME))
     await recorder.until(lambda: len(recorder.frames) == 2)
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
         await dial(address)

@@ -78,13 +78,12 @@ class Seal:
         mac.update(_PROOF + text)
         return mac.digest()
 
-    def is_proved(self, text: bytes, proof: bytes) -> bool:
-        for keyed in self._accepted:
-            mac = keyed.copy()
+    def proofs(self, text: bytes) -> list[bytes]:
+        """Those that are accepted, one for each cookie: always in the same order."""
+        macs = [keyed.copy() for keyed in self._accepted]
+        for mac in macs:
             mac.update(_PROOF + text)
-            if compare_digest(mac.digest(), proof):
-                return True
-        return False
+        return [mac.digest() for mac in macs]
 
     def open(self, frame: bytes) -> Opened:
         """Raises BadFrame, and WrongSeal if it is a frame, but not for us to look into."""
