@@ -83,7 +83,8 @@ class ActorRef(Generic[M_contra]):
         self._post.post(self._address, message, None if sender is None else sender.ref, None)
 
     async def tell_wait(self, message: M_contra) -> None:
-        """Send it, and return when it is taken: a full mailbox has room again, a durable one has it on disk."""
+        """Send it, and return when it is taken: a full mailbox has room again, a durable one has it on disk. To
+        another node: when there is room on the way."""
         sender = current.get()
         await self._post.post_wait(
             self._address, own(message), None if sender is None else sender.ref
