@@ -40,7 +40,7 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Whether a message that no queue wants is an error."""
     id_columns: str | None = None
     """Columns, with commas between them, that make a row's id; `none`: messages have no ids."""
-    confirm_timeout: Seconds = 60.0
+    confirm_timeout: Seconds = 300.0
     """How long the broker may be away, or confirm nothing, before the task fails."""
 
 
