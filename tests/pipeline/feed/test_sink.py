@@ -14,6 +14,7 @@ import recado
 from recado.feeds.archive.archive import Archive
 from recado.feeds.message import Message
 from tests.pipeline.making import filled, quotes, truth
+from workshop import peers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,6 +91,22 @@ def test_a_stream_is_published_once_though_its_last_batch_is_repeated(
     assert [str(each) for each in (tmp_path / "staging").rglob("*.*")] == [
         str(tmp_path / "staging" / query / "out.json")
     ]
+
+
+def test_a_broker_that_is_away_is_waited_for_and_a_refusal_is_not(
+    spark: SparkSession, target: Target
+) -> None:
+    from pyspark.errors import PySparkException
+
+    rows = spark.range(1).selectExpr("id", "string(id) AS body")
+    writer = rows.write.format("recado").mode("append").options(feed="out", idColumns="id")
+    wrong = target.url.replace("amqp://", "amqp://guest:wrong@")
+    with pytest.raises(PySparkException, match="ACCESS_REFUSED"):
+        writer.option("url", wrong).save()
+    [port] = peers.free_ports(1)
+    away = writer.option("url", f"amqp://127.0.0.1:{port}").option("giveUp", "0.3")
+    with pytest.raises(PySparkException, match=r"not restored within 0\.3"):
+        away.save()
 
 
 def test_a_write_by_batch_numbers_is_once_and_one_without_each_time(

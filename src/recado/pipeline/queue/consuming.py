@@ -23,21 +23,18 @@ from uuid import uuid4
 from recado.client import (
     CannotConnect,
     Delivery,
-    LoginFailed,
     Lost,
     Notice,
     Restored,
     Retrying,
     RobustChannel,
     RobustConsumer,
-    TlsFailed,
-    VhostRefused,
     connect,
 )
 from recado.client.loop_thread import LoopThread
 from recado.journal.disk import FolderDisk, InUse
 
-from .settings import SourceOptions
+from .settings import NOT_MENDED, SourceOptions
 from .spool import Spool
 from .spooled import Piece
 
@@ -50,7 +47,6 @@ _MANY: Final = 100_000  # rows that are worth a batch of their own
 _PATIENCE: Final = 30.0  # seconds until another process must have let go of the spool
 _LOOK_AGAIN: Final = 0.1  # seconds
 _PARTING: Final = 5.0  # seconds for the broker to close the connection
-_NOT_MENDED: Final = (LoginFailed, VhostRefused, TlsFailed)
 
 
 class SourceStopped(Exception):
@@ -203,7 +199,7 @@ class Consuming:
         connection = connect(options.url, on_event=self._heard, give_up=None)
         try:
             await connection
-        except _NOT_MENDED:
+        except NOT_MENDED:
             raise
         except CannotConnect as error:
             if self._spool.is_new:  # then it is mostly a mistake in the URL

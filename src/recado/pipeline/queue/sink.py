@@ -8,6 +8,7 @@ failed; then the same rows have the same ids (see `ids`).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -20,21 +21,20 @@ from pyspark.sql.datasource import (
 
 from recado.client import (
     CannotConnect,
-    LoginFailed,
     Returned,
     RobustChannel,
     RobustConnection,
-    TlsFailed,
-    VhostRefused,
     connect,
 )
 from recado.client.loop_thread import LoopThread
 
 from .rendering import Rendering
-from .settings import SinkOptions, checked_url
+from .settings import NOT_MENDED, SinkOptions, checked_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger("recado.pipeline")
 
 _TURN: Final = 256  # messages that are handed over before it is asked whether there is room
 
@@ -91,9 +91,10 @@ class _Task:
         connection = connect(self._options.url, give_up=patience)
         try:
             await connection
-        except (LoginFailed, VhostRefused, TlsFailed):
+        except NOT_MENDED:
             raise
-        except CannotConnect:
+        except CannotConnect as error:
+            log.warning("a task of the sink: waiting for the broker: %s", error)
             connection = connect(self._options.url, give_up=patience, patient=True)
             await connection
         self._connection = connection
