@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +15,9 @@ from recado.client import blocking
 from recado.feeds.archive.archive import Archive
 from recado.pipeline.definition import Pipeline
 from recado.pipeline.running import run
-from tests.pipeline.making import filled, quotes
+from tests.pipeline.making import filled, quotes, truth
 from tests.pipeline.steps.messages import rows_of
+from workshop.peers import Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +35,20 @@ def stored(folder: Path, count: int) -> list[bytes]:
         if len(found) >= count:
             return found
     pytest.fail(f"{len(found)} of {count} messages are there")
+
+
+def forget_the_first_batch(state: Path) -> None:
+    """As if killed between the last sink and Spark's own note."""
+    for name in ("0", ".0.crc"):
+        (state / "commits" / name).unlink(missing_ok=True)
+
+
+def taken(channel: blocking.Channel, queue: str) -> list[tuple[str | None, bytes]]:
+    """All that is in a queue: ids and bodies."""
+    got = []
+    while (message := channel.get(queue, no_ack=True)) is not None:
+        got.append((message.properties.message_id, message.body))
+    return got
 
 
 def test_a_repeated_batch(spark: SparkSession, tmp_path: Path) -> None:
@@ -59,15 +76,37 @@ def test_a_repeated_batch(spark: SparkSession, tmp_path: Path) -> None:
         report = run(pipeline, spark)
         assert report.sinks == {"lake": 30, "exchange": 30, "feed": 30, "dead_letters": 0}
         assert report.sources["archive"].lag == 0
-        for name in ("0", ".0.crc"):  # killed between the last sink and Spark's own note
-            (state / "commits" / name).unlink(missing_ok=True)
+        forget_the_first_batch(state)
         assert run(pipeline, spark).batches == 1
         bodies = [b'{"n":%d}' % n for n in range(11, 41)]
         assert [row["n"] for row in rows_of(tmp_path / "lake")] == list(range(11, 41))
         assert sorted(stored(tmp_path / "dear", 30)) == sorted(bodies)
         channel.flush()
-        got = []
-        while (message := channel.get("dear", no_ack=True)) is not None:
-            got.append((message.properties.message_id, message.body))
+        got = taken(channel, "dear")
         assert len(got) == 60  # at least once …
         assert len(set(got)) == 30  # … and the same ids
+
+
+def test_a_repeated_batch_has_its_ids_again_on_any_broker(
+    spark: SparkSession, server: Server, name: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, state, queue = (
+        filled(tmp_path / "in", [[quotes(1, 1, 40)]]),
+        tmp_path / "state",
+        name("dear"),
+    )
+    pipeline = (
+        Pipeline("quotes", checkpoint=str(state), trigger="available-now")
+        .read("archive", "recado", path=str(source), startingOffsets="earliest")
+        .translate(select=["publisher", "sequence", "body"])
+        .write("exchange", "amqp", url=server.url, exchange="", routingKey=queue)
+        .write("dead_letters", "parquet", path=str(tmp_path / "dead"))
+    )
+    with blocking.connect(server.url) as connection:
+        channel = connection.channel()
+        channel.declare_queue(queue, durable=True)
+        run(pipeline, spark)
+        forget_the_first_batch(state)
+        assert run(pipeline, spark).batches == 1
+        rows = [(f"{row['publisher']}:{row['sequence']}", row["body"]) for row in truth(source)]
+        assert Counter(taken(channel, queue)) == dict.fromkeys(rows, 2)
