@@ -145,7 +145,8 @@ class Actor(Generic[M]):
         ref.forward(self._cell.letter[0])
 
     def unhandled(self, message: Any) -> NoReturn:
-        """For the `case _` of a behaviour: it is a failure like any (Unhandled)."""
+        """For the `case _` of a behaviour, and for what the actor was not declared with: it is a failure like
+        any (Unhandled)."""
         raise Unhandled(f"{type(message).__name__} is not a message for {self.ref}")
 
     # --- what comes next --------------------------------------------------------------------------

@@ -69,8 +69,6 @@ class Inspector(Actor[Inspect]):
     expected: ClassVar[tuple[type[BaseException], ...]] = (Unhandled,)
 
     def receive(self, message: Inspect) -> None:
-        if not isinstance(message, Inspect):
-            self.unhandled(message)
         system = self.system
         registry = system.internals if message.internals else system.registry
         cells = registry.cells()  # by uid: that is how they were added

@@ -57,7 +57,7 @@ def instantiate(cell: Cell) -> Awaitable[None] | None:
     actor = cell.factory()
     actor._cell = cell
     cell.actor = actor
-    cell.behaviour = actor.receive
+    cell.become(actor.receive)
     if cell.bonded is not None:
         cell.bonded.behaviours.clear()
         cell.bonded.family.default = actor.supervision
@@ -112,7 +112,7 @@ def _leave(cell: Cell, reason: Reason) -> None:
     end_instance(cell)
     cell.state = State.STOPPED
     cell.actor = cell.task = None
-    cell.behaviour = GIVEN_AWAY
+    cell.behaviour, cell.taken = GIVEN_AWAY, None
     cell.suspended = False
     cell.letter = NOTHING
     cell.dispatcher = system.undertaker

@@ -29,6 +29,7 @@ from recado.actors.errors import Interrupted, Unhandled
 from recado.actors.failing.bonds import Bonds
 from recado.actors.failing.signals import CellSignal, Reason, Signal
 from recado.actors.ref import ActorRef, Reply, current
+from recado.actors.taking import Taken, taken_by
 
 from . import pressure
 from .mailbox import Ahead, LastingMailbox, Letter, Mailbox, Origin, Then
@@ -78,6 +79,7 @@ class Cell:
         "supervisor",
         "suspended",
         "system",
+        "taken",
         "task",
         "urgent",
         "waiting",
@@ -116,6 +118,7 @@ class Cell:
         self.letter = NOTHING
         self.actor: Actor[Any] | None = None
         self.behaviour: Behaviour = _nobody
+        self.taken: Taken | None = None  # by the behaviour; None: anything
         self.supervisor: ActorRef[Any] | None = None
         self.bonded: Bonds | None = None
         self.task: asyncio.Task[None] | None = None
@@ -180,7 +183,7 @@ class Cell:
                 if not mailbox.qsize():
                     break
                 try:
-                    self.letter = mailbox.get_nowait()
+                    letter = self.letter = mailbox.get_nowait()
                 except Empty:  # stolen
                     break
                 except Exception as error:  # noqa: BLE001  as below
@@ -190,6 +193,8 @@ class Cell:
                 if self.waiting:
                     pressure.relieve(self)
                 handle = self.behaviour
+                if (taken := self.taken) is not None and type(letter[0]) not in taken:
+                    handle = taken.handler(self)
             try:
                 going = handle(self.letter[0])
                 if going is None:
@@ -257,6 +262,8 @@ class Cell:
             return None
         if self.waiting:
             pressure.relieve(self)
+        if (taken := self.taken) is not None and type(self.letter[0]) not in taken:
+            return taken.handler(self)
         return self.behaviour
 
     def _heed(self) -> Behaviour | None:
@@ -358,15 +365,16 @@ class Cell:
         """Have it called when the actor has stopped. On the loop's thread."""
         self.bonds().farewells.append(callback)
 
-    def become(self, behaviour: Behaviour, *, keep: bool) -> None:
+    def become(self, behaviour: Behaviour, *, keep: bool = False) -> None:
         if keep:
             self.bonds().behaviours.append(self.behaviour)
         self.behaviour = behaviour
+        self.taken = taken_by(self)
 
     def unbecome(self) -> None:
         assert self.actor is not None
         kept = self.bonded.behaviours if self.bonded is not None else None
-        self.behaviour = kept.pop() if kept else self.actor.receive
+        self.become(kept.pop() if kept else self.actor.receive)
 
     def keep(self) -> Letter:
         """Take over what is being handled: until it is put back, it is neither answered nor settled."""

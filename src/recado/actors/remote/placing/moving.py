@@ -105,7 +105,8 @@ class Moving:
         finally:
             forwarder = Forwarder(moved)
             forwarder._cell = cell
-            cell.actor, cell.behaviour = forwarder, forwarder.receive
+            cell.actor = forwarder
+            cell.become(forwarder.receive)
             cell.factory = partial(Forwarder, moved)
             cell.awaits = False
             cell.bonds().behaviours.clear()
