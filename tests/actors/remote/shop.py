@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from recado import Broker
 from recado.actors import Actor, ActorRef, ActorSystem, Message, Signal
+from recado.actors.remote.amqp import Amqp
 from recado.actors.remote.memory import Hub, MemoryTransport
 from recado.actors.remote.node import Node
 from recado.actors.remote.options import Options
 from recado.actors.remote.tcp import Tcp
+from recado.actors.remote.transport import Transport
 
 
 class Ack(Message[None]):
@@ -125,8 +128,24 @@ class Pair:
     def at_client(self) -> Node:
         return Node.of(self.client)
 
+    async def silence_server(self) -> None:
+        """It says nothing any more, not even that."""
+        transport = self.at_server.transport
+        match transport:
+            case Tcp():
+                assert transport._server is not None
+                transport._server.close()
+                for accepted in list(transport._accepted):
+                    assert accepted.wire is not None
+                    accepted.wire.abort("a test")
+            case Amqp():  # the broker is there, and takes what is for it
+                await transport.close()
+            case _:
+                assert self.hub is not None
+                self.hub.wire = lambda sender, to, frame: False
 
-KINDS = ["tcp", "memory", "lasting"]
+
+KINDS = ["tcp", "memory", "lasting", "amqp"]
 
 
 @asynccontextmanager
@@ -134,24 +153,30 @@ async def pair(
     kind: str = "memory", server: Options | None = None, client: Options | None = None
 ) -> AsyncIterator[Pair]:
     """A server with a book, and a client."""
-    hub = None
-    if kind == "tcp":
-        tcp = Tcp("127.0.0.1:0")
-        first = ActorSystem("server", transport=tcp, options=server)
-    else:
-        hub = Hub(lasting=kind == "lasting")
-        first = ActorSystem("server", transport=MemoryTransport(hub), options=server)
-    async with first:
-        await first.spawn(Book, name="book")
+    async with AsyncExitStack() as stack:
+        hub = None
         if kind == "tcp":
-            host, port = tcp.address
-            second = ActorSystem(
-                "client", transport=Tcp(nodes={"server": f"{host}:{port}"}), options=client
+            tcp = Tcp("127.0.0.1:0")
+            first = await stack.enter_async_context(
+                ActorSystem("server", transport=tcp, options=server)
             )
+            host, port = tcp.address
+            to_server: Transport = Tcp(nodes={"server": f"{host}:{port}"})
+        elif kind == "amqp":
+            # One of its own: it is there in milliseconds, and the names are free.
+            broker = await stack.enter_async_context(Broker())
+            first = await stack.enter_async_context(
+                ActorSystem("server", transport=Amqp(broker.url), options=server)
+            )
+            to_server = Amqp(broker.url)
         else:
-            assert hub is not None
-            second = ActorSystem("client", transport=MemoryTransport(hub), options=client)
-        async with second:
+            hub = Hub(lasting=kind == "lasting")
+            first = await stack.enter_async_context(
+                ActorSystem("server", transport=MemoryTransport(hub), options=server)
+            )
+            to_server = MemoryTransport(hub)
+        await first.spawn(Book, name="book")
+        async with ActorSystem("client", transport=to_server, options=client) as second:
             yield Pair(first, second, hub)
 
 

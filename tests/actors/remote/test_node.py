@@ -225,11 +225,12 @@ async def test_tell_wait_returns_when_there_is_room(kind: str) -> None:
         await it.client.actor("book", node="nowhere").tell_wait(Place(1))
 
 
+@each_kind
 @pytest.mark.parametrize("compression", ["zlib", "zstd"])
 @in_a_loop
-async def test_compressed_messages_travel(compression: str) -> None:
+async def test_compressed_messages_travel(kind: str, compression: str) -> None:
     options = Options(compression=compression)  # type: ignore[arg-type]
-    async with pair("tcp", client=options, server=options) as it:
+    async with pair(kind, client=options, server=options) as it:
         with pytest.raises(ValueError, match="x" * 100):
             await it.book().ask(Fail("x" * 50_000))
 

@@ -60,9 +60,10 @@ async def test_only_what_is_offered_can_be_started() -> None:
         assert await ref.ask(Place(1)) == Ack(1)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @in_a_loop
-async def test_what_its_constructor_raises_is_raised_here_and_nothing_is_left() -> None:
-    async with pair() as it:
+async def test_what_its_constructor_raises_is_raised_here_and_nothing_is_left(kind: str) -> None:
+    async with pair(kind) as it:
         it.at_server.creation.offer(Picky)
         with pytest.raises(ValueError, match="not below nought"):
             await it.at_client.creation.create("server", Picky, -1, name="picky")
@@ -166,9 +167,10 @@ async def test_actors_of_others_are_bounded_and_those_that_stopped_do_not_count(
         await it.at_client.creation.create("server", Book)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @in_a_loop
-async def test_its_supervisor_is_the_client_s_actor() -> None:
-    async with pair() as it:
+async def test_its_supervisor_is_the_client_s_actor(kind: str) -> None:
+    async with pair(kind) as it:
         it.at_server.creation.offer(Book)
         boss: ActorRef[Any] = await it.client.spawn(Boss)
         ref = await it.at_client.creation.create("server", Book, 1, supervisor=boss)
@@ -230,9 +232,10 @@ async def test_a_temporary_one_is_not_restarted() -> None:
         await until(lambda: it.server.cell(ref.address) is None)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @in_a_loop
-async def test_a_temporary_one_is_stopped_when_its_group_is_restarted() -> None:
-    async with pair() as it:
+async def test_a_temporary_one_is_stopped_when_its_group_is_restarted(kind: str) -> None:
+    async with pair(kind) as it:
         it.at_server.creation.offer(Book)
         boss: ActorRef[Any] = await it.client.spawn(Boss)
         group, create = AllForOne(), it.at_client.creation.create

@@ -61,9 +61,10 @@ async def test_an_actor_moves_with_its_state_and_the_old_reference_reaches_it(ki
         assert await it.client.actor("mover").ask(Log()) == [1, 2]
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @in_a_loop
-async def test_what_is_told_meanwhile_arrives_in_order() -> None:
-    async with pair() as it:
+async def test_what_is_told_meanwhile_arrives_in_order(kind: str) -> None:
+    async with pair(kind) as it:
         it.at_server.creation.offer(Slow)
         Slow.go_on = asyncio.Event()
         old: ActorRef[Any] = await it.client.spawn(Slow)
@@ -81,9 +82,10 @@ async def test_what_is_told_meanwhile_arrives_in_order() -> None:
         assert await old.ask(Log()) == list(range(1, 60))
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @in_a_loop
-async def test_who_watches_the_old_reference_hears_of_its_death() -> None:
-    async with pair() as it:
+async def test_who_watches_the_old_reference_hears_of_its_death(kind: str) -> None:
+    async with pair(kind) as it:
         it.at_server.creation.offer(Book)
         old: ActorRef[Any] = await it.client.spawn(Book)
         seer = await watcher(it.client)

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
-from recado.actors import ActorRef, DurableMailboxes
+from recado import Broker
+from recado.actors import ActorRef, ActorSystem, DurableMailboxes
+from recado.actors.remote.amqp import Amqp, AmqpSettings
+from recado.actors.remote.amqp.parcel import TOGETHER
+from recado.actors.remote.node import Node
 from recado.actors.running.pressure import PATIENCE
 from tests.actors.remote.running import in_a_loop
-from tests.actors.remote.shop import KINDS, Book, Log, Place, pair, until
+from tests.actors.remote.shop import KINDS, Book, Log, Place, actor_of, pair, until
 
 CAPACITY = 10
 
@@ -48,6 +52,31 @@ async def test_everything_arrives_and_the_mailbox_is_bounded_where_the_link_can_
         assert await there.ask(Log(), timeout=30) == list(range(5000))
         if kind == "tcp":  # what one read brought may be over it
             assert most < 5000
+
+
+@in_a_loop
+async def test_of_what_is_for_a_full_mailbox_the_broker_keeps_the_rest() -> None:
+    window = AmqpSettings(prefetch=TOGETHER)  # one message of the broker
+    async with (
+        Broker() as broker,
+        ActorSystem("server", transport=Amqp(broker.url, window)) as server,
+        ActorSystem("client", transport=Amqp(broker.url)) as client,
+    ):
+        Slow.gate = asyncio.Semaphore(0)
+        slow: ActorRef[Any] = await server.spawn(Slow, name="slow", capacity=CAPACITY)
+        there: ActorRef[Any] = client.actor("slow", node="server")
+        for order in range(400):
+            there.tell(Place(order))
+        bridge = Node.of(client).transport.connect("server").bridge  # type: ignore[attr-defined]
+        await bridge.emptied()  # so the broker has them all
+        placed = actor_of(server, slow).placed  # type: ignore[attr-defined]
+        most = 0
+        for order in range(400):
+            Slow.gate.release()
+            await until(lambda: len(placed) > order)  # noqa: B023
+            most = max(most, server.waiting(slow))
+        assert placed == list(range(400))
+        assert CAPACITY <= most <= CAPACITY + TOGETHER
 
 
 @pytest.mark.parametrize("kind", ["tcp", "lasting"])

@@ -78,9 +78,10 @@ async def test_who_was_not_there_is_confirmed_dead_at_once(kind: str) -> None:
         assert isinstance(down.reason, NoSuchActor)
 
 
+@each_kind
 @in_a_loop
-async def test_the_reason_of_a_death_travels() -> None:
-    async with pair() as it:
+async def test_the_reason_of_a_death_travels(kind: str) -> None:
+    async with pair(kind) as it:
         doomed = await it.server.spawn(Book, supervision=OneForOne(0))
         there = it.client.ref(doomed.address)
         seer = await watcher(it.client)
@@ -91,9 +92,10 @@ async def test_the_reason_of_a_death_travels() -> None:
         assert repr(down.reason) == "ValueError('the end')"
 
 
+@each_kind
 @in_a_loop
-async def test_who_watches_no_more_hears_nothing() -> None:
-    async with pair() as it:
+async def test_who_watches_no_more_hears_nothing(kind: str) -> None:
+    async with pair(kind) as it:
         seer = await watcher(it.client)
         monitor(cell(seer), it.book())
         unmonitor(cell(seer), it.book())
@@ -114,12 +116,7 @@ async def test_a_node_that_falls_silent_is_unreachable(kind: str) -> None:
         seer = await watcher(it.client)
         monitor(cell(seer), it.book())
         await it.book().ask(Place(1))
-        if it.hub is not None:
-            it.hub.wire = lambda sender, to, frame: False  # nobody is told, nothing passes
-        else:
-            it.server.loop.call_soon(it.at_server.transport._server.close)  # type: ignore[attr-defined]
-            for accepted in list(it.at_server.transport._accepted):  # type: ignore[attr-defined]
-                accepted.wire.abort("a test")
+        await it.silence_server()
         [down] = await seer.until(1)
         assert isinstance(down, Down)
         assert isinstance(down.reason, Unreachable)
@@ -358,9 +355,10 @@ async def test_actors_that_are_tied_die_together(kind: str) -> None:
         await ended
 
 
+@each_kind
 @in_a_loop
-async def test_an_actor_of_another_node_can_be_stopped() -> None:
-    async with pair() as it:
+async def test_an_actor_of_another_node_can_be_stopped(kind: str) -> None:
+    async with pair(kind) as it:
         stopped = asyncio.create_task(occurs(it.server, lambda e: isinstance(e, Stopped)))
         await asyncio.sleep(0)
         it.book().stop()
