@@ -19,6 +19,10 @@ class Twice(Message[int]):
     number: int
 
 
+class Add(Message[int]):
+    number: int
+
+
 class Ledger(Actor[Note]):
     """Writes what it is told to a file, which outlives it."""
 
@@ -38,3 +42,22 @@ class Calculator(Actor[Twice]):
         if message.number < 0:
             raise ValueError(f"{message.number} is negative")
         self.reply(2 * message.number)
+
+
+class Counter(Actor[Add]):
+    """Others may start it on a node, and move it there."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.count = first
+
+    def receive(self, message: Add) -> None:
+        if message.number < 0:
+            raise ValueError(f"{message.number} is negative")
+        self.count += message.number
+        self.reply_if_asked(self.count)
+
+    def snapshot(self) -> int:
+        return self.count
+
+    def restore(self, state: int) -> None:
+        self.count = state

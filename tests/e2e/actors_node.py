@@ -1,7 +1,7 @@
 """A node as a process: `python -m tests.e2e.actors_node server|client URL NAME FOLDER STORAGE`.
 
-A server has a ledger with a durable mailbox, and a calculator; SIGTERM closes it in order. A client tells the
-ledger numbers until it is killed. Either says `ready` when it is.
+A server has a ledger with a durable mailbox, and a calculator, and starts counters for others; SIGTERM closes
+it in order. A client tells the ledger numbers until it is killed. Either says `ready` when it is.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pathlib import Path
 from recado.actors import ActorSystem
 from recado.actors.durable.mailboxes import DurableMailboxes
 from recado.actors.remote.amqp import Amqp, AmqpSettings, Storage
+from recado.actors.remote.node import Node
 
-from .actors_cast import Calculator, Ledger, Note
+from .actors_cast import Calculator, Counter, Ledger, Note
 
 
 async def serve(url: str, name: str, folder: Path, storage: Storage) -> None:
@@ -26,6 +27,7 @@ async def serve(url: str, name: str, folder: Path, storage: Storage) -> None:
         ledger = partial(Ledger, folder / "ledger")
         await system.spawn(ledger, name="ledger", mailbox=boxes.mailbox("ledger"))
         await system.spawn(Calculator, name="calculator")
+        Node.of(system).creation.offer(Counter)
         ended = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
         say_ready()
