@@ -6,9 +6,8 @@ import asyncio
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -128,23 +127,24 @@ class Desk:
         self.calculator: ActorRef[Any] = system.actor("calculator", node=exchange)
         self.outcomes: Counter[str] = Counter()
         self.longest = 0.0
-        self.answered_at = 0.0
+        # Of the last ask that was answered.
+        self.asked_at = self.answered_at = 0.0
         self._enough = False
 
     async def ask_all_the_time(self) -> None:
         number = 0
         while not self._enough:
             number += 1
-            began = time.monotonic()
+            began = asyncio.get_running_loop().time()
             try:
                 answer = await self.calculator.ask(Twice(number), timeout=1.0)
                 assert answer == 2 * number
                 self.outcomes["answered"] += 1
-                self.answered_at = asyncio.get_running_loop().time()
+                self.asked_at, self.answered_at = began, asyncio.get_running_loop().time()
             except (ActorError, RemoteFault, TimeoutError) as error:
                 self.outcomes[type(error).__name__] += 1
                 await asyncio.sleep(0.01)  # a fault may be told at once, and again
-            self.longest = max(self.longest, time.monotonic() - began)
+            self.longest = max(self.longest, asyncio.get_running_loop().time() - began)
 
     def stop_asking(self) -> None:
         self._enough = True
@@ -187,11 +187,15 @@ class Town:
     def has_noted(self, count: int) -> bool:
         return len(set(noted(self.folder))) >= count
 
+    def has_all_of(self, numbers: Iterable[int]) -> bool:
+        return set(numbers) <= set(noted(self.folder))
+
     def is_lost(self) -> bool:
         return bool(self.desk.told) and isinstance(self.desk.told[-1], BridgeLost)
 
     def answered_since(self, when: float) -> bool:
-        return self.desk.answered_at > when
+        """What was asked since: an answer to an earlier ask may have been on its way already."""
+        return self.desk.asked_at > when
 
 
 @asynccontextmanager
