@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pickle
 import sys
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
+import zstandard
 
-from recado.actors.remote.faults import Refusal, RemoteFailure, RemoteFault
+from recado.actors.remote.faults import Refusal, RemoteFailure, RemoteFault, Unacceptable
 from recado.actors.remote.options import Options
 from recado.actors.remote.sealed.controls import Create, Move
 from recado.actors.remote.sealed.envelope_pb2 import (
@@ -18,12 +20,14 @@ from recado.actors.remote.sealed.envelope_pb2 import (
     MSGPACK,
     PICKLE,
     PROTOBUF,
+    ZLIB,
+    ZSTD,
     Failure,
     Payload,
 )
 from tests.actors.remote.running import in_a_loop
 
-from .mallory import Account, Deposit, Link, Mallory, bank, waiting
+from .mallory import Account, Deposit, Link, Mallory, at_most, bank, waiting
 
 exploded: list[str] = []
 
@@ -65,6 +69,48 @@ def test_a_pickled_message_is_refused_and_not_loaded(manifest: str) -> None:
 
     go()
     assert exploded == []
+
+
+LARGE = pickle.dumps(bytes(15 << 20))  # below the cap of what is expanded
+COMPRESSED = {ZLIB: zlib.compress(LARGE), ZSTD: zstandard.ZstdCompressor().compress(LARGE)}
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+@pytest.mark.parametrize(
+    ("serialisation", "manifest"), [(PICKLE, ""), (MSGPACK, "os.system"), (77, "")]
+)
+def test_what_would_be_refused_is_not_expanded_first(
+    compression: Any, serialisation: Any, manifest: str
+) -> None:
+    payload = Payload(manifest=manifest, body=COMPRESSED[compression], compression=compression)
+    payload.serialisation = serialisation
+
+    @in_a_loop
+    async def go() -> None:
+        async with bank() as house:
+            frame = Mallory().frame(payload)
+            with at_most(megabytes=1):
+                link = house.give(frame)
+            assert link.refusals == [Refusal.SERIALISATION]
+            assert await house.balance() == 0
+
+    go()
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+def test_a_pickled_answer_is_not_expanded_first(compression: Any) -> None:
+    payload = Payload(serialisation=PICKLE, body=COMPRESSED[compression], compression=compression)
+
+    @in_a_loop
+    async def go() -> None:
+        async with waiting() as it:
+            frame = Mallory(name="bank").frame(payload, **it.fields)
+            with at_most(megabytes=1):
+                it.give(frame, Link(peer="bank"))
+            with pytest.raises(Unacceptable):
+                await it.future
+
+    go()
 
 
 @pytest.mark.parametrize("serialisation", [JSON, PROTOBUF, 0, 4, 127])

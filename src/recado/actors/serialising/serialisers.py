@@ -121,17 +121,13 @@ class Serialisers:
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────
 
+    def check(self, serialisation: int, manifest: str, reply: Any = None) -> None:
+        """Raises Unacceptable if `read` would, whatever the body is: for those that are costly to get at."""
+        self._find(serialisation, manifest, reply)
+
     def read(self, serialisation: int, manifest: str, body: bytes, reply: Any = None) -> object:
         """`reply` is the type that a plain answer should have, if that is known."""
-        if serialisation == PICKLE:
-            manifest = (
-                ""  # it says itself what it is, and what others say of it is not to be remembered
-            )
-        if not manifest and reply is not None and serialisation in (MSGPACK, JSON):
-            reader = self._reply_reader(serialisation, reply)
-        else:
-            found = self._readers.get((serialisation, manifest))
-            reader = found or self._reader(serialisation, manifest)
+        reader = self._find(serialisation, manifest, reply)
         try:
             return reader(body)
         except (msgspec.MsgspecError, DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -139,6 +135,14 @@ class Serialisers:
         except Exception as error:
             # Pickles and hooks raise what they like; the sender must hear of it, and nothing else may end.
             raise BadEnvelope(f"{manifest or 'a value'} that cannot be read: {error!r}") from error
+
+    def _find(self, serialisation: int, manifest: str, reply: Any) -> Read:
+        if serialisation == PICKLE:
+            manifest = ""  # it says itself what it is, and what others say of it is not remembered
+        if not manifest and reply is not None and serialisation in (MSGPACK, JSON):
+            return self._reply_reader(serialisation, reply)
+        found = self._readers.get((serialisation, manifest))
+        return found or self._reader(serialisation, manifest)
 
     def _reader(self, serialisation: int, manifest: str) -> Read:
         reader: Read

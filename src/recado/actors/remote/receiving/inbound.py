@@ -285,6 +285,7 @@ class Inbound:
     def _read(self, payload: Payload, reply: Any = None) -> object:
         body = payload.body
         if payload.compression:
+            self._serialisers.check(payload.serialisation, payload.manifest, reply)
             body = expand(payload.compression, body, self._options.expanded_limit)
         return self._serialisers.read(payload.serialisation, payload.manifest, body, reply)
 
