@@ -35,6 +35,7 @@ again what it took in its last moments anyway, for no ack arrives at once."""
 IDLE_DELAY: Final = 0.02
 """The same where nothing more comes: what comes later than ACK_DELAY takes the ack along, and nobody has to be
 woken for it."""
+WARN_DELAY: Final = 1.0  # seconds between two warnings of what is too large, at least
 
 log = logging.getLogger("recado.actors")
 
@@ -65,6 +66,8 @@ class BridgeConsumer(Consumer):
         self._through = channel
         self._bridge = actor.bridge
         self._limit = actor.bridge.frame_limit
+        self._dropped = 0  # messages with frames above the limit
+        self._warns_from = 0.0
         self._acks = Acks()
         self._enough = max(1, actor.window // 4)
         self._timer: asyncio.TimerHandle | None = None
@@ -106,10 +109,18 @@ class BridgeConsumer(Consumer):
         except BadFrame:
             frames = [body]  # no frame either: refused where all nonsense is, which counts it
         if len(body) > self._limit and max(map(len, frames)) > self._limit:
-            log.warning("%s: a frame above %d bytes is dropped", self.queue, self._limit)
-            self._settle(tag, False)
+            self._drop(tag)
             return []
         return frames
+
+    def _drop(self, tag: int) -> None:
+        self._settle(tag, False)
+        self._dropped += 1
+        now = self._loop.time()
+        if now >= self._warns_from:
+            self._warns_from = now + WARN_DELAY
+            what = "%s: dropped for frames above %d bytes: %d messages on this channel"
+            log.warning(what, self.queue, self._limit, self._dropped)
 
     def _settle(self, tag: int, taken: bool) -> None:
         if taken:
