@@ -419,6 +419,21 @@ async def test_a_declaration_that_refuses_nothing(kind: Any) -> None:  # TA2
             assert await ref.ask(message) == type(message).__name__
 
 
+@in_the_loop
+async def test_a_message_that_cannot_be_asked_is_not_refused() -> None:  # TA2
+    class Secretive:
+        by_reference = True
+
+        @property
+        def price(self) -> int:
+            raise RuntimeError("nobody is told")
+
+    async with ActorSystem() as system:
+        ref: ActorRef[Any] = await system.spawn(OfPriced)
+        message: Any = Secretive()
+        assert await ref.ask(message) == "Secretive"
+
+
 # --- what is remembered -----------------------------------------------------------------------------
 
 

@@ -65,13 +65,16 @@ class Taken(set[type]):
 
     def handler(self, cell: Cell) -> Behaviour:
         """What handles the letter of a cell, which is of a class that is not among these yet (TA1)."""
-        message = cell.letter[0]
-        if isinstance(message, self._declared):
-            if len(self) < REMEMBERED_MOST:
-                self.add(type(message))
-            return cell.behaviour
         assert cell.actor is not None
-        return cell.actor.unhandled
+        message = cell.letter[0]
+        try:
+            if not isinstance(message, self._declared):
+                return cell.actor.unhandled
+        except Exception:  # noqa: BLE001  a protocol asks the message's properties, which are anybody's
+            return cell.behaviour
+        if len(self) < REMEMBERED_MOST:
+            self.add(type(message))
+        return cell.behaviour
 
 
 _read: WeakKeyDictionary[type, Taken | None] = WeakKeyDictionary()
