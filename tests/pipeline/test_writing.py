@@ -90,11 +90,8 @@ def test_a_repeated_batch(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_repeated_batch_has_its_ids_again_on_any_broker(
     spark: SparkSession, server: Server, name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    source, state, queue = (
-        filled(tmp_path / "in", [[quotes(1, 1, 40)]]),
-        tmp_path / "state",
-        name("dear"),
-    )
+    source = filled(tmp_path / "in", [[quotes(1, 1, 40)]])
+    state, queue = tmp_path / "state", name("dear")
     pipeline = (
         Pipeline("quotes", checkpoint=str(state), trigger="available-now")
         .read("archive", "recado", path=str(source), startingOffsets="earliest")

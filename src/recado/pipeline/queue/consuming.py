@@ -162,9 +162,8 @@ class Consuming:
 
     async def _stop(self) -> None:
         if self._task is not None:
-            if (
-                self._left == 0
-            ):  # it parts from the broker, which may hold something for it until then
+            # Then it parts from the broker, which may hold something for it until then.
+            if self._left == 0:
                 await asyncio.wait([self._task], timeout=_PARTING)
             self._task.cancel()
             with suppress(asyncio.CancelledError, Exception):
@@ -229,9 +228,8 @@ class Consuming:
                     self._left = 0
                     break
                 await self._take(batch)
-                if (
-                    self._left != 0 and len(batch) < options.prefetch // 4
-                ):  # or the broker would wait
+                # After more than that, the broker would have to wait for us.
+                if self._left != 0 and len(batch) < options.prefetch // 4:
                     await asyncio.sleep(begun + GROUP_SECONDS - loop.time())
             self._changed.set()  # it takes the broker a while to close the connection
 

@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from recado.actors.remote.faults import Gone
+from recado.actors.remote.sealed.frame import REFUSAL_SIZE
 from recado.actors.remote.tcp import Tcp, transport
 from recado.actors.remote.tcp.handshake import MAGIC, Vouching
 from recado.actors.remote.tcp.transport import TcpSettings
@@ -137,12 +138,17 @@ async def test_nobody_between_two_ends_changes_what_they_say(change: str) -> Non
 @in_a_loop
 async def test_much_that_waited_is_vouched_for_in_parts() -> None:
     server, at_server, address = await opened()
-    client, _ = await client_of(address)
+    client, at_client = await client_of(address)
     link = client.connect("server")
     frames = [bytes([number]) * (VOUCHED // 3) for number in range(20)]
+    # As much as one mac is good for: small ones, of which the sizes are a part, and the largest there is.
+    frames += [bytes(REFUSAL_SIZE)] * ((VOUCHED - 1) // REFUSAL_SIZE) + [bytes(LIMIT)]
     for frame in frames:
         link.post(frame)
     await at_server.until(lambda: at_server.frames == frames)
+    link.post(FRAME)
+    await at_server.until(lambda: at_server.frames[-1] == FRAME)
+    assert (at_server.events, at_client.events) == ([], [])
     await client.close()
     await server.close()
 

@@ -36,7 +36,7 @@ UNPROVED_MOST: Final = 4096  # bytes of a frame, which is only refused
 ASKS: Final = (0).to_bytes(4)
 IS_THERE: Final = (1).to_bytes(4)
 VOUCHES: Final = (2).to_bytes(4)
-VOUCHED: Final = 64 * 1024  # bytes of frames for which one mac is enough
+VOUCHED: Final = 64 * 1024  # bytes of frames, with their sizes, for which one mac is enough
 # Within the time of silence: at the second one in silence it is asked, the third is the end.
 LOOKS: Final = 3
 WRITE_HIGH: Final = 256 * 1024  # bytes that the socket's transport holds before it says stop
@@ -235,7 +235,7 @@ class Wire(asyncio.BufferedProtocol):
         if self._theirs is not None and data:
             self._theirs.take(data)
             self._unvouched += len(data)
-            if self._unvouched > self._limit + VOUCHED:
+            if self._unvouched > VOUCHED + 4 + self._limit:  # less than enough, and a frame
                 self.abort(f"nobody vouches for {self._unvouched} bytes")
 
     def _is_vouched(self, mac: bytes) -> bool:
@@ -302,7 +302,7 @@ class Wire(asyncio.BufferedProtocol):
         size = 0
         for frame in queue:
             parts += (len(frame).to_bytes(4), frame)
-            size += len(frame)
+            size += 4 + len(frame)
             if size >= VOUCHED:
                 transport.write(self._vouched(b"".join(parts)))
                 parts.clear()
