@@ -18,6 +18,7 @@ from recado.client import (
     Delivery,
     GaveUp,
     GivenUp,
+    LoginFailed,
     Lost,
     NotRestored,
     Queue,
@@ -337,7 +338,16 @@ async def test_the_first_connection_fails_at_once_unless_one_is_patient(server: 
         wire.port_behind = server.port
         connection = await soon(opening)
         assert connection.is_connected
+        assert isinstance(notebook.notices[0], Lost)
+        assert isinstance(notebook.notices[-1], Restored)
         await connection.close()
+
+
+@in_a_loop
+async def test_who_is_not_welcome_need_not_be_patient(server: Server) -> None:
+    address = f"amqp://nobody:wrong@{HOST}:{server.port}"
+    with pytest.raises(LoginFailed):
+        await soon(connect(address, patient=True, give_up=None))
 
 
 async def _opened(connection: RobustConnection) -> RobustConnection:

@@ -21,6 +21,7 @@ from .errors import (
     GaveUp,
     LoginFailed,
     NotConfirmed,
+    NotWelcome,
     TlsFailed,
     VhostRefused,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "Lost",
     "NotConfirmed",
     "NotRestored",
+    "NotWelcome",
     "Notice",
     "Properties",
     "Queue",

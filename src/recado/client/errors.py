@@ -2,9 +2,10 @@
 
     ClientError
     ├── CannotConnect        there is no connection: nobody listens, it takes too long, …
-    │   ├── TlsFailed        the two sides do not trust or understand each other
-    │   ├── LoginFailed      the broker does not know this user, or the password is wrong
-    │   └── VhostRefused     there is no such vhost, or it is not for this user
+    │   └── NotWelcome       the broker is there, and does not want us: another attempt mends nothing
+    │       ├── TlsFailed    the two sides do not trust or understand each other
+    │       ├── LoginFailed  the broker does not know this user, or the password is wrong
+    │       └── VhostRefused there is no such vhost, or it is not for this user
     ├── ConnectionEnded      there was a connection
     │   ├── ConnectionLost   it broke
     │   ├── ClosedByBroker   the broker ended it, and said why
@@ -35,15 +36,19 @@ class CannotConnect(ClientError):
     pass
 
 
-class TlsFailed(CannotConnect):
+class NotWelcome(CannotConnect):
     pass
 
 
-class LoginFailed(CannotConnect):
+class TlsFailed(NotWelcome):
     pass
 
 
-class VhostRefused(CannotConnect):
+class LoginFailed(NotWelcome):
+    pass
+
+
+class VhostRefused(NotWelcome):
     pass
 
 

@@ -28,6 +28,7 @@ from .errors import (
     ConnectionEnded,
     ConnectionLost,
     GaveUp,
+    NotWelcome,
 )
 from .notices import Blocked, GivenUp, Lost, Notice, Restored, Retrying, Unblocked
 from .restoring import Restoration
@@ -50,7 +51,8 @@ def connect(
 ) -> "RobustConnection":
     """To be awaited, or used by `async with`.
 
-    With `patient` the first connection, too, is tried until `give_up` seconds have passed (None: for ever).
+    With `patient` a broker that is not there yet is waited for as well, until `give_up` seconds have passed
+    (None: for ever); one that refuses us, as for a wrong password, is not.
     """
     address = parse_address(url) if isinstance(url, str) else url
     if name is not None:
@@ -113,9 +115,10 @@ class RobustConnection:
             try:
                 ended = await self._first()
             except CannotConnect as error:
-                if not self._patient:
+                if not self._patient or isinstance(error, NotWelcome):
                     raise
                 self._patience.lost(asyncio.get_running_loop().time())
+                self._tell(Lost(error))
                 ended = await self._restored(error)
             self._supervisor = asyncio.create_task(self._supervise(ended))
         return self

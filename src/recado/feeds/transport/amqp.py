@@ -35,7 +35,7 @@ from recado.client import (
     RobustConnection,
     connect,
 )
-from recado.client.notices import GivenUp, Notice
+from recado.client.notices import GivenUp, Lost, Notice, Restored
 from recado.feeds.boundary import ARCHIVES, MEMBERS, Channel, Target
 from recado.feeds.errors import CannotJoin
 from recado.feeds.naming import archive_queue, exchange_a, exchange_p, id_of, text_of
@@ -74,8 +74,15 @@ class AmqpCarrier:
         carrier: AmqpCarrier
 
         def on_event(event: Notice) -> None:
-            if isinstance(event, GivenUp):
-                carrier._given_up(event.error)
+            match event:
+                case Lost(error):
+                    log.warning("feeds are without their broker, and wait for it: %s", error)
+                case Restored(_, seconds):
+                    log.warning("feeds have their broker again after %.1f s", seconds)
+                case GivenUp(error):
+                    carrier._given_up(error)
+                case _:
+                    pass
 
         try:
             connection = await connect(

@@ -8,7 +8,6 @@ own, unless the options `staging` and `batch` say which batch of what it is. A s
 from __future__ import annotations
 
 import asyncio
-import logging
 import shutil
 import tempfile
 import time
@@ -27,18 +26,14 @@ from pyspark.sql.datasource import (
 
 from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.values import encode_table
-from recado.feeds.errors import CannotJoin
 from recado.feeds.feed import Earlier
 from recado.feeds.link import Link
 
 from ..options import OptionError
 from ..queue.ids import ids_of
-from ..queue.settings import NOT_MENDED
 from ..rows import PROPERTIES
 from .options import Writing, checked_columns
 from .staging import ROWS, Note, Staging, chunks, digest_of
-
-log = logging.getLogger("recado.pipeline")
 
 _KEPT: Final = 10_000  # different headers and properties that are remembered
 
@@ -136,7 +131,8 @@ def publish(options: Writing, staging: Staging, staged: Sequence[Staged], batch:
 
 async def _publish(options: Writing, note: Note, table: pa.Table) -> None:
     earlier = Earlier(bytes.fromhex(note.publisher), note.first - 1)
-    async with await _linked(options) as link:
+    # A broker that is away is waited for, between two batches as within one.
+    async with Link(options.url, give_up=options.give_up, patient=True) as link:
         feed = await link.feed(options.feed, earlier=earlier)
         for rows in chunks(table):
             column = {each: rows.column(each).to_pylist() for each in ROWS.names}
@@ -150,17 +146,6 @@ async def _publish(options: Writing, note: Note, table: pa.Table) -> None:
                 timestamps=[each or now for each in column["timestamp"]],
             )
         await feed.close()
-
-
-async def _linked(options: Writing) -> Link:
-    """A broker that is away is waited for, between two batches as within one."""
-    try:
-        return await Link(options.url, give_up=options.give_up).__aenter__()
-    except CannotJoin as error:
-        if isinstance(error.__cause__, NOT_MENDED):
-            raise
-        log.warning("feed '%s': waiting for the broker: %s", options.feed, error)
-    return await Link(options.url, give_up=options.give_up, patient=True).__aenter__()
 
 
 class _Writer:

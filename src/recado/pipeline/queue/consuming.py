@@ -21,7 +21,6 @@ from typing import Final
 from uuid import uuid4
 
 from recado.client import (
-    CannotConnect,
     Delivery,
     Lost,
     Notice,
@@ -34,7 +33,7 @@ from recado.client import (
 from recado.client.loop_thread import LoopThread
 from recado.journal.disk import FolderDisk, InUse
 
-from .settings import NOT_MENDED, SourceOptions
+from .settings import SourceOptions
 from .spool import Spool
 from .spooled import Piece
 
@@ -195,19 +194,10 @@ class Consuming:
 
     async def _consume(self, only_what_is_there: bool, looked: asyncio.Future[None]) -> None:
         options = self._options
-        connection = connect(options.url, on_event=self._heard, give_up=None)
-        try:
-            await connection
-        except NOT_MENDED:
-            raise
-        except CannotConnect as error:
-            if self._spool.is_new:  # then it is mostly a mistake in the URL
-                raise
-            self._heard(Lost(error))
-            connection = connect(options.url, on_event=self._heard, give_up=None, patient=True)
-            await connection
-            self._trouble = ""
-        async with connection:
+        patient = not self._spool.is_new  # else it is mostly a mistake in the URL
+        async with connect(
+            options.url, on_event=self._heard, give_up=None, patient=patient
+        ) as connection:
             channel = await connection.channel(confirms=False)
             if options.declare:
                 await channel.declare_queue(options.queue, durable=True)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from recado.client.address import Address, parse_address
-from recado.client.errors import LoginFailed, TlsFailed, VhostRefused
 from recado.pipeline.options import OptionError
 
 Positive = Annotated[int, Meta(gt=0)]
 Seconds = Annotated[float, Meta(gt=0)]
-
-NOT_MENDED: Final = (LoginFailed, VhostRefused, TlsFailed)
-"""Refusals: unlike a broker that is away, they are not waited out."""
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

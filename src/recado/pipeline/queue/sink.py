@@ -20,7 +20,8 @@ from pyspark.sql.datasource import (
 )
 
 from recado.client import (
-    CannotConnect,
+    Lost,
+    Notice,
     Returned,
     RobustChannel,
     RobustConnection,
@@ -29,7 +30,7 @@ from recado.client import (
 from recado.client.loop_thread import LoopThread
 
 from .rendering import Rendering
-from .settings import NOT_MENDED, SinkOptions, checked_url
+from .settings import SinkOptions, checked_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,15 +89,9 @@ class _Task:
 
     async def open(self) -> None:
         patience = self._options.confirm_timeout
-        connection = connect(self._options.url, give_up=patience)
-        try:
-            await connection
-        except NOT_MENDED:
-            raise
-        except CannotConnect as error:
-            log.warning("a task of the sink: waiting for the broker: %s", error)
-            connection = connect(self._options.url, give_up=patience, patient=True)
-            await connection
+        connection = await connect(
+            self._options.url, on_event=_heard, give_up=patience, patient=True
+        )
         self._connection = connection
         self._channel = await connection.channel()
         self._channel.on_return = self._came_back
@@ -149,6 +144,11 @@ class _Task:
                 f"'{first.routing_key}' at the exchange '{first.exchange}': {first.text}. Bind a queue, or let "
                 "them be dropped: .option('mandatory', 'false')"
             )
+
+
+def _heard(notice: Notice) -> None:
+    if isinstance(notice, Lost):
+        log.warning("a task of the sink: waiting for the broker: %s", notice.error)
 
 
 def _closed() -> Exception:

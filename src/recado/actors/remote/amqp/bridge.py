@@ -29,10 +29,8 @@ from recado.client import (
     Channel,
     Connection,
     ConnectionClosed,
-    LoginFailed,
+    NotWelcome,
     Returned,
-    TlsFailed,
-    VhostRefused,
 )
 
 from . import naming
@@ -46,7 +44,6 @@ from .settings import AmqpSettings
 from .storage import EXCHANGES, QUEUES, Sharing, Storage
 
 REFUSED: Final = "the broker refused it"
-HOPELESS: Final = (LoginFailed, VhostRefused, TlsFailed)
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -175,7 +172,7 @@ class Bridge:
 
     async def emptied(self) -> None:
         """Wait until all is confirmed or came back; also for a channel, unless there will be none."""
-        while not self.outbox.is_empty and not isinstance(self.error, HOPELESS):
+        while not self.outbox.is_empty and not isinstance(self.error, NotWelcome):
             if self._out is not None:
                 self._out.ask()
             await self._change()
@@ -262,7 +259,7 @@ class Bridge:
     def failed(self, error: Exception) -> None:
         """An attempt did. Who waits for the first one to succeed need not, if the next would fail as well."""
         self._lost(error)
-        if isinstance(error, HOPELESS) and not self.up_once.done():
+        if isinstance(error, NotWelcome) and not self.up_once.done():
             self.up_once.set_exception(error)
             self.up_once.exception()  # or asyncio would complain where nobody waits for it
         self._changed()
