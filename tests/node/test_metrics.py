@@ -14,6 +14,7 @@ import pytest
 import recado
 from recado.node.config import ConfigError, from_mapping
 from recado.node.metrics import FEED, CannotPublish, Counters, Gauge
+from recado.node.settings import MetricsSettings
 from tests.feeds.rim.loop import in_the_loop
 
 QUICKLY: dict[str, dict[str, object]] = {"metrics": {"publish": True, "seconds": 0.05}}
@@ -63,6 +64,14 @@ async def test_counters_are_published_again_and_again(tmp_path: Path) -> None:
     assert 0 < first.memory_used < first.memory_limit
     assert first.processor_seconds > 0
     assert first.alarm is None
+
+
+@in_the_loop
+async def test_they_are_published_each_second_unless_told_otherwise() -> None:
+    assert MetricsSettings().seconds == 1.0
+    async with recado.Broker(config={"metrics": {"publish": True}}) as broker:
+        first, second = (each.at / 1e6 - each.late_seconds for each in await told(broker, 2))
+    assert second - first == pytest.approx(1.0, abs=0.5)  # of a machine that is busy
 
 
 def test_counters_agree_with_what_was_done(tmp_path: Path) -> None:

@@ -44,6 +44,23 @@ def test_it_says_what_others_say(spark: SparkSession, path: Path) -> None:
     assert len(expected) == 14
 
 
+def test_where_it_is_is_in_the_configuration(
+    spark: SparkSession, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match=r"archive of the feed quotes\? there is no recado.toml"):
+        recado.table(spark, "quotes")
+    archives = f'[feeds.archives.ticks]\nfeed = "quotes"\nfolder = "{path}"\n'
+    (tmp_path / "recado.toml").write_text(archives)
+    rows = recado.table(spark, "quotes")
+    assert rows.inputFiles() == recado.table(spark, path=path).inputFiles()
+    assert rows.count() == 1400
+    with pytest.raises(OptionError, match=r"recado.toml has no archive of the feed orders"):
+        recado.table(spark, "orders")
+    with pytest.raises(OptionError, match="needs the option path, or feed"):
+        recado.table(spark)
+
+
 def test_days_are_pruned(spark: SparkSession, path: Path) -> None:
     rows = recado.table(spark, path=path)
     first = rows.where("date = '2027-01-15'")

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.spark
 
 TICKS = 6_000
 NOON = 1_772_452_800_000_000  # a time at which the market below is not yet
+CLOSING = Trade("PETR4", NOON, 10.0, 100, Side.BUY)
 KEYS = ["symbol", "start"]
 EXPECTED = """
     WITH trades AS (
@@ -85,7 +86,8 @@ def expected(folder: Path, microseconds: int) -> pandas.DataFrame:
 
 def ordered(table: pa.Table) -> pandas.DataFrame:
     frame = table.to_pandas().sort_values(KEYS).reset_index(drop=True)
-    frame["start"] = frame["start"].dt.tz_localize(None)
+    for name in ("start", "end"):
+        frame[name] = frame[name].dt.tz_localize(None)
     return frame
 
 
@@ -137,14 +139,40 @@ def test_bars_in_batch_and_in_streaming(spark: SparkSession, tmp_path: Path) -> 
     assert with_late["trades"].sum() == seconds["trades"].sum() + 2
 
 
+def test_bars_of_a_minute_in_streaming(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a stream that ends, and begins again, in the middle of a minute."""
+    folder, lake = tmp_path / "archive", str(tmp_path / "bars")
+    ticks = list(islice(Market(7).ticks(), TICKS))
+    half = TICKS // 2
+    assert ticks[half - 1].at // 60_000_000 == ticks[half].at // 60_000_000
+    archived(folder, [told(ticks[:half])])
+    pipeline = bars.pipeline(
+        str(folder), lake, str(tmp_path / "state"), width=bars.MINUTE, trigger="available-now"
+    )
+    run(pipeline, spark)
+    append(folder, [*ticks[half:], CLOSING])
+    assert run(pipeline, spark).late == 0
+    streamed = ordered(spark.read.parquet(lake).toArrow())
+    minutes = expected(folder, 60_000_000)
+    closed = minutes["start"] < pandas.Timestamp(NOON, unit="us")
+    assert_same(streamed, minutes[closed].reset_index(drop=True))
+    assert set(streamed["width"]) == {"1 minute"}
+    assert set(streamed["end"] - streamed["start"]) == {pandas.Timedelta(minutes=1)}
+
+
 def append_late_and_closing(folder: Path) -> None:
     """A trade of the first minute when that is long over, and one of noon, which closes all that is open."""
     late = Trade("PETR4", 1_772_445_600_000_000 + 1_000, 11.0, 500, Side.SELL)
-    closing = Trade("PETR4", NOON, 10.0, 100, Side.BUY)
+    append(folder, [late, CLOSING])
+
+
+def append(folder: Path, ticks: list[Tick]) -> None:
+    """By a third publisher."""
+    messages = told(ticks)
     with Store(folder, "quotes") as store:
         block = Block.of(
-            [encode_json(late), encode_json(closing)],
-            timestamps=[1_800_000_000_000_000] * 2,
-            keys=[b"PETR4"] * 2,
+            [body for _, body in messages],
+            timestamps=[1_800_000_000_000_000] * len(messages),
+            keys=[key.encode() for key, _ in messages],
         )
         store.append([Batch(bytes([9] * 16), 1, block, NO_VIEW)])
