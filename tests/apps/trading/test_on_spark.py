@@ -47,6 +47,10 @@ def measurements() -> list[Asked | Run]:
     return found
 
 
+def pictures(files: list[Path]) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in files}
+
+
 def test_spark_finds_what_pyarrow_finds(spark: SparkSession, tmp_path: Path) -> None:
     archive_of(tmp_path / "archive", measurements())
     ours = on_spark.finished(tmp_path / "archive")
@@ -60,9 +64,12 @@ def test_spark_finds_what_pyarrow_finds(spark: SparkSession, tmp_path: Path) -> 
             case _:
                 assert isinstance(one, Incomplete)
                 assert one == other
-    report = Report.from_runs(ours)
-    assert report.text() == Report.from_runs(theirs).text()
-    assert len(draw_all(report.by_latency, tmp_path / "plots")) == 3
+    report, wanted = Report.from_runs(ours), Report.from_runs(theirs)
+    assert report.text() == wanted.text()
+    plots = draw_all(report.by_latency, tmp_path / "ours")
+    wanted_plots = draw_all(wanted.by_latency, tmp_path / "theirs")
+    assert len(plots) == 3
+    assert pictures(plots) == pictures(wanted_plots)
     rows = spark.read.format("recado").option("path", str(tmp_path / "archive")).load()
     best = {row["run"] for row in percentiles.best(percentiles.figures(rows)).collect()}
     assert best == {each.run.run for each in report.chosen}

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from matplotlib.figure import Figure
 
-from recado.apps.trading.figures import Transport
+from recado.apps.trading.figures import Figures, Transport
 from recado.apps.trading.measurement import Asked, Run
 from recado.apps.trading.plots import draw_all
-from recado.apps.trading.published import WIRED
+from recado.apps.trading.published import WIRED, WIRELESS
 from recado.apps.trading.report import Report
 from tests.apps.trading.stage import archive_of, asks_of, run_of
 
 TCP, AMQP = Transport.TCP, Transport.AMQP
 PNG = b"\x89PNG\r\n"
+Lines = dict[str, dict[int, float]]
+"""By label, asks per second by number of clients."""
 
 
 def told(*which: tuple[Transport, str | None, int, int, int]) -> list[Asked | Run]:
@@ -113,10 +117,77 @@ def test_the_json_has_every_figure(report: Report) -> None:
     assert found["runs"][0]["figures"]["mean"] == pytest.approx(1_019.5)
 
 
-def test_the_plots_of_what_there_is(report: Report, tmp_path: Path) -> None:
+def rate(took: int, clients: int = 1) -> float:
+    """Of 40 `asks_of`: how many in a second, until the last client is done."""
+    shares = [range(client, 40, clients) for client in range(clients)]
+    return 40e9 / max(sum(took + 1000 * number for number in share) for share in shares)
+
+
+def published(table: dict[tuple[Transport, int], Figures]) -> Lines:
+    names = {"Netty": TCP, "AMQP, RabbitMQ": AMQP}
+    return {
+        name: {clients: row.rate for (each, clients), row in table.items() if each is transport}
+        for name, transport in names.items()
+    }
+
+
+def suffixed(lines: Lines, suffix: str) -> Lines:
+    return {label + suffix: points for label, points in lines.items()}
+
+
+LOW: Lines = {
+    "tcp": {1: rate(1_000_000), 2: rate(1_200_000, 2)},
+    "amqp, recado": {1: rate(1_500_000), 2: rate(1_200_000, 2)},
+    "amqp, rabbitmq": {1: rate(3_000_000)},
+}
+HIGH: Lines = {"tcp": {1: rate(3_000_000)}, "amqp, recado": {1: rate(6_000_000)}}
+PLOTS: dict[str, tuple[str, str, Lines, str, Lines]] = {
+    "figure-7.2.png": (
+        "Figure 7.2: asks per second",
+        *("recado, no latency added", LOW),
+        *("Carmo 2012, wired", published(WIRED)),
+    ),
+    "figure-7.3.png": (
+        "Figure 7.3: asks per second, with latency",
+        *("recado, round trips 2 ms longer", HIGH),
+        *("Carmo 2012, wireless", published(WIRELESS)),
+    ),
+    "figure-7.4.png": (
+        "Figure 7.4: low and high latency",
+        "recado, no latency added, and round trips 2 ms longer",
+        suffixed(LOW, ", 0 ms") | suffixed(HIGH, ", 2 ms"),
+        "Carmo 2012, both networks",
+        suffixed(published(WIRED), ", wired") | suffixed(published(WIRELESS), ", wireless"),
+    ),
+}
+
+
+def test_the_plots_show_what_was_measured_beside_what_was_published(
+    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: dict[str, Any] = {}  # by file, before they become dots
+    save = Figure.savefig
+
+    def keep_and_save(figure: Figure, file: Path, **options: Any) -> None:
+        figures[file.name] = figure
+        save(figure, file, **options)
+
+    monkeypatch.setattr(Figure, "savefig", keep_and_save)
     drawn = draw_all(report.by_latency, tmp_path / "plots")
-    assert [file.name for file in drawn] == ["figure-7.2.png", "figure-7.3.png", "figure-7.4.png"]
+    assert [file.name for file in drawn] == [*figures] == [*PLOTS]
     assert all(file.read_bytes().startswith(PNG) for file in drawn)
+    for name, (headline, title, ours, their_title, theirs) in PLOTS.items():
+        assert figures[name].get_suptitle() == headline
+        left, right = figures[name].axes
+        assert left.get_ylabel() == "asks per second"
+        for axes, heading, lines in ((left, title, ours), (right, their_title, theirs)):
+            assert axes.get_title("left") == heading
+            assert axes.get_xlabel() == "clients"
+            assert [text.get_text() for text in axes.get_legend().get_texts()] == [*lines]
+            shown = {line.get_label(): dict(line.get_xydata()) for line in axes.get_lines()}
+            assert shown.keys() == lines.keys()
+            for label, points in lines.items():
+                assert shown[label] == pytest.approx(points)
 
 
 def test_without_latency_there_is_one_plot(tmp_path: Path) -> None:
