@@ -114,7 +114,9 @@ def test_without_a_terminal_it_ends(tmp_path: Path) -> None:
         stdout=subprocess.PIPE, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 0
-    assert "report: " in done.stdout
+    *_, report, took = done.stdout.splitlines()
+    assert report.startswith("report: ")
+    assert re.fullmatch(r"all of it took \d+ s", took)
     assert "until Ctrl-C" not in done.stdout
 
 

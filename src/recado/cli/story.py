@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from recado.cli import DONE, FAILED, complain, told
@@ -64,6 +65,7 @@ def grammar() -> argparse.ArgumentParser:
 
 
 def told_whole(chosen: argparse.Namespace) -> int:
+    began = monotonic()
     from recado.apps.story.report import lines, summary, write
     from recado.apps.story.stage import CannotBegin, Stage
     from recado.apps.story.telling import Script, TooSlow, tell
@@ -76,7 +78,8 @@ def told_whole(chosen: argparse.Namespace) -> int:
             outcome = tell(stage, script, display())
             page = write(outcome, stage.folder / "report")
             print("", *lines(outcome.minutes), "", *summary(outcome), sep="\n")
-            print(f"report: {page}", flush=True)
+            print(f"report: {page}")
+            print(f"all of it took {monotonic() - began:.0f} s", flush=True)
             if outcome.problems:
                 return FAILED
             if sys.stdout.isatty():
