@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 import recado
@@ -136,3 +138,22 @@ def test_a_write_by_batch_numbers_is_once_and_one_without_each_time(
     others = others.options(url=target.url, feed="out", idColumns="id", batch="1")
     with pytest.raises(PySparkException, match="batch 1 had 20 rows when it was first published"):
         others.option("staging", str(tmp_path / "staging")).save()
+
+
+def staged_meanwhile(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task, while the write is under way: what of ours is in the folder that Spark removes at its end."""
+    for _ in rows:
+        found = [path.name for path in Path(os.environ["SPARK_LOCAL_DIRS"]).glob("recado-*")]
+        yield pa.RecordBatch.from_pydict({"body": [" ".join(found)]})
+
+
+def test_rows_on_their_way_are_where_spark_tidies_up(spark: SparkSession, target: Target) -> None:
+    rows = spark.range(1).mapInArrow(staged_meanwhile, "body string")
+    options = {"url": target.url, "feed": "out", "idColumns": "body"}
+    rows.write.format("recado").mode("append").options(**options).save()
+    [message] = target.messages(1)
+    folder = message.body.decode()
+    assert folder.startswith("recado-")
+    local = Path(spark.conf.get("spark.local.dir") or "")
+    assert local.is_dir()
+    assert list(local.rglob(folder)) == []  # nor is it there any more

@@ -8,6 +8,7 @@ own, unless the options `staging` and `batch` say which batch of what it is. A s
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 import time
@@ -170,7 +171,7 @@ class FeedWriter(_Writer, DataSourceArrowWriter):
     def __init__(self, options: Writing, types: Mapping[str, str]) -> None:
         folder: Path | str
         if options.staging is None:
-            folder = tempfile.mkdtemp(prefix="recado-")
+            folder = tempfile.mkdtemp(prefix="recado-", dir=_spark_folder())
         elif options.batch is None:
             folder = Path(options.staging, token_hex(16))
         else:
@@ -191,6 +192,11 @@ class FeedWriter(_Writer, DataSourceArrowWriter):
         """A folder for this write alone is of no more use."""
         if self._options.batch is None:
             shutil.rmtree(self._staging.folder, ignore_errors=True)
+
+
+def _spark_folder() -> str | None:
+    """Of what Spark removes when it ends, also because the driver was killed; it tells its Pythons."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
 
 
 class FeedStreamWriter(_Writer, DataSourceStreamArrowWriter):
