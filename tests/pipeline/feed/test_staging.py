@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from recado.pipeline.feed.options import writing
-from recado.pipeline.feed.sink import Columns
+from recado.pipeline.feed.sink import Columns, Staged, publish
 from recado.pipeline.feed.staging import (
     ROWS,
     AnotherQuery,
@@ -48,6 +48,22 @@ class TestFiles:
         staging.clear()
         assert list(staging.folder.iterdir()) == []
         assert staging.read([]).num_rows == 0
+
+    @pytest.mark.parametrize("named", ["rows", "file:rows", "file://{here}/rows"])
+    def test_a_task_has_another_working_folder_than_the_driver(
+        self, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        staging = Staging(named.format(here=tmp_path))
+        elsewhere = tmp_path / "task"
+        elsewhere.mkdir()
+        monkeypatch.chdir(elsewhere)
+        name, _ = staging.write(iter([rows(1)]))
+        assert (tmp_path / "rows" / name).exists()
+
+    def test_a_folder_that_tasks_do_not_share(self, tmp_path: Path) -> None:
+        with pytest.raises(OptionError, match=rf"{tmp_path} has not all .* all machines share"):
+            publish(GIVEN, Staging(tmp_path), [Staged("0.arrow", 1)], 0)
 
 
 class TestNote:

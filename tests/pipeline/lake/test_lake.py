@@ -13,6 +13,7 @@ from recado.pipeline.definition import Sink
 from recado.pipeline.lake import iceberg
 from recado.pipeline.lake.batch import Batch
 from recado.pipeline.lake.errors import TableError
+from recado.pipeline.lake.files import folder_of
 from recado.pipeline.lake.reading import read_delta, read_iceberg
 from recado.pipeline.lake.settings import IcebergSource
 from recado.pipeline.writing import write
@@ -136,3 +137,27 @@ def test_files_laid_out_by_columns(spark: SparkSession, tmp_path: Path, format_:
     write(laid, sink, Batch("w", 0))
     found = sorted((row["id"], row["kind"]) for row in read_back(sink))
     assert found == list(enumerate([*kinds, None]))
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_rows_on_the_disk_of_another_machine(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+) -> None:
+    """Of a table whose folder an executor does not share; Spark itself says nothing."""
+    from pyspark.sql import DataFrameWriter
+
+    written = DataFrameWriter.parquet
+
+    def partly_here(writer: DataFrameWriter, path: str) -> None:
+        written(writer, path)
+        next(folder_of(path).glob("*.parquet")).unlink()
+
+    sink, batch = sink_of(format_, tmp_path / "table"), Batch("w", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(DataFrameWriter, "parquet", partly_here)
+        with pytest.raises(
+            TableError, match=r"3 rows .* [12] of them are here.* all machines share"
+        ):
+            write(rows(spark, 0), sink, batch)
+    assert write(rows(spark, 0), sink, batch)
+    assert ids(sink) == [0, 1, 2]

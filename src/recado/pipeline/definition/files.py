@@ -31,7 +31,7 @@ from .pipeline import Pipeline, Sink, Source, step_from, texts_of
 from .problems import PipelineError, Problem, nearest
 
 _TOP: Final = ("name", "checkpoint", "trigger", "dead_letters", "sources", "steps", "sinks")
-_PATHS: Final = ("path", "spool", "config", "warehouse")
+_PATHS: Final = ("path", "spool", "config", "warehouse", "staging")
 _BOOL: Final = "tag:yaml.org,2002:bool"
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:")
 

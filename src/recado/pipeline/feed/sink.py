@@ -118,9 +118,9 @@ def publish(options: Writing, staging: Staging, staged: Sequence[Staged], batch:
     name = options.writer or options.feed
     try:
         table = staging.read([each.name for each in staged])
-    except FileNotFoundError as error:
+    except FileNotFoundError:
         raise OptionError(
-            f"{error.filename} is not here, though a task has written it: the option staging must name a "
+            f"{staging.folder} has not all that tasks have written there: the option staging must name a "
             "folder that all machines share"
         ) from None
     if table.num_rows:

@@ -24,6 +24,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..lake.files import folder_of
+
 SUFFIX: Final = ".arrow"
 _CHUNK: Final = 10_000
 
@@ -80,7 +82,7 @@ class Staging:
     """A folder for the rows of a writer, and its note."""
 
     def __init__(self, folder: Path | str) -> None:
-        self.folder = Path(folder)
+        self.folder = folder_of(str(folder))  # from here on: tasks have another working folder
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> tuple[str, int]:
         """A task's rows, in a file of their own: its name, and how many they are."""

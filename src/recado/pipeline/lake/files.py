@@ -11,6 +11,8 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from .errors import TableError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -32,10 +34,19 @@ def folder_of(path: str) -> Path:
 
 
 def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ()) -> list[File]:
-    """Write rows into a folder that is to hold nothing else; files without rows are removed."""
+    """Write rows into a folder that is to hold nothing else; files without rows are removed.
+
+    An executor that does not share the folder writes to a disk of its own, and Spark says nothing. So rows are
+    counted where they are written, and in the files that are here. Raises TableError.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
     shutil.rmtree(folder, ignore_errors=True)  # of an attempt that was killed
+    given = Observation()
+    observed = rows.observe(given, f.count(f.lit(1)).alias("rows"))
     with settings(rows.sparkSession, _TIMES):
-        rows.write.mode("overwrite").partitionBy(*partition_by).parquet(folder.as_uri())
+        observed.write.mode("overwrite").partitionBy(*partition_by).parquet(folder.as_uri())
     files = []
     for path in sorted(folder.rglob("*.parquet")):
         count = pq.read_metadata(path).num_rows
@@ -45,6 +56,12 @@ def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ())
             files.append(File(path, count, seen.st_size, seen.st_mtime_ns // 1_000_000, partition))
         else:
             path.unlink()
+    written, here = given.get["rows"], sum(file.rows for file in files)
+    if written != here:
+        raise TableError(
+            f"{written} rows were written into {folder}, and {here} of them are here: the folder of a table "
+            "must be one that all machines share"
+        )
     if not files:
         shutil.rmtree(folder)
     return files
