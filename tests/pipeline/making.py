@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.values import encode_table
@@ -20,6 +22,7 @@ from tests.feeds.archive.making import NOON, Clock
 DAY = 86_400.0
 PLAIN = encode_properties(Properties(content_type="application/json", priority=5))
 STARTED = 1_700_000_000_000_000
+PATIENCE = 60.0
 
 
 def quotes(number: int, first: int, count: int) -> Batch:
@@ -69,3 +72,14 @@ def truth(path: Path) -> list[dict[str, Any]]:
             row["properties"] = about and (about.content_type, about.priority)
             found.append(row)
     return found
+
+
+def stored(path: Path, count: int) -> list[bytes]:
+    """The bodies in an archive that is being written, when so many are there."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with Archive.open(path) as archive:
+            found = [message.body for message in archive.messages()]
+        if len(found) >= count:
+            return found
+    pytest.fail(f"{len(found)} of {count} messages are there")

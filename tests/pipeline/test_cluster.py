@@ -1,6 +1,7 @@
-"""The formats on a real master and worker by spark-submit, and over Spark Connect: processes of their own.
+"""Sources and sinks on a real master and worker by spark-submit, and over Spark Connect: all as processes.
 
 The jobs begin with what docs/cluster.md says that they begin with. That of spark-submit runs a pipeline first.
+What they have written is read by others: pika, deltalake, pyiceberg, pyarrow.
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pika
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 
+import recado
 from recado.pipeline.java import java_home
 from recado.pipeline.python import worker_python
-from tests.pipeline.making import filled, quotes, truth
+from tests.pipeline.making import filled, quotes, stored, truth
 from tests.pipeline.steps.messages import rows_of
+from workshop import peers
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -35,36 +41,69 @@ FILE = """
 name = "quotes"
 checkpoint = "state"
 trigger = "available-now"
-sources.feed = {{ format = "recado", path = "{path}", startingOffsets = "earliest"{more} }}
+sources.feed = {{ format = "recado", path = "{path}", startingOffsets = "earliest", {few} }}
 sinks.found = {{ format = "parquet", path = "{folder}/found" }}
+"""
+ORDERS = """
+name = "orders"
+checkpoint = "state"
+trigger = "available-now"
+sources.queue = {{ format = "amqp", url = "{url}", queue = "orders" }}
+sinks.delta = {{ format = "delta", path = "delta" }}
+sinks.iceberg = {{ format = "iceberg", table = "shop.orders", warehouse = "warehouse" }}
+sinks.exchange = {{ format = "amqp", url = "{url}", exchange = "", routingKey = "out" }}
+sinks.feed = {{ format = "recado", url = "{url}", feed = "out" }}
 """
 AFTER = """
     rows = quotes.sparkSession.read.format("recado").option("minPartitions", "3").load({path!r})
     assert rows.count() == 150, rows.count()
     assert spark.sparkContext.master.startswith("spark://")
-    found = spark.read.parquet({folder!r} + "/found")
-    print("found", found.selectExpr("sum(offset)").first()[0], flush=True)
     spark.stop()
 """
 CONNECTED = """
-    import sys
+    import os, shutil, sys
+    from pathlib import Path
     import recado
+    from recado.pipeline import Pipeline, PipelineError, run
 
-    path, folder = sys.argv[1:3]
+    def started(rows, form, place, **options):
+        options["checkpointLocation"] = f"{folder}/state of {form}"
+        writer = rows.writeStream.format(form).options(**options)
+        return writer.trigger(availableNow=True).start(place)
+
+    path, folder, url = sys.argv[1:]
     assert recado.table(spark, path=path).count() == 100
     reader = spark.readStream.format("recado").option("startingOffsets", "earliest")
-    writer = reader.load(path).select("offset", "headers").writeStream.format("parquet")
-    query = (
-        writer.option("checkpointLocation", folder + "/checkpoint")
-        .trigger(availableNow=True)
-        .start(folder + "/found")
+    quotes = reader.load(path).select("offset", "headers")
+    reader = spark.readStream.format("amqp").options(url=url, queue="orders")
+    orders = reader.option("spool", f"{folder}/spool").load()
+    queries = [
+        started(quotes, "parquet", f"{folder}/found"),
+        started(orders, "amqp", None, url=url, exchange="", routingKey="out"),
+    ]
+    for query in queries:
+        query.awaitTermination()
+    found = spark.read.parquet(f"{folder}/found")
+    assert found.selectExpr("sum(offset)").first()[0] == sum(range(150))
+
+    pipeline = (
+        Pipeline("quotes", checkpoint=f"{folder}/state", trigger="available-now")
+        .read("quotes", "recado", path=path, startingOffsets="earliest")
+        .write("delta", "delta", path=f"{folder}/delta")
+        .write("iceberg", "iceberg", table="shop.orders", warehouse=f"{folder}/warehouse")
+        .write("feed", "recado", url=url, feed="out")
     )
-    query.awaitTermination()
-    found = spark.read.parquet(folder + "/found")
-    print("found", found.selectExpr("sum(offset)").first()[0], flush=True)
+    assert run(pipeline, spark, batch=True).sinks == {"delta": 150, "iceberg": 150, "feed": 150}
+    try:
+        run(pipeline, spark)
+    except PipelineError as error:
+        print(error, flush=True)
     spark.stop()
+    assert "JAVA_HOME" not in os.environ and shutil.which("java") is None
+    children = [each.read_text() for each in Path("/proc/self/task").glob("*/children")]
+    assert not any(children), "it has started no other program either"
 """
-FOUND = f"found {sum(range(150))}"
+BODIES = sorted(b"%d" % number for number in range(150))
 
 
 def program(name: str) -> str:
@@ -83,6 +122,12 @@ def environment() -> dict[str, str]:
         "SPARK_DAEMON_MEMORY": "512m",
         "JAVA_TOOL_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # six start, and none lives long
     }
+
+
+def no_java(folder: Path) -> dict[str, str]:
+    """An environment in which nothing is found that could run Java."""
+    kept = {name: value for name, value in os.environ.items() if "JAVA" not in name}
+    return {**kept, "PATH": str(folder / "empty")}
 
 
 @contextmanager
@@ -126,9 +171,14 @@ def script(folder: Path, beginning: str, rest: str) -> str:
     return str(file)
 
 
-def run(command: list[str]) -> str:
+def run(command: list[str], variables: dict[str, str] | None = None) -> str:
     done = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False
+        command,
+        env=variables or environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]
     return done.stdout
@@ -137,6 +187,52 @@ def run(command: list[str]) -> str:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return filled(tmp_path / "archive", [[quotes(1, 1, 100)]], [quotes(1, 101, 50)])
+
+
+@dataclass(frozen=True)
+class Orders:
+    """A queue with messages, and where they are to go: a queue, and a feed with an archive."""
+
+    url: str
+    channel: pika.adapters.blocking_connection.BlockingChannel
+    archive: Path
+
+    def in_the_queue(self) -> list[bytes]:
+        """The bodies of what went out; the queue is empty then."""
+        return sorted(iter(lambda: self.channel.basic_get("out", auto_ack=True)[2], None))
+
+    def on_the_feed(self) -> list[bytes]:
+        return sorted(stored(self.archive, len(BODIES)))
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[Orders]:
+    with (
+        peers.recado() as server,
+        pika.BlockingConnection(pika.URLParameters(f"{server.url}?heartbeat=0")) as connection,
+        recado.connect_blocking(server.url) as link,
+        link.archive("out", tmp_path / "out"),
+    ):
+        made = Orders(server.url, connection.channel(), tmp_path / "out")
+        made.channel.confirm_delivery()
+        for queue in ("orders", "out"):
+            made.channel.queue_declare(queue, durable=True)
+        for body in BODIES:
+            named = pika.BasicProperties(message_id=f"id-{body.decode()}", headers={"of": "ana"})
+            made.channel.basic_publish("", "orders", body, named)
+        yield made
+
+
+def in_the_lake(folder: Path) -> tuple[list[bytes], list[bytes]]:
+    """The bodies of the Delta and of the Iceberg table."""
+    delta = DeltaTable(folder / "delta").to_pyarrow_table()
+    warehouse = folder / "warehouse"
+    catalogue = SqlCatalog(
+        "recado", uri=f"sqlite:///{warehouse}/catalogue.db", warehouse=str(warehouse)
+    )
+    iceberg = catalogue.load_table("shop.orders").scan().to_arrow()
+    catalogue.close()
+    return sorted(delta["body"].to_pylist()), sorted(iceberg["body"].to_pylist())
 
 
 @dataclass(frozen=True)
@@ -173,21 +269,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             yield Cluster(master, pid, folder)
 
 
-def test_a_standalone_cluster(cluster: Cluster, tmp_path: Path, path: Path) -> None:
-    file, names = tmp_path / "quotes.toml", {"path": str(path), "folder": str(tmp_path)}
-    file.write_text(FILE.format(**names, more=""))
+def test_a_standalone_cluster(cluster: Cluster, orders: Orders, tmp_path: Path, path: Path) -> None:
+    file = tmp_path / "orders.toml"
+    file.write_text(ORDERS.format(url=orders.url))
     pipeline = PIPELINE.replace("quotes.toml", str(file))
     submitted = SUBMITTED.replace("/data/quotes", str(path))
-    job = script(tmp_path, pipeline + submitted, AFTER.format(**names))
-    assert FOUND in run(cluster.submit(job))
+    run(cluster.submit(script(tmp_path, pipeline + submitted, AFTER.format(path=str(path)))))
     assert list(cluster.work.glob("app-*/0")), "an executor of the worker has done it"
+    assert in_the_lake(tmp_path) == (BODIES, BODIES)
+    assert orders.in_the_queue() == BODIES
+    assert orders.on_the_feed() == BODIES
 
 
 def test_an_executor_that_is_killed(cluster: Cluster, tmp_path: Path, path: Path) -> None:
     """Spark starts another, and repeats the tasks; what is in the lake is there once."""
     file, before = tmp_path / "quotes.toml", set(cluster.work.iterdir())
-    few = ", maxRowsPerTrigger = 10, minPartitions = 2"  # fifteen batches, and it is killed among them
-    file.write_text(FILE.format(path=path, folder=tmp_path, more=few))
+    few = "maxRowsPerTrigger = 10, minPartitions = 2"  # 15 batches, and it is killed among them
+    file.write_text(FILE.format(path=path, folder=tmp_path, few=few))
     job = script(tmp_path, PIPELINE.replace("quotes.toml", str(file)), "")
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(run, cluster.submit(job))
@@ -206,7 +304,7 @@ def test_an_executor_that_is_killed(cluster: Cluster, tmp_path: Path, path: Path
     assert len(found) == 150
 
 
-def test_spark_connect(tmp_path: Path, path: Path) -> None:
+def test_spark_connect(orders: Orders, tmp_path: Path, path: Path) -> None:
     server = [
         *(program("spark-submit"), "--master", "local[2]", *SMALL),
         *("--conf", "spark.connect.grpc.binding.port=0"),
@@ -215,4 +313,9 @@ def test_spark_connect(tmp_path: Path, path: Path) -> None:
     ]
     with started(server, r"Spark Connect server started at: \S*?:(\d+)") as (port, _):
         job = script(tmp_path, REMOTE.replace("cluster:15002", f"127.0.0.1:{port}"), CONNECTED)
-        assert FOUND in run([sys.executable, job, str(path), str(tmp_path)])
+        client = [sys.executable, job, str(path), str(tmp_path), orders.url]
+        assert "it wants a Spark in its own process" in run(client, no_java(tmp_path))
+    bodies = sorted(row["body"] for row in truth(path))
+    assert in_the_lake(tmp_path) == (bodies, bodies)
+    assert orders.on_the_feed() == bodies
+    assert orders.in_the_queue() == BODIES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +11,9 @@ import pytest
 
 import recado
 from recado.client import blocking
-from recado.feeds.archive.archive import Archive
 from recado.pipeline.definition import Pipeline
 from recado.pipeline.running import run
-from tests.pipeline.making import filled, quotes, truth
+from tests.pipeline.making import filled, quotes, stored, truth
 from tests.pipeline.steps.messages import rows_of
 from workshop.peers import Server
 
@@ -23,18 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-PATIENCE = 60.0
-
-
-def stored(folder: Path, count: int) -> list[bytes]:
-    """The bodies in an archive, when so many are there."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        with Archive.open(folder) as archive:
-            found = [message.body for message in archive.messages()]
-        if len(found) >= count:
-            return found
-    pytest.fail(f"{len(found)} of {count} messages are there")
 
 
 def forget_the_first_batch(state: Path) -> None:

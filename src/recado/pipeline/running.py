@@ -18,13 +18,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import Observation
+from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as f
 
 from . import state
 from .definition.checking import check
 from .definition.pipeline import AVAILABLE_NOW, Pipeline
-from .definition.problems import PipelineError
+from .definition.problems import PipelineError, Problem
 from .definition.step import label
 from .lake.batch import Batch
 from .progress import Following, Watcher
@@ -35,7 +35,7 @@ from .steps.walking import bundled, first_part, outlets, unbundled, verified, wa
 from .writing import write
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK: Final = 0.5  # seconds between two looks at a query
@@ -66,6 +66,7 @@ def run(
             watch.told(report)
         return report
     check(pipeline)
+    _refuse_remote(pipeline, spark)
     tally = Tally()
     tables = once_read(pipeline, spark)
     try:
@@ -98,7 +99,18 @@ def start(pipeline: Pipeline, spark: SparkSession) -> StreamingQuery:
     Nobody here sees it end; so what steps look things up in is not kept, but read again for each batch.
     """
     check(pipeline)
+    _refuse_remote(pipeline, spark)
     return _started(pipeline, spark, verified(pipeline, read_tables(pipeline, spark)), Tally())
+
+
+def _refuse_remote(pipeline: Pipeline, spark: object) -> None:
+    """Over Spark Connect a stream's batches are written by the server, and what it counts stays there. The
+    identity of the stream is noted here: without the server's checkpoint each start would have another one, and
+    a repeated batch would be there twice. Raises PipelineError."""
+    if not isinstance(spark, SparkSession):
+        told = "it wants a Spark in its own process, and this one is of Spark Connect"
+        hint = "submit it as a job, run it as a batch, or write the query by hand"
+        raise PipelineError(pipeline.name, [Problem("stream", told, hint)])
 
 
 def once_read(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, DataFrame]:
