@@ -16,6 +16,7 @@ with the same ids. An aim here is a limit that must never be passed.
 
 In the same siege stand routes on which repeats are not kept off, five of them because a mechanism is switched
 off: there they must be found, or it would see nothing. `unseen` counts the routes on which it did not.
+A job that dies and was not killed is a fault as well (`died`), whatever arrived.
 `--seed` repeats who dies when, but not the scheduling of processes. What is left of a run with a fault is kept.
 """
 
@@ -49,11 +50,12 @@ VIOLATIONS: Final = {
     Kind.TWICE: limit("twice", "twice, where once is promised", "messages"),
     Kind.STRANGE: limit("strange", "with another id the second time", "messages"),
 }
+DIED: Final = limit("died", "deaths of the job that nobody caused", "deaths")
 UNSEEN: Final = limit("unseen", "repeats not seen where nothing keeps them off", "routes")
 SURVIVED: Final = Scenario(
     "kills", "kills that it went through", "kills", Comparison.AT_LEAST, full_only=True
 )
-SCENARIOS: Final = (*VIOLATIONS.values(), UNSEEN, SURVIVED)
+SCENARIOS: Final = (*VIOLATIONS.values(), DIED, UNSEEN, SURVIVED)
 
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
@@ -81,12 +83,13 @@ def one_siege(kills: list[Kill], seed: int) -> Outcome:
     """In a folder that goes away unless there is something to look at."""
     with peers.temporary_folder("pipeline-crash") as folder:
         outcome = besiege(folder, kills, seed, tell)
-        for fault in outcome.violations[:SHOWN]:
+        faults = [*map(str, outcome.violations), *outcome.own_deaths]
+        for fault in faults[:SHOWN]:
             tell(f"FAULT {fault}")
-        if outcome.violations:
+        if faults:
             kept = Path(tempfile.gettempdir()) / f"pipeline-crash-{seed}"
             shutil.copytree(folder, kept, dirs_exist_ok=True)
-            tell(f"{len(outcome.violations)} faults; what is left is in {kept}")
+            tell(f"{len(faults)} faults; what is left is in {kept}")
     for route in outcome.unseen:
         tell(f"no repeats on {route}")
     tell(", ".join(f"{count:,} {what}" for what, count in sorted(outcome.counts.items())))
@@ -105,5 +108,6 @@ def enter(outcome: Outcome, rounds: int, book: Book) -> None:
         for kind, scenario in VIOLATIONS.items():
             value = sum(each.kind is kind for each in outcome.violations)
             book.enter(scenario.name, Side.RECADO, Sample(value, details))
+        book.enter(DIED.name, Side.RECADO, Sample(len(outcome.own_deaths), details))
         book.enter(UNSEEN.name, Side.RECADO, Sample(len(outcome.unseen), details))
         book.enter(SURVIVED.name, Side.RECADO, Sample(kills, details))

@@ -7,6 +7,8 @@ behind the file's name, and die:
     sink-EXCHANGE     messages are confirmed by the broker, and Spark does not know yet
     sink-FEED         likewise
     lake-doom         rows are in the lake, and Spark does not know yet
+
+A task that publishes for a broker says in the diary when it is tried again.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark import TaskContext
+
+from bench.feeds_crash.diary import Diary
 from recado.pipeline.feed.sink import FeedStreamWriter, Staged
 from recado.pipeline.feed.source import FeedSource
 from recado.pipeline.queue.consuming import Consuming
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "PIPELINE_CRASH"
 """The name of the environment variable with the folder of the run."""
+DIARY: Final = "diary"
+"""A file in it."""
 
 
 def spool_doom(queue: str) -> str:
@@ -103,6 +110,11 @@ class DoomedWriter(QueueStreamWriter):
         return found
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+        task = TaskContext.get()
+        assert task is not None
+        if task.attemptNumber():
+            with Diary(Path(os.environ[FOLDER]) / DIARY) as diary:
+                diary.note("again")
         done = super().write(iterator)
         if done.messages and is_due(sink_doom(self._publishing._options.exchange)):
             die()

@@ -1,7 +1,8 @@
-"""The job that is killed: `python -m bench.pipeline_crash.job FOLDER`. Queries in one Spark, without end.
+"""The job that is killed: `python -m bench.pipeline_crash.job FOLDER MASTER`, queries in one Spark without end.
 
 A query that fails is started again, as whoever operates it would; `FOLDER/diary` has a line for each batch and
-failure. When there is a file `FOLDER/finish`, each query reads what is left, and the job ends.
+failure, and for each task that is tried again where it publishes. When there is a file `FOLDER/finish`, each
+query reads what is left, and the job ends.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from bench.feeds_crash.diary import Diary
-from bench.pipeline_crash.doomed import FOLDER, LAKE, DoomedFeed, DoomedSource, is_due, is_told
+from bench.pipeline_crash.doomed import (
+    DIARY,
+    FOLDER,
+    LAKE,
+    DoomedFeed,
+    DoomedSource,
+    is_due,
+    is_told,
+)
 from bench.pipeline_crash.routes import (
     ANEW,
     APPENDED,
@@ -164,10 +173,10 @@ def iceberg(lake: Path, table: str) -> Sink:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
+    folder, master = Path(sys.argv[1]), sys.argv[2]
     os.environ[FOLDER] = str(folder)  # for those that Spark starts
-    with Diary(folder / "diary") as diary:
-        spark = spark_session("crash", master="local[2]", settings=SETTINGS)
+    with Diary(folder / DIARY) as diary:
+        spark = spark_session("crash", master=master, settings=SETTINGS)
         spark.dataSource.register(DoomedSource)
         spark.dataSource.register(DoomedFeed)
         Job(folder, spark, diary).run()

@@ -112,11 +112,10 @@ ROUTES: Final = (
 FEWER: Final = tuple(
     each
     for each in ROUTES
-    if each.table not in (CATALOGUED, RENAMED)
-    and not each.feed
-    and each.name not in ("archive-rabbitmq", "ids-forgotten")
+    if each.table not in (CATALOGUED, RENAMED) and not each.feed and each.name != "ids-forgotten"
 )
-"""Still one of each promise, and one that breaks it: each source and query takes Spark seconds to start."""
+"""Still from an archive and from queues to a lake, and to both brokers, with each promise and one that breaks
+it: each source and query takes Spark seconds to start."""
 
 
 def iceberg_table(name: str) -> str:

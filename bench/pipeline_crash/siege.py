@@ -41,6 +41,8 @@ class Outcome:
     violations: list[Violation]
     unseen: list[str]
     """Routes on which repeats had to be found, and were not."""
+    own_deaths: list[str]
+    """Of the job, which nobody caused: what it said last."""
     counts: Counter[str]
 
 
@@ -74,21 +76,20 @@ def besiege(
         victim.finish()
         tell(f"{time.monotonic() - begun:5.1f} s: all that was left is read")
         arrived = {route: collect(route, folder, layout.urls, listener) for route in routes}
-        deaths, failures = victim.deaths, victim.failures
-    return judged(arrived, sender.sent, deaths, failures)
+    return judged(arrived, sender.sent, victim)
 
 
-def judged(
-    arrived: Mapping[Route, Arrived], sent: int, deaths: Mapping[Kill, int], failures: int
-) -> Outcome:
-    counts = Counter({f"{kind.value} kills": count for kind, count in deaths.items()})
+def judged(arrived: Mapping[Route, Arrived], sent: int, victim: Victim) -> Outcome:
+    counts = Counter({f"{kind.value} kills": count for kind, count in victim.deaths.items()})
     counts["sent"] = sent
-    counts["queries that failed"] = failures
+    counts["queries that failed"] = victim.failures
+    counts["tasks tried again"] = victim.retries
     for route, what in arrived.items():
         counts[f"{route.name} repeats"] = what.repeats
     return Outcome(
         [each for route, what in arrived.items() for each in judge(what, sent, once=route.once)],
         [route.name for route, what in arrived.items() if not route.once and not what.repeats],
+        victim.own_deaths,
         counts,
     )
 

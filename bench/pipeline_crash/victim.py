@@ -16,17 +16,20 @@ from random import Random
 from typing import Final
 
 from bench.feeds_crash.diary import lines
-from bench.pipeline_crash.doomed import LAKE, sink_doom, spool_doom
-from bench.pipeline_crash.routes import Layout
+from bench.pipeline_crash.doomed import DIARY, LAKE, sink_doom, spool_doom
+from bench.pipeline_crash.routes import Layout, Query
 from bench.processes import PROC, children, family
 
 PATIENCE: Final = 400.0  # seconds until a job must have done something
 LOOK: Final = 0.05
+MASTERS: Final = ("local[2,4]", "local[2]")
+"""Of Spark, in turn. On a cluster a task is tried four times, and then the death of a worker is the death of a
+task; in one process it is tried once, and that is the death of its query, which has to do a batch again."""
 
 
 class Kill(Enum):
     DRIVER = "driver"
-    """The whole job, at any moment: it is started again."""
+    """The whole job, at any moment, also while some of its queries start: it is started again."""
     WORKER = "worker"
     """One of the processes in which Spark runs our Python, at any moment."""
     SPOOL = "spool"
@@ -55,9 +58,13 @@ class Victim:
         self._folder = folder
         self._layout = layout
         self._process: subprocess.Popen[bytes]
+        self._lives = 0
+        self._is_killed = False  # and not yet started again
         self._read = 0  # lines of the diary
         self.deaths: Counter[Kill] = Counter()
         """Kills that somebody is dead of."""
+        self.own_deaths: list[str] = []
+        """Of the job, which nobody caused: what it said last."""
 
     def __enter__(self) -> Victim:
         self._start()
@@ -67,25 +74,33 @@ class Victim:
         self._kill_all()
 
     def _start(self) -> None:
+        master = MASTERS[self._lives % len(MASTERS)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "bench.pipeline_crash.job", str(self._folder)],
+                [sys.executable, "-m", "bench.pipeline_crash.job", str(self._folder), master],
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
+        self._lives += 1
+        self._is_killed = False
 
     @property
     def failures(self) -> int:
         """How often a query ended, and the job did not."""
         return sum(words[0] == "failed" for words in self._diary())
 
-    def _diary(self) -> list[list[str]]:
-        return list(lines(self._folder / "diary"))
+    @property
+    def retries(self) -> int:
+        """How often a task published for a broker that had been tried before, in the same query."""
+        return sum(words[0] == "again" for words in self._diary())
 
-    def wait_for_work(self) -> None:
-        """Until each query has done a batch since the last kill."""
-        wanted = {query.value for query in self._layout.queries}
+    def _diary(self) -> list[list[str]]:
+        return list(lines(self._folder / DIARY))
+
+    def wait_for_work(self, queries: Sequence[Query]) -> None:
+        """Until each of them has done a batch since the last kill."""
+        wanted = {query.value for query in queries}
 
         def worked() -> bool:
             new = self._diary()[self._read :]
@@ -94,13 +109,14 @@ class Victim:
         self._wait(worked, "work")
 
     def kill(self, kind: Kill, random: Random) -> None:
-        """When it returns, who was to die is dead. Those at any moment are when all has worked for a while."""
+        """When it returns, who was to die is dead. Moments are drawn when there is something to lose."""
+        queries = self._layout.queries
         match kind:
             case Kill.DRIVER:
-                self._wait_for_any_moment(random)
+                self._wait_for_any_moment([random.choice(queries)], random)
                 self._kill_all()
             case Kill.WORKER:
-                self._wait_for_any_moment(random)
+                self._wait_for_any_moment(queries, random)
                 self._kill_worker(random)
             case Kill.SPOOL:
                 self._doom([spool_doom(each.name) for each in self._layout.queues])
@@ -108,11 +124,12 @@ class Victim:
                 self._doom([sink_doom(each) for each in self._layout.sinks])
             case Kill.LAKE:
                 self._doom([LAKE])
+                self._bury()
         self.deaths[kind] += 1
         self._read = len(self._diary())
 
-    def _wait_for_any_moment(self, random: Random) -> None:
-        self.wait_for_work()
+    def _wait_for_any_moment(self, queries: Sequence[Query], random: Random) -> None:
+        self.wait_for_work(queries)
         time.sleep(random.random() * 0.5)  # any moment
 
     def _doom(self, names: Sequence[str]) -> None:
@@ -148,20 +165,38 @@ class Victim:
     def _kill_all(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()  # so it is dead
+        self._bury()
+
+    def _bury(self) -> None:
+        """The whole job, which was killed. Who next waits for something starts it again."""
+        self._process.wait()
+        self._is_killed = True
 
     def _wait(self, reached: Callable[[], bool], what: str) -> None:
-        """A job that is gone is started again."""
+        """A job that is gone is started again. If it was not killed, that is a finding."""
         deadline = time.monotonic() + PATIENCE
-        while not reached():
-            if self._process.poll() is not None:
+        while True:
+            is_gone = (
+                self._process.poll() is not None
+            )  # asked first: its death may be what is waited for
+            if reached():
+                return
+            if is_gone:
+                if not self._is_killed:
+                    self._note_own_death()
                 self._start()
             if time.monotonic() > deadline:
-                tail = (self._folder / "log").read_text(errors="replace")[-3000:]
-                raise Stuck(f"the job did not {what} within {PATIENCE:g} s: {tail}")
+                raise Stuck(f"the job did not {what} within {PATIENCE:g} s: {self._last_words()}")
             time.sleep(LOOK)
+
+    def _note_own_death(self) -> None:
+        self.own_deaths.append(f"status {self._process.returncode}: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        return (self._folder / "log").read_text(errors="replace")[-3000:]
 
     def finish(self) -> None:
         (self._folder / "finish").touch()
         self._wait(lambda: ["finished"] in self._diary(), "finish")
-        self._process.wait()
+        if self._process.wait():
+            self._note_own_death()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -44,9 +46,9 @@ from recado.pipeline.lake.settings import IcebergSource
 from workshop.peers import Server
 
 SEED = 7
-# Of each kind but that of the driver at any moment: the lake's is its death at the worst of moments. It is the
-# first, so that there are no more than two lives; each takes longer to start than all else.
-KILLS = [Kill.LAKE, Kill.WORKER, Kill.SPOOL, Kill.SINK, Kill.SPOOL]
+# One of each kind. Those of the whole job are the last: each life takes longer to start than all else, and so
+# the second only has to begin, and the third to finish.
+KILLS = [Kill.WORKER, Kill.SPOOL, Kill.SINK, Kill.LAKE, Kill.DRIVER]
 
 
 # It runs beside no other Spark: pytest.mark.spark
@@ -57,9 +59,11 @@ def test_what_is_promised_holds_through_five_kills_and_what_is_not_is_seen(tmp_p
     outcome = besiege(tmp_path, KILLS, SEED, print, FEWER)
     assert [str(each) for each in outcome.violations][:20] == []
     assert outcome.unseen == []
+    assert outcome.own_deaths == []
     assert outcome.counts["sent"] > 10
     assert outcome.counts["queries that failed"] > 0
-    assert sum(outcome.counts[f"{kind.value} kills"] for kind in Kill) == len(KILLS)
+    assert outcome.counts["tasks tried again"] > 0
+    assert all(outcome.counts[f"{kind.value} kills"] == 1 for kind in Kill)
 
 
 def kinds(arrived: Arrived, sent: int, *, once: bool = True) -> list[Kind]:
@@ -97,7 +101,7 @@ def test_every_source_and_target_is_judged() -> None:
     assert (whole.sources, whole.targets) == ([*SOURCES], TARGETS)
     assert whole.queries == [*Query]
     assert whole.sinks == [*(target.exchange for target in TARGETS.values()), KEPT]
-    assert (len(part.sources), len(part.targets)) == (3, 1)
+    assert (len(part.sources), part.targets) == (3, TARGETS)
     assert part.queries == [Query.LAKE, *part.targets]
     assert {route.once for route in FEWER} == {True, False}
 
@@ -146,26 +150,31 @@ def test_a_feed_s_sink_dies_when_rows_are_published_and_spark_does_not_know(
     assert done == [*["published"] * 3, "dead"]
 
 
-def test_repeats_are_a_fault_where_once_is_promised_and_must_be_seen_elsewhere() -> None:
+def test_repeats_are_a_fault_where_once_is_promised_and_must_be_seen_elsewhere(
+    tmp_path: Path,
+) -> None:
     twice, once = [0, 0, 1], [0, 1]
     arrived = {
         route: Arrived(route.name, once if route.once or route is ROUTES[-1] else twice)
         for route in ROUTES
     }
-    outcome = judged(arrived, 2, {Kill.DRIVER: 1}, 3)
+    victim = Victim(tmp_path, Layout({}))
+    outcome = judged(arrived, 2, victim)
     assert outcome.violations == []
     assert outcome.unseen == [ROUTES[-1].name]
     arrived[ROUTES[0]] = Arrived(ROUTES[0].name, twice)
-    (found,) = judged(arrived, 2, {}, 3).violations
+    (found,) = judged(arrived, 2, victim).violations
     assert (found.kind, found.route) == (Kind.TWICE, ROUTES[0].name)
 
 
-def test_one_fault_counts_and_so_does_a_control_that_sees_nothing() -> None:
+def test_one_fault_counts_and_so_do_deaths_and_a_control_that_sees_nothing() -> None:
     lost = Violation(Kind.LOST, "archive-lake", "message 1")
     counts = Counter({"driver kills": 2, "sink kills": 3})
     book = Book()
-    pipeline_crash.enter(Outcome([lost], ["archive-narrow"], counts), 3, book)
-    for name, expected in (("lost", 1), ("twice", 0), ("unseen", 1), ("kills", 5)):
+    outcome = Outcome([lost], ["archive-narrow"], ["status 1: oh"] * 2, counts)
+    pipeline_crash.enter(outcome, 3, book)
+    figures = {"lost": 1, "twice": 0, "died": 2, "unseen": 1, "kills": 5}
+    for name, expected in figures.items():
         assert [each.value for each in book.samples(name, Side.RECADO)] == [expected] * 3
 
 
@@ -177,12 +186,37 @@ def test_only_the_dead_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(pytest.fail.Exception):
         victim.kill(Kill.LAKE, Random(1))
     assert not victim.deaths
-    dead = subprocess.Popen(["true"])
+    victim._process = dead = subprocess.Popen(["true"])
     dead.wait()
     claimed.rename(tmp_path / f"{LAKE}.{dead.pid}")
     victim.kill(Kill.LAKE, Random(1))
     assert victim.deaths == {Kill.LAKE: 1}
     assert not list(tmp_path.glob(f"{LAKE}.*"))
+
+
+def test_a_job_that_dies_and_was_not_killed_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three lives the first is killed at its moment, the second fails, and so does the third at its end."""
+    lives = iter(
+        [
+            f"import os; os.rename('{LAKE}', f'{LAKE}.{{os.getpid()}}'); os.kill(os.getpid(), 9)",
+            "raise SystemExit('oh')",
+            "open('diary', 'w').write('finished\\n'); raise SystemExit('at the end')",
+        ]
+    )
+    begin = subprocess.Popen
+
+    def begin_next(_: object, **options: Any) -> subprocess.Popen[bytes]:
+        return begin([sys.executable, "-c", next(lives)], cwd=tmp_path, **options)
+
+    (tmp_path / LAKE).touch()
+    monkeypatch.setattr(subprocess, "Popen", begin_next)
+    with Victim(tmp_path, Layout({})) as victim:
+        victim.kill(Kill.LAKE, Random(1))
+        assert victim.own_deaths == []
+        victim.finish()
+    assert victim.own_deaths == ["status 1: oh\n", "status 1: oh\nat the end\n"]
 
 
 def test_every_figure_has_its_aim() -> None:
