@@ -31,6 +31,7 @@ CYCLES = 50
 CONTROL_CYCLES = 8
 
 
+@pytest.mark.searching
 def test_fifty_lives_end_with_kill_9_and_nothing_is_lost(tmp_path: Path) -> None:
     outcome = live_through(durable(tmp_path), CYCLES, SEED)
     assert [*map(str, outcome.verdict.violations), *outcome.faults][:20] == []

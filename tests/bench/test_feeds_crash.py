@@ -18,6 +18,7 @@ SEED = 7
 SECONDS = 4.0
 
 
+@pytest.mark.searching
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("broker", BROKERS)
 def test_nothing_confirmed_is_lost_and_nothing_comes_twice(broker: str, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ KILLS = [Kill.WORKER, Kill.SPOOL, Kill.SINK, Kill.LAKE, Kill.DRIVER]
 
 # It runs beside no other Spark: pytest.mark.spark
 @pytest.mark.spark
+@pytest.mark.searching
 @pytest.mark.timeout(1200)
 def test_what_is_promised_holds_through_five_kills_and_what_is_not_is_seen(tmp_path: Path) -> None:
     """Routes whose mechanisms are off are in the same siege: on them it must find repeats."""

@@ -27,6 +27,7 @@ SEED = 20
 FRAMES = 10_000
 
 
+@pytest.mark.searching
 def test_ten_thousand_mutated_frames_hurt_nobody() -> None:
     aims = load_aims("fuzz", fuzz.SCENARIOS)
     rounds = fuzz.fuzz(Plan(rounds=2), SEED, FRAMES)

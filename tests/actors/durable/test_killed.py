@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from .mail_life import ATTEMPTS, POISON
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,6 +36,7 @@ def killed_after(folder: Path, first: int, messages: int) -> list[int]:
     return safe
 
 
+@pytest.mark.searching
 def test_what_was_safe_is_handled_and_only_what_was_in_a_handler_is_repeated(
     tmp_path: Path,
 ) -> None:

@@ -38,6 +38,7 @@ def _switching() -> Iterator[None]:
     log.setLevel(logging.NOTSET)
 
 
+@pytest.mark.searching
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__ if make else "loop")
 @pytest.mark.parametrize("seed", range(4))
 def test_each_message_is_handled_or_dead_also_with_full_mailboxes_and_stops(

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from recado.feeds.archive.archive import Archive, SnapshotExpired
 from recado.feeds.archive.store import Store
 from recado.feeds.boundary import Query
@@ -19,6 +21,7 @@ from recado.feeds.vector import Vector
 from .making import Row, batch, rows_in, rows_of
 from .writer import KEPT, PUBLISHERS
 
+pytestmark = pytest.mark.searching
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -71,6 +71,7 @@ async def turns(chance: Random) -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.searching
 @pytest.mark.parametrize("seed", range(6))
 @in_a_loop
 async def test_a_mixture(seed: int, tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ class Cutter:
         await self._server.wait_closed()
 
 
+@pytest.mark.searching
 @pytest.mark.parametrize("seed", range(3))
 @in_a_loop
 async def test_asks_end_and_answers_fit_whatever_is_cut(seed: int) -> None:
