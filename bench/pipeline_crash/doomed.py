@@ -8,7 +8,7 @@ behind the file's name, and die:
     sink-FEED         likewise
     lake-doom         rows are in the lake, and Spark does not know yet
 
-A task that publishes for a broker says in the diary when it is tried again.
+A task that reads a queue or publishes for a broker says in the diary when it is tried again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from recado.pipeline.queue.source import QueueSource, QueueStreamReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import WriterCommitMessage
+    from pyspark.sql.datasource import InputPartition, WriterCommitMessage
     from pyspark.sql.types import StructType
 
 FOLDER: Final = "PIPELINE_CRASH"
@@ -69,6 +69,14 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def note_if_again() -> None:
+    task = TaskContext.get()
+    assert task is not None
+    if task.attemptNumber():
+        with Diary(Path(os.environ[FOLDER]) / DIARY) as diary:
+            diary.note("again")
+
+
 class DoomedSource(QueueSource):
     """Registered under the same name, so that the job is written as any other."""
 
@@ -101,6 +109,10 @@ class DoomedReader(QueueStreamReader):
             spool.sync = sync  # type: ignore[method-assign]
         return consuming
 
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        note_if_again()
+        return super().read(partition)
+
 
 class DoomedWriter(QueueStreamWriter):
     @classmethod
@@ -110,11 +122,7 @@ class DoomedWriter(QueueStreamWriter):
         return found
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
-        task = TaskContext.get()
-        assert task is not None
-        if task.attemptNumber():
-            with Diary(Path(os.environ[FOLDER]) / DIARY) as diary:
-                diary.note("again")
+        note_if_again()
         done = super().write(iterator)
         if done.messages and is_due(sink_doom(self._publishing._options.exchange)):
             die()

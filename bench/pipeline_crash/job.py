@@ -1,8 +1,8 @@
 """The job that is killed: `python -m bench.pipeline_crash.job FOLDER MASTER`, queries in one Spark without end.
 
 A query that fails is started again, as whoever operates it would; `FOLDER/diary` has a line for each batch and
-failure, and for each task that is tried again where it publishes. When there is a file `FOLDER/finish`, each
-query reads what is left, and the job ends.
+failure, and for tasks that are tried again. When there is a file `FOLDER/finish`, each query reads what is
+left, and the job ends.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Job:
                 query = queries.get(name)
                 if query is None or not query.isActive:
                     if query is not None:
-                        self._diary.note(f"failed {name.value}")
-                    queries[name] = self.writer(name).trigger(processingTime=TRIGGER).start()
+                        self.note_failure(name, query)
+                    queries[name] = self.begin(name)
                 else:
                     self.look(name, query)
             time.sleep(LOOK)  # Spark tells nobody
@@ -100,10 +100,21 @@ class Job:
             self._batches[name] = last.batchId
             self._diary.note(f"batch {name.value}")
 
+    def note_failure(self, name: Query, query: StreamingQuery) -> None:
+        self._diary.note(f"failed {name.value}")
+        print(f"{name.value} failed: {query.exception()}", flush=True)  # to the log
+
+    def begin(self, name: Query) -> StreamingQuery:
+        """One at a time: Spark sometimes breaks a map of its own when two begin at once, and then none of it
+        can do anything any more (`OptionalDataException`)."""
+        query = self.writer(name).trigger(processingTime=TRIGGER).start()
+        while query.isActive and query.lastProgress is None:
+            time.sleep(LOOK)
+        return query
+
     def finish(self, *names: Query) -> None:
-        queries = [self.writer(name).trigger(availableNow=True).start() for name in names]
-        for query in queries:
-            query.awaitTermination()
+        for name in names:  # one at a time, as above
+            self.writer(name).trigger(availableNow=True).start().awaitTermination()
 
     # -- the queries ------------------------------------------------------------------------------
 

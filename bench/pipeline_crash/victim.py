@@ -22,16 +22,18 @@ from bench.processes import PROC, children, family
 
 PATIENCE: Final = 400.0  # seconds until a job must have done something
 LOOK: Final = 0.05
+WORKER: Final = b"\0-m\0pyspark.daemon\0pyspark.worker\0"
 MASTERS: Final = ("local[2,4]", "local[2]")
-"""Of Spark, in turn. On a cluster a task is tried four times, and then the death of a worker is the death of a
-task; in one process it is tried once, and that is the death of its query, which has to do a batch again."""
+"""Of Spark, life by life. The first tries a task up to four times, as a cluster does: the death of a worker is
+that of a task, or of a query if Spark has only dead workers to try it with. With the second it always is that
+of a query, which has to do its batch again."""
 
 
 class Kill(Enum):
     DRIVER = "driver"
     """The whole job, at any moment, also while some of its queries start: it is started again."""
     WORKER = "worker"
-    """One of the processes in which Spark runs our Python, at any moment."""
+    """The processes in which Spark runs our tasks, as when an executor dies, while one of them works."""
     SPOOL = "spool"
     """Each source of a queue, when rows are safe in its spool and not acknowledged."""
     SINK = "sink"
@@ -46,11 +48,23 @@ class Stuck(RuntimeError):
 
 def is_dead(pid: int) -> bool:
     """Gone, or only waiting for somebody to notice."""
+    return state(pid) in "ZX"
+
+
+def is_worker(pid: int) -> bool:
+    """Whether Spark runs tasks in it; it has other processes for what is asked of a source or a sink."""
     try:
-        words = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        return WORKER in (PROC / str(pid) / "cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
-        return True
-    return words[0] in "ZX"
+        return False
+
+
+def state(pid: int) -> str:
+    """| pid | (name) | state | …: a name may contain spaces."""
+    try:
+        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 class Victim:
@@ -92,7 +106,7 @@ class Victim:
 
     @property
     def retries(self) -> int:
-        """How often a task published for a broker that had been tried before, in the same query."""
+        """How often a task was tried again that reads a queue, or publishes for a broker."""
         return sum(words[0] == "again" for words in self._diary())
 
     def _diary(self) -> list[list[str]]:
@@ -117,7 +131,7 @@ class Victim:
                 self._kill_all()
             case Kill.WORKER:
                 self._wait_for_any_moment(queries, random)
-                self._kill_worker(random)
+                self._kill_workers()
             case Kill.SPOOL:
                 self._doom([spool_doom(each.name) for each in self._layout.queues])
             case Kill.SINK:
@@ -144,23 +158,22 @@ class Victim:
     def _died_of(self, doom: str) -> bool:
         return any(is_dead(int(each.suffix[1:])) for each in self._folder.glob(f"{doom}.*"))
 
-    def _kill_worker(self, random: Random) -> None:
-        """One of the JVM's, which is the job's only child."""
+    def _kill_workers(self) -> None:
+        """Of the JVM, which is the job's only child."""
 
         def killed() -> bool:
             machines = children(self._process.pid)
-            workers = [each for machine in machines for each in family(machine)[1:]]
-            if not workers:
+            found = [each for machine in machines for each in family(machine)]
+            workers = [each for each in found if is_worker(each)]
+            if all(state(each) != "R" for each in workers):
                 return False
-            worker = random.choice(workers)
-            try:
-                os.kill(worker, signal.SIGKILL)
-            except ProcessLookupError:
-                return False
-            self._wait(lambda: is_dead(worker), "die")
+            for worker in workers:
+                with suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
+            self._wait(lambda: all(map(is_dead, workers)), "die")
             return True
 
-        self._wait(killed, "have a process for Python")
+        self._wait(killed, "run a task")
 
     def _kill_all(self) -> None:
         with suppress(ProcessLookupError):

@@ -46,9 +46,10 @@ from recado.pipeline.lake.settings import IcebergSource
 from workshop.peers import Server
 
 SEED = 7
-# One of each kind. Those of the whole job are the last: each life takes longer to start than all else, and so
-# the second only has to begin, and the third to finish.
-KILLS = [Kill.WORKER, Kill.SPOOL, Kill.SINK, Kill.LAKE, Kill.DRIVER]
+# One of each kind. That of workers waits until all queries work again: those before it have had their effect.
+# Those of the whole job are the last: each life takes longer to start than all else, and so the second only has
+# to begin, and the third to finish.
+KILLS = [Kill.SPOOL, Kill.SINK, Kill.WORKER, Kill.LAKE, Kill.DRIVER]
 
 
 # It runs beside no other Spark: pytest.mark.spark
