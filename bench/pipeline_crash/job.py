@@ -44,6 +44,7 @@ from bench.pipeline_crash.routes import (
 from recado.pipeline import spark_session
 from recado.pipeline.definition.pipeline import Sink
 from recado.pipeline.lake.batch import Batch
+from recado.pipeline.session import register_sources
 from recado.pipeline.writing import write
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Job:
                 if query is None or not query.isActive:
                     if query is not None:
                         self.note_failure(name, query)
-                    queries[name] = self.begin(name)
+                    queries[name] = self.writer(name).trigger(processingTime=TRIGGER).start()
                 else:
                     self.look(name, query)
             time.sleep(LOOK)  # Spark tells nobody
@@ -104,17 +105,10 @@ class Job:
         self._diary.note(f"failed {name.value}")
         print(f"{name.value} failed: {query.exception()}", flush=True)  # to the log
 
-    def begin(self, name: Query) -> StreamingQuery:
-        """One at a time: Spark sometimes breaks a map of its own when two begin at once, and then none of it
-        can do anything any more (`OptionalDataException`)."""
-        query = self.writer(name).trigger(processingTime=TRIGGER).start()
-        while query.isActive and query.lastProgress is None:
-            time.sleep(LOOK)
-        return query
-
     def finish(self, *names: Query) -> None:
-        for name in names:  # one at a time, as above
-            self.writer(name).trigger(availableNow=True).start().awaitTermination()
+        queries = [self.writer(name).trigger(availableNow=True).start() for name in names]
+        for query in queries:
+            query.awaitTermination()
 
     # -- the queries ------------------------------------------------------------------------------
 
@@ -188,8 +182,7 @@ def main() -> None:
     os.environ[FOLDER] = str(folder)  # for those that Spark starts
     with Diary(folder / DIARY) as diary:
         spark = spark_session("crash", master=master, settings=SETTINGS)
-        spark.dataSource.register(DoomedSource)
-        spark.dataSource.register(DoomedFeed)
+        register_sources(spark, DoomedSource, DoomedFeed)
         Job(folder, spark, diary).run()
         spark.stop()
 

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from recado.pipeline import session
-from recado.pipeline.session import LOCAL, SOCKETS, spark_session, submitted
+from recado.pipeline.session import LOCAL, SOCKETS, register, spark_session, submitted
+from tests.pipeline.making import filled, quotes
 
 
 class Builder:
@@ -89,3 +90,22 @@ def test_what_spark_submit_was_told_stays(
 
 def test_nothing_was_said() -> None:
     assert submitted({}) == submitted({"PYSPARK_SUBMIT_ARGS": "pyspark-shell"}) == {}
+
+
+@pytest.mark.spark
+def test_streams_add_nothing_to_the_map_that_they_share(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A probe of Spark's own: should it begin to put other names there, we want to know."""
+    register(spark)
+    java: Any = spark._jsparkSession
+    found = java.sessionState().dataSourceManager().lookupDataSource("recado")
+    environment = found.dataSourceCls().envVars()
+    before = set(environment)
+    rows = spark.readStream.format("recado").load(
+        str(filled(tmp_path / "archive", [[quotes(1, 1, 20)]]))
+    )
+    writer = rows.writeStream.format("noop").trigger(availableNow=True)
+    writer.option("checkpointLocation", str(tmp_path / "state")).start().awaitTermination()
+    assert set(environment) == before
+    assert environment["SPARK_LOCAL_DIRS"] != ""  # so it was put

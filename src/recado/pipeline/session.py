@@ -24,6 +24,7 @@ from .python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 HERE: Final = "local[*]"
 DEFAULTS: Final[dict[str, str]] = {
@@ -41,6 +42,12 @@ LOCAL: Final[dict[str, str]] = {
 }
 """For one machine; executors elsewhere could not reach such a driver."""
 SOCKETS: Final = "spark.python.unix.domain.socket.dir"
+_PUT_BY_STREAMS: Final = (
+    "SPARK_LOCAL_DIRS",
+    "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
+    "SPARK_PYTHON_RUNTIME",
+)
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """In the environment of a job of spark-submit: where the Java is that it has started."""
 
@@ -91,13 +98,37 @@ def submitted(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {"spark.master": named[-1]} if named else {}
 
 
+def register_sources(spark: SparkSession, *sources: type[DataSource]) -> None:
+    """So that streams of one format may begin at the same time, which Spark itself does not bear.
+
+    All streams of a format share a Java map, the environment of its Python, and each puts these names into it
+    when it begins, while the map of others is on its way to tasks. Two that add names at once break it for
+    good: tasks fail with an `OptionalDataException`. Where a name is there already, nothing is added.
+    """
+    environment = _environment(spark)
+    added = [name for name in _PUT_BY_STREAMS if name not in environment]
+    environment.update(dict.fromkeys(added, ""))
+    try:
+        for source in sources:
+            spark.dataSource.register(source)
+    finally:
+        for name in added:
+            del environment[name]
+
+
+def _environment(spark: object) -> dict[str, str]:
+    """Of the Python of a Spark in this process; over Spark Connect the server has it."""
+    from pyspark.sql import SparkSession
+
+    return spark.sparkContext.environment if isinstance(spark, SparkSession) else {}
+
+
 def register(spark: SparkSession) -> None:
     """Make our formats and functions known to a session."""
     from .feed.source import FeedSource
     from .functions import recado_headers, recado_properties
     from .queue.source import QueueSource
 
-    spark.dataSource.register(FeedSource)
-    spark.dataSource.register(QueueSource)
+    register_sources(spark, FeedSource, QueueSource)
     spark.udf.register("recado_headers", recado_headers)
     spark.udf.register("recado_properties", recado_properties)
