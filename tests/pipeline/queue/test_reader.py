@@ -80,6 +80,22 @@ def test_a_life_of_batches(server: Server, name: Name, tmp_path: Path) -> None:
     again.stop()
 
 
+def test_a_batch_of_all_that_a_full_spool_has_is_not_the_last(
+    server: Server, name: Name, tmp_path: Path
+) -> None:
+    queue = name("full")
+    publish(server.url, queue, 40)
+    source = reader(server.url, queue, tmp_path, prefetch="5", maxSpoolBytes="1000")
+    source.prepareForTriggerAvailableNow()
+    batches = [source.initialOffset()]
+    while (end := source.latestOffset(batches[-1], ReadAllAvailable())) != batches[-1]:
+        source.commit(batches[-1])  # Spark commits one only when it has rows for another
+        batches.append(end)
+    assert batches[-1]["next"] == 40
+    assert len(batches) > 2
+    source.stop()
+
+
 def test_a_checkpoint_and_a_spool_that_do_not_belong_together(
     server: Server, name: Name, tmp_path: Path
 ) -> None:

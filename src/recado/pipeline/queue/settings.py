@@ -23,7 +23,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Messages that the broker gives out before one of them is acknowledged."""
     max_rows_per_trigger: Positive | None = None
     max_spool_bytes: Positive = 1 << 30
-    """With that much not committed, nothing more is taken from the queue."""
+    """With that much in no batch yet, nothing more is taken from the queue."""
     dedup_window: Annotated[int, Meta(ge=0)] = 100_000
     """Ids of messages that are remembered, to tell repeats; 0: none."""
     declare: bool = False
