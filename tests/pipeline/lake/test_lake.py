@@ -61,6 +61,19 @@ def ids(sink: Sink) -> list[int]:
     return sorted(row["id"] for row in read_back(sink))
 
 
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_folder_may_have_any_name(spark: SparkSession, tmp_path: Path, format_: str) -> None:
+    sink = sink_of(format_, tmp_path / "my ações" / "a+b")
+    assert write(rows(spark, 0), sink, Batch("vendas-do-mês", 0))
+    assert not write(rows(spark, 0), sink, Batch("vendas-do-mês", 0))
+    assert ids(sink) == [0, 1, 2]
+    assert [each.name for each in tmp_path.iterdir()] == ["my ações"]
+    if format_ == "delta":
+        assert read_delta(spark, sink.options).count() == 3
+    elif format_ == "iceberg":
+        assert read_iceberg(spark, sink.options).count() == 3
+
+
 class Killed(Exception):
     """Instead of the process."""
 

@@ -33,6 +33,11 @@ def folder_of(path: str) -> Path:
     return Path(path.removeprefix("file://").removeprefix("file:")).absolute()
 
 
+def location_of(path: Path) -> str:
+    """For Spark and pyiceberg, which take names as they are: `as_uri` would write `%20` for a space."""
+    return f"file://{path}"
+
+
 def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ()) -> list[File]:
     """Write rows into a folder that is to hold nothing else; files without rows are removed.
 
@@ -46,7 +51,7 @@ def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ())
     given = Observation()
     observed = rows.observe(given, f.count(f.lit(1)).alias("rows"))
     with settings(rows.sparkSession, _TIMES):
-        observed.write.mode("overwrite").partitionBy(*partition_by).parquet(folder.as_uri())
+        observed.write.mode("overwrite").partitionBy(*partition_by).parquet(location_of(folder))
     files = []
     for path in sorted(folder.rglob("*.parquet")):
         count = pq.read_metadata(path).num_rows

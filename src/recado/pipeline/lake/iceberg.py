@@ -6,12 +6,11 @@ under the name of its writer: both or neither. A batch whose number is not above
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from .batch import Batch
 from .errors import drifted
-from .files import folder_of, write_files
+from .files import folder_of, location_of, write_files
 from .settings import IcebergOptions, IcebergSource
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def write_iceberg(rows: DataFrame, options: IcebergOptions, batch: Batch) -> boo
             return False
         _refuse_drift(table, schema, evolve=options.evolve)
         folder = folder_of(table.location()) / "data" / batch.key
-        files = [file.path.as_uri() for file in write_files(rows, folder)]
+        files = [location_of(file.path) for file in write_files(rows, folder)]
         for attempt in range(_ATTEMPTS if files else 0):
             try:
                 _commit(table, files, batch)
@@ -60,11 +59,13 @@ def _commit(table: Table, files: list[str], batch: Batch) -> None:
 
 def catalogue_of(options: IcebergOptions | IcebergSource) -> Catalog:
     from pyiceberg.catalog.sql import SqlCatalog
+    from sqlalchemy.engine import URL
 
     warehouse = folder_of(options.warehouse)
     warehouse.mkdir(parents=True, exist_ok=True)
-    uri = options.catalogue or f"sqlite:///{warehouse / 'catalogue.db'}"
-    return SqlCatalog("recado", uri=uri, warehouse=Path(warehouse).as_uri())
+    beside = URL.create("sqlite", database=str(warehouse / "catalogue.db"))
+    uri = options.catalogue or beside.render_as_string()
+    return SqlCatalog("recado", uri=uri, warehouse=location_of(warehouse))
 
 
 def arrow_schema(rows: DataFrame) -> pa.Schema:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from ..options import OptionError, read
 from .files import folder_of
@@ -23,7 +24,7 @@ def read_delta(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
         raise OptionError(
             f"{folder} is laid out by columns, which are in no file: read it by deltalake"
         )
-    return _files(spark, table.file_uris(), str(folder))
+    return _files(spark, [unquote(uri) for uri in table.file_uris()], str(folder))
 
 
 def read_iceberg(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
