@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from recado.feeds.archive.collection import Limits
 from recado.feeds.archive.following import Follower
@@ -155,6 +156,13 @@ class TestAnotherArchive:
         second = stored(tmp_path / "b", [batch(1, 1, 20)])
         with pytest.raises(DataLoss, match="it has 20, not 40"):
             between(second, place_at(first, 10), place_at(first, 40), fail=True)
+
+    def test_an_older_state_that_lacks_some_of_a_batch(self, tmp_path: Path) -> None:
+        follower = stored(tmp_path, [batch(1, 1, 50)])
+        start, end = place_at(follower, 10), replace(place_at(follower, 50), next=60)
+        with pytest.raises(DataLoss, match="up to offset 60, and the archive ends at 50"):
+            between(follower, start, end, fail=True)
+        assert len(read(follower, between(follower, start, end, fail=False))) == 40
 
     def test_one_that_begins_too_late(self, tmp_path: Path) -> None:
         start = place_at(stored(tmp_path / "a", [batch(1, 1, 50)]), 10)

@@ -106,11 +106,15 @@ def _within(follower: Follower, start: Place, *, fail: bool) -> int:
             f"were collected before this query had read them ({follower.path})"
         )
     if fail:
-        raise DataLoss(
-            f"this query has read up to offset {start.next}, and the archive ends at {follower.end}: "
-            f"{follower.path} is an older state of it"
-        )
+        raise _older(follower, start)
     return max(follower.first, min(start.next, follower.end))
+
+
+def _older(follower: Follower, known: Place) -> DataLoss:
+    return DataLoss(
+        f"this query knows of rows up to offset {known.next}, and the archive ends at {follower.end}: "
+        f"{follower.path} is an older state of it"
+    )
 
 
 def _check_vector(follower: Follower, start: Place) -> None:
@@ -128,6 +132,8 @@ def between(follower: Follower, start: Place, end: Place, *, fail: bool) -> Span
     """The rows between two places: the same at each call, whichever archive of the feed is there (O2)."""
     begin = beginning(follower, start, fail=fail)
     if end.archive == follower.id:
+        if fail and end.next > follower.end:
+            raise _older(follower, end)
         return begin._replace(stop=max(begin.start, end.next))
     here = follower.sequences_before(follower.end)
     lacking = [who for who, last in end.vector.items() if here.get(who, 0) < last]
