@@ -42,7 +42,7 @@ class TestPlaces:
         ],
     )
     def test_what_they_mean(self, text: str | None, place: object) -> None:
-        assert place_of(text, "startingOffsets", "quotes") == place
+        assert place_of(text, "startingOffsets", "quotes") == (place, "quotes")
 
     @pytest.mark.parametrize("text", ["", "first", "-3", "1.5", "true", '{"a": 1, "b": 2}', "[1]"])
     def test_what_they_cannot_mean(self, text: str) -> None:
@@ -52,6 +52,13 @@ class TestPlaces:
     def test_of_another_feed(self) -> None:
         with pytest.raises(OptionError, match="for the feed 'orders', and 'quotes' is read"):
             place_of('{"orders": 1}', "startingOffsets", "quotes")
+        with pytest.raises(OptionError, match="for the feed 'quotes', and 'orders' is read"):
+            reading(
+                {"path": "/x", "startingOffsets": '{"orders": 1}', "endingOffsets": '{"quotes": 2}'}
+            )
+
+    def test_they_say_which_feed_it_must_be(self) -> None:
+        assert reading({"path": "/x", "startingOffsets": '{"orders": 1}'}).feed == "orders"
 
 
 class TestTimes:

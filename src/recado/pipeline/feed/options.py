@@ -81,13 +81,14 @@ def reading(given: Mapping[str, str], *, streaming: bool = False) -> Reading:
         raise OptionError("endingOffsets and endingTimestamp say the same twice: leave one out")
     if asked.selector is not None:
         understood(asked.selector)
-    end = place_of(asked.ending_offsets, "endingOffsets", asked.feed)
+    start, feed = place_of(asked.starting_offsets, "startingOffsets", asked.feed)
+    end, feed = place_of(asked.ending_offsets, "endingOffsets", feed)
     if end == "earliest":
         raise OptionError("endingOffsets cannot be earliest: nothing is before it")
     return Reading(
-        path=archive_folder(asked.path, asked.feed, asked.config),
-        feed=asked.feed,
-        start=place_of(asked.starting_offsets, "startingOffsets", asked.feed),
+        path=archive_folder(asked.path, feed, asked.config),
+        feed=feed,
+        start=start,
         start_time=time_of(asked.starting_timestamp, "startingTimestamp"),
         end="latest" if end is None else end,
         end_time=time_of(asked.ending_timestamp, "endingTimestamp"),
@@ -106,13 +107,13 @@ def understood(selector: str) -> Selector:
         raise OptionError(f"option selector cannot be understood: {error}") from None
 
 
-def place_of(text: str | None, name: str, feed: str | None) -> Start | None:
-    """`earliest`, `latest`, an offset, or `{"feed": offset}`."""
+def place_of(text: str | None, name: str, feed: str | None) -> tuple[Start | None, str | None]:
+    """`earliest`, `latest`, an offset, or `{"feed": offset}`; and the feed, which that says, too."""
     if text is None:
-        return None
+        return None, feed
     word = text.strip()
     if word in _ENDS:
-        return _ENDS[word]
+        return _ENDS[word], feed
     try:
         found = json.loads(word)
     except ValueError:
@@ -121,11 +122,12 @@ def place_of(text: str | None, name: str, feed: str | None) -> Start | None:
         ((named, found),) = found.items()
         if feed is not None and named != feed:
             raise OptionError(f"option {name} is for the feed {named!r}, and {feed!r} is read")
+        feed = named
     if isinstance(found, int) and not isinstance(found, bool):
         if str(found) in _ENDS:
-            return _ENDS[str(found)]
+            return _ENDS[str(found)], feed
         if found >= 0:
-            return found
+            return found, feed
     raise OptionError(
         f'option {name} is {text!r}: expected earliest, latest, an offset, or {{"feed": offset}}'
     )
