@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from itertools import permutations
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from recado.pipeline.feed.options import writing
-from recado.pipeline.feed.sink import Columns, Staged, publish
+from recado.pipeline.feed.sink import Columns, FeedWriter, Staged, publish
 from recado.pipeline.feed.staging import (
     ROWS,
     AnotherQuery,
@@ -34,7 +35,7 @@ class TestFiles:
     def test_the_order_is_that_of_the_rows_however_they_were_dealt_out(
         self, tmp_path: Path
     ) -> None:
-        staging = Staging(tmp_path / "new")
+        staging = Staging(tmp_path / "new", "out")
         deals: list[list[tuple[int, ...]]] = [[(5, 1, 12), (3,), (10, 2)], [(1, 2, 3, 5, 10, 12)]]
         found = set()
         for deal in deals:
@@ -54,7 +55,7 @@ class TestFiles:
         self, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        staging = Staging(named.format(here=tmp_path))
+        staging = Staging(named.format(here=tmp_path), "out")
         elsewhere = tmp_path / "task"
         elsewhere.mkdir()
         monkeypatch.chdir(elsewhere)
@@ -63,7 +64,16 @@ class TestFiles:
 
     def test_a_folder_that_tasks_do_not_share(self, tmp_path: Path) -> None:
         with pytest.raises(OptionError, match=rf"{tmp_path} has not all .* all machines share"):
-            publish(GIVEN, Staging(tmp_path), [Staged("0.arrow", 1)], 0)
+            publish(GIVEN, Staging(tmp_path, "out"), [Staged("0.arrow", 1)], 0)
+
+    def test_several_writers_have_one_folder_and_each_its_own_files(self, tmp_path: Path) -> None:
+        one, other = Staging(tmp_path, "one"), Staging(tmp_path, "one-more")
+        name, _ = one.write(iter([rows(1)]))
+        other.write(iter([rows(2)]))
+        other.clear()  # its batch is published, and that of the first is not
+        assert one.read([name]).num_rows == 1
+        one.clear()
+        assert list(tmp_path.iterdir()) == []
 
 
 class TestNote:
@@ -83,12 +93,13 @@ class TestNote:
             Note("p", 3, 1, 10, "a").planned(3, count, digest)
 
     def test_it_is_kept(self, tmp_path: Path) -> None:
-        staging = Staging(tmp_path / "new")
-        fresh = staging.note("out")
-        assert fresh.publisher != staging.note("out").publisher
-        staging.keep("out", fresh)
+        staging = Staging(tmp_path / "new", "out")
+        fresh = staging.note()
+        assert fresh.publisher != staging.note().publisher
+        staging.keep(fresh)
         staging.clear()
-        assert Staging(tmp_path / "new").note("out") == fresh
+        assert Staging(tmp_path / "new", "out").note() == fresh
+        assert Staging(tmp_path / "new", "another").note() != fresh
 
 
 class TestColumns:
@@ -101,9 +112,13 @@ class TestColumns:
             ({"body": "string"}, r'format\("recado"\) makes a message.s id of'),
         ],
     )
-    def test_what_is_wrong_is_said_before_it_starts(self, types: dict[str, str], told: str) -> None:
+    def test_what_is_wrong_is_said_before_it_starts(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, types: dict[str, str], told: str
+    ) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         with pytest.raises(OptionError, match=told):
-            Columns(GIVEN, types)
+            FeedWriter(GIVEN, types)
+        assert list(tmp_path.iterdir()) == []
 
     def test_what_is_missing_is_empty(self) -> None:
         columns = Columns(GIVEN, {"body": "string", "message_id": "string"})

@@ -115,7 +115,6 @@ def _properties(values: Mapping[str, Any]) -> bytes:
 
 def publish(options: Writing, staging: Staging, staged: Sequence[Staged], batch: int) -> None:
     """All rows that the tasks have left, as this batch. When it returns the broker has confirmed them."""
-    name = options.writer or options.feed
     try:
         table = staging.read([each.name for each in staged])
     except FileNotFoundError:
@@ -124,8 +123,8 @@ def publish(options: Writing, staging: Staging, staged: Sequence[Staged], batch:
             "folder that all machines share"
         ) from None
     if table.num_rows:
-        planned = staging.note(name).planned(batch, table.num_rows, digest_of(table))
-        staging.keep(name, planned)
+        planned = staging.note().planned(batch, table.num_rows, digest_of(table))
+        staging.keep(planned)
         asyncio.run(_publish(options, planned, table))
     staging.clear()
 
@@ -152,10 +151,12 @@ async def _publish(options: Writing, note: Note, table: pa.Table) -> None:
 class _Writer:
     """What both writers have in common: a task's work, and the driver's."""
 
-    def __init__(self, options: Writing, types: Mapping[str, str], folder: Path | str) -> None:
+    def __init__(self, options: Writing, types: Mapping[str, str], folder: Path | None) -> None:
+        """Without a folder it has one of its own, on this machine; made when all else was checked."""
         self._options = options
         self._columns = Columns(options, types)
-        self._staging = Staging(folder)
+        folder = folder or Path(tempfile.mkdtemp(prefix="recado-", dir=_spark_folder()))
+        self._staging = Staging(folder, options.writer or options.feed)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return Staged(*self._staging.write(map(self._columns.staged, iterator)))
@@ -169,13 +170,9 @@ class FeedWriter(_Writer, DataSourceArrowWriter):
     """In a folder of its own, unless it is the batch of something."""
 
     def __init__(self, options: Writing, types: Mapping[str, str]) -> None:
-        folder: Path | str
-        if options.staging is None:
-            folder = tempfile.mkdtemp(prefix="recado-", dir=_spark_folder())
-        elif options.batch is None:
-            folder = Path(options.staging, token_hex(16))
-        else:
-            folder = options.staging
+        folder = None if options.staging is None else Path(options.staging)
+        if folder is not None and options.batch is None:
+            folder /= token_hex(16)
         super().__init__(options, types, folder)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -79,15 +79,17 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Staging:
-    """A folder for the rows of a writer, and its note."""
+    """A folder for the rows of a writer, and its note. Writers of other names may have it as well."""
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, folder: Path | str, name: str) -> None:
         self.folder = folder_of(str(folder))  # from here on: tasks have another working folder
+        self._note = self.folder / f"{name}.json"
+        self._whose = sha256(name.encode()).hexdigest()[:16]
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> tuple[str, int]:
         """A task's rows, in a file of their own: its name, and how many they are."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = secrets.token_hex(16) + SUFFIX
+        name = f"{self._whose}-{secrets.token_hex(16)}{SUFFIX}"
         rows = 0
         with (
             pa.OSFile(str(self.folder / name), "wb") as file,
@@ -112,28 +114,28 @@ class Staging:
         return table.take(pc.sort_indices(table, sort_keys=keys))
 
     def clear(self) -> None:
-        """Remove the files, also those that tasks left which were given up."""
-        for path in self.folder.glob(f"*{SUFFIX}"):
+        """Remove the files of this writer, also those that tasks left which were given up."""
+        for path in self.folder.glob(f"{self._whose}-*{SUFFIX}"):
             path.unlink(missing_ok=True)
 
     # -- the note ----------------------------------------------------------------------------------
 
-    def note(self, name: str) -> Note:
+    def note(self) -> Note:
         try:
-            data = (self.folder / f"{name}.json").read_bytes()
+            data = self._note.read_bytes()
         except FileNotFoundError:
             return Note(secrets.token_hex(16))
         return msgspec.json.decode(data, type=Note)
 
-    def keep(self, name: str, note: Note) -> None:
+    def keep(self, note: Note) -> None:
         """When this returns it is durable (G1)."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        part = self.folder / f"{name}.json.part"
+        part = self._note.with_name(f"{self._note.name}.part")
         with part.open("wb") as file:
             file.write(msgspec.json.encode(note))
             file.flush()
             os.fsync(file.fileno())
-        part.replace(self.folder / f"{name}.json")
+        part.replace(self._note)
         descriptor = os.open(self.folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
