@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from .batch import Batch
-from .errors import TableError, drifted
+from .errors import drifted, laid_out
 from .files import File, folder_of, names_of, write_files
 from .settings import TableOptions
 
@@ -38,9 +38,8 @@ def write_delta(rows: DataFrame, options: TableOptions, batch: Batch) -> bool:
         _refuse_drift(table, schema, evolve=options.evolve)
     else:
         table = DeltaTable.create(folder, schema, mode="ignore", partition_by=partition_by)
-    if table.metadata().partition_columns != partition_by:
-        laid_out = ", ".join(table.metadata().partition_columns) or "nothing"
-        raise TableError(f"{folder} is laid out by {laid_out}: set partitionBy to that")
+    if (known := table.metadata().partition_columns) != partition_by:
+        raise laid_out(str(folder), known)
     files = write_files(rows, folder / batch.key, partition_by)
     actions: list[AddAction | RemoveAction] = [
         AddAction(

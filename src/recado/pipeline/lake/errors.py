@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class TableError(Exception):
     """A table that cannot take these rows; the text says why, and what to do."""
+
+
+def laid_out(table: str, names: Sequence[str]) -> TableError:
+    """Its files are laid out by other columns than those of `partitionBy`."""
+    return TableError(
+        f"{table} is laid out by {', '.join(names) or 'nothing'}: set partitionBy to that"
+    )
 
 
 def drifted(table: str, name: str, has: str | None, gets: str) -> TableError:
