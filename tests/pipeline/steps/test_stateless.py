@@ -203,6 +203,18 @@ def test_bodies_of_another_shape(spark: SparkSession, tmp_path: Path) -> None:
     }
 
 
+def test_two_columns_may_change_names(spark: SparkSession, tmp_path: Path) -> None:
+    swapped = (
+        reading("swap", stored(tmp_path / "in", [message(1, {})]), tmp_path / "state")
+        .translate(
+            rename={"feed": "routing_key", "Routing_Key": "feed"}, select=["feed", "routing_key"]
+        )
+        .write("out", "console")
+    )
+    (row,) = frames(swapped, spark)["out"].collect()
+    assert row.asDict() == {"feed": "order.1", "routing_key": "orders"}
+
+
 def test_a_table_is_read_once_and_rows_without_a_key_are_like_no_other(
     spark: SparkSession, tmp_path: Path
 ) -> None:

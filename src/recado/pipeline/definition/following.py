@@ -112,8 +112,12 @@ class Follower:
                 can_fail = can_fail or not is_safe(expression, fields)
                 kind = type_of(expression, fields)
             fields = fields.plus({name: kind})
-        for old in step.rename:
+        kept = fields.without(step.rename)
+        for old, new in step.rename.items():
             self._need(old, fields)
+            if new in kept:
+                self._problem(f"there is a field {new} already", "rename that one, too")
+            kept = kept.plus({new: None})
         fields = fields.renamed(step.rename)
         if step.select:
             for name in step.select:

@@ -50,8 +50,9 @@ def translated(step: Translate, flow: Flow, place: Place) -> Flow:
     if can_fail:
         dead = dead_letters(place, rows.where(f"{REASON} IS NOT NULL").select(f"{_ROW}.*", REASON))
         rows = rows.where(f"{REASON} IS NULL").drop(_ROW, REASON)
-    for old, new in step.rename.items():
-        rows = rows.withColumnRenamed(old, new)
+    if step.rename:  # all at once, so that two may change names
+        names = {old.lower(): new for old, new in step.rename.items()}
+        rows = rows.toDF(*(names.get(name.lower(), name) for name in rows.columns))
     if step.select:
         rows = rows.select(*columns(step.select))
     if step.body:
