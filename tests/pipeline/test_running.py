@@ -160,3 +160,5 @@ def test_signals_end_a_stream_in_order_and_a_batch_at_once(
 def test_what_cannot_run_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="checkpoint"):
         run(Pipeline("x").read("r", "rate").write("out", "console"), spark)
+    with pytest.raises(PipelineError, match="name of the batch: '2027/01' is no name"):
+        run(two_sinks(tmp_path), spark, batch=True, name="2027/01")

@@ -22,7 +22,7 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as f
 
 from . import state
-from .definition.checking import check
+from .definition.checking import check, check_name
 from .definition.pipeline import AVAILABLE_NOW, Pipeline
 from .definition.problems import PipelineError, Problem
 from .definition.step import label
@@ -118,7 +118,7 @@ def once_read(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, DataFrame
     tables = {name: table.persist() for name, table in read_tables(pipeline, spark).items()}
     try:
         return verified(pipeline, tables)  # which looks at all of it
-    except PipelineError:
+    except Exception:
         _let_go(tables)
         raise
 
@@ -155,8 +155,11 @@ def _started(
 
 def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> Report:
     check(pipeline, batch=True)
+    if problems := [*check_name("name of the batch", name)]:
+        raise PipelineError(pipeline.name, problems)
+    rows = batch_rows(pipeline, spark)
     tables = once_read(pipeline, spark)
-    rows = batch_rows(pipeline, spark).persist()
+    rows.persist()
     tally = Tally()
     try:
         flow = walked(pipeline, Flow(rows), tables, is_streaming=False)

@@ -116,6 +116,11 @@ def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
         (quotes().translate(json={"a": "strnig"}), "json.a: there is no type 'strnig'"),
         (quotes().translate(select=["fed"]), "there is no field fed; did you mean feed?"),
         (quotes().translate(rename={"fed": "x"}), "there is no field fed; did you mean feed?"),
+        (quotes().translate(rename={"feed": "body"}), "there is a field body already; rename"),
+        (
+            quotes().translate(rename={"feed": "x", "view": "X"}),
+            "there is a field X already; rename that one, too",
+        ),
         (quotes().translate(extra="refuse"), "extra says something of json"),
         (quotes().translate(compute={"x": "ofset + 1"}), "there is no field ofset"),
         (quotes().enrich("names", on=["symbol"]), "there is no source names"),
@@ -220,6 +225,8 @@ def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
             "dead letters go back to where they are from, the source quotes",
         ),
         (Pipeline("x y", checkpoint="c"), "name: 'x y' is no name"),
+        (quotes().write("a/b", "console"), "sink a/b: 'a/b' is no name"),
+        (Pipeline("x", checkpoint="c").read("..x/y", "rate"), "source ..x/y: '..x/y' is no name"),
         (Pipeline("x", checkpoint="c"), "sources: there is none to read from"),
         (Pipeline("x", checkpoint="c"), "sinks: nothing takes what comes out at the end"),
         (

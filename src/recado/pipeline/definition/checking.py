@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -99,10 +100,18 @@ def examine(pipeline: Pipeline, *, batch: bool) -> tuple[Checked, list[Problem]]
     return Checked(pipeline, passed, sent), problems
 
 
+def check_name(place: str, name: str) -> Iterator[Problem]:
+    """It becomes part of the names of folders."""
+    if not _NAME.fullmatch(name):
+        yield Problem(place, f"{name!r} is no name", "letters, digits, . - _")
+
+
 def _of_the_whole(pipeline: Pipeline, *, batch: bool) -> list[Problem]:
-    found = []
-    if not _NAME.fullmatch(pipeline.name):
-        found.append(Problem("name", f"{pipeline.name!r} is no name", "letters, digits, . - _"))
+    found = [*check_name("name", pipeline.name)]
+    for name in pipeline.sources:
+        found += check_name(f"source {name}", name)
+    for name in pipeline.sinks:
+        found += check_name(f"sink {name}", name)
     if not pipeline.streams():
         hint = 'add [sources.NAME], such as format = "recado"'
         found.append(Problem("sources", "there is none to read from", hint))
