@@ -148,6 +148,18 @@ def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
             "view is string; it must be bigint",
         ),
         (
+            quotes()
+            .aggregate({"n": "count(*)"}, time="timestamp", window="1 second", late="1 second")
+            .aggregate({"m": "sum(n)"}, time="window_start", window="1 minute", late="1 second"),
+            "step 2 (aggregate): it looks at the time of what step 1 (aggregate) gives out; let another",
+        ),
+        (
+            quotes()
+            .aggregate({"n": "count(*)"}, time="timestamp", window="1 second", late="1 second")
+            .deduplicate(by=["n"], time="window_end", within="1 minute"),
+            "step 2 (deduplicate): it looks at the time of what step 1 (aggregate) gives out",
+        ),
+        (
             quotes().resequence(by=["publisher"]).apply("a:b"),
             "step 2 (apply): it remembers rows, and so does step 1 (resequence)",
         ),

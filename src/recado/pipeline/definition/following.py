@@ -62,15 +62,12 @@ class Follower:
         self._place = ""
         self._remembers = ""
         self._resequenced = False
+        self._aggregated = ""
 
     def follow(self, number: int, step: AnyStep, fields: Fields) -> Passed:
         self._place = label(number, step)
         if self._streaming and is_stateful(step):
-            if self._remembers and (isinstance(step, Resequence) or self._resequenced):
-                hint = "resequence must be the only one in a stream; a function may say remembers = false"
-                self._problem(f"it remembers rows, and so does {self._remembers}", hint)
-            self._remembers = self._place
-            self._resequenced = self._resequenced or isinstance(step, Resequence)
+            self._remember(step)
         match step:
             case Translate():
                 return self._translate(step, fields)
@@ -95,6 +92,23 @@ class Follower:
                 return self._deduplicate(step, fields)
             case Apply():
                 return self._apply(step)
+
+    def _remember(self, step: AnyStep) -> None:
+        """What a stream can remember, and what it cannot."""
+        if self._remembers and (isinstance(step, Resequence) or self._resequenced):
+            hint = (
+                "resequence must be the only one in a stream; a function may say remembers = false"
+            )
+            self._problem(f"it remembers rows, and so does {self._remembers}", hint)
+        if self._aggregated and isinstance(step, Aggregate | Deduplicate):
+            # The time of a query is that of its slowest step. This one would have none until rows come, and
+            # they would not come until there is one: Spark says nothing, and nothing ever comes out.
+            hint = "let another pipeline read what this one writes; --batch can do both"
+            self._problem(f"it looks at the time of what {self._aggregated} gives out", hint)
+        self._remembers = self._place
+        self._resequenced = self._resequenced or isinstance(step, Resequence)
+        if isinstance(step, Aggregate):
+            self._aggregated = self._place
 
     # --- one kind each
 
