@@ -16,6 +16,7 @@ from recado.pipeline.lake.errors import TableError
 from recado.pipeline.lake.files import folder_of
 from recado.pipeline.lake.reading import read_delta, read_iceberg
 from recado.pipeline.lake.settings import IcebergSource
+from recado.pipeline.options import OptionError
 from recado.pipeline.writing import write
 
 if TYPE_CHECKING:
@@ -138,6 +139,41 @@ def test_columns_that_a_table_does_not_have(
     assert ids(sink) == list(range(9))
     if format_ != "parquet":
         assert sorted(row["twice"] or 0 for row in read_back(sink)) == [0] * 6 + [12, 14, 16]
+
+
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+def test_that_a_value_is_there_always_is_no_type(
+    spark: SparkSession, tmp_path: Path, format_: str
+) -> None:
+    sink = sink_of(format_, tmp_path / "table")
+    for number, value in enumerate(("7", "NULL", "8")):
+        of = f"CAST({value} AS int)"
+        deep = [f"named_struct('a', {of}) AS s", f"array({of}) AS l", f"map('k', {of}) AS m"]
+        write(spark.range(1).selectExpr("id", *deep), sink, Batch("w", number))
+    found = [(row["s"]["a"], *row["l"], *dict(row["m"]).values()) for row in read_back(sink)]
+    assert sorted(found, key=str) == [(7,) * 3, (8,) * 3, (None,) * 3]
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("delta.columnMapping.mode=name", "other names for its columns"),
+        ("delta.enableDeletionVectors=true", "rows may be deleted"),
+    ],
+)
+def test_delta_tables_whose_files_are_not_their_rows(
+    spark: SparkSession, tmp_path: Path, setting: str, told: str
+) -> None:
+    from deltalake import DeltaTable, Schema
+
+    name, _, value = setting.partition("=")
+    columns = Schema.from_json(spark.range(1).schema.json())
+    DeltaTable.create(tmp_path, columns, configuration={name: value})
+    with pytest.raises((TableError, OptionError), match=told):
+        read_delta(spark, {"path": str(tmp_path)})
+    if "columnMapping" in name:
+        with pytest.raises(TableError, match=told):
+            write(spark.range(3), sink_of("delta", tmp_path), Batch("w", 0))
 
 
 @pytest.mark.parametrize("format_", ["parquet", "delta"])

@@ -11,8 +11,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from .batch import Batch
-from .errors import drifted, laid_out
-from .files import File, folder_of, names_of, write_files
+from .errors import TableError, drifted, laid_out
+from .files import File, folder_of, names_of, nullable, write_files
 from .settings import TableOptions
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def write_delta(rows: DataFrame, options: TableOptions, batch: Batch) -> bool:
         last = table.transaction_version(batch.writer)
         if last is not None and last >= batch.number:
             return False
+        refuse_mapped(table)
         _refuse_drift(table, schema, evolve=options.evolve)
     else:
         table = DeltaTable.create(folder, schema, mode="ignore", partition_by=partition_by)
@@ -72,26 +73,20 @@ def flattened(files: list[File], folder: Path) -> list[Path]:
 
 
 def schema_of(rows: DataFrame) -> Schema:
-    """Spark and Delta write schemas alike; that a value is there always is nothing a table should insist on."""
+    """Spark and Delta write schemas alike."""
     from deltalake import Schema
 
-    return Schema.from_json(json.dumps(_nullable(json.loads(rows.schema.json()))))
+    return Schema.from_json(nullable(rows.schema).json())
 
 
-def _nullable(tree: Any) -> Any:
-    match tree:
-        case dict():
-            return {
-                key: True
-                if key in ("nullable", "containsNull", "valueContainsNull")
-                else _nullable(value)
-                for key, value in tree.items()
-                if key != "metadata"
-            } | ({"metadata": {}} if "metadata" in tree else {})
-        case list():
-            return [_nullable(each) for each in tree]
-        case _:
-            return tree
+def refuse_mapped(table: DeltaTable) -> None:
+    """Raises TableError if the names in its files are not those of its columns."""
+    mode = table.metadata().configuration.get("delta.columnMapping.mode") or "none"
+    if mode != "none":
+        raise TableError(
+            f"{table.table_uri} has other names for its columns in its files (column mapping): use a table "
+            "without, or a Spark with Delta's jars"
+        )
 
 
 def _refuse_drift(table: DeltaTable, schema: Schema, *, evolve: bool) -> None:

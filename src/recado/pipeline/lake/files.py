@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
@@ -15,6 +15,7 @@ from .errors import TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 # Spark's own are INT96, which Delta and Iceberg know only by hearsay.
 _TIMES: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
@@ -70,6 +71,29 @@ def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ())
     if not files:
         shutil.rmtree(folder)
     return files
+
+
+def nullable(schema: StructType) -> StructType:
+    """The same, but that a value is there always: that is nothing a table should insist on."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(_nullable(schema.jsonValue()))
+
+
+def _nullable(tree: Any) -> Any:
+    match tree:
+        case dict():
+            return {
+                key: True
+                if key in ("nullable", "containsNull", "valueContainsNull")
+                else _nullable(value)
+                for key, value in tree.items()
+                if key != "metadata"
+            } | ({"metadata": {}} if "metadata" in tree else {})
+        case list():
+            return [_nullable(each) for each in tree]
+        case _:
+            return tree
 
 
 def partition_of(path: Path) -> dict[str, str | None]:

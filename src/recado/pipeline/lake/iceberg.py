@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from .batch import Batch
 from .errors import drifted
-from .files import folder_of, location_of, write_files
+from .files import folder_of, location_of, nullable, write_files
 from .settings import IcebergOptions, IcebergSource
 
 if TYPE_CHECKING:
@@ -69,11 +69,9 @@ def catalogue_of(options: IcebergOptions | IcebergSource) -> Catalog:
 
 
 def arrow_schema(rows: DataFrame) -> pa.Schema:
-    import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    schema = to_arrow_schema(rows.schema, timezone="UTC")
-    return pa.schema([field.with_nullable(True) for field in schema])
+    return to_arrow_schema(nullable(rows.schema), timezone="UTC")
 
 
 def _refuse_drift(table: Table, schema: pa.Schema, *, evolve: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ..options import OptionError, read
+from .delta import refuse_mapped
 from .files import folder_of
 from .settings import DeltaSource, IcebergSource
 
@@ -20,6 +21,12 @@ def read_delta(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
     options = read(DeltaSource, "delta", given)
     folder = folder_of(options.path)
     table = DeltaTable(folder, version=options.version)
+    refuse_mapped(table)
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        raise OptionError(
+            f"{folder} has files in which rows may be deleted (deletion vectors), which only Delta's own "
+            "reader knows: purge it, and drop that feature of the table"
+        )
     if table.metadata().partition_columns:
         raise OptionError(
             f"{folder} is laid out by columns, which are in no file: read it by deltalake"
@@ -36,6 +43,10 @@ def read_iceberg(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
         tasks = list(catalogue.load_table(options.table).scan().plan_files())
     finally:
         catalogue.close()
+    if any(task.delete_files for task in tasks):
+        raise OptionError(
+            f"{options.table} has files of deleted rows, which only Iceberg's own reader knows: rewrite it"
+        )
     return _files(spark, [task.file.file_path for task in tasks], options.table)
 
 
