@@ -51,21 +51,21 @@ class Published(WriterCommitMessage):
     messages: int
 
 
-class Publishing:
-    """Both writers: what they were told, checked; and a task's work."""
+class _Writer:
+    """What both writers have in common: what they were told, checked; and a task's work."""
 
     def __init__(self, options: SinkOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._rendering = Rendering(options, columns, checked_url(options.url).username)
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Published:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
         thread = LoopThread("recado sink", _closed)
         thread.start()
         try:
             task = _Task(self._options, self._rendering)
             thread.run(task.open())
             try:
-                for batch in batches:
+                for batch in iterator:
                     thread.run(task.publish(batch))
                 thread.run(task.finish())
             finally:
@@ -155,17 +155,9 @@ def _closed() -> Exception:
     return NotPublished("the task has ended")
 
 
-class QueueWriter(DataSourceArrowWriter):
-    def __init__(self, options: SinkOptions, columns: Sequence[str]) -> None:
-        self._publishing = Publishing(options, columns)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
-        return self._publishing.write(iterator)
+class QueueWriter(_Writer, DataSourceArrowWriter):
+    """There is nothing left to commit when all tasks are done."""
 
 
-class QueueStreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, options: SinkOptions, columns: Sequence[str]) -> None:
-        self._publishing = Publishing(options, columns)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
-        return self._publishing.write(iterator)
+class QueueStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Likewise, of each batch."""
