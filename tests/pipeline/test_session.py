@@ -92,6 +92,23 @@ def test_nothing_was_said() -> None:
     assert submitted({}) == submitted({"PYSPARK_SUBMIT_ARGS": "pyspark-shell"}) == {}
 
 
+@pytest.mark.parametrize("between", [" ", "="])
+def test_what_spark_is_to_be_told_when_it_starts(between: str) -> None:
+    words = [
+        "--master",
+        "yarn",
+        "--conf",
+        "'spark.app.name=a --conf=c'",
+        "-c spark.ui.enabled=true",
+    ]
+    pairs = [between.join(words[:2]), between.join(words[2:4]), words[4], "pyspark-shell"]
+    assert submitted({"PYSPARK_SUBMIT_ARGS": " ".join(pairs)}) == {
+        "spark.master": "yarn",
+        "spark.app.name": "a --conf=c",
+        "spark.ui.enabled": "true",
+    }
+
+
 @pytest.mark.spark
 def test_streams_add_nothing_to_the_map_that_they_share(
     spark: SparkSession, tmp_path: Path

@@ -87,15 +87,23 @@ def _socket_folder() -> TemporaryDirectory[str]:
 
 
 def submitted(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What spark-submit was told, if this is a job of it; or is to be told when Spark starts: its master."""
+    """What spark-submit was told, if this is a job of it; or is to be told when Spark starts."""
     if _SUBMITTED in environment:
         from pyspark import SparkConf, SparkContext
 
         SparkContext._ensure_initialized()  # its settings are in Java, which is up
         return dict(SparkConf().getAll())
-    words = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
-    named = [value for option, value in pairwise(words) if option == "--master"]
-    return {"spark.master": named[-1]} if named else {}
+    words: list[str] = []
+    for word in shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "")):
+        option, _, value = word.partition("=")
+        words += [option, value] if option in ("--conf", "--master") and value else [word]
+    told = {}
+    for option, value in pairwise(words):
+        if option in ("--conf", "-c"):
+            key, _, told[key] = value.partition("=")
+        elif option == "--master":
+            told["spark.master"] = value
+    return told
 
 
 def register_sources(spark: SparkSession, *sources: type[DataSource]) -> None:
