@@ -109,6 +109,7 @@ class TestColumns:
             ({"key": "string"}, "needs a column body"),
             ({"body": "bigint"}, "the column body is bigint, and .* takes binary or string"),
             ({"body": "string", "timestamp": "string"}, "takes timestamp: cast it"),
+            ({"body": "string", "properties": "string"}, "takes struct: cast it"),
             ({"body": "string"}, r'format\("recado"\) makes a message.s id of'),
         ],
     )

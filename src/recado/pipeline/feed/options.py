@@ -187,6 +187,7 @@ _TYPES: Final = {
     "offset": ("bigint", "int"),
     "timestamp": ("timestamp",),
     "headers": ("map<string,string>",),
+    "properties": ("struct",),
 }
 """Of columns that mean something, as Spark calls them."""
 
@@ -235,9 +236,10 @@ def checked_columns(options: Writing, types: Mapping[str, str | None]) -> Ways |
             f'format("{SOURCE}") needs a column body, of bytes or text; there are {", ".join(types)}'
         )
     for name, known in _TYPES.items():
-        if (types.get(name) or known[0]) not in known:
+        kind = types.get(name) or known[0]
+        if kind not in known and kind.partition("<")[0] not in known:
             raise OptionError(
-                f'the column {name} is {types[name]}, and format("{SOURCE}") takes {" or ".join(known)}: '
+                f'the column {name} is {kind}, and format("{SOURCE}") takes {" or ".join(known)}: '
                 "cast it, or drop it"
             )
     return id_columns(options.id_columns, list(types), SOURCE)
