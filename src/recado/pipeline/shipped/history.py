@@ -41,7 +41,7 @@ def search(
 
     Without a word that is long enough to be looked for, no row.
     """
-    wanted = f.array_except(words_of(f.lit(words)), f.array(f.lit("")))
+    wanted = words_of(f.lit(words))
     found = table.where((f.size(wanted) > 0) & (f.size(f.array_except(wanted, "words")) == 0))
     if since is not None:
         found = found.where((f.col("time") >= since) & (f.col("date") >= f.to_date(f.lit(since))))
