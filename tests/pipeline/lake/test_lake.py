@@ -118,6 +118,23 @@ def test_a_batch_is_there_once(
         assert reader(spark, sink.options).count() == 9
 
 
+def test_a_commit_of_which_only_the_answer_is_lost(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.exceptions import CommitFailedException
+
+    commit = iceberg._commit
+
+    def unanswered(*given: Any) -> None:
+        commit(*given)
+        raise CommitFailedException
+
+    monkeypatch.setattr(iceberg, "_commit", unanswered)
+    sink = sink_of("iceberg", tmp_path)
+    write(rows(spark, 0), sink, Batch("w", 0))
+    assert ids(sink) == [0, 1, 2]
+
+
 @pytest.mark.parametrize("format_", FORMATS)
 def test_columns_that_a_table_does_not_have(
     spark: SparkSession, tmp_path: Path, format_: str

@@ -33,7 +33,7 @@ def write_iceberg(rows: DataFrame, options: IcebergOptions, batch: Batch) -> boo
         namespace = options.table.partition(".")[0]
         catalogue.create_namespace_if_not_exists(namespace)
         table = catalogue.create_table_if_not_exists(options.table, schema)
-        if int(table.properties.get(_PROPERTY + batch.writer, -1)) >= batch.number:
+        if _has(table, batch):
             return False
         _refuse_drift(table, schema, evolve=options.evolve)
         folder = folder_of(table.location()) / "data" / batch.key
@@ -46,9 +46,17 @@ def write_iceberg(rows: DataFrame, options: IcebergOptions, batch: Batch) -> boo
                 if attempt == _ATTEMPTS - 1:
                     raise
                 table = table.refresh()
+                if _has(
+                    table, batch
+                ):  # it was our own commit after all, or that of a job thought dead
+                    return False
         return True
     finally:
         catalogue.close()
+
+
+def _has(table: Table, batch: Batch) -> bool:
+    return int(table.properties.get(_PROPERTY + batch.writer, -1)) >= batch.number
 
 
 def _commit(table: Table, files: list[str], batch: Batch) -> None:
