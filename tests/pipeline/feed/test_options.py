@@ -33,7 +33,7 @@ class TestPlaces:
         ("text", "place"),
         [
             ("earliest", "earliest"),
-            (" latest ", "latest"),
+            (" Latest ", "latest"),
             ("17", 17),
             ('{"quotes": 17}', 17),
             ('{"quotes": -2}', "earliest"),

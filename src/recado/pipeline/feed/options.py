@@ -111,11 +111,11 @@ def place_of(text: str | None, name: str, feed: str | None) -> tuple[Start | Non
     """`earliest`, `latest`, an offset, or `{"feed": offset}`; and the feed, which that says, too."""
     if text is None:
         return None, feed
-    word = text.strip()
+    word = text.strip().lower()
     if word in _ENDS:
         return _ENDS[word], feed
     try:
-        found = json.loads(word)
+        found = json.loads(text)
     except ValueError:
         found = None
     if isinstance(found, dict) and len(found) == 1:
