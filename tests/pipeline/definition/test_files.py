@@ -99,11 +99,13 @@ def test_a_file_says_what_python_says(tmp_path: Path, suffix: str, text: str) ->
     assert load(file) == in_python(tmp_path)
 
 
-@pytest.mark.parametrize("option", ["path", "spool", "config", "warehouse", "staging"])
-def test_paths_begin_where_the_file_is(tmp_path: Path, option: str) -> None:
-    file = tmp_path / "x.toml"
-    file.write_text(f"name = 'x'\nsinks.a = {{ format = 'f', {option} = 'here' }}")
-    assert load(file).sinks["a"].options == {option: str(tmp_path / "here")}
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "feeds.toml"
+    options = 'Path = "a"\nspool = "b"\nconfig = "c"\nwarehouse = "d"\nstaging = "e"\nfeed = "f"'
+    file.write_text(f'name = "x"\n[sinks.out]\nformat = "recado"\n{options}')
+    found = {**load(file).sinks["out"].options}
+    assert found.pop("feed") == "f"
+    assert [*found.values()] == [str(tmp_path / name) for name in "abcde"]
 
 
 def pipeline_for_the_module_test() -> Pipeline:

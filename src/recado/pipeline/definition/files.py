@@ -149,8 +149,8 @@ def _ends(
             problems.append(Problem(place, "it needs a format"))
         else:
             options = texts_of({str(each): table[each] for each in table if each != "format"})
-            for option in _PATHS:
-                if option in options:
+            for option in options:
+                if option.lower() in _PATHS:
                     options[option] = beside(folder, options[option])
             found[name] = kind(table["format"], options)
     return found
