@@ -107,6 +107,23 @@ def test_every_message_is_a_row_however_odd(
         assert channel.declare_queue(queue, passive=True).messages == 0
 
 
+def test_all_that_is_there_is_more_than_the_spool_may_have(
+    spark: SparkSession, server: Server, name: Callable[[str], str], tmp_path: Path
+) -> None:
+    queue = name("full")
+    with blocking.connect(server.url) as connection:
+        channel = connection.channel()
+        channel.declare_queue(queue, durable=True)
+        for number in range(30):
+            channel.publish("", queue, b"%d" % number, Properties(message_id=f"{number}"))
+        channel.flush()
+        little = {"prefetch": "5", "maxSpoolBytes": "1000"}
+        query = drained(stream(spark, server.url, queue, tmp_path, **little), tmp_path)
+        assert [int(row["body"]) for row in found(tmp_path)] == list(range(30))
+        assert len([each for each in query.recentProgress if each.numInputRows]) > 1
+        assert channel.declare_queue(queue, passive=True).messages == 0
+
+
 def test_from_queue_to_exchange_as_a_stream_and_as_a_batch(
     spark: SparkSession, server: Server, name: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -141,7 +141,7 @@ class Consuming:
         """What is received and not safe is not acknowledged: the broker gives it out again."""
         if self._thread.is_running:
             self._thread.run(self._stop())
-            self._thread.stop()
+            self._thread.stop()  # which waits for a sync that is under way, and needs the files
             self._spool.close()
         if self._disk is not None:
             self._disk.close()
@@ -174,8 +174,6 @@ class Consuming:
             self._task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await self._task
-        async with self._syncing:  # a sync that is under way needs the files
-            pass
 
     async def _until(self, reached: Callable[[], bool]) -> None:
         assert self._task is not None
