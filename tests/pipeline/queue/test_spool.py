@@ -276,7 +276,7 @@ def test_any_order_of_calls_gives_each_message_once(seed: int) -> None:
     spool = opened(disk)
     sent: list[int] = []
     for _ in range(30):
-        match random.choice(["new", "new", "repeat", "commit", "restart"]):
+        match random.choice(["new", "new", "repeat", "take", "commit", "restart"]):
             case "new":
                 numbers = range(len(sent), len(sent) + random.randint(1, 30))
                 sent += numbers
@@ -285,6 +285,10 @@ def test_any_order_of_calls_gives_each_message_once(seed: int) -> None:
             case "repeat" if sent:
                 again = random.sample(sent, min(len(sent), 5))
                 assert spool.append(deliveries(again), received=1) == 0
+            case "take":
+                waiting = spool.waiting
+                spool.take(random.randint(spool.committed, spool.durable))
+                assert 0 <= spool.waiting <= waiting
             case "commit":
                 spool.commit(random.randint(spool.committed, spool.durable))
                 save(spool)
@@ -297,3 +301,5 @@ def test_any_order_of_calls_gives_each_message_once(seed: int) -> None:
         assert spool.end == spool.durable == len(sent)
         pieces = spool.pieces(spool.committed, spool.end, random.choice([1, 500, 1 << 20]))
         assert sum(piece.end - piece.first for piece in pieces) == spool.end - spool.committed
+    spool.take(spool.end)
+    assert spool.waiting == 0
