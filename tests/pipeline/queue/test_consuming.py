@@ -218,7 +218,7 @@ def test_a_full_spool_takes_no_more_until_what_it_has_is_in_a_batch(
         assert 0 < seen < 40
         assert source.latest_beyond(seen) == seen
         while True:
-            source.take(seen)
+            source.hand_out(seen)
             end = source.latest_beyond(seen)
             if end == seen:
                 break

@@ -287,7 +287,7 @@ def test_any_order_of_calls_gives_each_message_once(seed: int) -> None:
                 assert spool.append(deliveries(again), received=1) == 0
             case "take":
                 waiting = spool.waiting
-                spool.take(random.randint(spool.committed, spool.durable))
+                spool.hand_out(random.randint(spool.committed, spool.durable))
                 assert 0 <= spool.waiting <= waiting
             case "commit":
                 spool.commit(random.randint(spool.committed, spool.durable))
@@ -301,5 +301,5 @@ def test_any_order_of_calls_gives_each_message_once(seed: int) -> None:
         assert spool.end == spool.durable == len(sent)
         pieces = spool.pieces(spool.committed, spool.end, random.choice([1, 500, 1 << 20]))
         assert sum(piece.end - piece.first for piece in pieces) == spool.end - spool.committed
-    spool.take(spool.end)
+    spool.hand_out(spool.end)
     assert spool.waiting == 0

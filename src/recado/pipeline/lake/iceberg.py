@@ -46,9 +46,7 @@ def write_iceberg(rows: DataFrame, options: IcebergOptions, batch: Batch) -> boo
                 if attempt == _ATTEMPTS - 1:
                     raise
                 table = table.refresh()
-                if _has(
-                    table, batch
-                ):  # it was our own commit after all, or that of a job thought dead
+                if _has(table, batch):  # by our own commit after all, or by a job thought dead
                     return False
         return True
     finally:

@@ -111,12 +111,12 @@ class Consuming:
         self._raise_error()
         return self._spool.durable
 
-    def take(self, offset: int) -> None:
+    def hand_out(self, offset: int) -> None:
         """Spark has rows before this offset in batches, and asks what there is from there on.
 
         It commits a batch only when it has rows for the next one: in a full spool there would never be any.
         """
-        self._thread.run(self._taken(offset))
+        self._thread.run(self._hand_out(offset))
 
     def latest_beyond(self, offset: int) -> int:
         """The same, once there are many rows from `offset` on, or no more will come."""
@@ -184,8 +184,8 @@ class Consuming:
     async def _pieces(self, start: int, end: int) -> list[Piece]:
         return self._spool.pieces(start, end, PIECE_SIZE)
 
-    async def _taken(self, offset: int) -> None:
-        self._spool.take(offset)
+    async def _hand_out(self, offset: int) -> None:
+        self._spool.hand_out(offset)
         self._room.set()
 
     async def _commit(self, offset: int) -> None:

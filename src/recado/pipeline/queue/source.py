@@ -140,7 +140,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         consuming = self._running()
         first = self._row(start)
-        consuming.take(first)
+        consuming.hand_out(first)
         if self._only_what_is_there:
             end = consuming.latest_beyond(first)
         else:

@@ -60,7 +60,7 @@ class Spool:
         self._journal = Journal(disk, segment_size=segment_size)
         self._window = Window(window)
         self._places: list[_Place] = []
-        self._taken = 0  # how many of the places are in batches of the reader's
+        self._handed_out = 0  # how many of the places are in batches of the reader's
         self._waiting = 0  # bytes of the others
         self._head_at = 0  # where the last head is in the journal
         self._written = 0
@@ -111,7 +111,7 @@ class Spool:
     def _skip_to(self, offset: int) -> int:
         """A removal that a crash undid in part leaves older segments behind, which are of no use."""
         self._places.clear()
-        self._taken = self._waiting = 0
+        self._handed_out = self._waiting = 0
         self.end = offset
         return offset
 
@@ -200,12 +200,12 @@ class Spool:
             yield places[index], following
             index += 1
 
-    def take(self, offset: int) -> None:
+    def hand_out(self, offset: int) -> None:
         """All rows before `offset` are in batches, and make room; they stay until they are committed."""
-        for place, behind in self._from(self._taken):
+        for place, behind in self._from(self._handed_out):
             if behind > offset:
                 break
-            self._taken += 1
+            self._handed_out += 1
             self._waiting -= place.size
 
     # -- removing ----------------------------------------------------------------------------------
@@ -218,10 +218,10 @@ class Spool:
             self._let_go()
 
     def _let_go(self) -> None:
-        self.take(self.committed)
+        self.hand_out(self.committed)
         done = sum(1 for _ in takewhile(lambda each: each[1] <= self.committed, self._from(0)))
         del self._places[:done]
-        self._taken -= done
+        self._handed_out -= done
 
     def remove_committed(self) -> None:
         """Remove the segments in which all is committed, as far as the disk knows that, and where the journal
