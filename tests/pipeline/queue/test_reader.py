@@ -15,6 +15,8 @@ from pyspark.sql.types import StructType
 from recado.amqp.properties import Properties
 from recado.client import ChannelRefused, blocking
 from recado.pipeline.options import OptionError
+from recado.pipeline.queue import consuming
+from recado.pipeline.queue.consuming import NothingComes
 from recado.pipeline.queue.source import AnotherSpool, QueueSource, QueueStreamReader
 from workshop.peers import Server
 
@@ -93,6 +95,45 @@ def test_a_batch_of_all_that_a_full_spool_has_is_not_the_last(
         batches.append(end)
     assert batches[-1]["next"] == 40
     assert len(batches) > 2
+    source.stop()
+
+
+@pytest.mark.parametrize("only_what_is_there", [True, False])
+def test_a_spool_that_is_full_of_what_is_done(
+    server: Server, name: Name, tmp_path: Path, only_what_is_there: bool
+) -> None:
+    """Spark commits a batch when it has the next one, which would never be."""
+    queue = name("full")
+    publish(server.url, queue, 10)
+    source = reader(server.url, queue, tmp_path, maxSpoolBytes="1", prefetch="1")
+    if only_what_is_there:
+        source.prepareForTriggerAvailableNow()
+    place = source.initialOffset()
+    found: list[int] = []
+    while len(found) < 10:
+        following = source.latestOffset(place, ReadAllAvailable())
+        assert following != place or not only_what_is_there, "it would end here"
+        found += [int(row["body"]) for row in rows_of(source, place, following)]
+        place = following
+    assert found == list(range(10))
+    source.stop()
+
+
+def test_messages_that_do_not_come_are_not_waited_for(
+    server: Server, name: Name, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream gives out what comes from now on; availableNow would wait for what is there for ever."""
+    monkeypatch.setattr(consuming, "_LOOKS", 3)
+    queue = name("stream")
+    with blocking.connect(server.url) as connection:
+        channel = connection.channel()
+        channel.declare_queue(queue, durable=True, arguments={"x-queue-type": "stream"})
+        channel.publish("", queue, b"kept", Properties())
+        channel.flush()
+    source = reader(server.url, queue, tmp_path)
+    source.prepareForTriggerAvailableNow()
+    with pytest.raises(NothingComes, match="has 1 messages, and the broker gives out none"):
+        source.latestOffset(source.initialOffset(), ReadAllAvailable())
     source.stop()
 
 

@@ -45,7 +45,19 @@ GROUP_SECONDS: Final = 0.02
 _MANY: Final = 100_000  # rows that are worth a batch of their own
 _PATIENCE: Final = 30.0  # seconds until another process must have let go of the spool
 _LOOK_AGAIN: Final = 0.1  # seconds
+_LOOKS: Final = 300  # at a queue whose messages do not come; half a minute
 _PARTING: Final = 5.0  # seconds for the broker to close the connection
+
+
+class NothingComes(Exception):
+    """The queue has messages, and the broker gives out none of them."""
+
+    def __init__(self, queue: str, messages: int) -> None:
+        super().__init__(
+            f"the queue '{queue}' has {messages} messages, and the broker gives out none of them. Either it is a "
+            "stream, which is not read this way; or another consumer has it to itself, as its single active one "
+            "or by its priority: end that one, or do without availableNow, which waits for it"
+        )
 
 
 class SourceStopped(Exception):
@@ -120,8 +132,7 @@ class Consuming:
 
     def latest_beyond(self, offset: int) -> int:
         """The same, once there are many rows from `offset` on, or no more will come."""
-        enough = offset + _MANY
-        self.wait_until(lambda: self._spool.durable >= enough or self._is_full)
+        self.wait_until(lambda: self._spool.durable >= offset + (1 if self._is_full else _MANY))
         return self.latest()
 
     def wait_until(self, reached: Callable[[], bool]) -> None:
@@ -244,7 +255,7 @@ class Consuming:
             await self._room.wait()
         if self._left is None:
             return await consumer.next_batch()
-        empty = 0
+        empty = looks = 0
         while empty < 2:  # an answer may overtake a delivery once
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_AGAIN):
@@ -252,6 +263,9 @@ class Consuming:
             # Others may take messages as well, or time: then fewer come than were there.
             state = await channel.declare_queue(self._options.queue, passive=True)
             empty = 0 if state.messages else empty + 1
+            looks += 1  # and no clock: a broker that is away is waited for, within one look
+            if state.messages and looks >= _LOOKS:
+                raise NothingComes(self._options.queue, state.messages)
         return []
 
     async def _take(self, batch: list[Delivery]) -> None:
