@@ -162,3 +162,34 @@ def test_what_cannot_run_is_refused(spark: SparkSession, tmp_path: Path) -> None
         run(Pipeline("x").read("r", "rate").write("out", "console"), spark)
     with pytest.raises(PipelineError, match="name of the batch: '2027/01' is no name"):
         run(two_sinks(tmp_path), spark, batch=True, name="2027/01")
+    with pytest.raises(PipelineError, match=r"is no name; letters, digits"):
+        run(two_sinks(tmp_path), spark, batch=True, name="../../elsewhere")
+
+
+def test_what_spark_or_a_sink_refuses_is_told_without_a_trace(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = stored(tmp_path / "in", [message(1, {})])
+    for kind in ("string", "bigint"):
+        pipeline = (
+            reading("drift", folder, tmp_path / "state")
+            .translate(compute={"n": f"cast(sequence as {kind})"})
+            .write("out", "delta", path=str(tmp_path / "out"))
+            .write("dead_letters", "parquet", path=str(tmp_path / "dead"))
+        )
+        if kind == "string":
+            run(pipeline, spark, batch=True)
+    with pytest.raises(PipelineFailed, match=r"has the column n as string, and here it is long"):
+        run(pipeline, spark, batch=True)
+    twice = pipeline.translate(json={"Foo": "string", "foo": "string"})
+    for batch in (True, False):
+        with pytest.raises(PipelineFailed, match=r"\[COLUMN_ALREADY_EXISTS\]"):
+            run(twice, spark, batch=batch)
+
+
+def test_a_function_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    folder = stored(tmp_path / "in", [message(1, {})])
+    reads = reading("lost", folder, tmp_path / "state").write("out", "console")
+    for function in ("no_such_module:f", "os:no_such_function"):
+        with pytest.raises(PipelineError, match=r"step 1 \(apply\): .*no_such_\w+"):
+            run(reads.apply(function), spark)

@@ -17,7 +17,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as f
 
@@ -27,6 +28,8 @@ from .definition.pipeline import AVAILABLE_NOW, Pipeline
 from .definition.problems import PipelineError, Problem
 from .definition.step import label
 from .lake.batch import Batch
+from .lake.errors import TableError
+from .options import OptionError
 from .progress import Following, Watcher
 from .report import Came, Report, Tally
 from .steps.flow import Flow
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+_FAILURES: Final = (PySparkException, Py4JJavaError, TableError, OptionError)
+"""What Spark and the sinks say when a pipeline, or its data, is at fault."""
 _LOOK: Final = 0.5  # seconds between two looks at a query
 
 
@@ -60,7 +65,10 @@ def run(
     """
     begun = time.monotonic()
     if batch:
-        report = _run_batch(pipeline, spark, name or uuid.uuid4().hex[:16])
+        try:
+            report = _run_batch(pipeline, spark, name or uuid.uuid4().hex[:16])
+        except _FAILURES as error:
+            raise PipelineFailed(told(error)) from error
         report.seconds = time.monotonic() - begun
         if watch is not None:
             watch.told(report)
@@ -68,11 +76,14 @@ def run(
     check(pipeline)
     _refuse_remote(pipeline, spark)
     tally = Tally()
-    tables = once_read(pipeline, spark)
+    tables: Mapping[str, DataFrame] = {}
     try:
+        tables = once_read(pipeline, spark)
         query = _started(pipeline, spark, tables, tally)
-    except Exception:
+    except Exception as error:
         _let_go(tables)
+        if isinstance(error, _FAILURES):
+            raise PipelineFailed(told(error)) from error
         raise
     following = Following(pipeline.name, tuple(pipeline.streams()), tally)
     ended = "ended"
@@ -222,7 +233,7 @@ def _follow(
         state.note(pipeline.checkpoint, report)
 
 
-def told(error: StreamingQueryException) -> str:
+def told(error: Exception) -> str:
     """What went wrong, without Java's frames."""
     text = str(error)
     lines = [

@@ -237,8 +237,8 @@ def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
             "dead letters go back to where they are from, the source quotes",
         ),
         (Pipeline("x y", checkpoint="c"), "name: 'x y' is no name"),
-        (quotes().write("a/b", "console"), "sink a/b: 'a/b' is no name"),
-        (Pipeline("x", checkpoint="c").read("..x/y", "rate"), "source ..x/y: '..x/y' is no name"),
+        (quotes().write("a/b", "console"), "sinks: 'a/b' is no name"),
+        (Pipeline("x", checkpoint="c").read("..x/y", "rate"), "sources: '..x/y' is no name"),
         (Pipeline("x", checkpoint="c"), "sources: there is none to read from"),
         (Pipeline("x", checkpoint="c"), "sinks: nothing takes what comes out at the end"),
         (
@@ -315,3 +315,43 @@ def test_checking_starts_no_spark() -> None:
         "sys.exit('pyspark' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["../../o", "a/b", "a\0b", "", "n" * 65])
+def test_names_become_names_of_files(name: str) -> None:
+    """`PATH/batch=PIPELINE-SINK-ID`, `spool/SOURCE`: with a path in it a batch would be elsewhere."""
+    wrong = quotes().write(name, "parquet", path="other").read(name, "recado", path="archive")
+    told = [each for each in problems(wrong) if "is no name" in each]
+    assert [each.partition(":")[0] for each in told] == ["sources", "sinks"]
+
+
+@pytest.mark.parametrize(
+    ("window", "slide", "told"),
+    [
+        ("0 seconds", "", "must be longer than nothing"),
+        ("1 second", "0 seconds", "must be longer than nothing"),
+        ("1 second", "1 minute", "slide is '1 minute', and window only '1 second'"),
+        ("99999999999999 days", "", "window is '99999999999999 days', no time"),
+    ],
+)
+def test_windows_that_spark_would_refuse(window: str, slide: str, told: str) -> None:
+    wrong = quotes().aggregate(
+        {"rows": "count(*)"}, time="timestamp", window=window, slide=slide, late="0 seconds"
+    )
+    [problem] = problems(wrong)
+    assert told in problem
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        quotes().filter(selector=" OR ".join(f"key = 'S{n}'" for n in range(40_000))),
+        quotes().filter("(" * 100_000 + "true" + ")" * 100_000),
+        quotes().filter("nothing = 1" + " OR nothing = 1" * 100_000),
+        quotes().read("deep", "csv", schema="n " + "array<" * 10_000 + "int" + ">" * 10_000),
+    ],
+    ids=["a long selector", "brackets in brackets", "a long condition", "a deep schema"],
+)
+def test_what_is_too_much_is_told_in_few_words(wrong: Pipeline) -> None:
+    [problem, *_] = problems(wrong)
+    assert len(problem) < 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,15 @@ def test_a_pipeline_of_a_module() -> None:
             ["step 1 (aggregate): by: expected 'array', got 'str'"],
         ),
         ("name = 'x'\n[[steps]]\nstep = 'split'", ["step 1 (split): it needs 'column'"]),
+        (
+            "name = 'x'\n[sinks.a]\nformat = 'delta'\nevolve = 10:30:00",
+            [
+                (
+                    "sink a: an option cannot be understood: "
+                    "datetime.time(10, 30) is no text, number, time, list or table"
+                )
+            ],
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, told: list[str]) -> None:
@@ -158,13 +168,60 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, told: l
     assert [str(problem) for problem in refusal.value.problems] == told
 
 
+BOMB = "a: &a [x, x, x]\n" + "".join(
+    f"{one}: &{one} [*{other}, *{other}, *{other}]\n" for other, one in pairwise("abcdefghijklmnop")
+)
+
+
 @pytest.mark.parametrize(
-    ("name", "text"), [("x.toml", "= 5"), ("x.yaml", "{a: b: c"), ("x.yaml", "5")]
+    ("name", "text"),
+    [
+        ("x.toml", "= 5"),
+        ("x.yaml", "{a: b: c"),
+        ("x.yaml", "5"),
+        ("x.toml", "a = " + "[" * 10_000),
+        ("x.toml", "a = " + "9" * 5_000),
+        ("x.yaml", "a: " + "[" * 10_000),
+        ("x.yaml", "a: " + "9" * 5_000),
+        ("x.yaml", "a: 2027-99-99"),
+        ("x.yaml", "a: &a {b: *a}"),
+        ("x.yaml", BOMB),
+    ],
 )
 def test_a_file_that_is_none(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(PipelineError, match="file: this is no "):
         load(tmp_path / name)
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_bytes(b'name = "\xff"')
+    with pytest.raises(PipelineError, match="this is no UTF-8: invalid start byte at byte 8"):
+        load(file)
+
+
+def test_two_sinks_of_one_name(tmp_path: Path) -> None:
+    """PyYAML takes the last one, and the other would get nothing."""
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        "name: x\nsinks:\n  a: {format: delta, path: b}\n  a: {format: delta, path: c}\n"
+    )
+    with pytest.raises(PipelineError, match=r"the key a is there twice(.|\n)*line 4, column 3"):
+        load(file)
+
+
+def test_times_are_written_as_the_files_have_them(tmp_path: Path) -> None:
+    toml, yaml = tmp_path / "x.toml", tmp_path / "x.yaml"
+    toml.write_text(
+        "name = 'x'\n[sources.a]\nformat = 'recado'\nstartingTimestamp = 2027-01-15T10:00:00Z\n"
+    )
+    yaml.write_text(
+        "name: x\nsources:\n  a: {format: recado, startingTimestamp: 2027-01-15T10:00:00Z}\n"
+    )
+    for file in (toml, yaml):
+        told = load(file).sources["a"].options["startingTimestamp"]
+        assert told == "2027-01-15T10:00:00+00:00"
 
 
 @pytest.mark.parametrize("place", ["orders", "no.such.module:x", f"{__name__}:nothing", "os:sep"])

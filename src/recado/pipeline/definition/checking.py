@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 
 from .fields import Fields
-from .following import DURATION, Follower
+from .following import Follower, seconds_in
 from .formats import check_dead_letters, check_sink, check_source
 from .pipeline import AVAILABLE_NOW, Pipeline
-from .problems import PipelineError, Problem, nearest
+from .problems import PipelineError, Problem, nearest, shown
 from .step import Route, label
 
 DEAD_LETTER: Final = Fields(
@@ -31,7 +31,7 @@ DEAD_LETTER: Final = Fields(
 )
 """What a dead letter is: where and why, the row as JSON as the step got it, and it as a message."""
 
-_NAME: Final = re.compile(r"[\w.-]+")
+_NAME: Final = re.compile(r"[\w.-]{1,64}")
 
 
 class Checked(msgspec.Struct):
@@ -103,22 +103,22 @@ def examine(pipeline: Pipeline, *, batch: bool) -> tuple[Checked, list[Problem]]
 def check_name(place: str, name: str) -> Iterator[Problem]:
     """It becomes part of the names of folders."""
     if not _NAME.fullmatch(name):
-        yield Problem(place, f"{name!r} is no name", "letters, digits, . - _")
+        yield Problem(place, f"{shown(name)} is no name", "letters, digits, . - _, 64 at most")
 
 
 def _of_the_whole(pipeline: Pipeline, *, batch: bool) -> list[Problem]:
     found = [*check_name("name", pipeline.name)]
     for name in pipeline.sources:
-        found += check_name(f"source {name}", name)
+        found += check_name("sources", name)
     for name in pipeline.sinks:
-        found += check_name(f"sink {name}", name)
+        found += check_name("sinks", name)
     if not pipeline.streams():
         hint = 'add [sources.NAME], such as format = "recado"'
         found.append(Problem("sources", "there is none to read from", hint))
     if (
         pipeline.trigger
         and pipeline.trigger != AVAILABLE_NOW
-        and not DURATION.fullmatch(pipeline.trigger)
+        and seconds_in(pipeline.trigger) is None
     ):
         hint = nearest(pipeline.trigger, [AVAILABLE_NOW], 'write "5 seconds" or')
         found.append(Problem("trigger", f"{pipeline.trigger!r} is no time", hint))

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from .fields import NUMBERS, WHOLE, Fields, members, plain
-from .problems import nearest
+from .problems import nearest, shown
 
 _TOKEN: Final = re.compile(
     r"""
@@ -65,6 +65,7 @@ _FAILING: Final = {
     "cast": "try_cast(a AS …)", "::": "try_cast(a AS …)",
 }  # fmt: skip
 """And what gives NULL instead."""
+_DEEPEST: Final = 100  # brackets in brackets: Spark's own parser never comes back from a great many
 _LOGIC: Final = frozenset({"and", "or", "not", "between", "is", "null", "in", "true", "false"})
 _COMPARING: Final = frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>", "(", ")", ","})
 
@@ -104,11 +105,15 @@ def tokens(expression: str) -> list[Token]:
         if match.lastgroup == "space":
             continue
         depth += (text in ("(", "[")) - (text in (")", "]"))
+        if depth > _DEEPEST:
+            raise BadExpression(
+                f"brackets are nested more than {_DEEPEST} deep: {shown(expression)}"
+            )
         if depth < 0:
-            raise BadExpression(f"a bracket is closed that was not opened: {expression!r}")
+            raise BadExpression(f"a bracket is closed that was not opened: {shown(expression)}")
         found.append(Token(match.lastgroup, text))
     if depth:
-        raise BadExpression(f"a bracket is not closed: {expression!r}")
+        raise BadExpression(f"a bracket is not closed: {shown(expression)}")
     if not found:
         raise BadExpression("an expression is empty")
     return found
@@ -165,13 +170,13 @@ def refuse_unknown(expression: str, fields: Fields) -> None:
             if fields.open:
                 continue
             raise BadExpression(
-                f"there is no field {name.column} in {expression!r}",
+                f"there is no field {name.column} in {shown(expression)}",
                 nearest(name.column, fields.types),
             )
         inside = members(fields.type_of(name.column))
         if name.path and inside is not None and name.path[0].lower() not in _lower(inside):
             raise BadExpression(
-                f"{name.column} has no field {name.path[0]} in {expression!r}",
+                f"{name.column} has no field {name.path[0]} in {shown(expression)}",
                 nearest(name.path[0], inside),
             )
 
@@ -276,7 +281,7 @@ def refuse_failing(expression: str) -> None:
         is_constant = after.kind == "number" and float(after.text.rstrip("LSYDFB") or 0) != 0
         if token.kind in ("sign", "word") and token.text.lower() in _FAILING and not is_constant:
             raise BadExpression(
-                f"{token.text} in {expression!r} may fail, and the pipeline with it",
+                f"{token.text} in {shown(expression)} may fail, and the pipeline with it",
                 f"{_FAILING[token.text.lower()]} gives NULL instead",
             )
 

@@ -22,6 +22,9 @@ _OTHER_NAMES: Final = {
     "dec": "decimal", "numeric": "decimal", "timestamp_ltz": "timestamp",
 }  # fmt: skip
 
+_MOST: Final = 200
+"""Types in one type, at most: those that are nested so deep could not be taken apart."""
+
 
 class NoType(ValueError):
     """A text that names no type of Spark's."""
@@ -73,6 +76,8 @@ UNKNOWN: Final = Fields({}, open=True)
 
 def type_named(text: str) -> str:
     """The type as we write it. Raises NoType."""
+    if text.count("<") > _MOST:
+        raise NoType(text)
     text = re.sub(r"\s+", " ", text.strip().lower())
     if found := re.fullmatch(r"(?:decimal|dec|numeric)( ?\( ?\d+ ?(?:, ?\d+ ?)?\))?", text):
         return f"decimal{(found[1] or '(10,0)').replace(' ', '')}"

@@ -45,7 +45,7 @@ def load(place: str | Path) -> Pipeline:
     """
     file = Path(place)
     if file.suffix in (".toml", ".yaml", ".yml"):
-        text = file.read_text(encoding="utf-8")
+        text = _text_of(file)
         tree = from_toml(text, str(file)) if file.suffix == ".toml" else from_yaml(text, str(file))
         return from_tree(tree, where=str(file), folder=file.parent)
     module, colon, name = str(place).partition(":")
@@ -53,6 +53,14 @@ def load(place: str | Path) -> Pipeline:
         hint = "a pipeline is FILE.toml, FILE.yaml or MODULE:NAME"
         raise PipelineError(str(place), [Problem("place", "this names no pipeline", hint)])
     return from_module(module, name)
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        what = f"this is no UTF-8: {error.reason} at byte {error.start}"
+        raise PipelineError(str(file), [Problem("file", what)]) from None
 
 
 def from_module(module: str, name: str) -> Pipeline:
@@ -73,7 +81,10 @@ def from_module(module: str, name: str) -> Pipeline:
 def from_toml(text: str, where: str) -> Any:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also of a number that is too long, or of lists in lists
         raise PipelineError(where, [Problem("file", f"this is no TOML: {error}")]) from None
 
 
@@ -85,7 +96,26 @@ def from_yaml(text: str, where: str) -> Any:
         raise PipelineError(where, [Problem("file", "YAML needs PyYAML", hint)]) from None
 
     class Loader(yaml.SafeLoader):
-        """As YAML 1.2 has it: only true and false are truth values. To PyYAML the key `on` is one, too."""
+        """As YAML 1.2 has it: only true and false are truth values. To PyYAML the key `on` is one, too.
+
+        A key that is there twice is an error, as in TOML: one of two sinks would get nothing. And there are no
+        aliases, by which a few lines say more than there is memory for, or for ever themselves.
+        """
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                event = self.peek_event()  # type: ignore[no-untyped-call]
+                what = f"aliases are not followed: write out what *{event.anchor} stands for"
+                raise yaml.MarkedYAMLError(problem=what, problem_mark=event.start_mark)
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            for at, key in enumerate(keys):
+                if any(key.value == other.value for other in keys[:at]):
+                    what = f"the key {key.value} is there twice"
+                    raise yaml.MarkedYAMLError(problem=what, problem_mark=key.start_mark)
+            return super().construct_mapping(node, deep)
 
     Loader.yaml_implicit_resolvers = {
         first: [each for each in resolvers if each[0] != _BOOL]
@@ -94,7 +124,7 @@ def from_yaml(text: str, where: str) -> Any:
     Loader.add_implicit_resolver(_BOOL, re.compile("true|false"), ["t", "f"])
     try:
         return yaml.load(text, Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise PipelineError(where, [Problem("file", f"this is no YAML: {error}")]) from None
 
 
@@ -148,11 +178,15 @@ def _ends(
         elif not isinstance(table.get("format"), str):
             problems.append(Problem(place, "it needs a format"))
         else:
-            options = texts_of({str(each): table[each] for each in table if each != "format"})
+            try:
+                options = texts_of({str(each): table[each] for each in table if each != "format"})
+            except TypeError as error:
+                problems.append(Problem(place, f"an option cannot be understood: {error}"))
+                continue
             for option in options:
                 if option.lower() in _PATHS:
                     options[option] = beside(folder, options[option])
-            found[name] = kind(table["format"], options)
+            found[str(name)] = kind(table["format"], options)
     return found
 
 

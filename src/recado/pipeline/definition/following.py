@@ -14,7 +14,7 @@ import msgspec
 
 from .expression import BadExpression, is_safe, refuse_failing, refuse_unknown, type_of
 from .fields import WHOLE, Fields, NoType, element, members, plain, type_named
-from .problems import Problem, nearest
+from .problems import Problem, nearest, shown
 from .selection import condition
 from .step import (
     Aggregate,
@@ -36,11 +36,27 @@ from .step import (
 )
 
 # As Spark reads it: only of seconds there are fractions.
-DURATION: Final = re.compile(
-    r"(\d+ *(microsecond|millisecond|second|minute|hour|day|week)|\d+\.\d+ *second)s?",
+_DURATION: Final = re.compile(
+    r"(?P<whole>\d+) *(?P<unit>microsecond|millisecond|second|minute|hour|day|week)s?"
+    r"|(?P<seconds>\d+\.\d+) *seconds?",
     re.IGNORECASE,
 )
+_SECONDS: Final = {
+    "microsecond": 1e-6, "millisecond": 1e-3, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0,
+    "week": 604_800.0,
+}  # fmt: skip
+_LONGEST: Final = 9e12  # seconds: Spark counts microseconds, in 64 bits
 WINDOW: Final = ("window_start", "window_end")
+
+
+def seconds_in(text: str) -> float | None:
+    """How long a time is, such as `10 minutes`; None if it is no time, or longer than Spark can count."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        return None
+    number = float(found["whole"] or found["seconds"])
+    seconds = number * _SECONDS[(found["unit"] or "second").lower()]
+    return seconds if seconds <= _LONGEST else None
 
 
 class Passed(msgspec.Struct):
@@ -151,7 +167,7 @@ class Follower:
             hint = (
                 "string, long, double, boolean, timestamp, date, decimal(10,2), array<…>, struct<…>"
             )
-            self._problem(f"json.{name}: there is no type {str(error)!r}", f"write {hint}")
+            self._problem(f"json.{name}: there is no type {shown(str(error))}", f"write {hint}")
             return None
 
     def _route(self, step: Route, fields: Fields) -> Passed:
@@ -218,9 +234,13 @@ class Follower:
         found: dict[str, str | None] = dict.fromkeys(WINDOW, "timestamp") if step.window else {}
         found |= {name: fields.type_of(name) for name in step.by}
         if step.window:
-            self._duration("window", step.window)
-            if step.slide:
-                self._duration("slide", step.slide)
+            window = self._duration("window", step.window)
+            slide = self._duration("slide", step.slide) if step.slide else window
+            if window == 0 or slide == 0:
+                self._problem("a window, and what it slides by, must be longer than nothing")
+            elif window is not None and slide is not None and slide > window:
+                hint = "rows between two windows would be in none"
+                self._problem(f"slide is {step.slide!r}, and window only {step.window!r}", hint)
             self._time(step.time, fields, "a window needs time, the column of it")
         elif step.time or step.slide:
             self._problem("time and slide say something of window, which is not there")
@@ -269,7 +289,7 @@ class Follower:
         try:
             types = {name: type_named(kind) for name, kind in step.fields.items()}
         except NoType as error:
-            self._problem(f"fields: there is no type {str(error)!r}")
+            self._problem(f"fields: there is no type {shown(str(error))}")
             types = {}
         return Passed(Fields(dict(types), open=not types))
 
@@ -300,9 +320,12 @@ class Follower:
         else:
             self._need(name, fields, ("timestamp",))
 
-    def _duration(self, option: str, text: str) -> None:
-        if not DURATION.fullmatch(text.strip()):
-            self._problem(f"{option} is {text!r}, no time", 'write it like "10 seconds"')
+    def _duration(self, option: str, text: str) -> float | None:
+        """In seconds; None if it is none."""
+        seconds = seconds_in(text)
+        if seconds is None:
+            self._problem(f"{option} is {shown(text)}, no time", 'write it like "10 seconds"')
+        return seconds
 
     def _is_understood(self, expression: str, fields: Fields, *more: Callable[[str], None]) -> bool:
         try:

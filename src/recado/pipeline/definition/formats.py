@@ -24,7 +24,7 @@ from ..options import OptionError, read
 from ..rows import FEED, QUEUE, ddl
 from .fields import UNKNOWN, Fields, NoType, from_ddl, plain
 from .pipeline import Pipeline, Sink, Source
-from .problems import Problem, nearest
+from .problems import Problem, nearest, shown
 
 SCHEMA: Final = "schema"
 """The key of a source that says its fields: `id bigint, name string`."""
@@ -79,7 +79,9 @@ def check_source(pipeline: Pipeline, name: str, *, streaming: bool) -> tuple[Fie
         return _fields_of(source, options), problems
     except NoType as error:
         hint = "write it like id bigint, name string"
-        return UNKNOWN, [Problem(place, f"schema cannot be understood at {str(error)!r}", hint)]
+        return UNKNOWN, [
+            Problem(place, f"schema cannot be understood at {shown(str(error))}", hint)
+        ]
 
 
 def _check_options(format_: str, options: Mapping[str, str], *, streaming: bool) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 DEAD_LETTERS: Final = "dead_letters"
 AVAILABLE_NOW: Final = "available-now"
 
-Option = str | int | float | bool | Mapping[str, object] | Sequence[str]
+Option = str | int | float | bool | date | Mapping[str, object] | Sequence[str]
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -234,7 +235,7 @@ def told(error: msgspec.ValidationError) -> str:
 
 
 def texts_of(options: Mapping[str, Option]) -> dict[str, str]:
-    """Options as Spark takes them: texts. Lists are joined by commas, tables are JSON."""
+    """Options as Spark takes them: texts. Lists are joined by commas, tables are JSON. Raises TypeError."""
     return {name: _text_of(value) for name, value in options.items()}
 
 
@@ -244,7 +245,11 @@ def _text_of(value: Option) -> str:
             return str(value).lower()
         case str() | int() | float():
             return str(value)
+        case date():  # or datetime, which TOML and YAML have words for
+            return value.isoformat()
         case Mapping():
             return msgspec.json.encode(value).decode()
-        case _:
+        case Sequence():
             return ",".join(map(str, value))
+        case _:
+            raise TypeError(f"{value!r} is no text, number, time, list or table")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..options import nearest as nearest
+
+_SHOWN: Final = 80  # characters: more of a text that is wrong would hide what is said of it
 
 
 class Problem(NamedTuple):
@@ -24,3 +26,8 @@ class PipelineError(ValueError):
     def __init__(self, name: str, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(f"{name}: {problem}" for problem in problems))
+
+
+def shown(text: str) -> str:
+    """A text in quotes, or how it begins."""
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…"

@@ -31,6 +31,7 @@ from recado.selector.tree import (
 from .expression import BadExpression, is_safe, refuse_unknown
 from .fields import NUMBERS, Fields, members, plain
 from .impossible import is_impossible
+from .problems import shown
 
 _NUMBER: Final = r"^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]+)?$"
 
@@ -53,9 +54,9 @@ def condition(where: str, selector: str, fields: Fields) -> Chosen:
         parsed = parse(selector)
         sql = _sql(parsed, fields)
     except SelectorError as error:
-        raise BadExpression(f"the selector {selector!r}: {error.brief}") from None
+        raise BadExpression(f"the selector {shown(selector)}: {error.brief}") from None
     if is_impossible(parsed):
-        raise BadExpression(f"the selector {selector!r} can never be true")
+        raise BadExpression(f"the selector {shown(selector)} can never be true")
     return Chosen(sql, False)
 
 

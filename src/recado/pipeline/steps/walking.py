@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 
 from ..definition.checking import check
 from ..definition.pipeline import Pipeline
+from ..definition.problems import PipelineError, Problem
 from ..definition.step import (
     Aggregate,
     AnyStep,
@@ -115,15 +116,19 @@ def stepped(step: AnyStep, flow: Flow, place: Place) -> Flow:
         case Deduplicate():
             return deduplicated(step, flow, place)
         case Apply():
-            return flow.on(function_of(step)(flow.rows))
+            return flow.on(function_of(step, place)(flow.rows))
 
 
-def function_of(step: Apply) -> Callable[[DataFrame], DataFrame]:
+def function_of(step: Apply, place: Place) -> Callable[[DataFrame], DataFrame]:
     if callable(step.function):
         found: Callable[[DataFrame], DataFrame] = step.function
         return found
     module, _, name = str(step.function).partition(":")
-    return reduce(getattr, name.split("."), import_module(module))  # type: ignore[return-value]
+    try:
+        return reduce(getattr, name.split("."), import_module(module))  # type: ignore[return-value]
+    except (ImportError, AttributeError) as error:
+        hint = "a module is looked for in the current folder, and where Python looks"
+        raise PipelineError(place.pipeline, [Problem(place.label, str(error), hint)]) from error
 
 
 def outlets(pipeline: Pipeline, flow: Flow) -> dict[str, DataFrame]:
