@@ -54,9 +54,9 @@ class NothingComes(Exception):
 
     def __init__(self, queue: str, messages: int) -> None:
         super().__init__(
-            f"the queue '{queue}' has {messages} messages, and the broker gives out none of them. Either it is a "
-            "stream, which is not read this way; or another consumer has it to itself, as its single active one "
-            "or by its priority: end that one, or do without availableNow, which waits for it"
+            f"the queue '{queue}' has {messages} messages, and the broker gives out none of them. Either it is "
+            "a stream, which is not read this way; or another consumer has it to itself, as its single active "
+            "one or by its priority: end that one, or wait for it with another trigger than availableNow"
         )
 
 
