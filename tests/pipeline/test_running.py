@@ -15,7 +15,7 @@ from recado.pipeline import running, state
 from recado.pipeline.definition import Pipeline, PipelineError
 from recado.pipeline.lake.batch import Batch
 from recado.pipeline.report import Report
-from recado.pipeline.running import PipelineFailed, run
+from recado.pipeline.running import PipelineFailed, run, told
 from recado.pipeline.writing import write
 from tests.pipeline.steps.messages import message, reading, rows_of, stored
 
@@ -185,6 +185,23 @@ def test_what_spark_or_a_sink_refuses_is_told_without_a_trace(
     for batch in (True, False):
         with pytest.raises(PipelineFailed, match=r"\[COLUMN_ALREADY_EXISTS\]"):
             run(twice, spark, batch=batch)
+
+
+def test_an_error_is_told_whatever_its_name_is() -> None:
+    """Those of ours say what they are, and few of them end with Error."""
+    spark_says = """[STREAM_FAILED] Query terminated with exception: Failed when latestOffset: Traceback (most recent call last):
+  File "consuming.py", line 230, in _consume
+    queue = await channel.declare_queue(options.queue, passive=True)
+            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+recado.client.errors.ChannelRefused: the broker closed the channel: 404 NOT_FOUND
+ SQLSTATE: XXKST
+=== Streaming Query ===
+Current State: ACTIVE
+Thread State: RUNNABLE"""
+    assert told(Exception(spark_says)) == (
+        "ChannelRefused: the broker closed the channel: 404 NOT_FOUND"
+    )
+    assert told(Exception("[NO_SUCH] There is none;\n'Project [x]")) == "[NO_SUCH] There is none;"
 
 
 def test_a_function_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:

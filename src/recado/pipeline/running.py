@@ -12,6 +12,7 @@ have the same ids.
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _FAILURES: Final = (PySparkException, Py4JJavaError, TableError, OptionError)
 """What Spark and the sinks say when a pipeline, or its data, is at fault."""
+_TRACED: Final = "Traceback (most recent call last):"
 _LOOK: Final = 0.5  # seconds between two looks at a query
 
 
@@ -234,11 +236,15 @@ def _follow(
 
 
 def told(error: Exception) -> str:
-    """What went wrong, without Java's frames."""
+    """What went wrong, without the frames of Java and Python."""
     text = str(error)
     lines = [
         line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")
     ]
+    _, traced, last = "\n".join(lines).rpartition(_TRACED)
+    for line in last.splitlines() if traced else ():
+        if line and not line[0].isspace():  # the first that is no frame: the error, by its full name
+            return re.sub(r"^[\w.]+\.(?=\w+:)", "", line)
     for line in reversed(lines):
         if "Error: " in line or "Exception: " in line:
             return line.strip()

@@ -68,9 +68,10 @@ class TestTimes:
     def test_what_they_mean(self, text: str) -> None:
         assert time_of(text, "x") == micros_of(datetime(2027, 1, 15, tzinfo=UTC))
 
-    def test_what_they_cannot_mean(self) -> None:
+    @pytest.mark.parametrize("text", ["yesterday", "9" * 17, "9" * 5_000], ids=len)
+    def test_what_they_cannot_mean(self, text: str) -> None:
         with pytest.raises(OptionError, match="expected milliseconds since 1970"):
-            time_of("yesterday", "startingTimestamp")
+            time_of(text, "startingTimestamp")
 
 
 class TestReading:

@@ -25,6 +25,7 @@ Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Start = Literal["earliest", "latest"] | int
 """Where to begin: at one end, or at an offset."""
+_LATEST: Final = (1 << 63) - 1  # as a time has 64 bits in an archive
 _ENDS: Final[dict[str, Literal["earliest", "latest"]]] = {
     "earliest": "earliest",
     "latest": "latest",
@@ -116,7 +117,7 @@ def place_of(text: str | None, name: str, feed: str | None) -> tuple[Start | Non
         return _ENDS[word], feed
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict) and len(found) == 1:
         ((named, found),) = found.items()
@@ -138,14 +139,15 @@ def time_of(text: str | None, name: str) -> int | None:
     if text is None:
         return None
     word = text.strip()
-    if word.isdecimal():
-        return int(word) * 1000
     try:
-        return micros_of(datetime.fromisoformat(word))
+        micros = int(word) * 1000 if word.isdecimal() else micros_of(datetime.fromisoformat(word))
     except ValueError:
+        micros = _LATEST + 1
+    if micros > _LATEST:
         raise OptionError(
             f"option {name} is {text!r}: expected milliseconds since 1970, or 2027-01-15T10:00:00Z"
-        ) from None
+        )
+    return micros
 
 
 def micros_of(time: datetime) -> int:
