@@ -189,7 +189,7 @@ def test_what_spark_or_a_sink_refuses_is_told_without_a_trace(
 
 def test_an_error_is_told_whatever_its_name_is() -> None:
     """Those of ours say what they are, and few of them end with Error."""
-    spark_says = """[STREAM_FAILED] Query terminated with exception: Failed when latestOffset: Traceback (most recent call last):
+    spark_says = """[STREAM_FAILED] Query terminated: Failed when latestOffset: Traceback (most recent call last):
   File "consuming.py", line 230, in _consume
     queue = await channel.declare_queue(options.queue, passive=True)
             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
@@ -201,6 +201,13 @@ Thread State: RUNNABLE"""
     assert told(Exception(spark_says)) == (
         "ChannelRefused: the broker closed the channel: 404 NOT_FOUND"
     )
+    java_says = """Traceback (most recent call last):
+  File "files.py", line 44, in write_files
+py4j.protocol.Py4JJavaError: An error occurred while calling o1485.parquet.
+: org.apache.spark.SparkException: Job aborted
+\tat org.apache.spark.Frame
+Caused by: java.io.IOException: No space left on device"""
+    assert told(Exception(java_says)).endswith("IOException: No space left on device")
     assert told(Exception("[NO_SUCH] There is none;\n'Project [x]")) == "[NO_SUCH] There is none;"
 
 
