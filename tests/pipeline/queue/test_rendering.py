@@ -19,7 +19,7 @@ URL = "amqp://localhost"
 def rendered(rows: list[dict[str, Any]], **options: Any) -> list[Message]:
     names = list(rows[0])
     schema = pa.schema([field for field in QUEUE if field.name in names])
-    rendering = Rendering(SinkOptions(url=URL, **options), schema.names, "guest")
+    rendering = Rendering(SinkOptions(url=URL, **options), dict.fromkeys(schema.names), "guest")
     return list(rendering.messages(pa.RecordBatch.from_pylist(rows, schema)))
 
 
@@ -73,7 +73,7 @@ def test_what_a_broker_would_refuse_is_left_out() -> None:
 
 def test_texts_are_bodies_too_and_times_before_1970_are_none() -> None:
     rendering = Rendering(
-        SinkOptions(url=URL, exchange="e"), ["message_id", "timestamp", "body"], ""
+        SinkOptions(url=URL, exchange="e"), dict.fromkeys(["message_id", "timestamp", "body"]), ""
     )
     rows = pa.RecordBatch.from_pydict(
         {
@@ -100,4 +100,20 @@ def test_what_is_missing_is_said_at_the_start(
     columns: list[str], options: dict[str, str], told: str
 ) -> None:
     with pytest.raises(OptionError, match=told):
-        Rendering(SinkOptions(url=URL, **options), columns, "guest")  # type: ignore[arg-type]
+        Rendering(SinkOptions(url=URL, **options), dict.fromkeys(columns), "guest")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("body", "int"),
+        ("routing_key", "bigint"),
+        ("timestamp", "string"),
+        ("headers", "string"),
+        ("properties", "map<string,string>"),
+    ],
+)
+def test_a_column_of_another_type_is_told_at_the_start(name: str, kind: str) -> None:
+    columns = {"message_id": "string", "body": "string", name: kind}
+    with pytest.raises(OptionError, match=f"the column {name} is {kind}, .*: cast it, or drop it"):
+        Rendering(SinkOptions(url=URL, exchange="e", routing_key="q"), columns, "guest")

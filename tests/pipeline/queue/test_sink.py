@@ -27,7 +27,11 @@ def rows(count: int, first: int = 0) -> pa.RecordBatch:
 
 def write(url: str, queue: str, *batches: pa.RecordBatch, **options: object) -> int:
     settings = SinkOptions(url=url, exchange="", routing_key=queue, **options)  # type: ignore[arg-type]
-    return QueueWriter(settings, ["message_id", "body"]).write(iter(batches)).messages
+    return (
+        QueueWriter(settings, {"message_id": "string", "body": "binary"})
+        .write(iter(batches))
+        .messages
+    )
 
 
 def test_all_is_confirmed_before_the_task_is_done(server: Server, name: Name) -> None:
@@ -105,7 +109,7 @@ def test_a_broker_that_is_away_is_waited_for_and_not_for_ever(tmp_path: Path) ->
     again = peers.recado(port=port, data=tmp_path)
     settings = SinkOptions(url=url, exchange="", routing_key="any")
     try:
-        done = QueueWriter(settings, ["message_id", "body"]).write(batches())
+        done = QueueWriter(settings, {"message_id": "string", "body": "binary"}).write(batches())
         assert done.messages == 30
         with blocking.connect(url) as connection:
             assert connection.channel().declare_queue("any", passive=True).messages >= 30

@@ -226,7 +226,7 @@ def _check_exchange(options: Mapping[str, str], fields: Fields) -> None:
     checked_url(asked.url)
     _check_message(fields)
     if not fields.open:
-        checked_columns(asked, list(fields.types))
+        checked_columns(asked, fields.types)
 
 
 def _check_feed(options: Mapping[str, str], fields: Fields) -> None:

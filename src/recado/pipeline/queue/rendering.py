@@ -31,6 +31,17 @@ _seconds = Struct(">Q").pack
 _KEPT: Final = 10_000  # different properties that are remembered
 
 
+_TYPES: Final = {
+    "body": ("binary", "string"),
+    "exchange": ("string",),
+    "routing_key": ("string",),
+    "timestamp": ("timestamp", "timestamp_ntz"),
+    "headers": ("map",),
+    "properties": ("struct",),
+}
+"""Of columns that mean something, as Spark calls them, without what is in brackets."""
+
+
 class BadRow(Exception):
     """A row that cannot be a message."""
 
@@ -42,12 +53,22 @@ class Message(NamedTuple):
     properties: bytes
 
 
-def checked_columns(options: SinkOptions, columns: Sequence[str]) -> Ways | None:
-    """The columns that make a row's id. Raises OptionError if rows with these columns cannot be messages."""
+def checked_columns(options: SinkOptions, columns: Mapping[str, str | None]) -> Ways | None:
+    """The columns that make a row's id. Raises OptionError if rows with these columns cannot be messages.
+
+    They are given with what Spark calls their types, as far as these are known.
+    """
     if "body" not in columns:
         raise OptionError(
             f'format("amqp") needs a column body, of bytes or text; there are {", ".join(columns)}'
         )
+    for name, known in _TYPES.items():
+        kind = columns.get(name)
+        if kind is not None and kind.partition("<")[0] not in known:
+            raise OptionError(
+                f'the column {name} is {kind}, and format("amqp") takes {" or ".join(known)}: '
+                "cast it, or drop it"
+            )
     if options.exchange is None and "exchange" not in columns:
         raise OptionError(
             'format("amqp") needs the option exchange (the default one is ""), or a column of that name'
@@ -57,13 +78,13 @@ def checked_columns(options: SinkOptions, columns: Sequence[str]) -> Ways | None
             'format("amqp") needs the option routingKey, or a column routing_key: to the default exchange '
             "it is the name of the queue"
         )
-    return id_columns(options.id_columns, columns)
+    return id_columns(options.id_columns, [*columns])
 
 
 class Rendering:
-    """Checked when it is made, with the names of the columns that will come."""
+    """Checked when it is made, with the columns that will come, and what Spark calls their types."""
 
-    def __init__(self, options: SinkOptions, columns: Sequence[str], user: str) -> None:
+    def __init__(self, options: SinkOptions, columns: Mapping[str, str | None], user: str) -> None:
         """`user` is who publishes: a broker refuses messages that claim to be another's."""
         self._options = options
         self._columns = columns

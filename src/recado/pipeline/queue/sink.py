@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -54,7 +54,7 @@ class Published(WriterCommitMessage):
 class _Writer:
     """What both writers have in common: what they were told, checked; and a task's work."""
 
-    def __init__(self, options: SinkOptions, columns: Sequence[str]) -> None:
+    def __init__(self, options: SinkOptions, columns: Mapping[str, str]) -> None:
         self._options = options
         self._rendering = Rendering(options, columns, checked_url(options.url).username)
 

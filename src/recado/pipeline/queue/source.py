@@ -65,13 +65,13 @@ class QueueSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> QueueWriter:
         from .sink import QueueWriter
 
-        columns = [*appended(schema, OUT, overwrite=overwrite)]
+        columns = appended(schema, OUT, overwrite=overwrite)
         return QueueWriter(read(SinkOptions, "amqp", self.options), columns)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> QueueStreamWriter:  # noqa: N802
         from .sink import QueueStreamWriter
 
-        columns = [*appended(schema, OUT, overwrite=overwrite)]
+        columns = appended(schema, OUT, overwrite=overwrite)
         return QueueStreamWriter(read(SinkOptions, "amqp", self.options), columns)
 
 
