@@ -189,7 +189,7 @@ def test_what_spark_or_a_sink_refuses_is_told_without_a_trace(
 
 def test_an_error_is_told_whatever_its_name_is() -> None:
     """Those of ours say what they are, and few of them end with Error."""
-    spark_says = """[STREAM_FAILED] Query terminated: Failed when latestOffset: Traceback (most recent call last):
+    spark_says = """[STREAM_FAILED] Failed when latestOffset: Traceback (most recent call last):
   File "consuming.py", line 230, in _consume
     queue = await channel.declare_queue(options.queue, passive=True)
             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -137,6 +137,18 @@ def test_messages_that_do_not_come_are_not_waited_for(
     source.stop()
 
 
+def test_what_is_taken_for_a_repeat_is_counted(server: Server, name: Name, tmp_path: Path) -> None:
+    queue = name("repeats")
+    for _ in range(3):
+        publish(server.url, queue, 2)
+    source = reader(server.url, queue, tmp_path)
+    source.prepareForTriggerAvailableNow()
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    assert end["next"] == 2
+    assert source.reportLatestOffset() == end | {"repeats": 4}
+    source.stop()
+
+
 def test_a_checkpoint_and_a_spool_that_do_not_belong_together(
     server: Server, name: Name, tmp_path: Path
 ) -> None:

@@ -118,6 +118,11 @@ class Consuming:
         """Why nothing comes, if the broker is away; or empty."""
         return self._trouble
 
+    @property
+    def repeats(self) -> int:
+        """How many messages were not taken, since others with their ids had been."""
+        return self._spool.repeats
+
     def latest(self) -> int:
         """The offset behind the last row that can be read."""
         self._raise_error()

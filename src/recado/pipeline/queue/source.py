@@ -153,12 +153,14 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"spool": consuming.id, "next": end}
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        """Shown in the query's progress: how far the spool goes, and what keeps it from going on."""
+        """Shown in the query's progress: how far the spool goes, what keeps it from going on, and how many
+        messages were no rows since their ids were known."""
         consuming = self._consuming
         if consuming is None:
             return None
         found: Offset = {"spool": consuming.id, "next": consuming.latest()}
-        return found | ({"waiting": consuming.trouble} if consuming.trouble else {})
+        told = {"waiting": consuming.trouble, "repeats": consuming.repeats}
+        return found | {name: value for name, value in told.items() if value}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         pieces = self._opened().pieces(self._row(start), self._row(end))
