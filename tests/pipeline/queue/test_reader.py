@@ -155,18 +155,22 @@ def test_a_checkpoint_and_a_spool_that_do_not_belong_together(
     queue = name("apart")
     publish(server.url, queue, 1)
     source = reader(server.url, queue, tmp_path)
+    source.prepareForTriggerAvailableNow()
     offset = source.initialOffset()
     with pytest.raises(AnotherSpool, match="another id"):
         source.latestOffset(offset | {"spool": "00"}, ReadAllAvailable())
     with pytest.raises(AnotherSpool, match="at row 7, and the spool ends at"):
         source.latestOffset(offset | {"next": 7}, ReadAllAvailable())
     source.stop()
+    with blocking.connect(server.url) as connection:  # who then deletes both has lost nothing
+        assert connection.channel().declare_queue(queue, passive=True).messages == 1
 
 
 def test_a_queue_that_is_not_there(server: Server, name: Name, tmp_path: Path) -> None:
     source = reader(server.url, name("none"), tmp_path)
+    source.prepareForTriggerAvailableNow()
     with pytest.raises(ChannelRefused, match="404"):
-        source.prepareForTriggerAvailableNow()
+        source.latestOffset(source.initialOffset(), ReadAllAvailable())
     source.stop()
 
 

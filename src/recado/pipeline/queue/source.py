@@ -134,12 +134,15 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Nothing is taken yet: only `latestOffset` is told of which spool the checkpoint speaks."""
         self._only_what_is_there = True
-        self._running()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        consuming = self._running()
         first = self._row(start)
+        if first > (end := self._opened().latest()):
+            why = f"the checkpoint is at row {first}, and the spool ends at {end}"
+            raise AnotherSpool(self._options.spool, why)
+        consuming = self._running()
         consuming.hand_out(first)
         if self._only_what_is_there:
             end = consuming.latest_beyond(first)
@@ -147,9 +150,6 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = consuming.latest()
         if isinstance(limit, ReadMaxRows):
             end = min(end, first + limit.max_rows)
-        if first > end:
-            why = f"the checkpoint is at row {first}, and the spool ends at {end}"
-            raise AnotherSpool(self._options.spool, why)
         return {"spool": consuming.id, "next": end}
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
