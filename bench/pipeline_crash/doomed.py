@@ -118,13 +118,13 @@ class DoomedWriter(QueueStreamWriter):
     @classmethod
     def of(cls, writer: QueueStreamWriter) -> DoomedWriter:
         found = cls.__new__(cls)
-        found._publishing = writer._publishing
+        found.__dict__ = writer.__dict__
         return found
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
         note_if_again()
         done = super().write(iterator)
-        if done.messages and is_due(sink_doom(self._publishing._options.exchange)):
+        if done.messages and is_due(sink_doom(self._options.exchange)):
             die()
         return done
 

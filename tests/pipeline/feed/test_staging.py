@@ -127,3 +127,13 @@ class TestColumns:
         assert staged.column("body").to_pylist() == [b"a", b""]
         assert staged.column("headers").to_pylist() == [b"", b""]
         assert staged.column("message_id").to_pylist() == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("name", ["orders", "../elsewhere", "shop/orders", "a\0b", "é 1"])
+def test_a_note_is_in_its_folder_whatever_its_name_is(tmp_path: Path, name: str) -> None:
+    staging = Staging(tmp_path / "staging", name)
+    noted = Note("00", batch=3)
+    staging.keep(noted)
+    assert staging.note() == noted
+    assert [each.name for each in tmp_path.iterdir()] == ["staging"]
+    assert len(list(staging.folder.iterdir())) == 1

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
@@ -83,7 +84,8 @@ class Staging:
 
     def __init__(self, folder: Path | str, name: str) -> None:
         self.folder = folder_of(str(folder))  # from here on: tasks have another working folder
-        self._note = self.folder / f"{name}.json"
+        # A feed may be called anything, and is not to name another folder.
+        self._note = self.folder / f"{quote(name, safe='')}.json"
         self._whose = sha256(name.encode()).hexdigest()[:16]
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> tuple[str, int]:
