@@ -243,9 +243,7 @@ def told(error: Exception) -> str:
     ]
     _, traced, last = "\n".join(lines).rpartition(_TRACED)
     for line in last.splitlines() if traced else ():
-        if (
-            line and not line[0].isspace()
-        ):  # the first that is no frame: the error, by its full name
+        if line and not line[0].isspace():  # behind the frames: the error, by its full name
             if "Py4JJavaError:" in line:
                 break  # what Java says of it is at the end
             return re.sub(r"^[\w.]+\.(?=\w+:)", "", line)

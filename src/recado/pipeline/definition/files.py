@@ -81,10 +81,7 @@ def from_module(module: str, name: str) -> Pipeline:
 def from_toml(text: str, where: str) -> Any:
     try:
         return tomllib.loads(text)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # also of a number that is too long, or of lists in lists
+    except (ValueError, RecursionError) as error:  # a number may be too long, lists too deep
         raise PipelineError(where, [Problem("file", f"this is no TOML: {error}")]) from None
 
 
@@ -110,11 +107,13 @@ def from_yaml(text: str, where: str) -> Any:
             return super().compose_node(parent, index)
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            for at, key in enumerate(keys):
-                if any(key.value == other.value for other in keys[:at]):
-                    what = f"the key {key.value} is there twice"
-                    raise yaml.MarkedYAMLError(problem=what, problem_mark=key.start_mark)
+            seen = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode):
+                    if key.value in seen:
+                        what = f"the key {key.value} is there twice"
+                        raise yaml.MarkedYAMLError(problem=what, problem_mark=key.start_mark)
+                    seen.add(key.value)
             return super().construct_mapping(node, deep)
 
     Loader.yaml_implicit_resolvers = {
