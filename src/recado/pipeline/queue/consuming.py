@@ -136,7 +136,7 @@ class Consuming:
         self._thread.run(self._hand_out(offset))
 
     def latest_beyond(self, offset: int) -> int:
-        """The same, once there are many rows from `offset` on, or the spool is full of them, or no more will come."""
+        """The same, once there are many rows from `offset` on, or as many as it has room for, or all."""
         self.wait_until(lambda: self._spool.durable >= offset + (1 if self._is_full else _MANY))
         return self.latest()
 
