@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
 
 import recado
 from bench.book import Book
 from bench.pipeline.ground import Ground
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 ROWS: Final = 2_000_000
 QUICK_ROWS: Final = 500_000
@@ -33,13 +36,14 @@ def run(plan: Plan, book: Book, ground: Ground) -> Iterator[str]:
     path = ground.archive(100, QUICK_ROWS if plan.quick else ROWS)
     files = [str(file) for file in sorted((path / "data").rglob("*.parquet"))]
     plain = ground.spark.read.option("basePath", str(path / "data"))
+    sides: dict[Side, Callable[[], DataFrame]] = {
+        Side.RECADO: lambda: recado.table(ground.spark, path=path)
+    }
+    if plan.with_peer:
+        sides[Side.PEER] = lambda: plain.parquet(*files)
     for turn in range(1 + plan.rounds):
-        is_measured = turn > 0  # Java compiles what has run for a while, for both
-        ours = sum(ground.scan(recado.table(ground.spark, path=path)) for _ in range(SCANS))
-        if is_measured:
-            book.enter(TABLE.name, Side.RECADO, Sample(ours))
-        if plan.with_peer:
-            theirs = sum(ground.scan(plain.parquet(*files)) for _ in range(SCANS))
-            if is_measured:
-                book.enter(TABLE.name, Side.PEER, Sample(theirs))
+        for side, rows in sides.items():
+            seconds = sum(ground.scan(rows()) for _ in range(SCANS))
+            if turn:  # in the first Java compiles, for both
+                book.enter(TABLE.name, side, Sample(seconds))
     yield TABLE.name

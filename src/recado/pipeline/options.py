@@ -11,7 +11,7 @@ Spark's options know no case, so neither do these. Checked before anything is op
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final, TypeVar
 
@@ -43,6 +43,27 @@ def read(kind: type[S], source: str, given: Mapping[str, str]) -> S:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise _complaint(source, str(error), values) from None
+
+
+def check_columns(
+    types: Mapping[str, str | None], known: Mapping[str, Sequence[str]], sink: str
+) -> None:
+    """Whether rows can be messages for `format(sink)`. Raises OptionError.
+
+    Types are what Spark calls them, None if that is not known yet; `known` has those of columns that mean
+    something, whole or without what is in brackets.
+    """
+    if "body" not in types:
+        raise OptionError(
+            f'format("{sink}") needs a column body, of bytes or text; there are {", ".join(types)}'
+        )
+    for name, wanted in known.items():
+        kind = types.get(name) or wanted[0]
+        if kind not in wanted and kind.partition("<")[0] not in wanted:
+            raise OptionError(
+                f'the column {name} is {kind}, and format("{sink}") takes {" or ".join(wanted)}: '
+                "cast it, or drop it"
+            )
 
 
 def unknown(name: str, source: str, known: Iterable[str]) -> OptionError:

@@ -17,7 +17,7 @@ from msgspec import Meta
 from recado.selector import Selector, SelectorError, parse
 
 from ..lake.files import folder_of
-from ..options import OptionError, read
+from ..options import OptionError, check_columns, read
 from ..queue.ids import Ways, id_columns
 
 SOURCE = "recado"
@@ -233,17 +233,7 @@ def checked_columns(options: Writing, types: Mapping[str, str | None]) -> Ways |
 
     A type that is not known yet is None.
     """
-    if "body" not in types:
-        raise OptionError(
-            f'format("{SOURCE}") needs a column body, of bytes or text; there are {", ".join(types)}'
-        )
-    for name, known in _TYPES.items():
-        kind = types.get(name) or known[0]
-        if kind not in known and kind.partition("<")[0] not in known:
-            raise OptionError(
-                f'the column {name} is {kind}, and format("{SOURCE}") takes {" or ".join(known)}: '
-                "cast it, or drop it"
-            )
+    check_columns(types, _TYPES, SOURCE)
     return id_columns(options.id_columns, list(types), SOURCE)
 
 

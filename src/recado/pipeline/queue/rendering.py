@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from recado.amqp.facts import message_id_at
 from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.values import Table
-from recado.pipeline.options import OptionError
+from recado.pipeline.options import OptionError, check_columns
 from recado.pipeline.rows import PROPERTIES
 
 from .ids import Ways, id_columns, ids_of
@@ -29,8 +29,6 @@ _ROUTES_AGAIN: Final = frozenset({"CC", "BCC"})
 """Headers by which a broker routes a message; it was routed when it was first published."""
 _seconds = Struct(">Q").pack
 _KEPT: Final = 10_000  # different properties that are remembered
-
-
 _TYPES: Final = {
     "body": ("binary", "string"),
     "exchange": ("string",),
@@ -58,17 +56,7 @@ def checked_columns(options: SinkOptions, columns: Mapping[str, str | None]) -> 
 
     They are given with what Spark calls their types, as far as these are known.
     """
-    if "body" not in columns:
-        raise OptionError(
-            f'format("amqp") needs a column body, of bytes or text; there are {", ".join(columns)}'
-        )
-    for name, known in _TYPES.items():
-        kind = columns.get(name)
-        if kind is not None and kind.partition("<")[0] not in known:
-            raise OptionError(
-                f'the column {name} is {kind}, and format("amqp") takes {" or ".join(known)}: '
-                "cast it, or drop it"
-            )
+    check_columns(columns, _TYPES, "amqp")
     if options.exchange is None and "exchange" not in columns:
         raise OptionError(
             'format("amqp") needs the option exchange (the default one is ""), or a column of that name'
