@@ -73,7 +73,7 @@ class Client:
     def feed(self, data: bytes) -> None:
         session, now = self.session, self.node.now
         session.receive(data, now)
-        while session.has_more and not session.is_held:
+        while session.has_more and not session.is_stalled:
             session.go_on(now)
 
     def ack(self, *tags: int, multiple: bool = False) -> None:
@@ -95,7 +95,7 @@ class Client:
         while True:
             self.hear()
             session.keeps_up(now)
-            if session.has_more and not session.is_held:
+            if session.has_more and not session.is_stalled:
                 session.go_on(now)
             if not session.output:
                 return
@@ -107,7 +107,8 @@ class Client:
 
     def overhear(self) -> None:
         """At the end: what was delivered, but waits behind an answer that nobody may hear."""
-        self.session.release()
+        while self.session.is_held:
+            self.session.release()
         for event in self._reader.feed(b"".join(self.session.take())):
             if isinstance(event, ContentReceived) and isinstance(event.method, m.BasicDeliver):
                 self.on_delivery(event.method, event)

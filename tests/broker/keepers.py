@@ -1,6 +1,7 @@
 """A keeper that writes nothing, for tests of who calls it and when."""
 
 from collections import defaultdict, deque
+from collections.abc import Callable
 from typing import Any
 
 from recado.broker.binding import Binding
@@ -108,11 +109,20 @@ class Cupboard(Keeper):
         self.waiting.append(waiting)
 
     def sync(self) -> None:
-        self.safe = self.ticket
+        self.begin_sync()()
+
+    def begin_sync(self) -> Callable[[], None]:
+        """Returns the function that ends the sync."""
+        ticket = self.ticket
         self.ticket += 1
         waiting, self.waiting = self.waiting, []
-        for each in waiting:
-            each.kept()
+
+        def end() -> None:
+            self.safe = ticket
+            for each in waiting:
+                each.kept()
+
+        return end
 
 
 class Diary(Keeper):

@@ -111,7 +111,7 @@ class Client:
         session = self.session
         for chunk in cut(data, sizes):
             session.receive(chunk, now)
-            while session.has_more and not session.is_held:
+            while session.has_more and not session.is_stalled:
                 self._taken += session.take()
                 session.keeps_up(now)
                 session.go_on(now)

@@ -7,7 +7,12 @@ import pytest
 from recado.amqp.events import ContentReceived, HeartbeatReceived, MethodReceived
 from recado.amqp.methods import (
     BasicConsume,
+    BasicGet,
+    BasicQos,
+    BasicQosOk,
     ConfirmSelect,
+    ConnectionClose,
+    ConnectionCloseOk,
     ExchangeDeclare,
     ExchangeDeclareOk,
     Method,
@@ -21,7 +26,7 @@ from recado.amqp.methods import (
 )
 from recado.amqp.properties import Properties
 from recado.broker.broker import Broker
-from recado.server.outbox import CONGESTED_FROM
+from recado.server.outbox import CHOKED_FROM, CONGESTED_FROM, HELD_OPERATIONS_MAX
 
 from ..broker.keepers import Cupboard
 from .client import Client, new_broker, publishing
@@ -57,10 +62,74 @@ def test_a_durable_declaration_is_answered_once_it_is_safe(
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True)), (1, ExchangeDeclare("e", "fanout")))
     assert methods(client) == []
-    assert "e" not in broker.vhosts["/"].exchanges, "nothing more is heard until then"
     keeper.sync()
-    go_on(client)
     assert methods(client) == [QueueDeclareOk("q", 0, 0), ExchangeDeclareOk()]
+
+
+@pytest.mark.parametrize("no_wait", [False, True])
+def test_declarations_that_arrive_together_share_a_sync(
+    broker: Broker, keeper: Cupboard, no_wait: bool
+) -> None:
+    client = Client(broker)
+    names = [f"q{i}" for i in range(HELD_OPERATIONS_MAX - 1)]
+    declared = [(1, QueueDeclare(name, durable=True, no_wait=no_wait)) for name in names]
+    client.send(*declared, (1, BasicQos(0, 1)))
+    assert methods(client) == []
+    keeper.sync()
+    replies = [] if no_wait else [QueueDeclareOk(name, 0, 0) for name in names]
+    assert methods(client) == [*replies, BasicQosOk()]
+
+
+def test_operations_during_a_sync_wait_for_the_next(broker: Broker, keeper: Cupboard) -> None:
+    client = Client(broker)
+    client.send((1, QueueDeclare("early", durable=True)))
+    end_sync = keeper.begin_sync()
+    client.send((1, QueueDeclare("late", durable=True)), (1, QueueDelete("early")))
+    assert methods(client) == []
+    end_sync()
+    assert methods(client) == [QueueDeclareOk("early", 0, 0)]
+    assert client.session.is_held
+    keeper.sync()
+    assert methods(client) == [QueueDeclareOk("late", 0, 0), QueueDeleteOk(0)]
+    assert not client.session.is_held
+
+
+def test_operations_that_wait_for_a_sync_are_limited(broker: Broker, keeper: Cupboard) -> None:
+    """While the disk is full no sync comes, and the peer must not fill the memory meanwhile."""
+    client = Client(broker)
+    count = HELD_OPERATIONS_MAX + 1
+    client.send(*((1, QueueDeclare(f"q{i}", durable=True, no_wait=True)) for i in range(count)))
+    queues = broker.vhosts["/"].queues
+    assert len(queues) == HELD_OPERATIONS_MAX
+    assert client.session.is_stalled
+    end_sync = keeper.begin_sync()
+    go_on(client)
+    assert len(queues) == HELD_OPERATIONS_MAX
+    end_sync()
+    go_on(client)
+    assert len(queues) == count
+    assert not client.session.is_stalled
+
+
+def test_output_that_waits_for_a_sync_is_limited(broker: Broker, keeper: Cupboard) -> None:
+    client = Client(broker)
+    client.call(QueueDeclare("q"))
+    client.feed(publishing(1, "q", bytes(CHOKED_FROM // 4)) * 10)
+    client.send((1, QueueDeclare("lasting", durable=True)), *[(1, BasicGet("q", True))] * 10)
+    assert broker.vhosts["/"].queues["q"].ready == 6
+    keeper.sync()
+    assert len(methods(client)) == 5
+    client.feed(b"")
+    assert len(methods(client)) == 6
+
+
+def test_a_connection_closed_behind_a_durable_operation(broker: Broker, keeper: Cupboard) -> None:
+    client = Client(broker)
+    client.send((1, QueueDeclare("q", durable=True)), (0, ConnectionClose(200, "", 0, 0)))
+    assert not client.session.is_done
+    keeper.sync()
+    assert methods(client) == [QueueDeclareOk("q", 0, 0), ConnectionCloseOk()]
+    assert client.session.is_done
 
 
 def test_what_is_there_already_needs_no_waiting(broker: Broker, keeper: Cupboard) -> None:
@@ -104,7 +173,6 @@ def test_one_that_wants_no_answer_goes_on_too(broker: Broker, keeper: Cupboard) 
     client.send((1, QueueDeclare("q", durable=True, no_wait=True)), (1, ConfirmSelect()))
     assert methods(client) == []
     keeper.sync()
-    go_on(client)
     assert len(methods(client)) == 1
 
 

@@ -49,8 +49,32 @@ def test_what_is_held_wakes_nobody_until_it_is_released() -> None:
     assert (bell.box.take(), bell.rings) == ([b"held", b"behind it"], 2)
 
 
+def test_what_is_held_is_released_group_by_group() -> None:
+    bell = Bell()
+    for piece in (b"first", b"second", b"third"):
+        mark = bell.box.mark
+        bell.box.write(piece)
+        bell.box.hold(mark)
+    bell.box.write(b"behind it")
+    for pieces in ([b"first"], [b"second"], [b"third", b"behind it"]):
+        assert bell.box.is_held
+        bell.box.release()
+        assert bell.box.backlog == sum(map(len, pieces))
+        assert bell.box.take() == pieces
+    assert not bell.box.is_held
+
+
 def test_it_wakes_though_nothing_was_held_for_more_may_wait_behind_it() -> None:
     bell = Bell()
     bell.box.hold(0)
     bell.box.release()
     assert bell.rings == 1
+
+
+def test_what_a_detached_outbox_holds_is_dropped() -> None:
+    bell = Bell()
+    bell.box.write(b"held")
+    bell.box.hold(0)
+    bell.box.detach()
+    bell.box.release()
+    assert (bell.box.take(), bell.rings) == ([], 1)

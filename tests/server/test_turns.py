@@ -7,7 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from recado.amqp.frames import method_frame
-from recado.amqp.methods import BasicConsume, BasicQos, ConfirmSelect, QueueBind, QueueDeclare
+from recado.amqp.methods import (
+    BasicConsume,
+    BasicQos,
+    ConfirmSelect,
+    QueueBind,
+    QueueDeclare,
+    QueueDeclareOk,
+)
 from recado.amqp.properties import Properties
 from recado.journal.journal import Journal
 from recado.server import committer as module
@@ -66,6 +73,11 @@ class Stage:
         """While others are to be heard in the same turn, so it waits for theirs."""
         self.server.loop.call_soon(int)
         self.guest.feed(publishing(1, "q", b"x", Properties(delivery_mode=2)))
+
+    async def reading(self) -> None:
+        """Returns once the server reads from the publisher."""
+        while not self.guest.wire.reading:
+            await turns()
 
     def confirmed(self) -> int:
         return self.guest.protocol.session.channels[1].publisher.confirmed
@@ -201,4 +213,27 @@ async def test_nobody_goes_on_before_all_are_written_to() -> None:
     assert b"passing" in seen[0]
     assert b"lasting" not in seen[0]
     assert b"lasting" in both.wire.written
+    await stage.server.stop()
+
+
+@in_the_loop
+@pytest.mark.parametrize("quick", [THREAD, AT_ONCE])
+async def test_pipelined_declarations_take_few_syncs(
+    monkeypatch: pytest.MonkeyPatch, quick: float
+) -> None:
+    monkeypatch.setattr(module, "QUICK", quick)
+    stage = Stage()
+    await stage.open()
+    stage.guest.received()
+    syncs, count = stage.committer.syncs, 5000
+    data = b"".join(method_frame(1, QueueDeclare(f"q{i}", durable=True)) for i in range(count))
+    for at in range(0, len(data), 100_000):
+        await soon(stage.reading())
+        stage.guest.feed(data[at : at + 100_000])
+    await soon(stage.reading())
+    await soon(stage.server.until_safe())
+    await turns()
+    replies = stage.guest.methods()
+    assert replies == [QueueDeclareOk(f"q{i}", 0, 0) for i in range(count)]
+    assert stage.committer.syncs - syncs <= count * METHOD_COST // TURN + 10
     await stage.server.stop()

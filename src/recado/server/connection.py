@@ -132,10 +132,10 @@ class Connection(asyncio.BufferedProtocol):
             self._ending = True
             self._cancel_timers()
             self._end_timer = loop.call_later(CLOSE_SECONDS, self.transport.abort)
-        if session.state is State.CLOSED and not session.output:
+        if session.is_done:
             self._finish()
         more = session.has_more
-        if more and not session.is_held:
+        if more and not session.is_stalled:
             self._server.flush_soon(self)
         hold = more or (self._blocked and session.state is State.OPEN)
         if hold is not self.reading_paused:
@@ -215,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if session.congested or session.has_more:
             self._go_on()
-        elif session.state is State.CLOSED and not session.output:
+        elif session.is_done:
             self._finish()
 
     def _go_on(self) -> None:

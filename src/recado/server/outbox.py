@@ -9,10 +9,34 @@ from recado.amqp.methods import Method
 # can come to the second, where reading stops as well: who consumes and publishes goes on being read.
 CONGESTED_FROM = 1 << 20
 CHOKED_FROM = 4 << 20
+# Durable operations of one connection whose replies may wait for a sync at a time. They share the sync, so even
+# a slow disk costs each a thousandth of it; while the disk is full, memory holds no more than these.
+HELD_OPERATIONS_MAX = 1024
+
+
+class _Held:
+    """Output that waits for a sync."""
+
+    __slots__ = ("operations", "pieces", "size")
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.pieces = pieces
+        self.size = sum(map(len, pieces))
+        self.operations = 0
 
 
 class Outbox:
-    __slots__ = ("_held", "_held_size", "_wake", "backlog", "congested", "noted", "output")
+    __slots__ = (
+        "_held",
+        "_held_operations",
+        "_held_size",
+        "_wake",
+        "backlog",
+        "congested",
+        "is_stalled",
+        "noted",
+        "output",
+    )
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """`wake` is told when there is something to take, once until all is taken."""
@@ -20,16 +44,25 @@ class Outbox:
         self.congested = False  # the peer does not keep up: no more deliveries
         self.noted = False  # something of the output may be sent only when the journal is written
         self.backlog = 0
+        self.is_stalled = False  # too much is held: handle no more input before the next release
         self._wake = wake
-        self._held: list[bytes] | None = None
+        self._held: list[_Held] = []  # at most two: for the sync under way, and for the next
         self._held_size = 0
+        self._held_operations = 0
 
     def write(self, data: bytes) -> None:
-        if self._held is not None:
-            self._held.append(data)
+        if self._held:
+            held = self._held[-1]
+            held.pieces.append(data)
+            held.size += len(data)
             self._held_size += len(data)
             self.congested |= self._held_size > CONGESTED_FROM
-            return
+            self.is_stalled |= self._held_size > CHOKED_FROM
+        else:
+            self._put(data)
+
+    def _put(self, data: bytes) -> None:
+        """Add a piece to the output that may be sent."""
         if not self.output:
             self._wake()
         self.output.append(data)
@@ -40,21 +73,48 @@ class Outbox:
     @property
     def is_held(self) -> bool:
         """Whether there is something that may not be sent yet."""
-        return self._held is not None
+        return bool(self._held)
+
+    @property
+    def is_holding_much(self) -> bool:
+        """Whether deliveries have to wait for held output to be released."""
+        return self._held_size > CONGESTED_FROM
+
+    @property
+    def mark(self) -> int:
+        """Where the next piece goes, for `hold`."""
+        return len(self._held[-1].pieces if self._held else self.output)
 
     def hold(self, mark: int) -> None:
-        """Keep back what was written since `output` had `mark` pieces, and whatever comes behind it."""
-        self._held = self.output[mark:]
-        self._held_size = sum(map(len, self._held))
-        del self.output[mark:]
-        self.backlog -= self._held_size
+        """Keep back the pieces written since `mark`, and all behind them, until one more `release`."""
+        source = self._held[-1].pieces if self._held else self.output
+        held = _Held(source[mark:])
+        del source[mark:]
+        if self._held:
+            self._held[-1].size -= held.size
+        else:
+            self.backlog -= held.size
+            self._held_size += held.size
+        self._held.append(held)
+
+    def count_held(self) -> None:
+        """One more operation waits with what was held last."""
+        self._held[-1].operations += 1
+        self._held_operations += 1
+        self.is_stalled |= self._held_operations >= HELD_OPERATIONS_MAX
 
     def release(self) -> None:
-        """What was held may go; told also where there is nothing, for more may wait behind it."""
-        held, self._held = self._held or (), None
-        for piece in held:
-            self.write(piece)
-        if not held:
+        """Send what was held first. Wakes also where that is nothing: input may have waited for it."""
+        if not self._held:  # detached meanwhile
+            return
+        held = self._held.pop(0)
+        self._held_size -= held.size
+        self._held_operations -= held.operations
+        much = self._held_size > CHOKED_FROM or self._held_operations >= HELD_OPERATIONS_MAX
+        self.is_stalled = much
+        for piece in held.pieces:
+            self._put(piece)
+        if not held.pieces:
             self._wake()
 
     def send(self, channel: int, method: Method) -> None:
@@ -62,12 +122,12 @@ class Outbox:
 
     def beat(self) -> None:
         """At once, whatever is held: a full disk may take hours, and the peer is to know that we live."""
-        held, self._held = self._held, None
-        self.write(HEARTBEAT_FRAME)
-        self._held = held
+        self._put(HEARTBEAT_FRAME)
 
     def detach(self) -> None:
-        """Nobody takes anything any more; whoever was told need not be kept alive by this."""
+        """The connection is gone: drop held output, and the reference to whoever takes from here."""
+        self._held.clear()
+        self._held_size = self._held_operations = 0
         self._wake = _nobody
 
     def take(self, most: int = 1 << 62) -> list[bytes]:

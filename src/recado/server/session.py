@@ -5,7 +5,8 @@ S2  What a connection held is let go when it ends, however it ends.
 S3  Confirms go out after each read, and before the answer to any other method on their channel.
 S4  A peer that does not take its answers is not asked for more: neither is its input handled.
 S5  However much a peer sends at once, others get their turn.
-S6  That something durable is done is said once it is safe; until then nothing more of that peer is handled.
+S6  The reply to a durable operation, and all output behind it, is sent once the operation is safe. Input is
+    handled meanwhile, so operations that arrive together share a sync; but only as many as the outbox may hold.
 
 The rim (`connection`) calls `receive`, takes output when told by `wake`, verifies credentials, keeps time.
 """
@@ -57,6 +58,7 @@ class State(Enum):
 class Session(Outbox):
     __slots__ = (
         "_admission",
+        "_held_ticket",
         "_inbox",
         "_opening",
         "_owing",
@@ -99,6 +101,7 @@ class Session(Outbox):
         self._inbox: deque[Iterator[e.Event]] = deque()  # received, not yet handled
         self._owing: dict[Channel, None] = {}  # channels with confirms to send
         self._admission: Admission | None = None
+        self._held_ticket = 0  # of the keeper, that the output held last waits for
         self._opening: Opening | None = Opening(self, offer, verify, full)
         self._reader = Reader(
             frame_max=FRAME_BEFORE_LOGIN,
@@ -110,7 +113,7 @@ class Session(Outbox):
 
     def keeps_up(self, now: int) -> None:
         """The socket took the output: go on delivering."""
-        if self.congested:
+        if self.congested and not self.is_holding_much:
             self.congested = False
             self.resume(now)
 
@@ -140,7 +143,7 @@ class Session(Outbox):
     def _handle_some(self, now: int) -> None:
         """Handle events until there are none for us any more, or the turn ends."""
         inbox, turn = self._inbox, TURN
-        while inbox and turn > 0 and self.backlog <= CHOKED_FROM and self._held is None:
+        while inbox and turn > 0 and self.backlog <= CHOKED_FROM and not self.is_stalled:
             event = next(inbox[0], None)
             if event is None:
                 inbox.popleft()
@@ -163,6 +166,11 @@ class Session(Outbox):
     def has_more(self) -> bool:
         """Whether there is input that waits for the peer to take its answers, or for its next turn."""
         return bool(self._inbox)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the session is closed and all of its output was taken."""
+        return self.state is State.CLOSED and not self.output and not self.is_held
 
     @property
     def is_publishing(self) -> bool:
@@ -261,16 +269,27 @@ class Session(Outbox):
             if command is None:
                 raise CommandInvalid(f"{method.name} is not for a client to send")
             keeper = self.broker.keeper
-            entries, mark = keeper.entries, len(self.output)
+            entries, mark = keeper.entries, self.mark
             command(self, channel, method, now)
             # What is as asked for already may be so by somebody whose own answer is still held.
             new = keeper.entries != entries or keeper.changed > keeper.safe
             if new and method.class_id in _LASTING:
-                self.hold(mark)
-                keeper.tell(self)
+                self._hold_until_safe(mark)
+
+    def _hold_until_safe(self, mark: int) -> None:
+        """Hold the output since `mark` until all operations up to now are on disk (S6).
+
+        An operation without a reply (no-wait) holds the output behind it: a later reply implies it is safe.
+        """
+        keeper = self.broker.keeper
+        if self._held_ticket != keeper.ticket:
+            self._held_ticket = keeper.ticket
+            self.hold(mark)
+            keeper.tell(self)
+        self.count_held()
 
     def kept(self) -> None:
-        """What was done is safe, and may be told."""
+        """The operations that were held first are on disk."""
         self.release()
 
     def _settle_confirms(self, channel: Channel) -> None:
