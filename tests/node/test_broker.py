@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -138,3 +140,20 @@ def test_a_stream_whose_folder_is_gone_is_not_taken_for_an_empty_one(tmp_path: P
     with pytest.raises(Corrupt, match="the folder is missing"), recado.Broker(data=tmp_path):
         pass
     assert not folder.exists()
+
+
+FEW_FILES = """
+import resource, pika, recado
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, {hard}))
+with recado.Broker() as broker:
+    pika.BlockingConnection(pika.URLParameters(broker.url)).close()
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+
+
+@pytest.mark.parametrize("hard", [256, 1024])
+def test_a_small_limit_of_open_files_is_raised_or_lived_with(hard: int) -> None:
+    """256 is the usual soft limit on macOS."""
+    program = [sys.executable, "-c", FEW_FILES.format(hard=hard)]
+    ran = subprocess.run(program, check=True, capture_output=True, text=True, timeout=60)
+    assert ran.stdout == f"{hard}\n"

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import gc
 import os
-import resource
 import signal
 import socket
 import sys
@@ -34,7 +33,6 @@ Ctrl-C stops the broker."""
 
 
 def run(settings: Settings, *, welcome: bool) -> int:
-    raise_open_files()
     try:
         with new_runner(settings, attentive=True) as runner:
             reason = runner.run(until_signal(settings, welcome))
@@ -74,13 +72,6 @@ def kept_where(settings: Settings) -> str:
     if settings.node.data is None:
         return "keeping nothing on disk (--data DIR keeps what is durable)"
     return f"keeping what is durable in {settings.node.data}"
-
-
-def raise_open_files() -> None:
-    """A connection is an open file, and the usual limit of 1,024 is for programs with few."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def announce(text: str) -> None:

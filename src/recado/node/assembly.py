@@ -19,6 +19,7 @@ from recado.node.settings import ServerSettings, Settings
 from recado.server.connection import clock
 from recado.server.listener import Server, ServerLimits
 from recado.server.offer import Offer
+from recado.server.open_files import raise_limit
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -65,6 +66,7 @@ class CannotListen(OSError):
 
 async def start(settings: Settings) -> Running:
     """Build the parts and listen; whatever prevents that is raised, and nothing is left open."""
+    raise_limit()
     tls = tls_context(settings.server)
     storage = open_storage(settings)
     try:

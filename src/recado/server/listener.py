@@ -5,7 +5,6 @@ There is one loop and no lock: the broker decides in the loop's thread, between 
 
 import asyncio
 import logging
-import resource
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -13,7 +12,7 @@ import msgspec
 
 from recado.broker.broker import Broker
 
-from . import memory
+from . import memory, open_files
 from .connection import Connection, clock
 from .logins import Logins
 from .offer import Offer
@@ -35,8 +34,6 @@ WATCH_SECONDS = 1.0
 REST_SECONDS = 0.005
 STOP_SECONDS = 0.5  # for clients to answer; the reason has reached their sockets by then
 SPARE_CONNECTIONS = 100  # beyond the limit, to be told so
-BACKLOG = 128  # connections that are accepted before any of them can be looked at
-SPARE_FILES = BACKLOG + 128  # for those, and for what is not a connection
 SCARCE = 0.5  # of the memory that there is to use: from here on long queues go to disk earlier
 
 
@@ -83,7 +80,7 @@ class Server:
         self.committer: Committer | None = None  # of a broker that keeps something
         self._used_memory = used_memory
         self._memory_limit = int(memory.available() * self.limits.memory_share)
-        self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES
+        self._files = open_files.current()
         self.logins = Logins(self)
         self._listeners: list[asyncio.Server] = []
         self._last_left: asyncio.Future[None] | None = None  # somebody waits for all to leave
@@ -110,7 +107,7 @@ class Server:
             port,
             ssl=tls,
             ssl_handshake_timeout=patience,
-            backlog=BACKLOG,
+            backlog=self._files.backlog,
         )
         self._listeners.append(listener)
         number: int = listener.sockets[0].getsockname()[1]
@@ -159,16 +156,25 @@ class Server:
 
         Or it is too late: what was accepted just before a stop is made after it, and nobody would end it.
         """
+        count, files = len(self.connections), self._files.connections
         most = self.limits.max_connections
-        beyond = most is not None and len(self.connections) > most + SPARE_CONNECTIONS
-        return beyond or self._stopping or len(self.connections) > self._most_files
+        beyond = most is not None and count > most + SPARE_CONNECTIONS
+        beyond_files = files is not None and count > files + self._files.refusals
+        return beyond or beyond_files or self._stopping
 
     def full_reason(self) -> str | None:
         """Why there is no place for the connection that came last, which is counted already."""
-        most = self.limits.max_connections
+        most, files = self.limits.max_connections, self._files.connections
         if most is not None and len(self.connections) > most:
             log.warning("a connection is refused: there are %d already", most)
             return f"the server is full: it takes {most} connections"
+        if files is not None and len(self.connections) > files:
+            reason = (
+                f"the server is full: its open file limit of {self._files.limit} allows {files} "
+                "connections; raise it with ulimit -n"
+            )
+            log.warning("connection refused: %s", reason)
+            return reason
         return None
 
     # ── output and time ───────────────────────────────────────────────────────────────────────────────
