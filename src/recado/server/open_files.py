@@ -1,7 +1,7 @@
 """The process's limit of open files, and how many connections fit below it.
 
-A connection is an open file. Some files must stay free: for connections that the loop accepts before any of them
-is counted, for clients that are told why they are refused, and for everything that is not a connection, such as
+A connection is an open file. Some files must stay free: for connections that the loop accepts before any of
+them is counted, for clients that are told why they are refused, and for all that is not a connection, such as
 the journal. These reserves are fixed shares of a small limit, and constants below a large one.
 """
 
