@@ -9,7 +9,7 @@
     ├── Unhandled         an actor was sent what its behaviour does not know: its failure
     ├── NobodyAsked       a reply, and nobody to give it to: a failure of who replies
     ├── NotHere           called in the wrong place: the wrong thread, outside of a handler or of a system
-    ├── Interrupted       a handler or hook was cancelled while it awaited something
+    ├── Interrupted       a handler or hook was cancelled, or raised what is no Exception
     ├── Unreachable       the node of an actor is silent; whether the actor lives is not known
     ├── Escalated         an actor gave up one that it supervised, and fails for it
     └── SystemClosed      the system is closed, or not open yet

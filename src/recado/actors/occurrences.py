@@ -23,6 +23,8 @@ class DeadLetter(Occurrence):
     message: Any
     sender: Ref | None
     recipient: Ref
+    reason: str = ""
+    """Why, where it is not simply that the recipient is gone."""
 
 
 class Restarted(Occurrence):

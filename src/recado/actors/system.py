@@ -343,16 +343,16 @@ class ActorSystem:
         self.listeners.append(stream.publish)
         return stream
 
-    def bury(self, letter: Letter, recipient: ActorRef[Any]) -> None:
+    def bury(self, letter: Letter, recipient: ActorRef[Any], reason: str = "") -> None:
         """A message that nobody will handle: whoever asked is told, whoever listens for dead letters too."""
         if (reply := letter[2]) is not None:
             reply.fail(ActorStopped(f"{recipient} is not there, or not any more"))
-        self.on_loop(self._note, letter, recipient)
+        self.on_loop(self._note, letter, recipient, reason)
 
-    def _note(self, letter: Letter, recipient: ActorRef[Any]) -> None:
+    def _note(self, letter: Letter, recipient: ActorRef[Any], reason: str) -> None:
         self.dead_letters += 1
         if self.listeners:
-            self.publish(DeadLetter(letter[0], letter[1], recipient))
+            self.publish(DeadLetter(letter[0], letter[1], recipient, reason))
 
 
 class Undertaker:

@@ -226,6 +226,19 @@ async def test_tell_wait_returns_when_there_is_room(kind: str) -> None:
 
 
 @each_kind
+@in_a_loop
+async def test_tell_wait_of_a_message_above_the_frame_limit_raises(kind: str) -> None:
+    async with pair(kind) as it:
+        letters: list[object] = []
+        it.client.listeners.append(letters.append)
+        with pytest.raises(CannotSerialise, match="frame_limit"):
+            await it.book().tell_wait(Fail("x" * (1 << 20)))
+        (letter,) = (each for each in letters if isinstance(each, DeadLetter))
+        assert "frame_limit" in letter.reason
+        assert await it.book().ask(Place(1)) == Ack(1)
+
+
+@each_kind
 @pytest.mark.parametrize("compression", ["zlib", "zstd"])
 @in_a_loop
 async def test_compressed_messages_travel(kind: str, compression: str) -> None:

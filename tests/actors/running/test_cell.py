@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recado.actors import Actor, ActorSystem, Interrupted, Message
+from recado.actors import TEMPORARY, Actor, ActorSystem, Down, Interrupted, Message
 from recado.actors.running.cell import Cell
 from recado.actors.running.mailbox import Letter
-from tests.actors.cast import Do, Echo, Notebook, Read, Say, Stage
+from tests.actors.cast import Do, Echo, Notebook, Read, Say, Stage, signals
+from tests.actors.stories import told
 from tests.feeds.rim.loop import in_the_loop, until
 
 
@@ -225,6 +226,89 @@ async def test_a_handler_that_is_cancelled_has_failed() -> None:
         with pytest.raises(Interrupted):
             await stage.ask(Do(wait_for_what_is_cancelled))
         assert await stage.ask(Do(lambda _: "again")) == "again"
+
+
+class Drastic(BaseException):
+    pass
+
+
+class Fragile(Actor[Echo]):
+    def receive(self, message: Echo) -> None:
+        if message.text == "break":
+            raise Drastic("x")
+        self.reply(message.text)
+
+
+class FragileAsync(Fragile):
+    async def receive(self, message: Echo) -> None:  # type: ignore[override]
+        await asyncio.sleep(0)
+        super().receive(message)
+
+
+class FragileRestart(Fragile):
+    """Its first restart raises in this hook."""
+
+    def __init__(self, hook: str, broken: list[str]) -> None:
+        self.hook = hook
+        self.broken = broken
+
+    def _break(self, hook: str) -> None:
+        if hook == self.hook and hook not in self.broken:
+            self.broken.append(hook)
+            raise Drastic(hook)
+
+    def pre_restart(self, reason: BaseException, message: Any) -> None:
+        self._break("pre_restart")
+
+    def post_restart(self, reason: BaseException) -> None:
+        self._break("post_restart")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Fragile,
+        FragileAsync,
+        lambda: FragileRestart("pre_restart", broken),
+        lambda: FragileRestart("post_restart", broken),
+    ],
+    ids=["def", "async def", "pre_restart", "post_restart"],
+)
+def test_a_base_exception_is_a_failure_of_the_actor_and_does_not_block_it(
+    make: Callable[[], Fragile],
+) -> None:
+    broken.clear()
+
+    async def story(system: ActorSystem) -> None:
+        ref = await system.spawn(make)
+        waiting = ref.ask_future(Echo("break"))
+        after = ref.ask_future(Echo("after"))
+        with pytest.raises(Interrupted, match="Drastic") as failure:
+            await waiting
+        assert isinstance(failure.value.__cause__, Drastic)
+        assert await after == "after"
+        await system.stop(
+            ref
+        )  # told() has virtual time: a blocked one would be left behind, and logged
+
+    told(story)
+
+
+broken: list[str] = []
+
+
+def test_a_base_exception_is_counted_as_a_failure_and_monitors_hear_of_the_end() -> None:
+    async def story(system: ActorSystem) -> None:
+        ref = await system.spawn(Fragile, lifecycle=TEMPORARY)
+        watcher = await system.spawn(Stage)
+        await watcher.ask(Do(lambda stage: stage.monitor(ref)))
+        with pytest.raises(Interrupted):
+            await ref.ask(Echo("break"))
+        (down,) = await signals(watcher)
+        assert isinstance(down, Down)
+        assert isinstance(down.reason, Interrupted)
+
+    told(story)
 
 
 @in_the_loop

@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
-from recado.actors.errors import Interrupted
 from recado.actors.failing.lifecycle import GRACE
 
 if TYPE_CHECKING:
@@ -79,10 +78,8 @@ class Crew(ABC):
     def _run(self, cell: Cell, messages: int = MESSAGES) -> None:
         try:
             cell.run(messages)
-        except BaseException as error:  # noqa: BLE001 - a SystemExit would end the thread, and stop nobody
-            interrupted = Interrupted(f"a handler of {cell.ref} raised {error!r}")
-            interrupted.__cause__ = error
-            cell.fail(interrupted)
+        except Exception as error:  # noqa: BLE001  a cell whose actor was stopped while its handler ran
+            cell.fail(cell.interrupted(error))
         self._runs += 1
 
     def close(self) -> None:

@@ -208,7 +208,7 @@ class DurableMailbox:
         log.error("the mailbox %s cannot keep a message: %s", self._name, error)
         if reply is not None:
             reply.fail(error)
-        self._bury((message, sender, None))
+        self._bury((message, sender, None), str(error))
         return error
 
     def stored(self, then: Then) -> None:
@@ -244,14 +244,14 @@ class DurableMailbox:
 
     def _give_up(self, entry: Entry, letter: Letter) -> None:
         self._room.handled(entry)
-        self._bury((letter[0], letter[1], None))
+        self._bury((letter[0], letter[1], None), f"{entry.attempts} attempts failed")
 
-    def _bury(self, letter: Letter) -> None:
+    def _bury(self, letter: Letter, reason: str) -> None:
         system = self._boxes.system
         recipient = system.registry.by_name(self._name)
         if recipient is None:
             recipient = ActorRef(Address(system.name, self._name), system.undertaker, system)
-        system.bury(letter, recipient)
+        system.bury(letter, recipient, reason)
 
     def close(self) -> None:
         """Its actor has stopped. What is left waits for the next one (DU2)."""

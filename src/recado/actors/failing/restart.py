@@ -17,7 +17,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 
 from recado.actors.occurrences import GivenUp, Restarted
 from recado.actors.ref import ActorRef, current
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("recado.actors")
 
 Ref: TypeAlias = ActorRef[Any]
+
+# Raised to end the program, or by the loop when it drops a task: no failures of an actor.
+ENDINGS: Final = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 
 def failed(cell: Cell, error: BaseException) -> None:
@@ -196,7 +199,9 @@ async def _take_down(cell: Cell, reason: BaseException) -> None:
     try:
         if actor is not None and (going := actor.pre_restart(reason, message)) is not None:
             await going
-    except (Exception, asyncio.CancelledError):
+    except ENDINGS:
+        raise
+    except BaseException:
         log.exception("pre_restart of %s failed", cell.ref)
     finally:
         current.reset(token)
@@ -218,11 +223,13 @@ async def _put_up(cell: Cell, reason: BaseException) -> None:
         assert cell.actor is not None
         if (going := cell.actor.post_restart(reason)) is not None:
             await going
-    except asyncio.CancelledError as error:
-        failed(cell, cell.interrupted(error))
-        return
+    except ENDINGS:
+        raise
     except Exception as error:  # noqa: BLE001  one more failure, with the same budget
         failed(cell, error)
+        return
+    except BaseException as error:  # noqa: BLE001  as above
+        failed(cell, cell.interrupted(error))
         return
     finally:
         current.reset(token)

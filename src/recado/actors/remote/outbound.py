@@ -70,8 +70,9 @@ class Outbound:
         message: Any,
         sender: ActorRef[Any] | None,
         reply: Reply | None,
-    ) -> None:
-        """`text` is the recipient's address."""
+    ) -> RemoteFault | None:
+        """`text` is the recipient's address. Returns why the message was not sent, if it was not: then it is a
+        dead letter, and the asker has been told."""
         number = self._number = self._number + 1
         ways, node = self._ways, recipient.address.node
         try:
@@ -96,6 +97,8 @@ class Outbound:
         except RemoteFault as error:
             self.pending.discard(number)
             self.undeliverable(recipient, message, sender, reply, error)
+            return error
+        return None
 
     def undeliverable(
         self,
@@ -108,7 +111,7 @@ class Outbound:
         log.info("a message for %s is lost: %s", recipient, error)
         if reply is not None:
             reply.fail(error)
-        self._system.bury((message, sender, None), recipient)
+        self._system.bury((message, sender, None), recipient, str(error))
 
     def _text_of(self, sender: ActorRef[Any]) -> str:
         uid = sender.address.uid

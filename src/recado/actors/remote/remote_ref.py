@@ -12,6 +12,8 @@ from recado.actors.address import Address
 from recado.actors.failing.signals import CellSignal
 from recado.actors.ref import ActorRef, Reply
 
+from .faults import CannotSerialise
+
 if TYPE_CHECKING:
     from .node import Node
     from .outbound import Outbound
@@ -42,9 +44,12 @@ class RemotePost:
             node.system.on_loop(node.outbound.send, self._ref, self._text, message, sender, reply)
 
     async def post_wait(self, target: Address, message: Any, sender: ActorRef[Any] | None) -> None:
-        """Return when there is room on the way; what happens at its end, nobody says."""
+        """Return when there is room on the way, without waiting for the recipient. Raises CannotSerialise if
+        the message cannot be sent to any node: for its content, or since it exceeds the frame limit."""
         await self._node.room(target.node)
-        self.post(target, message, sender, None)
+        fault = self._node.outbound.send(self._ref, self._text, message, sender, None)
+        if isinstance(fault, CannotSerialise):
+            raise fault
 
     def signal(self, target: Address, signal: CellSignal) -> None:
         node = self._node

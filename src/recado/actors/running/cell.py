@@ -201,11 +201,11 @@ class Cell:
                     if self.lasting is not None:
                         self.lasting.settle(self.letter, None)
                     continue
-            except asyncio.CancelledError as error:
-                self.fail(self.interrupted(error))
-                return
             except Exception as error:  # noqa: BLE001  whatever it is, the supervisor decides
                 self.fail(error)
+                return
+            except BaseException as error:  # noqa: BLE001  as above; it is raised again where it has to be
+                self._interrupt(error)
                 return
             # Behind it, the handlers of a thread belong to that thread again.
             here = get_ident() == self.system.home
@@ -231,21 +231,34 @@ class Cell:
                     going = None
                 if self.lasting is not None:
                     self.lasting.settle(self.letter, None)
-            except asyncio.CancelledError as error:
-                self.fail(self.interrupted(error))
-                return
+            except GeneratorExit:  # the loop was closed: this task is being collected
+                raise
             except Exception as error:  # noqa: BLE001  as above
                 self.fail(error)
+                return
+            except BaseException as error:  # noqa: BLE001  as above
+                self._interrupt(error)
                 return
         self.awaits = awaited
         self.task = None
         self.rest()
 
-    def interrupted(self, error: asyncio.CancelledError) -> Interrupted:
-        """What it failed by: whoever awaits what was cancelled is not cancelled itself."""
-        interrupted = Interrupted(f"a handler or hook of {self.ref} was cancelled")
+    def interrupted(self, error: BaseException) -> Interrupted:
+        """The failure of the actor when a handler or hook raised `error`, which is no Exception: the asker of
+        a cancelled handler is not cancelled itself."""
+        cancelled = isinstance(error, asyncio.CancelledError)
+        interrupted = Interrupted(
+            f"a handler or hook of {self.ref} {'was cancelled' if cancelled else f'raised {error!r}'}"
+        )
         interrupted.__cause__ = error
         return interrupted
+
+    def _interrupt(self, error: BaseException) -> None:
+        """Fail by a BaseException. Those that end a program end it, if raised in the loop's thread; other
+        threads cannot end it."""
+        self.fail(self.interrupted(error))
+        if isinstance(error, KeyboardInterrupt | SystemExit) and get_ident() == self.system.home:
+            raise error
 
     def _go_on(self, going: Awaitable[None], budget: int) -> None:
         self.awaits = True

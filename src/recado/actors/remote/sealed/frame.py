@@ -119,7 +119,8 @@ class Sealer:
         """Raises CannotSerialise if it would be too large."""
         if len(envelope) > self._most:
             raise CannotSerialise(
-                f"an envelope of {len(envelope)} bytes is more than the {self._most} of a frame"
+                f"an envelope of {len(envelope)} bytes is more than the {self._most} of a frame",
+                "Raise frame_limit on both nodes, or send less at a time",
             )
         self.sequence = sequence = self.sequence + 1
         head = self._prefix + sequence.to_bytes(8)
