@@ -39,6 +39,7 @@ from recado.feeds.boundary import (
     Store,
     Ticked,
 )
+from recado.feeds.clock import MemberClock
 from recado.feeds.layers.reception import ORDERS
 from recado.feeds.member import Member
 from recado.feeds.packet import Kind
@@ -112,6 +113,7 @@ class Node:
         self._busy = False
         self._handled = 0
         self._tick_at = inf
+        self._clock = MemberClock(member.site.options.beat / 2)
         self._view: View | None = None
 
     def start(self) -> None:
@@ -164,7 +166,10 @@ class Node:
         if self._handled > MOST_EVENTS:
             raise Runaway(f"{h.named(self.life)} handles events without end")
         member = self.member
-        effects = member.handle(event, now)
+        stalled = self._clock.observe(now)
+        if stalled:
+            member.stall(stalled)
+        effects = member.handle(event, self._clock.time(now))
         if member.site.view is not self._view:
             self._view = member.site.view
             self._agreed()
@@ -179,8 +184,13 @@ class Node:
 
     def _arm(self) -> None:
         deadline = self.member.deadline()
-        if deadline is not None and deadline < self._tick_at and not self.is_over:
-            self._tick_at = max(deadline, self.world.schedule.now, self.stalled_until)
+        if self._tick_at == inf:
+            self._clock.expect(inf)
+        if deadline is None or self.is_over:
+            return
+        if deadline + self._clock.stalled < self._tick_at:
+            due = self._clock.expect(max(deadline, self._clock.time(self.world.schedule.now)))
+            self._tick_at = max(due, self.stalled_until)
             self.world.schedule.at(self._tick_at, self._ring, self._tick_at)
 
     def _ring(self, moment: float) -> None:
@@ -188,7 +198,7 @@ class Node:
             return  # an earlier one was asked for since
         self._tick_at = inf
         deadline = self.member.deadline()
-        if deadline is not None and deadline <= self.world.schedule.now:
+        if deadline is not None and deadline + self._clock.stalled <= self.world.schedule.now:
             self.handle(Ticked())
         else:
             self._arm()

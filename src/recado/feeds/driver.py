@@ -3,7 +3,8 @@
 D1  Events are handled one after the other; one that comes about while effects are done waits for them.
 D2  Effects are done in their order, except that an acknowledgement of a view waits until the application has
     taken everything that was delivered before it: what lies in our memory is lost with us.
-D3  There is one timer, never later than the member's deadline.
+D3  There is one timer, never later than the member's deadline. Time in which the loop did not run counts
+    towards no timeout: the member is given the time of its `MemberClock`.
 D4  After `stop`, and after a fault of its own, nothing reaches the member any more.
 D5  A fault in this program is never told as one of what carries packets.
 D6  While the application lags behind, nobody is asked for more, and messages that no carrier keeps for us are
@@ -16,6 +17,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 from msgspec.structs import replace
@@ -44,6 +46,7 @@ from .boundary import (
     Store,
     Ticked,
 )
+from .clock import MemberClock
 from .errors import CannotJoin
 from .layers.reception import room_for
 from .member import Member
@@ -128,7 +131,8 @@ class Driver:
         self._busy = True  # until it has a port to act by
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._timer_at = 0.0  # by the loop's clock
+        self._clock = MemberClock(member.site.options.beat / 2)
         self._turned_away = 0
 
     def start(self, port: Port) -> None:
@@ -143,7 +147,7 @@ class Driver:
         self._busy = True
         try:
             while self._events:
-                now = self._loop.time()
+                now = self._now()
                 for effect in self.member.handle(self._events.popleft(), now):
                     self._perform(effect)
             self._arm()
@@ -191,20 +195,33 @@ class Driver:
         if deadline is None or self._stopped:
             return
         if self._timer is not None:
-            if self._timer_at <= deadline:
+            if self._timer_at <= deadline + self._clock.stalled:
                 return
             self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._loop.call_at(deadline, self._ring)
+        self._timer_at = self._clock.expect(deadline)
+        self._timer = self._loop.call_at(self._timer_at, self._ring)
 
     def _ring(self) -> None:
+        now = self._now()
         self._timer = None
+        self._clock.expect(inf)
         self._tell_turned_away()
         deadline = self.member.deadline()
-        if deadline is not None and deadline <= self._loop.time():
+        if deadline is not None and deadline <= now:
             self.handle(Ticked())
         else:
             self._arm()
+
+    def _now(self) -> float:
+        monotonic = self._loop.time()
+        stalled = self._clock.observe(monotonic)
+        if stalled:
+            log.info(
+                "event loop stalled (member=%s stalled_s=%.1f): feed timeouts do not count this time",
+                *(self.member.site.me.name, stalled),
+            )
+            self.member.stall(stalled)
+        return self._clock.time(monotonic)
 
     def _tell_turned_away(self) -> None:
         """Once: whoever fills a feed must not fill a log."""

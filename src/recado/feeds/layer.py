@@ -182,6 +182,9 @@ class Layer:
     def tick(self, now: float) -> None:
         """Time has passed."""
 
+    def stall(self, seconds: float) -> None:
+        """The process did not run for so long, which `now` leaves out. Instants whose age counts move back."""
+
     def deadline(self) -> float | None:
         """When it has something to do even if nothing comes."""
         return None

@@ -71,6 +71,11 @@ class Member:
         effects, self.site.effects = self.site.effects, []
         return effects
 
+    def stall(self, seconds: float) -> None:
+        """The process did not run for so long, and `now` leaves that out."""
+        for layer in self._layers:
+            layer.stall(seconds)
+
     def deadline(self) -> float | None:
         """When it wants the next Ticked; None: nothing is to be done until something comes."""
         if self._left or self.site.failed:

@@ -37,6 +37,10 @@ class JumpingLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return super().time() + self._jumping.jumped
 
+    def stop_for(self, seconds: float) -> None:
+        """As if the process were stopped for so long now: timers that are due meanwhile are served late."""
+        self._jumping.jumped += seconds
+
 
 def in_the_loop(test: Test[P]) -> Callable[P, None]:
     """Within some patience, so that what never happens is a failure with a place."""

@@ -38,7 +38,7 @@ from recado.feeds.vector import Vector
 from recado.feeds.views import NO_VIEW, MemberId, Role
 from recado.feeds.wire import encode
 
-from .loop import without_waiting
+from .loop import JumpingLoop, without_waiting
 
 BLOCK = Block.of([b"x"])
 BATCH = Batch(bytes(16), 1, BLOCK)
@@ -51,6 +51,7 @@ class Scripted:
         self.answers = list(answers)
         self.events: list[Event] = []
         self.times: list[float] = []
+        self.stalls: list[float] = []
         self.due: float | None = None
         self.refused = 0
         self.turned_away = 0
@@ -63,6 +64,9 @@ class Scripted:
         if self.due is not None and now >= self.due:
             self.due = None
         return self.answers.pop(0) if self.answers else []
+
+    def stall(self, seconds: float) -> None:
+        self.stalls.append(seconds)
 
     def deadline(self) -> float | None:
         return self.due
@@ -161,6 +165,31 @@ async def test_one_timer_never_later_than_the_deadline() -> None:
     driver.handle(Confirmed(4))
     await asyncio.sleep(1)
     assert member.events[-1:] == [Left(Vector())]
+
+
+@without_waiting
+async def test_time_in_which_the_loop_did_not_run_is_left_out() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, JumpingLoop)
+    member = Scripted()
+    driver, noting = driven(member)
+    member.due = begun = loop.time()
+    driver.start(noting)
+    member.due = loop.time() + 0.5
+    driver.handle(Confirmed(1))
+    loop.stop_for(20)
+    driver.arrived(Channel.P, MemberId("", bytes(16)), b"what has waited in the socket", UNTAGGED)
+    assert begun <= member.times[-1] < begun + 1
+    assert member.stalls == [pytest.approx(19.5, abs=0.4)]
+    member.due = member.times[-1] + 3
+    await asyncio.sleep(5)
+    assert member.events[-1:] == [Ticked()]
+    assert begun + 3 <= member.times[-1] < begun + 5
+    assert len(member.stalls) == 1
+    loop.stop_for(20)
+    driver.handle(Confirmed(2))
+    assert len(member.stalls) == 1, "it waited for nothing"
+    await driver.stop()
 
 
 @without_waiting

@@ -87,6 +87,9 @@ class Fifo(Layer):
         if self.site.role is Role.SUBSCRIBER and self.site.options.recovery is Policy.NONE:
             self.reception.since = now
 
+    def stall(self, seconds: float) -> None:
+        self.reception.stall(seconds)
+
     def up(self, event: Rising, now: float) -> None:
         match event:
             case Heard(Channel.P):

@@ -45,5 +45,10 @@ class Pulse(Layer):
         if not self.site.options.ordered:
             self._told.append((now, self._last))
 
+    def stall(self, seconds: float) -> None:
+        """Others would take us for younger than we are, and give our old messages to those who came since."""
+        self._begun -= seconds
+        self._told = deque(((at - seconds, last) for at, last in self._told), maxlen=EARLIER)
+
     def deadline(self) -> float | None:
         return self._due

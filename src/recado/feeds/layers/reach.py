@@ -16,8 +16,9 @@ RC5  Who did not answer is left out, and asked again only after a while, or when
      itself; so that one who cannot answer stops nobody.
 RC6  A view is called complete only if all who were asked are in it, none of them hears anybody else, and one of
      them has listened for `suspect`. While a view with an archive is not, another one follows.
-RC7  Silence counts only while one listens: who was stalled, or is new in a view, hears others for `suspect`
-     before it takes them for failed. Who heard nothing at all, of publishers neither, may have been deaf, and
+RC7  Silence counts only while one listens: `now` leaves out the time in which a member was stalled, and it has
+     then not listened for long. Who is new in a view hears others for `suspect` before it takes them for
+     failed. Who heard nothing at all, of publishers neither, may have been deaf, and
      has not listened.
 RC8  A subscriber without recovery begins behind all that was published before it. Where publishers cast again
      what others lack, it keeps quiet until it has heard what each of them has published: what is published
@@ -129,7 +130,7 @@ class Reach(Layer):
         if not isinstance(event, Heard):
             self._above(event, now)
             return
-        self._attend(now)
+        self._attended = now
         if event.sender != self.site.me:
             if not self._is_hearing(now):
                 self._listening = now
@@ -171,13 +172,10 @@ class Reach(Layer):
             peer.update(beat, now)
         self._coordinate(now)
 
-    def _attend(self, now: float) -> None:
-        """RC7: we beat oftener than that, unless we are stalled."""
-        missed, self._attended = now - self._attended, now
-        if missed > self.site.options.suspect / 2:
-            self._listening = now
-            for peer in self.peers.values():
-                peer.heard += missed
+    def stall(self, seconds: float) -> None:
+        """RC7: what was said meanwhile may be lost. The loop has run again within a beat."""
+        if seconds > self.site.options.suspect / 2:
+            self._listening = self._attended + self.site.options.beat
 
     # --- promising ---
 
@@ -346,7 +344,7 @@ class Reach(Layer):
 
     def tick(self, now: float) -> None:
         options = self.site.options
-        self._attend(now)
+        self._attended = now
         if now >= self._next_beat:
             self._beat(now)
         promise, round_ = self._promise, self._round

@@ -101,6 +101,14 @@ class Reception:
             track.next, track.index = vector.get(publisher, 0) + 1, 0
             self._skip(publisher, track.next - 1, now)
 
+    def stall(self, seconds: float) -> None:
+        """We were stopped for so long: what is compared with a publisher's age lies further back."""
+        if self.since is not None:
+            self.since -= seconds
+        for track in self.tracks.values():
+            track.born -= seconds
+            track.past = [(at - seconds, last) for at, last in track.past]
+
     def freeze(self) -> None:
         """Nothing passes until further notice."""
         self.limit = {p: track.next - 1 for p, track in self.tracks.items()}

@@ -62,6 +62,9 @@ class Sync(Layer):
     def start(self, now: float) -> None:
         self._begun = now
 
+    def stall(self, seconds: float) -> None:
+        self._begun -= seconds
+
     def up(self, event: Rising, now: float) -> None:
         match event:
             case Changed(record) if not self._joined:
