@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -41,6 +42,18 @@ class Calculator(Actor[Twice]):
     def receive(self, message: Twice) -> None:
         if message.number < 0:
             raise ValueError(f"{message.number} is negative")
+        self.reply(2 * message.number)
+
+
+class Gate(Actor[Twice]):
+    """It answers as soon as there is this file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    async def receive(self, message: Twice) -> None:
+        while not self._file.exists():  # noqa: ASYNC110  another process makes it
+            await asyncio.sleep(0.01)
         self.reply(2 * message.number)
 
 

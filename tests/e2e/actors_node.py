@@ -1,7 +1,7 @@
 """A node as a process: `python -m tests.e2e.actors_node server|client URL NAME FOLDER STORAGE`.
 
-A server has a ledger with a durable mailbox, and a calculator, and starts counters for others; SIGTERM closes
-it in order. A client tells the ledger numbers until it is killed. Either says `ready` when it is.
+A server has a ledger and a gate with durable mailboxes, and a calculator, and starts counters for others;
+SIGTERM closes it in order. A client tells the ledger numbers until it is killed. Each says `ready` when it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from recado.actors.durable.mailboxes import DurableMailboxes
 from recado.actors.remote.amqp import Amqp, AmqpSettings, Storage
 from recado.actors.remote.node import Node
 
-from .actors_cast import Calculator, Counter, Ledger, Note
+from .actors_cast import Calculator, Counter, Gate, Ledger, Note
 
 
 async def serve(url: str, name: str, folder: Path, storage: Storage) -> None:
@@ -26,6 +26,8 @@ async def serve(url: str, name: str, folder: Path, storage: Storage) -> None:
         boxes = DurableMailboxes(system, folder / "mail")
         ledger = partial(Ledger, folder / "ledger")
         await system.spawn(ledger, name="ledger", mailbox=boxes.mailbox("ledger"))
+        gate = partial(Gate, folder / "open")
+        await system.spawn(gate, name="gate", mailbox=boxes.mailbox("gate"))
         await system.spawn(Calculator, name="calculator")
         Node.of(system).creation.offer(Counter)
         ended = asyncio.Event()

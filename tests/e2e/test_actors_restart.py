@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from recado.actors.inspection import INSPECTOR, Inspect, Inspector
 from recado.actors.remote.amqp import Storage
 from tests.actors.remote.running import in_a_loop
 from tests.feeds.rim.loop import until
 from workshop.peers import Server
 
-from .actors_cast import Note, Twice
+from .actors_cast import Gate, Note, Twice
 from .actors_town import HEALS, Town, broker_lives, desk, noted, process, town
 
 
@@ -43,6 +44,31 @@ async def node_is_killed(url: str, folder: Path) -> None:
 
 def test_a_node_that_is_killed_finds_its_messages(server: Server, tmp_path: Path) -> None:
     node_is_killed(server.url, tmp_path)
+
+
+@in_a_loop
+async def asked_node_is_killed(url: str, exchange: str, folder: Path) -> None:
+    asks = 5
+    with process("server", url, exchange, folder) as node:
+        await node.start()
+        async with desk(url, exchange) as it:
+            gate = it.system.actor("gate", Gate, node=exchange)
+            inspector = it.system.actor(INSPECTOR, Inspector, node=exchange)
+            answers = [gate.ask_future(Twice(number), timeout=60.0) for number in range(asks)]
+            waiting = 0
+            while waiting < asks - 1:  # the gate has one of them
+                page = await inspector.ask(Inspect(), timeout=10.0)
+                waiting = next(seen.waiting for seen in page.seen if seen.name == "gate")
+            node.kill()
+            (folder / "open").touch()
+            await node.start()
+            assert await asyncio.gather(*answers) == [2 * number for number in range(asks)]
+
+
+def test_asks_that_waited_in_a_node_that_is_killed_are_answered(
+    server: Server, name: Callable[[str], str], tmp_path: Path
+) -> None:
+    asked_node_is_killed(server.url, name("exchange"), tmp_path)
 
 
 @in_a_loop

@@ -8,12 +8,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from .address import Address
-    from .ref import ActorRef
+    from .ref import ActorRef, Reply
     from .system import ActorSystem
 
 Options_contra = TypeVar("Options_contra", contravariant=True)
+
+
+class Asker(Struct, array_like=True, frozen=True):
+    """Where the answer to an ask of another node goes, as a value that outlives this process.
+
+    `client` is the id under which the transport reaches the asking node; empty if it is the node's name.
+    `incarnation` is the one under which that node sent the ask: a later life of it does not wait for the
+    answer. `number` is that of the ask.
+    """
+
+    node: str
+    client: str
+    incarnation: bytes
+    number: int
 
 
 class Heard(Protocol):
@@ -46,6 +62,10 @@ class Others(Protocol):
 
     def heard(self, incarnation: bytes) -> Heard | None:
         """What came of one sender, in this life. In the loop's thread."""
+
+    def reply_to(self, asker: Asker | None) -> Reply | None:
+        """The Reply of a message that another node sent to an earlier life of this one; `asker` is None if it
+        was told. In the loop's thread."""
 
 
 class Carrier(Protocol[Options_contra]):

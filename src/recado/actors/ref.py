@@ -38,7 +38,8 @@ class Reply(Protocol):
     """Where the answer to an ask goes. Only the first counts; from any thread.
 
     One with `stranger = True` is that of somebody who is not trusted: what the actor does not know is answered
-    by Unhandled then, and is no failure of the actor.
+    by Unhandled then, and is no failure of the actor. One with an `asker` (others.Asker) is that of another
+    node: a later life of this process can answer it, too.
     """
 
     def complete(self, value: Any) -> None: ...

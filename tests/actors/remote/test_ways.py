@@ -45,6 +45,9 @@ class FakeTransport(Joining):
         self.links.append(FakeLink(node))
         return self.links[-1]
 
+    def link_back(self, client: str) -> FakeLink:
+        raise NoWay(client)
+
     async def close(self) -> None: ...
 
 

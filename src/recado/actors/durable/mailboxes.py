@@ -14,9 +14,11 @@ DU3  It is attempted so many times, counted over all lives of the process; then 
 DU4  A message from another node is taken once, however often it comes: it is known by the sender's incarnation
      and sequence.
 DU5  What cannot be read in this life, since its class is not known, waits for another.
+DU6  An ask is answered by whichever actor handles it, in a later life of the process, too, if the asker is on
+     another node and its transport kept the ask: the record says where the answer goes. An asker of this
+     process is answered by a later actor of the mailbox; it is gone with the process.
 
-Who asked has gone with the process: a message that comes again is handled as one that was asked, and its answer
-is dropped. Messages have to be of classes that can be written down: see recado.actors.serialising.serialisers.
+Messages have to be of classes that can be written down: see recado.actors.serialising.serialisers.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from queue import Empty
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from recado.actors.address import Address
-from recado.actors.errors import NameTaken, SystemClosed
-from recado.actors.others import Heard
+from recado.actors.errors import ActorStopped, NameTaken, SystemClosed
+from recado.actors.others import Asker, Heard
 from recado.actors.ref import ActorRef, Reply
 from recado.actors.serialising.faults import BadEnvelope, CannotSerialise
 from recado.actors.serialising.serialisers import Serialisers
@@ -69,6 +71,8 @@ class DurableMailboxes:
         self.room = Mailroom(disk, segment_size, self._heard)
         self.serialisers = Serialisers(_write_ref, self._read_ref, pickle=pickle)
         self.open: dict[str, DurableMailbox] = {}
+        # Where answers go to what a mailbox had when its actor stopped, by the number of the message.
+        self.replies: dict[int, Reply] = {}
         # Who opens a mailbox reads what is in the room, and who puts something puts it into both: one at a
         # time, or it would be in the mailbox twice.
         self.lock = threading.Lock()
@@ -135,15 +139,17 @@ class DurableMailbox:
             if name in boxes.open:
                 raise NameTaken(f"the mailbox {name!r} is another actor's")
             for entry, record in self._room.left(name):
-                if (letter := self._letter(record)) is not None:
+                reply = boxes.replies.pop(entry.number, None)
+                if (letter := self._letter(record, reply)) is not None:
                     self._ready.append((entry, letter))
             boxes.open[name] = self
 
     def meet(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def _letter(self, record: Entered) -> Letter | None:
-        """What was written down; None if nobody can read it now (DU5)."""
+    def _letter(self, record: Entered, reply: Reply | None) -> Letter | None:
+        """What was written down; None if nobody can read it now (DU5). `reply` is where its answer goes, if
+        the message came in this life."""
         boxes = self._boxes
         try:
             message = boxes.serialisers.read(record.serialisation, record.manifest, record.body)
@@ -151,8 +157,17 @@ class DurableMailbox:
             log.error("a message in the mailbox %s is left there: %s", self._name, error)
             return None
         sender: ActorRef[Any] | None = boxes.system.ref(record.sender) if record.sender else None
-        reply: Reply | None = NOBODY if record.asked else None
+        if reply is None:
+            reply = self._reply(record)
         return message, sender, reply
+
+    def _reply(self, record: Entered) -> Reply | None:
+        """Of a message that came in an earlier life (DU6)."""
+        node = self._boxes.system.node
+        reply: Reply | None = None
+        if node is not None and (record.origin is not None or record.asker is not None):
+            reply = node.reply_to(record.asker)
+        return NOBODY if reply is None and record.asked else reply
 
     # ── putting, in any thread ────────────────────────────────────────────────────────────────────────────
 
@@ -176,6 +191,7 @@ class DurableMailbox:
         except CannotSerialise as error:
             return self._refuse(letter, error)
         address = "" if sender is None else str(sender.address)
+        asker: Asker | None = getattr(reply, "asker", None)
         try:
             with self._boxes.lock:
                 entry = self._room.enter(
@@ -189,13 +205,16 @@ class DurableMailbox:
                         serialisation=serialisation,
                         manifest=manifest,
                         body=body,
+                        asker=asker,
                     )
                 )
                 if entry is None:
                     return None
-                # If the actor has stopped, another one may have the mailbox by now.
+                # If the actor has stopped, another one may have the mailbox by now, or will.
                 heir = self._boxes.open.get(self._name, self)
                 heir._ready.append((entry, letter))
+                if reply is not None and self._name not in self._boxes.open:
+                    self._boxes.replies[entry.number] = reply
         except SystemClosed as error:
             return self._refuse(letter, error)
         if heir is not self:
@@ -224,6 +243,9 @@ class DurableMailbox:
                 self._out[id(letter)] = entry, letter
                 return letter
             self._give_up(entry, letter)  # the last attempt ended the process (DU3)
+            if (reply := letter[2]) is not None:
+                tried = f"the mailbox {self._name} has given up a message after {entry.attempts} attempts"
+                reply.fail(ActorStopped(tried))
         raise Empty
 
     def qsize(self) -> int:
@@ -259,3 +281,6 @@ class DurableMailbox:
         with self._boxes.lock:
             if self._boxes.open.get(self._name) is self:
                 del self._boxes.open[self._name]
+                for entry, letter in (*self._out.values(), *self._ready):
+                    if letter[2] is not None:
+                        self._boxes.replies[entry.number] = letter[2]

@@ -1,13 +1,14 @@
 """The journal beneath durable mailboxes: one for all those of a system, so that they share its syncs.
 
-    Entered    [1, number, box, origin, attempts, sender, asked, serialisation, manifest, body]
+    Entered    [1, number, box, origin, attempts, sender, asked, serialisation, manifest, body, asker]
     Attempted  [2, number]                      a handler is about to begin
     Handled    [3, number]                      it has ended, or nobody shall try again
     Summary    [4, next number, {incarnation: [floor, starts, ends, held]}]   what was written before, in short
     Narrowed   [5, incarnation, [floor, starts, ends, held]]                  what is known of one sender now
 
 Records are msgpack. A `number` is given once, and is the order of a mailbox; an `origin` is the sender's
-(incarnation, sequence).
+(incarnation, sequence); an `asker` is where its answer goes, [node, client, incarnation, number], nil if it is
+none of another node. Records without it, of earlier versions, are read as if it were nil.
 
 MR1  What `when_safe` reported is found again until it is handled, whatever ends, the process or the power.
 MR2  What was attempted or handled is known after the end of the process. After that of the power, perhaps not:
@@ -37,7 +38,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from recado.actors.errors import SystemClosed
-from recado.actors.others import Heard
+from recado.actors.others import Asker, Heard
 from recado.actors.running.mailbox import Origin, Then
 from recado.journal.disk import Disk
 from recado.journal.journal import Journal
@@ -63,6 +64,7 @@ class Entered(msgspec.Struct, array_like=True, tag=1, frozen=True):
     serialisation: int
     manifest: str
     body: bytes
+    asker: Asker | None = None
 
 
 class Attempted(msgspec.Struct, array_like=True, tag=2, frozen=True):

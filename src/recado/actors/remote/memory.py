@@ -86,6 +86,9 @@ class MemoryTransport(Joining):
             raise NoWay(f"no node {node} is known")
         return self.link_to(node)
 
+    def link_back(self, client: str) -> MemoryLink:
+        return self.connect(client)
+
     def link_to(self, node: str) -> MemoryLink:
         link = self.links.get(node)
         if link is None or link.ended:

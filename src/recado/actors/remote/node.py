@@ -9,19 +9,22 @@ creation   actors that one node starts on another;   moving   those that go ther
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
 from recado.actors.errors import NotHere
 from recado.actors.failing.supervision import OneForOne
 from recado.actors.inspection import INSPECTOR, Inspector
-from recado.actors.ref import ActorRef
+from recado.actors.others import Asker
+from recado.actors.ref import ActorRef, Reply
 from recado.actors.running.cell import Cell
 from recado.actors.running.turn import Turns
 from recado.actors.serialising.serialisers import Serialisers
 
-from .faults import BadEnvelope, Gone, NoWay
+from .faults import BadEnvelope, Gone, NoWay, RemoteFault
 from .options import Options
 from .outbound import Outbound
 from .peer import Peer
@@ -29,7 +32,7 @@ from .placing.creation import Creation
 from .placing.moving import Moving
 from .receiving.inbound import Inbound
 from .receiving.returned import Returned
-from .remote_ref import RemotePost
+from .remote_ref import UNASKED, RemotePost, RemoteReply
 from .sealed.frame import Seal
 from .transport import Link, Settle, Transport
 from .watching.presence import Presence
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from recado.actors.system import ActorSystem
 
 REFS_MOST: Final = 10_000
+
+log = logging.getLogger("recado.actors")
 
 
 class Node:
@@ -129,6 +134,22 @@ class Node:
             await self.ways.link_to(self.ways.peer(name)).room()
         except (NoWay, Gone):
             return
+
+    def reply_to(self, asker: Asker | None) -> Reply | None:
+        untrusted = self.options.untrusted
+        if asker is None:
+            return UNASKED if untrusted else None
+        try:
+            peer = self.ways.peer(asker.node)
+        except RemoteFault as error:
+            log.warning("an ask of an earlier life cannot be answered: %s", error)
+            return UNASKED
+        if peer.link is None and asker.client:
+            with suppress(NoWay):
+                peer.link = self.transport.link_back(asker.client)
+        return RemoteReply(
+            self.outbound, peer, asker.number, stranger=untrusted, life=asker.incarnation
+        )
 
     # ── references ────────────────────────────────────────────────────────────────────────────────────────
 

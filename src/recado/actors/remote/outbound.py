@@ -3,6 +3,7 @@
 O1  What cannot be sent is a dead letter, and the failure of who asked. Nobody who sends waits for it, or fails.
 O2  An ask ends in an answer, an error, or its time-out, also when the link is cut.
 O3  Messages of one sender to one actor leave in the order in which they were sent.
+O4  An answer completes an ask of the incarnation that asked, and of no other: ask numbers begin at random.
 """
 
 from __future__ import annotations
@@ -136,7 +137,10 @@ class Outbound:
         self.pending.sweep(clock.time())
         self._sweeping = clock.call_later(SWEEP, self._sweep) if self.pending else None
 
-    def answer(self, peer: Peer, asked: int, value: Any) -> None:
+    def answer(self, peer: Peer, life: bytes, asked: int, value: Any) -> None:
+        """To the ask of this number that an incarnation of the peer made (O4)."""
+        if life != peer.life and self._is_over(peer, life):
+            return
         number = self._number = self._number + 1
         try:
             serialisation, manifest, body = self._serialisers.write(value)
@@ -150,11 +154,13 @@ class Outbound:
                 ),
             )
         except CannotSerialise as error:
-            self.answer_error(peer, asked, error)
+            self.answer_error(peer, life, asked, error)
         except RemoteFault as error:
             log.info("an answer to %s is lost: %s", peer.name, error)
 
-    def answer_error(self, peer: Peer, asked: int, error: BaseException) -> None:
+    def answer_error(self, peer: Peer, life: bytes, asked: int, error: BaseException) -> None:
+        if life != peer.life and self._is_over(peer, life):
+            return
         number = self._number = self._number + 1
         failing = current.get()
         cell = None if failing is None else self._system.cell(failing.ref.address)
@@ -164,6 +170,16 @@ class Outbound:
             self._ways.post(peer, envelope)
         except RemoteFault as lost:
             log.info("an answer to %s is lost: %s", peer.name, lost)
+
+    def _is_over(self, peer: Peer, life: bytes) -> bool:
+        """Whether the peer is known to have begun another life since. A broker may deliver frames of the last
+        life behind the first of the next one: there the asker decides, to which the number is unknown."""
+        if not peer.life or (peer.link is not None and peer.link.lasting):
+            return False
+        log.info(
+            "dropping an answer: the asker is gone (node=%s incarnation=%s)", peer.name, life.hex()
+        )
+        return True
 
     # ── what nodes say to each other ──────────────────────────────────────────────────────────────────────
 

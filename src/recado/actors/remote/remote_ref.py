@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
 from recado.actors.failing.signals import CellSignal
+from recado.actors.others import Asker
 from recado.actors.ref import ActorRef, Reply
 
 from .faults import CannotSerialise
@@ -57,9 +58,11 @@ class RemotePost:
 
 
 class RemoteReply:
-    """The Reply of an ask from another node. `patience` is for how many seconds it waits, if it said so."""
+    """The Reply of an ask from another node, made by the incarnation under which that speaks.
 
-    __slots__ = ("_done", "_number", "_outbound", "_peer", "patience", "stranger")
+    `patience` is for how many seconds it waits, if it said so."""
+
+    __slots__ = ("_done", "_life", "_number", "_outbound", "_peer", "patience", "stranger")
 
     def __init__(
         self,
@@ -69,13 +72,24 @@ class RemoteReply:
         patience: float | None = None,
         *,
         stranger: bool = False,
+        life: bytes | None = None,
     ) -> None:
+        """`life` is the incarnation that asked, if it is not the present one of the peer."""
         self.patience = patience
         self.stranger = stranger
         self._outbound = outbound
         self._peer = peer
         self._number = number
+        self._life = peer.life if life is None else life
         self._done = False
+
+    @property
+    def asker(self) -> Asker:
+        """For a later life of this node."""
+        peer = self._peer
+        # Over a link that we made we reach the node by its name, as that life will.
+        client = "" if peer.link is None or peer.made else peer.link.peer
+        return Asker(peer.name, client, self._life, self._number)
 
     def done(self) -> bool:
         return self._done
@@ -85,14 +99,15 @@ class RemoteReply:
             self._done = True
             outbound = self._outbound
             if get_ident() == outbound.home:
-                outbound.answer(self._peer, self._number, value)
+                outbound.answer(self._peer, self._life, self._number, value)
             else:
-                outbound.on_loop(outbound.answer, self._peer, self._number, value)
+                outbound.on_loop(outbound.answer, self._peer, self._life, self._number, value)
 
     def fail(self, error: BaseException) -> None:
         if not self._done:
             self._done = True
-            self._outbound.on_loop(self._outbound.answer_error, self._peer, self._number, error)
+            outbound = self._outbound
+            outbound.on_loop(outbound.answer_error, self._peer, self._life, self._number, error)
 
 
 class Unasked:

@@ -108,5 +108,9 @@ class Transport(Protocol):
     def connect(self, node: str) -> Link:
         """The link to this node, one for each. It comes about by itself. Raises `NoWay` for an unknown node."""
 
+    def link_back(self, client: str) -> Link:
+        """The link to a node that connects to us under this id, before it has done so in this life. Raises
+        `NoWay` if only that node can make it."""
+
     async def close(self) -> None:
         """Give up every link, in order: what was posted is sent first, for a while. Twice is harmless."""

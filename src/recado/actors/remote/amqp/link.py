@@ -102,16 +102,16 @@ class ServerEnd:
         return False
 
     def rejected(self, key: str, body: bytes, reason: str) -> None:
-        self._receiver.returned(self._link(key.removeprefix(self._key)), body, reason)
+        self._receiver.returned(self.link_to(key.removeprefix(self._key)), body, reason)
 
     def _introduced(self, header: bytes) -> AmqpLink:
-        link = self._link(client_of(header))
+        link = self.link_to(client_of(header))
         if len(self._by_header) >= self._limit:
             self._by_header.clear()
         self._by_header[header] = link
         return link
 
-    def _link(self, client: str) -> AmqpLink:
+    def link_to(self, client: str) -> AmqpLink:
         link = self._links.get(client)
         # The node closes one on which nonsense came. That may have been somebody else's: who it was is nowhere
         # proved, so the client is not shut out.

@@ -27,7 +27,7 @@ from recado.client import Address, CannotConnect, parse_address
 from .bridge import Bridge, Plan, client_plan, server_plan
 from .connection import Build, ConnectionSupervisor, Dismantle
 from .handler import Watcher
-from .link import ClientEnd, ServerEnd
+from .link import AmqpLink, ClientEnd, ServerEnd
 from .naming import check_names
 from .settings import AmqpSettings
 from .storage import Sharing
@@ -93,6 +93,11 @@ class Amqp(Joining):
             plan = client_plan(node, self._client, settings.storage)
             link.bridge = self._bridge(plan, settings.client_sharing, link, self._client)
         return link
+
+    def link_back(self, client: str) -> AmqpLink:
+        if self._server is None:
+            raise NoWay(f"without a server bridge no client is answered: {client}")
+        return self._server.link_to(client)
 
     def _bridge(
         self,

@@ -81,6 +81,9 @@ class Tcp(Joining):
             )
         return link
 
+    def link_back(self, client: str) -> ConnectingLink:
+        raise NoWay(f"{client} has to connect by itself")
+
     async def close(self) -> None:
         server, self._server = self._server, None
         if server is not None:
