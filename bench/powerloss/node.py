@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .client import Client
 
 
+ROLL_EVERY = 10  # cleanings
+
+
 class Shape(msgspec.Struct, frozen=True):
     """Sizes, all of them tiny: what happens once an hour elsewhere happens every few turns here."""
 
@@ -62,6 +65,7 @@ class Node:
             self.ledger, slice_size=shape.slice_size, spare_segments=shape.spare_segments
         )
         self._synced: Sync | None = None
+        self._cleanings = 0
 
     def _fail(self, reason: str) -> None:
         raise Unreadable(reason)
@@ -124,6 +128,9 @@ class Node:
         self.ledger.end_sync(sync)
 
     def clean(self) -> None:
+        self._cleanings += 1
+        if self._cleanings % ROLL_EVERY == 0:  # as the committer does on a disk short of room
+            self.ledger.pages.roll()
         if not self.is_full and self._cleaner.clean():
             self.write()
 

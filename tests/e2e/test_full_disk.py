@@ -32,6 +32,7 @@ T = TypeVar("T")
 MIB = 1 << 20
 DISK = 170 * MIB
 OTHERS = 64 * MIB  # what else is on the disk: with it there is room for one segment and a half
+ONE_FILE = 48 * MIB  # for the ballast, and for half of a segment
 SIZE = MIB
 WINDOW = 3
 A_MOMENT = 0.3
@@ -179,6 +180,25 @@ def test_who_consumes_makes_room(small_disk: Path) -> None:
         while (number := take(consumer)) is not None:
             found.append(number)
         assert found == list(range(publisher.sent))
+
+
+def test_a_purge_makes_room_where_the_journal_is_one_file(small_disk: Path) -> None:
+    (small_disk / "others").write_bytes(bytes(DISK - ONE_FILE))
+    with (
+        peers.recado(data=small_disk / "data", config=NO_LIMIT) as server,
+        wire_to(server) as wire,
+        wire_to(server) as other,
+    ):
+        other.send(commands.Channel.Open(), channel=1)
+        other.expect(commands.Channel.OpenOk)
+        publisher = Publisher(wire)
+        publisher.publish_until_blocked()
+        assert len(list((small_disk / "data" / "journal").glob("*.journal"))) == 1
+        other.send(commands.Queue.Purge(queue=QUEUE), channel=1)
+        other.expect(commands.Queue.PurgeOk)
+        publisher.await_confirms()
+        publisher.publish()
+        publisher.await_confirms()
 
 
 def test_it_can_be_stopped_and_started_while_the_disk_is_full(small_disk: Path) -> None:

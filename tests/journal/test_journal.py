@@ -141,6 +141,34 @@ def test_what_was_reserved_is_given_back_at_the_end(tmp_path: Path) -> None:
     assert (tmp_path / name).stat().st_size == HEADER_SIZE + OVERHEAD + 3
 
 
+def test_nothing_is_reserved_on_a_disk_with_little_room() -> None:
+    disk = SimulatedDisk()
+    disk.fill(8000 - 1)
+    journal = opened(disk, 1000)
+    journal.append(b"one")
+    journal.write()
+    assert journal.last_file_size() == HEADER_SIZE + OVERHEAD + 3
+
+
+def test_a_roll_begins_a_segment_so_that_the_last_can_be_dropped() -> None:
+    disk = MemoryDisk()
+    journal = opened(disk, 1000)
+    assert journal.last_file_size() == 0
+    journal.append(b"one")
+    assert journal.last_file_size() == 0
+    journal.write()
+    assert journal.last_file_size() == 1000
+    journal.roll()
+    journal.append(b"two")
+    journal.write()
+    journal.sync()
+    assert contents(disk) == [b"one", b"two"]
+    journal.drop(0)
+    journal.sync()
+    assert contents(disk) == [b"two"]
+    assert len(journal.segments) == 1
+
+
 def test_a_segment_is_dropped_wherever_it_is() -> None:
     disk = MemoryDisk()
     journal = opened(disk)
@@ -204,7 +232,7 @@ def test_no_room_for_the_rest_of_a_batch() -> None:
     journal = opened(disk)
     for number in range(3):
         journal.append(bytes([number]) * 100)
-    disk.fill(300)  # for one segment
+    disk.fill(200)  # for one segment
     for _ in range(2):
         with pytest.raises(OSError, match="space"):
             journal.write()

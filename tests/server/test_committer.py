@@ -14,6 +14,7 @@ from recado.journal.journal import Journal
 from recado.journal.room import Room
 from recado.server import committer as module
 from recado.server.committer import Committer
+from recado.server.ledger import pages
 from recado.server.ledger.ledger import Ledger
 from recado.server.ledger.recovery import recover
 from recado.server.ledger.sync import Sync
@@ -369,6 +370,45 @@ async def test_segments_are_freed() -> None:
         await until_durable(rim)
     assert len(rim.ledger.journal.segments) < before / 2
     await rim.committer.close()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@in_the_loop
+async def test_a_disk_short_of_room_gets_back_that_of_the_last_segment(
+    monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    monkeypatch.setattr(pages, "ROLL_GAIN_MIN_BYTES", 200)
+    rim = Rim()
+    wanted = QueueSettings(durable=True)
+    rim.broker.create_queue(rim.broker.vhosts["/"], "idle", wanted, None, 0)
+    for _ in range(others):
+        rim.channel.publisher.publish(published("idle", b"1", properties=PERSISTENT), 0)
+    for _ in range(5):
+        rim.publish(bytes(100))
+    await until_durable(rim)
+    (last,) = rim.ledger.journal.segments
+    rim.disk.fill(5000)
+    rim.folder.fill(999)
+    rim.committer.watch()
+    await until_durable(rim)
+    assert rim.ledger.journal.segments == [last], "all of it is live"
+    rim.queue.purge()
+    for _ in range(4):
+        rim.committer.watch()
+        await skip(1)
+        await until_durable(rim)
+    (segment,) = rim.ledger.journal.segments
+    assert segment.base > last.base
+    assert rim.count_after_power_loss() == 0
+    assert rim.broker.vhosts["/"].queues["idle"].ready == others
+    end = segment.end
+    for _ in range(3):
+        rim.committer.watch()
+        await until_durable(rim)
+    assert rim.ledger.journal.segments == [segment], "another would free nothing more"
+    assert segment.end == end
+    await rim.committer.close()
+    assert rim.failures == []
 
 
 @in_the_loop

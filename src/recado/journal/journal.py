@@ -40,6 +40,8 @@ from .recovery import recover
 from .segment import Segment, file_of, open_segments
 
 SEGMENT_SIZE = 64 << 20
+RESERVE_FREE_SEGMENTS = 8
+"""Room for a segment is reserved while so many times as much is free: on a small disk others need it more."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 FEW = 64
 """So many parts are written as they are: to join them costs a copy, and to write many more than the copy."""
@@ -190,7 +192,7 @@ class Journal:
             self._names_changed += 1
             self._begun = self._names_changed
             try:
-                _reserve(file, segment.room)
+                self._reserve(file, segment.room)
                 file.write(0, header(segment.base, self.durable))
             except OSError:
                 file.close()  # the next attempt begins anew; until then others may use the room
@@ -198,9 +200,19 @@ class Journal:
                 raise
             segment.file = file
         elif segment.room:
-            _reserve(segment.file, segment.room)
+            self._reserve(segment.file, segment.room)
         segment.room = 0
         return segment.file
+
+    def _reserve(self, file: File, room: int) -> None:
+        """Reserved room is synced sooner. Where there is less, the rest can still be written to."""
+        if self._disk.free() < RESERVE_FREE_SEGMENTS * room:
+            return
+        try:
+            file.reserve(room)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
 
     def sync(self) -> int:
         """Make durable what is written; gives the position up to which all is. For a thread of its own."""
@@ -296,6 +308,16 @@ class Journal:
         """The base of the segment that has this position."""
         return self._bases[bisect_right(self._bases, position) - 1]
 
+    def last_file_size(self) -> int:
+        """Bytes that the last segment takes up on disk, reserved or written."""
+        if not self._segments or self._segments[-1].file is None:
+            return 0
+        return self._segments[-1].file.size()
+
+    def roll(self) -> None:
+        """Let the next record begin a segment, so that the last one can be dropped in time."""
+        self._limit = 0
+
     def drop(self, base: int) -> None:
         """Remove a segment, wherever it is, once something behind it is durable: that says where the journal
         goes on. A crash may undo it until the next sync. Its room is given back by `let_go`."""
@@ -333,12 +355,3 @@ class Journal:
                     segment.file.close()
             if self._mark is not None:
                 self._mark.close()
-
-
-def _reserve(file: File, room: int) -> None:
-    """What is reserved is synced sooner; where there is less room, the last of it can still be written to."""
-    try:
-        file.reserve(room)
-    except OSError as error:
-        if error.errno not in FULL:
-            raise

@@ -182,6 +182,9 @@ class Committer:
         if not written:
             self._free()
             return
+        if self._short and self._ledger.pages.is_worth_rolling():
+            self._ledger.pages.roll()
+            self._write()
         if not self._ledger.is_durable or self._ledger.pages.empty():
             self._begin()
         if self._cleaning is None:
@@ -198,7 +201,7 @@ class Committer:
         if self._failed or self._closed or self._full:
             return
         try:
-            more = self._cleaner.clean()
+            more = self._cleaner.clean(short=self._short)
         except (Corrupt, OSError) as error:
             self.fail(f"the journal cannot be read: {error}")
             return

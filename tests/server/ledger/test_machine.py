@@ -314,6 +314,12 @@ class LedgerMachine(RuleBasedStateMachine):
             self.cleaner.clean()
             self.write()
 
+    @rule(short=st.booleans())
+    def roll(self, short: bool) -> None:
+        self.ledger.pages.roll()
+        self.cleaner.clean(short=short)
+        self.write()
+
     @rule()
     def look_after_crash(self) -> None:
         """What a restart would give, without making one."""

@@ -12,11 +12,11 @@ from recado.journal.record import Corrupt
 
 from .account import Account
 from .ledger import Ledger
-from .pages import Page
+from .pages import LIVE_SHARE_MAX, Page
 from .records import LOAN, MOVED, Destination, RunRecord, decode_run, destinations_of, encode_run
 
-_SHARE = 0.3  # of the messages in a segment: with more live ones it is left alone
 _SPARE_SEGMENTS = 4  # of garbage, before it is worth the work
+_SHORT_MOVE_MAX_BYTES = 4 << 20  # to move messages takes room before it frees some
 _SLICE = 1 << 20  # bytes that are read or written at a time: about 5 ms
 
 
@@ -30,10 +30,13 @@ class Cleaner:
         self._records: Iterator[tuple[int, bytes]] | None = None  # what is left of a segment
         self._source = Page(0)
 
-    def clean(self) -> bool:
-        """Do a slice of the work; whether there is more to do at once. Raises Corrupt, OSError."""
+    def clean(self, *, short: bool = False) -> bool:
+        """Do a slice of the work; whether there is more to do at once. Raises Corrupt, OSError.
+
+        On a disk that is `short` of room every segment with much garbage is worth the work.
+        """
         if self._records is None:
-            base = self._choose()
+            base = self._choose(short)
             if base is None:
                 return False
             segments = self._ledger.journal.segments
@@ -61,20 +64,22 @@ class Cleaner:
                 done += self._move(record, source)
         return False
 
-    def _choose(self) -> int | None:
+    def _choose(self, short: bool) -> int | None:
         """The segment with the smallest part that is live, if it is worth it."""
         pages = self._ledger.pages
         garbage = live = largest = 0.0
         best: tuple[float, int] | None = None
         for segment, page in pages.closed():
             size = segment.end - segment.base
-            share = page.live / page.stored if page.stored else 0.0
+            share = page.live_share
             live += size * share
             garbage += size * (1 - share)
             largest = max(largest, size)
-            if page.live and share < _SHARE and (best is None or share < best[0]):
+            if short and size * share > _SHORT_MOVE_MAX_BYTES:
+                continue
+            if page.live and share < LIVE_SHARE_MAX and (best is None or share < best[0]):
                 best = share, segment.base
-        if best is None or garbage < live + self._spare_segments * largest:
+        if best is None or (not short and garbage < live + self._spare_segments * largest):
             return None
         return best[1]
 

@@ -11,6 +11,8 @@ from recado.journal.journal import Journal
 from recado.journal.segment import Segment
 
 CHECKPOINT_SHARE = 4  # so many times as much is written between two checkpoints, at least
+LIVE_SHARE_MAX = 0.3  # of the messages in a segment: with more live ones it is not worth freeing
+ROLL_GAIN_MIN_BYTES = 1 << 20  # a new segment and its checkpoint have to be worth writing
 
 
 class Page:
@@ -22,6 +24,10 @@ class Page:
         self.base = base
         self.stored = 0
         self.live = 0
+
+    @property
+    def live_share(self) -> float:
+        return self.live / self.stored if self.stored else 0.0
 
 
 class Pages:
@@ -91,6 +97,20 @@ class Pages:
         segments = self._journal.segments
         if segments:
             self._current = self.page(segments[-1].base)
+
+    def is_worth_rolling(self) -> bool:
+        """Whether most of the room of the last segment could be given back."""
+        share = self._current.live_share
+        gain = self._journal.last_file_size() * (1 - share) - self._checkpoint_size
+        return share <= LIVE_SHARE_MAX and gain >= ROLL_GAIN_MIN_BYTES
+
+    def roll(self) -> None:
+        """Turn to a new segment, so that the last one can be dropped.
+
+        That happens once the checkpoint that is due now is durable, and live messages are settled or moved.
+        """
+        self._journal.roll()
+        self.checkpoint_due = True
 
     # ── dropping ──────────────────────────────────────────────────────────────────────────────────────
 
