@@ -27,7 +27,7 @@ BENCHES = (
     "crash",
     "durable",
     "feeds",
-    "feeds-crash",
+    "feeds-siege",
     "feeds-sim",
     "fuzz",
     "pipeline",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 
-from bench.feeds_crash.diary import Diary
+from bench.feeds_siege.diary import Diary
 from recado.pipeline.feed.sink import FeedStreamWriter, Staged
 from recado.pipeline.feed.source import FeedSource
 from recado.pipeline.queue.consuming import Consuming

@@ -16,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from bench.feeds_crash.diary import Diary
+from bench.feeds_siege.diary import Diary
 from bench.pipeline_crash.doomed import (
     DIARY,
     FOLDER,

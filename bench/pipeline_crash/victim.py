@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bench.feeds_crash.diary import lines
+from bench.feeds_siege.diary import lines
 from bench.pipeline_crash.doomed import DIARY, LAKE, sink_doom, spool_doom
 from bench.pipeline_crash.routes import Layout, Query
 from bench.processes import PROC, children, family

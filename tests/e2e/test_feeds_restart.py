@@ -12,9 +12,9 @@ from random import Random
 import pytest
 
 import recado
-from bench.feeds_crash.diary import Published, read_publisher
-from bench.feeds_crash.people import body
-from bench.feeds_crash.town import Person
+from bench.feeds_siege.diary import Published, read_publisher
+from bench.feeds_siege.processes import Program
+from bench.feeds_siege.programs import body
 from recado.feeds.archive.archive import Archive
 from recado.feeds.boundary import Options
 from tests.brokers import BROKERS
@@ -77,11 +77,11 @@ def test_a_publisher_that_is_killed_is_no_loss_either(server: Server, tmp_path: 
             async with link.archive("quotes", tmp_path / "archive") as archive:
                 published = Published()
                 for life in (1, 2):
-                    person = Person("publisher-1", server.url, tmp_path, Random(1))
-                    person.start()
+                    program = Program("publisher-1", "publish", server.url, tmp_path, Random(1))
+                    program.start()
                     await until(partial(enough, tmp_path, life))
-                    person.kill()
-                    assert person.faults == []
+                    program.kill()
+                    assert program.faults == []
                 read_publisher(tmp_path / "publisher-1.diary", published)
                 await until(lambda: archive.vector.covers(published.confirmed))
                 assert len(published.tried) == 2

@@ -1,0 +1,362 @@
+"""Whether the evidence of a siege is consistent with the guarantees of feeds (docs/feeds.md). Pure.
+
+LOST      a recovering subscriber has every message it is owed: on a broker every confirmed one, on UDP, where
+          "confirmed" means sent, every one that an archive has in the end (F5)
+PHANTOM   a message that was received was published, with the same bytes
+DISORDER  within a life the messages of a publisher come in order, and none twice (F1)
+GAP       within a life none is left out, unless the subscriber was told that it is lost, or an earlier life of
+          a subscriber that relies on the archives had it (F1)
+TWICE     a subscriber that commits its output with its vector has each message once (F5)
+REPEATED  a subscriber that saves its vector is not given again what a saved vector covers (F5)
+UNMARKED  a message that an earlier life was given comes again only if marked as uncertain (F5, F6)
+STALE     a subscriber without recovery is given no message that was confirmed before it started (F1)
+FALSE     a subscriber is not told that a message is lost which it is owed (F2)
+HOLE      in the end each archive has every message that is owed or that another archive has (F7)
+CLASS     an archive calls a message delivered only if the subscriber got it, and missed only if not (F6)
+VIEWS     all who know a view agree on its members and its cut (F3)
+
+F6 has a limit that UNMARKED and CLASS observe: a subscriber that was silent for too long, because it was
+stopped or cut off or the machine did not run it, and that died before the archives heard it again, may have got
+messages of which no archive can know. Messages received from the beginning of an interruption to a death within
+REUNION_S of its end are exempt.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from typing import Final
+
+from bench.feeds_siege.diary import (
+    FOREVER,
+    Got,
+    Interval,
+    Life,
+    Lost,
+    Published,
+    Sequences,
+    ViewSeen,
+    sequences_of,
+)
+
+REUNION_S: Final = 10.0
+"""A subscriber that runs and is connected again for so long has been heard by the archives."""
+
+
+class Kind(Enum):
+    LOST = "lost"
+    PHANTOM = "phantom"
+    DISORDER = "disorder"
+    GAP = "gap"
+    TWICE = "twice"
+    REPEATED = "repeated"
+    UNMARKED = "unmarked"
+    STALE = "stale"
+    FALSE = "false-loss"
+    HOLE = "hole"
+    CLASS = "class"
+    VIEWS = "views"
+
+
+class Recovery(Enum):
+    """What a subscriber relies on when it returns."""
+
+    NONE = "none"
+    ARCHIVES = "archives"
+    SAVED = "saved vector"
+    COMMITTED = "committed vector"
+
+
+@dataclass(frozen=True)
+class Violation:
+    kind: Kind
+    who: str
+    what: str
+    count: int = 1
+    """Messages, or views."""
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}: {self.who}: {self.what}"
+
+
+@dataclass
+class Verdict:
+    violations: list[Violation] = field(default_factory=list)
+
+    def count(self, kind: Kind) -> int:
+        return sum(each.count for each in self.violations if each.kind is kind)
+
+
+@dataclass
+class Subscriber:
+    """What one subscriber noted over its lives; `output` is that of one that commits."""
+
+    name: str
+    recovery: Recovery
+    lives: Sequence[Life]
+    output: Sequence[Got] = ()
+
+    @property
+    def got(self) -> list[Got]:
+        return [*self.output, *(got for life in self.lives for got in life.got)]
+
+
+@dataclass
+class Classes:
+    """What an archive says of ranges of messages, for one subscriber: first, last, class."""
+
+    ranges: Mapping[bytes, Sequence[tuple[int, int, str]]]
+
+
+@dataclass
+class Archived:
+    """The content of an archive at the end of the siege."""
+
+    name: str
+    stored: Sequences
+    views: Sequence[ViewSeen] = ()
+    classes: Mapping[str, Classes] = field(default_factory=dict)
+
+
+@dataclass
+class Evidence:
+    published: Published
+    owed: Sequences
+    subscribers: Sequence[Subscriber]
+    archives: Sequence[Archived] = ()
+    interruptions: Mapping[str, Sequence[Interval]] = field(default_factory=dict)
+    """By subscriber: when it was stopped or cut off, by itself or with the broker."""
+    confirmed_is_stored: bool = True
+    """Whether a confirmation means that the message is safe: not on UDP."""
+
+
+def judge(evidence: Evidence) -> Verdict:
+    found: list[Violation] = []
+    for subscriber in evidence.subscribers:
+        found += judge_subscriber(subscriber, evidence)
+    found += judge_archives(evidence)
+    found += judge_views(evidence)
+    return Verdict(found)
+
+
+# --- subscribers
+
+
+def judge_subscriber(subscriber: Subscriber, evidence: Evidence) -> Iterator[Violation]:
+    who, published, owed = subscriber.name, evidence.published, evidence.owed
+    if subscriber.recovery is Recovery.COMMITTED:
+        yield from judge_output(who, subscriber.output, published)
+    before: Sequences = defaultdict(set)
+    sure: Sequences = defaultdict(set)
+    told: Sequences = defaultdict(set)
+    for life in subscriber.lives:
+        yield from find_phantoms(who, life.got, published)
+        yield from find_disorder(who, life.got)
+        yield from find_gaps(subscriber, life, before, told, owed)
+        yield from find_repeats(subscriber, life, sure, evidence)
+        yield from find_false_losses(who, life, owed)
+        for got in life.got:
+            sequences = range(got.first, got.last + 1)
+            before[got.publisher].update(sequences)
+            if not is_exempt(who, life, got, evidence):
+                sure[got.publisher].update(sequences)
+    if subscriber.recovery is not Recovery.NONE:
+        everything = sequences_of(subscriber.got)
+        for publisher, wanted in owed.items():
+            yield from violations(Kind.LOST, who, publisher, wanted - everything[publisher])
+
+
+def judge_output(who: str, output: Sequence[Got], published: Published) -> Iterator[Violation]:
+    """Of a subscriber that commits: its lives are not visible in its output."""
+    yield from find_phantoms(who, output, published)
+    seen: Sequences = defaultdict(set)
+    last: dict[bytes, int] = {}
+    for got in output:
+        sequences = set(range(got.first, got.last + 1))
+        again = sequences & seen[got.publisher]
+        yield from violations(Kind.TWICE, who, got.publisher, again)
+        position = last.get(got.publisher, 0)
+        disordered = {each for each in sequences - again if each <= position}
+        yield from violations(Kind.DISORDER, who, got.publisher, disordered)
+        seen[got.publisher] |= sequences
+        last[got.publisher] = max(position, got.last)
+
+
+def find_phantoms(who: str, some: Iterable[Got], published: Published) -> Iterator[Violation]:
+    for got in some:
+        tried = published.tried.get(got.publisher, 0)
+        if not got.whole or got.last > tried:
+            first = got.first if not got.whole else max(got.first, tried + 1)
+            wrong = set(range(first, got.last + 1))
+            yield from violations(Kind.PHANTOM, who, got.publisher, wrong)
+
+
+def find_disorder(who: str, some: Iterable[Got]) -> Iterator[Violation]:
+    last: dict[bytes, int] = {}
+    for got in some:
+        position = last.get(got.publisher, 0)
+        if got.first <= position:
+            early = set(range(got.first, min(got.last, position) + 1))
+            yield from violations(Kind.DISORDER, who, got.publisher, early)
+        last[got.publisher] = max(position, got.last)
+
+
+def find_gaps(
+    subscriber: Subscriber, life: Life, before: Sequences, told: Sequences, owed: Sequences
+) -> Iterator[Violation]:
+    """`told` has the messages that this or an earlier life was told to be lost; it is extended."""
+    who, recovery = subscriber.name, subscriber.recovery
+    if recovery is Recovery.COMMITTED:
+        return  # its output says so
+    position = dict(life.vector)
+    for event in life.events:
+        publisher = event.publisher
+        if isinstance(event, Lost):
+            told[publisher].update(range(event.first, event.last + 1))
+        begins = publisher not in position and recovery is Recovery.NONE
+        expected = event.first if begins else position.get(publisher, 0) + 1
+        skipped = set(range(expected, event.first)) - told[publisher]
+        if recovery is Recovery.ARCHIVES:
+            skipped -= before[publisher]
+        yield from violations(Kind.GAP, who, publisher, skipped)
+        position[publisher] = max(position.get(publisher, 0), event.last)
+    if recovery is Recovery.NONE and life.ended == FOREVER:  # it runs to the end
+        for publisher, last in position.items():
+            missing = {each for each in owed.get(publisher, ()) if each > last}
+            yield from violations(Kind.GAP, who, publisher, missing - told[publisher])
+
+
+def find_repeats(
+    subscriber: Subscriber, life: Life, sure: Sequences, evidence: Evidence
+) -> Iterator[Violation]:
+    """`sure` has the messages of earlier lives, but for exempt ones."""
+    who = subscriber.name
+    for got in life.got:
+        sequences = set(range(got.first, got.last + 1))
+        again = sequences & sure[got.publisher]
+        confirmed = evidence.published.confirmed_before(got.publisher, life.born)
+        match subscriber.recovery:
+            case Recovery.ARCHIVES:
+                if got.certainty != "uncertain":
+                    yield from violations(Kind.UNMARKED, who, got.publisher, again, got.certainty)
+            case Recovery.NONE:
+                old = {each for each in sequences if each <= confirmed}
+                if evidence.confirmed_is_stored:  # a publisher repeats what was not confirmed
+                    again &= old
+                if got.certainty != "uncertain":
+                    yield from violations(Kind.UNMARKED, who, got.publisher, again, got.certainty)
+                yield from violations(Kind.STALE, who, got.publisher, old - again, got.certainty)
+            case Recovery.SAVED | Recovery.COMMITTED:
+                covered = {each for each in sequences if each <= life.vector.get(got.publisher, 0)}
+                yield from violations(Kind.REPEATED, who, got.publisher, covered)
+                if got.certainty == "missed":
+                    yield from violations(Kind.CLASS, who, got.publisher, again, "came as missed")
+
+
+def find_false_losses(who: str, life: Life, owed: Sequences) -> Iterator[Violation]:
+    for event in life.events:
+        if isinstance(event, Lost):
+            wrong = set(range(event.first, event.last + 1)) & owed.get(event.publisher, set())
+            yield from violations(Kind.FALSE, who, event.publisher, wrong)
+
+
+def is_exempt(who: str, life: Life, got: Got, evidence: Evidence) -> bool:
+    """Whether no archive can be expected to know that this life got it."""
+    spans = [(each.start, each.end) for each in evidence.interruptions.get(who, ())]
+    return any(
+        start <= got.at and life.ended <= end + REUNION_S for start, end in [*spans, *life.stalls]
+    )
+
+
+# --- archives
+
+
+def judge_archives(evidence: Evidence) -> Iterator[Violation]:
+    wanted: Sequences = defaultdict(set)
+    for source in (evidence.owed, *(each.stored for each in evidence.archives)):
+        for publisher, sequences in source.items():
+            wanted[publisher] |= sequences
+    for archive in evidence.archives:
+        for publisher, sequences in wanted.items():
+            missing = sequences - archive.stored.get(publisher, set())
+            yield from violations(Kind.HOLE, archive.name, publisher, missing)
+        for subscriber in evidence.subscribers:
+            classes = archive.classes.get(subscriber.name)
+            if classes is not None:
+                yield from judge_classes(archive.name, classes, subscriber, evidence)
+
+
+def judge_classes(
+    archive: str, classes: Classes, subscriber: Subscriber, evidence: Evidence
+) -> Iterator[Violation]:
+    who = f"{archive} about {subscriber.name}"
+    got = sequences_of(subscriber.got)
+    known = sequences_of(
+        each
+        for life, some in lives_and_output(subscriber)
+        for each in some
+        if not is_exempt(subscriber.name, life, each, evidence)
+    )
+    for publisher, ranges in classes.ranges.items():
+        for first, last, name in ranges:
+            sequences = set(range(first, last + 1))
+            match name:
+                case "delivered":
+                    wrong = sequences - got[publisher]
+                case "missed":
+                    wrong = sequences & known[publisher]
+                case _:
+                    wrong = set()
+            yield from violations(Kind.CLASS, who, publisher, wrong, f"called {name}")
+
+
+def lives_and_output(subscriber: Subscriber) -> Iterator[tuple[Life, list[Got]]]:
+    """Each life with all that it got, also where that is in the output."""
+    bounds = [life.born for life in subscriber.lives[1:]] + [FOREVER]
+    for life, until in zip(subscriber.lives, bounds, strict=True):
+        yield life, life.got + [got for got in subscriber.output if life.born <= got.at < until]
+
+
+# --- views
+
+
+def judge_views(evidence: Evidence) -> Iterator[Violation]:
+    members: dict[tuple[int, str], tuple[str, frozenset[str]]] = {}
+    cuts: dict[tuple[int, str], tuple[str, frozenset[tuple[bytes, int]]]] = {}
+    for who, view in views_of(evidence):
+        other, theirs = members.setdefault(view.id, (who, view.members))
+        if theirs != view.members:
+            differ = ", ".join(sorted(theirs ^ view.members))
+            what = f"view {view.id[0]}: other members than {other} has: {differ}"
+            yield Violation(Kind.VIEWS, who, what)
+        if view.cut is not None:
+            other, cut = cuts.setdefault(view.id, (who, view.cut))
+            if cut != view.cut:
+                yield Violation(Kind.VIEWS, who, f"view {view.id[0]}: another cut than {other} has")
+
+
+def views_of(evidence: Evidence) -> Iterator[tuple[str, ViewSeen]]:
+    for subscriber in evidence.subscribers:
+        for life in subscriber.lives:
+            for view in life.views:
+                yield subscriber.name, view
+    for archive in evidence.archives:
+        for view in archive.views:
+            yield archive.name, view
+
+
+def violations(
+    kind: Kind, who: str, publisher: bytes, sequences: set[int], note: str = ""
+) -> Iterator[Violation]:
+    """One for each run of consecutive messages."""
+    if not sequences:
+        return
+    ordered = sorted(sequences)
+    breaks = [place for place, (one, two) in enumerate(pairwise(ordered), 1) if two != one + 1]
+    for start, stop in pairwise([0, *breaks, len(ordered)]):
+        first, last = ordered[start], ordered[stop - 1]
+        what = f"messages {first}–{last} of {publisher.hex()[:8]}" + (f", {note}" if note else "")
+        yield Violation(kind, who, what, last - first + 1)

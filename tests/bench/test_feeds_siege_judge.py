@@ -1,0 +1,262 @@
+"""The judge of the siege of feeds: each rule finds a planted violation, and what is allowed passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bench.feeds_siege import diary
+from bench.feeds_siege.diary import (
+    FOREVER,
+    Diary,
+    Got,
+    Interval,
+    Life,
+    Lost,
+    Published,
+    Sequences,
+    ViewSeen,
+    sequences_of,
+)
+from bench.feeds_siege.judge import (
+    REUNION_S,
+    Archived,
+    Classes,
+    Evidence,
+    Kind,
+    Recovery,
+    Subscriber,
+    judge,
+)
+
+P, Q = bytes(16), bytes([1] * 16)
+NOW = 100.0
+PUBLISHED = Published(tried={P: 5}, confirmed={P: 3}, confirmations={P: [(NOW + 5, 3)]})
+"""Of P three messages were confirmed at NOW + 5, and two more were tried."""
+OWED: Sequences = {P: {1, 2, 3}}
+
+
+def got(first: int, last: int, certainty: str = "live", at: float = NOW) -> Got:
+    return Got(at, P, first, last, certainty)
+
+
+def life(
+    *events: Got | Lost,
+    born: float = NOW - 1,
+    ended: float = NOW + 1,
+    vector: dict[bytes, int] | None = None,
+    views: Sequence[ViewSeen] = (),
+) -> Life:
+    return Life(born, vector or {}, born, list(events), list(views), ended=ended)
+
+
+def found(
+    recovery: Recovery,
+    *lives: Life,
+    output: Sequence[Got] = (),
+    owed: Sequences = OWED,
+    interruptions: Sequence[Interval] = (),
+    archives: Sequence[Archived] = (),
+) -> list[Kind]:
+    subscriber = Subscriber("desk", recovery, lives, output)
+    evidence = Evidence(PUBLISHED, owed, [subscriber], archives, {"desk": interruptions})
+    return sorted({each.kind for each in judge(evidence).violations}, key=lambda kind: kind.name)
+
+
+def test_a_run_without_faults_passes() -> None:
+    assert found(Recovery.ARCHIVES, life(got(1, 3))) == []
+    assert found(Recovery.SAVED, life(got(1, 5))) == []  # unconfirmed messages may come
+    assert found(Recovery.SAVED, life(got(1, 2)), life(got(2, 3), vector={P: 1})) == []
+    assert found(Recovery.ARCHIVES, life(got(1, 2)), life(got(2, 2, "uncertain"), got(3, 3))) == []
+    assert found(Recovery.ARCHIVES, life(got(1, 2)), life(got(3, 3, "missed"))) == []
+    assert found(Recovery.NONE, life(got(2, 2))) == []  # it began in the middle
+    assert found(Recovery.COMMITTED, output=[got(1, 2), got(3, 3)]) == []
+
+
+def test_lost() -> None:
+    assert found(Recovery.ARCHIVES, life(got(1, 2))) == [Kind.LOST]
+    assert found(Recovery.SAVED, life(got(1, 2))) == [Kind.LOST]
+    assert found(Recovery.COMMITTED, output=[got(1, 2)]) == [Kind.LOST]
+    assert found(Recovery.ARCHIVES, life(got(1, 2)), owed={P: {1, 2}}) == []
+
+
+def test_phantom() -> None:
+    assert found(Recovery.SAVED, life(got(1, 6))) == [Kind.PHANTOM]
+    broken = Got(NOW, P, 3, 3, whole=False)
+    assert found(Recovery.SAVED, life(got(1, 2), broken)) == [Kind.PHANTOM]
+    assert found(Recovery.COMMITTED, output=[got(1, 2), broken]) == [Kind.PHANTOM]
+
+
+def test_disorder() -> None:
+    assert Kind.DISORDER in found(Recovery.SAVED, life(got(1, 1), got(3, 3), got(2, 2)))
+    assert found(Recovery.SAVED, life(got(1, 2), got(2, 3))) == [Kind.DISORDER]
+    assert found(Recovery.COMMITTED, output=[got(1, 1), got(3, 3), got(2, 2)]) == [Kind.DISORDER]
+
+
+def test_gap() -> None:
+    assert Kind.GAP in found(Recovery.SAVED, life(got(1, 1), got(3, 3)))
+    assert Kind.GAP in found(Recovery.SAVED, life(got(2, 3)))  # behind its vector
+    assert found(Recovery.NONE, life(got(1, 1), got(3, 3))) == [Kind.GAP]
+    assert found(Recovery.NONE, life(got(1, 2), ended=FOREVER)) == [Kind.GAP]  # at its end
+    earlier = life(got(1, 2))
+    assert found(Recovery.ARCHIVES, earlier, life(got(3, 3))) == []
+    told = life(got(1, 3), Lost(NOW, P, 4, 4), got(5, 5))
+    assert found(Recovery.SAVED, told) == []
+
+
+def test_twice() -> None:
+    assert found(Recovery.COMMITTED, output=[got(1, 2), got(2, 3)]) == [Kind.TWICE]
+
+
+def test_repeated() -> None:
+    again = life(got(2, 3), vector={P: 2})
+    assert found(Recovery.SAVED, life(got(1, 2)), again) == [Kind.REPEATED]
+
+
+def test_unmarked() -> None:
+    for certainty in ("live", "missed"):
+        again = life(got(2, 3, certainty))
+        assert found(Recovery.ARCHIVES, life(got(1, 2)), again) == [Kind.UNMARKED]
+    late = NOW + 10  # all is confirmed
+    again = life(got(2, 3, at=late), born=late)
+    assert Kind.UNMARKED in found(Recovery.NONE, life(got(1, 2)), again)
+
+
+def test_without_recovery_a_message_that_was_not_confirmed_may_be_repeated() -> None:
+    assert found(Recovery.NONE, life(got(1, 2)), life(got(2, 3))) == []
+
+
+def test_a_subscriber_that_died_before_it_was_heard_again_is_exempt() -> None:
+    stop = Interval("stop", NOW - 1, NOW + 1)
+    soon = life(got(1, 2), ended=stop.end + REUNION_S - 1)
+    late = life(got(1, 2), ended=stop.end + REUNION_S + 1)
+    again = life(got(1, 3, "missed"), born=NOW + 50, ended=FOREVER)
+    assert found(Recovery.ARCHIVES, soon, again, interruptions=[stop]) == []
+    assert found(Recovery.ARCHIVES, late, again, interruptions=[stop]) == [Kind.UNMARKED]
+    stalled = life(got(1, 2), ended=NOW + 2)
+    stalled.stalls.append((NOW - 1, NOW + 1))
+    assert found(Recovery.ARCHIVES, stalled, again) == []
+    early = life(got(1, 2, at=NOW - 5), ended=NOW + 2)  # before the interruption
+    assert found(Recovery.ARCHIVES, early, again, interruptions=[stop]) == [Kind.UNMARKED]
+
+
+def test_stale() -> None:
+    late = NOW + 10
+    assert found(Recovery.NONE, life(got(1, 3, at=late), born=late)) == [Kind.STALE]
+    assert found(Recovery.NONE, life(got(4, 5, at=late), born=late)) == []
+
+
+def test_false_loss() -> None:
+    told = life(got(1, 1), Lost(NOW, P, 2, 2), got(3, 3))
+    assert found(Recovery.NONE, told) == [Kind.FALSE]
+    assert found(Recovery.SAVED, told) == [Kind.FALSE, Kind.LOST]
+
+
+def test_hole() -> None:
+    content = [Archived("one", {P: {1, 2, 3}}), Archived("two", {P: {1, 3}})]
+    assert found(Recovery.ARCHIVES, life(got(1, 3)), archives=content) == [Kind.HOLE]
+    more = [Archived("one", {P: {1, 2, 3, 4}}), Archived("two", {P: {1, 2, 3}})]
+    assert found(Recovery.ARCHIVES, life(got(1, 3)), archives=more) == [Kind.HOLE]
+
+
+@pytest.mark.parametrize("recovery", [Recovery.ARCHIVES, Recovery.COMMITTED])
+def test_class(recovery: Recovery) -> None:
+    def classified(name: str, interruptions: Sequence[Interval] = ()) -> list[Kind]:
+        classes = {"desk": Classes({P: [(1, 2, "uncertain"), (3, 4, name)]})}
+        content = [Archived("one", {P: {1, 2, 3, 4}}, classes=classes)]
+        events, output = [got(1, 3)], [got(1, 3)]
+        if recovery is Recovery.COMMITTED:
+            events = []
+        else:
+            output = []
+        return found(
+            *(recovery, life(*events)),
+            output=output,
+            archives=content,
+            interruptions=interruptions,
+        )
+
+    assert classified("uncertain") == []
+    assert classified("delivered") == [Kind.CLASS]  # 4 was not
+    assert classified("missed") == [Kind.CLASS]  # 3 was not
+    assert classified("missed", [Interval("cut", NOW - 1, NOW + 1)]) == []
+
+
+def test_views() -> None:
+    def seen(members: str, cut: dict[bytes, int] | None = None) -> ViewSeen:
+        with_cut = None if cut is None else frozenset(cut.items())
+        return ViewSeen((7, "ab"), frozenset(members), with_cut)
+
+    def differ(view: ViewSeen, *others: ViewSeen) -> list[Kind]:
+        content = [
+            Archived(str(number), {P: {1, 2, 3}}, [each]) for number, each in enumerate(others)
+        ]
+        return found(Recovery.ARCHIVES, life(got(1, 3), views=[view]), archives=content)
+
+    assert differ(seen("ab"), seen("ab", {P: 1}), seen("ab", {P: 1})) == []
+    assert differ(seen("ab"), seen("abc", {P: 1})) == [Kind.VIEWS]
+    assert differ(seen("ab"), seen("ab", {P: 1}), seen("ab", {P: 2})) == [Kind.VIEWS]
+
+
+def test_violations_are_told_as_ranges() -> None:
+    subscriber = Subscriber("desk", Recovery.ARCHIVES, [life(got(3, 3))])
+    wanted: Sequences = {P: {1, 2, 3, 5}}
+    lost = [
+        each
+        for each in judge(Evidence(PUBLISHED, wanted, [subscriber])).violations
+        if each.kind is Kind.LOST
+    ]
+    assert list(map(str, lost)) == [
+        "lost: desk: messages 1–2 of 00000000",
+        "lost: desk: messages 5–5 of 00000000",
+    ]
+    assert [each.count for each in lost] == [2, 1]
+
+
+# --- diaries
+
+
+def test_diaries_are_read_up_to_the_last_complete_line(tmp_path: Path) -> None:
+    file = tmp_path / "publisher.diary"
+    with Diary(file) as written:
+        written.note(f"1.0 born {P.hex()}", "1.1 tried 4", "1.5 confirmed 4", "2.0 tried 9")
+        written.note(f"3.0 born {Q.hex()}", "3.1 tried 1")
+    with file.open("a") as cut:
+        cut.write("3.5 confirmed 1")
+    published = Published()
+    diary.read_publisher(file, published)
+    assert (published.tried, published.confirmed) == ({P: 9, Q: 1}, {P: 4, Q: 0})
+    assert published.confirmed_before(P, 1.5) == 0
+    assert published.confirmed_before(P, 1.6) == 4
+
+
+def test_the_diary_of_a_subscriber(tmp_path: Path) -> None:
+    file = tmp_path / "desk.diary"
+    with Diary(file) as written:
+        written.note("1.0 born ", "1.5 joined", f"2.0 got {P.hex()} 1 2 live whole")
+        written.note(f"2.1 view 3 ab one@{P.hex()},two@{Q.hex()}", "2.5 stalled 1.5")
+        written.note("3.0 failed RecoveryFailed: no archive answers")
+        written.note(f"4.0 born {P.hex()}:1,{Q.hex()}:2", f"4.5 lost {P.hex()} 2 3")
+        written.note(f"5.0 got {P.hex()} 4 4 missed broken")
+    first, second = diary.read_subscriber(file)
+    assert (first.born, first.joined, first.ended) == (1.0, 1.5, 3.0)
+    assert first.events == [Got(2.0, P, 1, 2)]
+    members = frozenset([f"one@{P.hex()}", f"two@{Q.hex()}"])
+    assert first.views == [ViewSeen((3, "ab"), members)]
+    assert first.stalls == [(1.0, 2.5)]
+    assert (second.vector, second.ended) == ({P: 1, Q: 2}, FOREVER)
+    assert second.events == [Lost(4.5, P, 2, 3), Got(5.0, P, 4, 4, "missed", whole=False)]
+    assert sequences_of(second.got) == {P: {4}}
+    assert diary.read_output(tmp_path / "none.sqlite") == []
+
+
+def test_the_diary_of_the_siege(tmp_path: Path) -> None:
+    file = tmp_path / "siege.diary"
+    with Diary(file) as written:
+        written.note("1.0 kill desk", "2.0 kill-ended desk", "3.0 stop desk", "3.5 cut broker")
+        written.note("4.0 cut-ended broker")
+    faults = diary.read_faults(file)
+    assert faults["desk"] == [Interval("kill", 1.0, 2.0), Interval("stop", 3.0, FOREVER)]
+    assert faults["broker"] == [Interval("cut", 3.5, 4.0)]
