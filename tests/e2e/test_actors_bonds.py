@@ -17,6 +17,7 @@ from recado.actors import (
     Unreachable,
 )
 from recado.actors.failing.bonds import monitor
+from recado.actors.inspection import INSPECTOR, Inspect, Inspector
 from recado.actors.remote.amqp import Amqp, AmqpSettings
 from recado.actors.remote.node import Node
 from recado.actors.remote.options import Options
@@ -27,16 +28,19 @@ from workshop.peers import Server
 from .actors_cast import Add, Counter
 from .actors_town import NodeProcess, process
 
+QUICK = Options(heartbeat=0.1, silence=2.0)
+
 
 class Boss(Watcher):
     supervision: ClassVar = OneForOne(1)
 
 
 @asynccontextmanager
-async def two_nodes(url: str, name: str, folder: Path) -> AsyncIterator[tuple[NodeProcess, Node]]:
-    """A process, and a node of this one that hears within two seconds that it is silent."""
+async def two_nodes(
+    url: str, name: str, folder: Path, options: Options = QUICK
+) -> AsyncIterator[tuple[NodeProcess, Node]]:
+    """A process, and a node of this one."""
     transport = Amqp(url, AmqpSettings(serve=False))
-    options = Options(heartbeat=0.1, silence=2.0)
     with process("server", url, name, folder) as there:
         await there.start()
         async with ActorSystem(f"desk of {name}", transport=transport, options=options) as system:
@@ -92,6 +96,29 @@ def test_one_moves_there_with_its_state(
             assert seer.heard == []
             new.stop()
             assert await seer.until(1) == [Down(old, None)]
+
+    exchange = name("exchange")
+    work()
+
+
+def test_a_watch_by_name_does_not_outlive_a_node_that_is_killed_and_comes_back(
+    server: Server, name: Callable[[str], str], tmp_path: Path
+) -> None:
+    @in_a_loop
+    async def work() -> None:
+        patient = Options(heartbeat=0.1, silence=60.0)
+        async with two_nodes(server.url, exchange, tmp_path, patient) as (there, here):
+            seer = await watcher(here.system)
+            # Each life has it before it is reached by others: its name is never free.
+            inspector = here.system.actor(INSPECTOR, Inspector, node=exchange)
+            monitor(seer._cell, inspector)
+            await inspector.ask(Inspect(), timeout=30)
+            there.kill()
+            await there.start()
+            (down,) = await seer.until(1)
+            assert isinstance(down, Down)
+            assert isinstance(down.reason, NoSuchActor)
+            await inspector.ask(Inspect(), timeout=30)
 
     exchange = name("exchange")
     work()

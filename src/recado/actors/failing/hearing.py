@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias, assert_never
 
+from recado.actors.address import Address
 from recado.actors.errors import AlreadyLinked, NoSuchActor
 from recado.actors.ref import ActorRef
 from recado.actors.running.cell import Cell
@@ -82,15 +83,25 @@ def hear(cell: Cell, signal: CellSignal) -> None:
 
 
 def echo(ref: Ref, signal: CellSignal) -> None:
-    """What an address answers where nobody lives, or nobody any more."""
+    """Answer for an address where nobody lives, or nobody any more."""
+    if (answer := answer_of_nobody(ref, signal)) is not None:
+        to, said = answer
+        to.signal(said)
+
+
+def answer_of_nobody(
+    ref: Ref, signal: CellSignal, gone: Address | None = None
+) -> tuple[Ref, CellSignal] | None:
+    """Who is told what, if anybody. `gone` is the actor that is not there, if not whoever has that address."""
+    absent = NoSuchActor(f"{gone or ref} is not there")
     match signal:
         case Watch(by):
-            by.signal(Down(ref, NoSuchActor(f"{ref} is not there")))
+            return by, Down(ref, absent)
         case Tie(to):
-            to.signal(Exit(ref, NoSuchActor(f"{ref} is not there")))
+            return to, Exit(ref, absent)
         case Failed(child, reason):
-            child.signal(Stop(reason))
+            return child, Stop(reason)
         case Link(supervisor):
-            supervisor.signal(Ended(ref, NoSuchActor(f"{ref} is not there")))
+            return supervisor, Ended(ref, absent)
         case _:
-            pass
+            return None

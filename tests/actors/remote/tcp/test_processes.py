@@ -102,6 +102,23 @@ async def test_a_server_that_is_killed_and_comes_back_before_it_is_given_up() ->
 
 
 @in_a_loop
+async def test_a_watch_by_name_does_not_outlive_a_server_that_is_killed_and_comes_back() -> None:
+    with server() as (pid, address):
+        patient = Options(silence=60.0)
+        tcp = Tcp(nodes={"server": address}, settings=TcpSettings(reconnect_delay=0.1))
+        async with ActorSystem("client", transport=tcp, options=patient) as client:
+            book = client.actor("book", node="server")
+            seer = await watcher(client)
+            monitor(seer._cell, book)
+            assert await book.ask(Place(1), timeout=30) == Ack(1)
+            os.kill(pid, signal.SIGKILL)
+            with server(address):
+                [down] = await seer.until(1)
+                assert isinstance(down, Down)
+                assert isinstance(down.reason, NoSuchActor)
+
+
+@in_a_loop
 async def test_a_server_that_is_stopped_is_unreachable_and_asks_time_out() -> None:
     with server() as (pid, address):
         async with client_of(address) as client:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
 
+from recado import Broker
 from recado.actors import (
     Actor,
     ActorRef,
@@ -21,13 +24,18 @@ from recado.actors import (
     Unreachable,
 )
 from recado.actors.failing.bonds import link, monitor, tie, unmonitor
+from recado.actors.remote.amqp import Amqp, AmqpSettings
 from recado.actors.remote.memory import Hub, MemoryTransport
+from recado.actors.remote.node import Node
 from recado.actors.remote.occurrences import NodeReachable, NodeUnreachable
 from recado.actors.remote.options import Options
+from recado.actors.remote.peer import Peer
 from recado.actors.remote.tcp import Tcp
+from recado.actors.remote.transport import Transport
 from recado.actors.running.cell import Cell
 from tests.actors.remote.running import in_a_loop
 from tests.actors.remote.shop import KINDS, Ack, Book, Fail, Place, Watcher, pair, until, watcher
+from workshop.peers import free_ports
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
 QUICK = Options(heartbeat=0.01, silence=0.1)
@@ -209,6 +217,121 @@ async def test_the_actors_of_a_node_that_began_another_life_are_confirmed_dead()
             [down] = await seer.until(1)
             assert isinstance(down, Down)
             assert isinstance(down.reason, NoSuchActor)
+
+
+@asynccontextmanager
+async def lives(kind: str) -> AsyncIterator[tuple[ActorSystem, Callable[[], ActorSystem]]]:
+    """A client, and what makes lives of a server."""
+    async with AsyncExitStack() as stack:
+        if kind == "amqp":
+            broker = await stack.enter_async_context(Broker())
+            to_server: Transport = Amqp(broker.url, AmqpSettings(serve=False))
+            make: Callable[[], Transport] = partial(Amqp, broker.url)
+        elif kind == "tcp":
+            address = f"127.0.0.1:{free_ports(1)[0]}"
+            to_server, make = Tcp(nodes={"server": address}), partial(Tcp, address)
+        else:
+            hub = Hub(lasting=kind == "lasting")
+            to_server, make = MemoryTransport(hub), partial(MemoryTransport, hub)
+        often = Options(heartbeat=0.02)
+        client = ActorSystem("client", transport=to_server, options=often)
+        yield (
+            await stack.enter_async_context(client),
+            lambda: ActorSystem("server", transport=make()),
+        )
+
+
+def silence(system: ActorSystem) -> None:
+    """From now on it sends nothing, as if it had been killed."""
+
+    def lose(peer: Peer, envelope: bytes) -> None:
+        pass
+
+    Node.of(system).ways.post = lose  # type: ignore[method-assign]
+
+
+async def is_identified(system: ActorSystem) -> None:
+    """Until the other node has said who has the name."""
+    bonds = Node.of(system).presence.vigil.bonds
+    await until(lambda: all(marks.uid for each in bonds.values() for marks in each.values()))
+
+
+@each_kind
+@in_a_loop
+async def test_a_watch_by_name_ends_with_the_life_of_the_node(kind: str) -> None:
+    """Also if the next life has an actor of the same name, long before the silence would be noticed."""
+    async with lives(kind) as (client, server):
+        seer = await watcher(client)
+        book = client.actor("book", node="server")
+        async with server() as first:
+            await first.spawn(Book, name="book")
+            await book.ask(Place(1))
+            monitor(cell(seer), book)
+            await is_identified(client)
+            silence(first)
+        async with server() as second:
+            await second.spawn(Book, name="book")
+            [down] = await seer.until(1)
+            assert isinstance(down, Down)
+            assert down.ref == book
+            assert isinstance(down.reason, NoSuchActor)
+            # Begun anew it is about the new one: neither ended by what was said of the last, nor lost.
+            monitor(cell(seer), book)
+            await is_identified(client)
+            assert len(seer.heard) == 1
+            await second.stop(second.actor("book"))
+            assert (await seer.until(2))[1] == Down(book, None)
+
+
+@each_kind
+@in_a_loop
+async def test_a_supervisor_by_name_loses_its_child_with_the_life_of_the_node(kind: str) -> None:
+    async with lives(kind) as (client, server):
+        async with server() as first:
+            await first.spawn(Book, name="book")
+            boss = await boss_of(client, client.actor("book", node="server"))
+            await is_identified(client)
+            silence(first)
+        async with server() as second:
+            await second.spawn(Book, name="book")
+            await until(lambda: not boss.children)
+            book = second.cell(second.actor("book").address)
+            assert book is not None
+            assert book.supervisor is None
+
+
+@in_a_loop
+async def test_a_watch_by_name_is_not_passed_on_to_the_next_of_that_name() -> None:
+    """In the same life of the node: the word of the death was lost, and the name was given again."""
+    async with pair("memory") as it:
+        assert it.hub is not None
+        seer = await watcher(it.client)
+        monitor(cell(seer), it.book())
+        await is_identified(it.client)
+        it.hub.sever("client", "server")
+        await it.server.stop(it.server.actor("book"))
+        await it.server.spawn(Book, name="book")
+        it.hub.mend("client", "server")
+        [down] = await seer.until(1)
+        assert isinstance(down, Down)
+        assert isinstance(down.reason, NoSuchActor)
+        book = it.server.cell(it.server.actor("book").address)
+        assert book is not None
+        assert not book.bonds().watchers
+
+
+@in_a_loop
+async def test_a_watch_that_was_set_before_the_node_was_there_is_about_its_first_life() -> None:
+    async with lives("tcp") as (client, server):
+        seer = await watcher(client)
+        book = client.actor("book", node="server")
+        monitor(cell(seer), book)
+        async with server() as first:
+            await first.spawn(Book, name="book")
+            await is_identified(client)
+            assert seer.heard == []
+            await first.stop(first.actor("book"))
+            assert await seer.until(1) == [Down(book, None)]
 
 
 @in_a_loop

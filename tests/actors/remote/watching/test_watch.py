@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.actors import Address, Down, Exhausted, Unreachable
+from recado.actors import Address, Down, Exhausted, NoSuchActor, Unreachable
 from recado.actors.failing.signals import (
     CellSignal,
     Ended,
@@ -25,16 +25,25 @@ from recado.actors.failing.signals import (
 )
 from recado.actors.ref import ActorRef
 from recado.actors.remote.faults import Full
-from recado.actors.remote.watching.watch import Orphan, Told, Vigil, undelivered
+from recado.actors.remote.watching.watch import (
+    Bond,
+    Kind,
+    Marks,
+    Orphan,
+    Told,
+    Vigil,
+    undelivered,
+)
 
 Ref = ActorRef[Any]
 
 
-def ref(node: str, name: str) -> Ref:
-    return ActorRef(Address(node, name), None, None)  # type: ignore[arg-type]
+def ref(node: str, name: str, uid: int = 0) -> Ref:
+    return ActorRef(Address(node, name, uid), None, None)  # type: ignore[arg-type]
 
 
-HERE, THERE = ref("here", "a"), ref("there", "b")
+HERE, THERE = ref("here", "a", 1), ref("there", "b", 2)
+NAMED = ref("there", "b")
 ERROR = ValueError("no")
 
 # What makes a bond, and what ends it: each as it is sent by us, and as it comes.
@@ -168,10 +177,76 @@ def test_who_was_bound_by_name_is_called_so() -> None:
         vigil = Vigil(10)
         vigil.heard(HERE, signal, "by name")
         if isinstance(signal, Link):
-            assert vigil.sent(THERE, Failed(HERE, ERROR)) == "by name"
+            assert vigil.sent(THERE, Failed(HERE, ERROR)).called == "by name"
         end = next(end for way, end in begins[1] if way == "sent")
-        assert vigil.sent(THERE, end) == "by name"
-        assert vigil.sent(THERE, end) == ""
+        assert vigil.sent(THERE, end).called == "by name"
+        assert vigil.sent(THERE, end).called == ""
+
+
+@pytest.mark.parametrize("begins", [begins for begins, _ in BONDS])
+def test_a_bond_by_name_is_with_one_incarnation(begins: CellSignal) -> None:  # V6
+    vigil = Vigil(10)
+    token = vigil.sent(NAMED, begins).token
+    assert vigil.back("there", reborn=False) == [Told(NAMED, begins)]
+    assert vigil.sent(NAMED, begins) == Marks(token)  # nothing is known of it yet
+    vigil.identified(HERE, NAMED, 7, token + 1)  # that is about another bond
+    assert vigil.sent(NAMED, begins) == Marks(token)
+    vigil.identified(HERE, NAMED, 7, token)
+    vigil.identified(HERE, NAMED, 8, token)
+    for reborn in (False, True):
+        assert vigil.back("there", reborn=reborn) == [Told(NAMED, begins)]
+        assert vigil.sent(NAMED, begins) == Marks(token, uid=7)
+
+
+def test_whom_a_node_did_not_name_before_its_next_life_is_dead() -> None:  # V6
+    vigil = Vigil(10)
+    for begins, _ in BONDS:
+        vigil.sent(NAMED, begins)
+    effects = vigil.back("there", reborn=True)
+    told = [effect.signal for effect in effects if isinstance(effect, Told)]
+    assert [type(signal) for signal in told] == [Down, Ended, Exhausted, Exit]
+    for signal in told:
+        assert isinstance(signal, Down | Ended | Exhausted | Exit)
+        assert isinstance(signal.reason, NoSuchActor)
+        assert signal.ref == NAMED
+    assert vigil.bonds == {}
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "end"),
+    [
+        (Watch(HERE), Unwatch(HERE), Down(NAMED, None)),
+        (Link(HERE), Unlink(HERE), Ended(NAMED, None)),
+    ],
+)
+def test_the_end_of_an_earlier_bond_is_not_that_of_the_next(  # V7
+    begins: CellSignal, ends: CellSignal, end: CellSignal
+) -> None:
+    vigil = Vigil(10)
+    first = vigil.sent(NAMED, begins).token
+    vigil.sent(NAMED, ends)
+    second = vigil.sent(NAMED, begins).token
+    assert not vigil.heard(HERE, end, token=first)
+    assert len(vigil) == 1
+    assert vigil.heard(HERE, end, token=second)
+    assert len(vigil) == 0
+    assert vigil.heard(HERE, end, token=second)  # the actor knows that it is not bound
+
+
+def test_what_follows_from_a_bond_has_its_token() -> None:  # V7
+    vigil = Vigil(10)
+    vigil.heard(HERE, Watch(THERE), "by name", 5)
+    vigil.heard(HERE, Watch(THERE), "by name", 6)  # it was made anew
+    assert vigil.sent(THERE, Down(HERE, None)) == Marks(6, "by name")
+
+
+def test_who_is_tied_by_name_makes_the_tie_again_by_name() -> None:  # V3, V5
+    maker, other = Vigil(10), Vigil(10)
+    token = maker.sent(NAMED, Tie(HERE)).token
+    other.heard(THERE, Tie(HERE), "by name", token)
+    assert other.sent(HERE, Tie(THERE)) == Marks(token, "by name")
+    assert maker.heard(HERE, Tie(NAMED), token=token)
+    assert maker.bonds["there"] == {Bond(Kind.TIED, HERE, NAMED): Marks(token)}
 
 
 def test_a_signal_that_did_not_arrive() -> None:

@@ -19,6 +19,7 @@ from recado.actors.remote.sealed.controls import (
     MANIFEST,
     Abandon,
     Create,
+    Identified,
     Move,
     Ping,
     Pong,
@@ -62,6 +63,9 @@ class Controls:
         if isinstance(control, Signalled):
             self._signalled(peer, self._read_address(envelope.target), control)
             return
+        if isinstance(control, Identified):
+            self._identified(peer, self._read_address(envelope.target), control)
+            return
         if envelope.target != self._system.name:
             raise NotForUs(f"a control for {envelope.target}")
         reply = self._make_reply(peer, envelope)
@@ -83,23 +87,28 @@ class Controls:
     def _signalled(self, peer: Peer, target: Address, said: Signalled) -> None:
         if said.name in COMMANDING:
             self._trust(f"says {said.name}")
-        about: ActorRef[Any] | None = None
-        if said.ref:
-            try:
-                about = self._node.ref_of(said.ref)
-            except ValueError as error:
-                raise BadEnvelope(str(error)) from None
-            if about.address.node != peer.name:
-                raise BadEnvelope(f"{peer.name} speaks for {about}")
+        about = self._about(peer, said.ref) if said.ref else None
         signal = read_signal(said, about)
         cell = self._node.reachable(target)
-        if cell is None:
-            self._system.undertaker.signal(target, signal)
+        if cell is None or said.uid not in (0, cell.ref.address.uid):
+            self._node.presence.absent(peer, target, signal, said)
         elif isinstance(signal, Failed) and signal.ref not in cell.children:
             raise BadEnvelope(f"{cell.ref} does not supervise {signal.ref}")
-        else:
-            self._node.presence.heard(peer, cell.ref, signal, target)
+        elif self._node.presence.heard(peer, cell.ref, signal, target, said):
             cell.signal(target, signal)
+
+    def _identified(self, peer: Peer, target: Address, said: Identified) -> None:
+        there = self._about(peer, said.ref)
+        cell = self._node.reachable(target)
+        if cell is not None:
+            self._node.presence.identified(cell.ref, there, said.token)
+
+    def _about(self, peer: Peer, text: str) -> ActorRef[Any]:
+        """The actor that it speaks for (CT2)."""
+        about = self._node.ref_of(text)
+        if about.address.node != peer.name:
+            raise BadEnvelope(f"{peer.name} speaks for {about}")
+        return about
 
     def _trust(self, deed: str) -> None:
         if self._options.untrusted:

@@ -5,6 +5,7 @@ catalogue of messages is not asked.
 
     Ping, Pong     a sign of life, asked for and given
     Signalled      a signal for an actor (signals.py), with the reason as a failure
+    Identified     which actor has the name that a watch, link or tie was sent to
     Create         start an actor of a class that this node offers; answered by its address
     Move           take over an actor that moves here, with its state; answered by its new address
     Abandon        the one with this token is not wanted after all: what was made of it is to go
@@ -13,7 +14,7 @@ catalogue of messages is not asked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -51,6 +52,9 @@ COMMANDING: Final[frozenset[SignalName]] = frozenset(
 )
 
 
+Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag="ping"):
     pass
 
@@ -63,6 +67,15 @@ class Signalled(msgspec.Struct, frozen=True, array_like=True, tag="signal"):
     name: SignalName
     ref: str = ""  # the other actor that it is about
     reason: bytes = b""  # a Failure
+    token: Natural = 0  # of the bond that it makes, or follows from (watching/watch.py)
+    uid: Natural = 0  # of the actor that it is for, if the target is a name of which that is known
+
+
+class Identified(msgspec.Struct, frozen=True, array_like=True, tag="identified"):
+    """The target is the actor that sent the watch, link or tie."""
+
+    ref: str  # the full address of the actor that was called by its name
+    token: Natural
 
 
 class Create(msgspec.Struct, frozen=True, array_like=True, tag="create"):
@@ -89,7 +102,7 @@ class Abandon(msgspec.Struct, frozen=True, array_like=True, tag="abandon"):
     token: str
 
 
-Control: TypeAlias = Ping | Pong | Signalled | Create | Move | Abandon
+Control: TypeAlias = Ping | Pong | Signalled | Identified | Create | Move | Abandon
 
 MANIFEST: Final = "recado.control"
 _UNSAID: Final = ActorError("another node did not say why")
@@ -114,8 +127,13 @@ def decode_control(body: bytes) -> Control:
     return control
 
 
-def write_signal(signal: CellSignal, called: str = "") -> Signalled:
+def write_signal(signal: CellSignal, called: str = "", token: int = 0, uid: int = 0) -> Signalled:
     """`called` is how the other side calls the actor in it, if not by its own address."""
+    said = _write_signal(signal, called)
+    return msgspec.structs.replace(said, token=token, uid=uid) if token or uid else said
+
+
+def _write_signal(signal: CellSignal, called: str) -> Signalled:
     match signal:
         case Down(ref, reason):
             return Signalled("down", called or str(ref), _reason(reason))
@@ -138,7 +156,7 @@ def write_signal(signal: CellSignal, called: str = "") -> Signalled:
         case Unwatch(ref):
             return Signalled("unwatch", str(ref))
         case Tie(ref):
-            return Signalled("tie", str(ref))
+            return Signalled("tie", called or str(ref))
         case Untie(ref):
             return Signalled("untie", called or str(ref))
         case Exhausted():

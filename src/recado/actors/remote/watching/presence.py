@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from recado.actors.address import Address
+from recado.actors.failing.hearing import answer_of_nobody
 from recado.actors.failing.signals import CellSignal, Failed, Stop, Tie, Unlink, Watch
 from recado.actors.failing.signals import Link as LinkSignal
 from recado.actors.ref import ActorRef
@@ -19,7 +20,13 @@ from recado.actors.remote.occurrences import NodeReachable, NodeUnreachable
 from recado.actors.remote.options import Options
 from recado.actors.remote.outbound import Outbound
 from recado.actors.remote.peer import Peer
-from recado.actors.remote.sealed.controls import Ping, write_signal
+from recado.actors.remote.sealed.controls import (
+    Control,
+    Identified,
+    Ping,
+    Signalled,
+    write_signal,
+)
 from recado.actors.remote.transport import Link
 from recado.actors.remote.ways import Ways
 
@@ -53,11 +60,12 @@ class Presence:
         try:
             peer = self._ways.peer(target.node)
             with self._watching_over(peer):
-                called = self.vigil.sent(self._system.ref(target), signal)
+                marks = self.vigil.sent(self._system.ref(target), signal)
             # Of these somebody has to hear if they are refused.
             if isinstance(signal, Watch | LinkSignal | Tie | Failed):
                 peer.note_signal(target, signal)
-            self._outbound.say(peer, write_signal(signal, called), text)
+            said = write_signal(signal, marks.called, marks.token, marks.uid)
+            self._outbound.say(peer, said, text)
         except RemoteFault as error:
             self.undelivered(target, signal, str(error))
 
@@ -78,10 +86,38 @@ class Presence:
         with self._watching_over(self._ways.peer(supervisor.address.node)):
             self.vigil.supervised(child, supervisor)
 
-    def heard(self, peer: Peer, here: ActorRef[Any], signal: CellSignal, target: Address) -> None:
-        """A signal came for an actor of ours, which they call so. Raises Full."""
+    def heard(
+        self, peer: Peer, here: ActorRef[Any], signal: CellSignal, target: Address, said: Signalled
+    ) -> bool:
+        """A signal came for an actor of ours, which they call by `target`. False: it must not hear of it.
+        Raises Full."""
+        called = "" if target.uid else str(target)
         with self._watching_over(peer):
-            self.vigil.heard(here, signal, "" if target.uid else str(target))
+            wanted = self.vigil.heard(here, signal, called, said.token)
+        if called and not said.uid and isinstance(signal, Watch | LinkSignal | Tie):
+            self._say(peer, Identified(str(here), said.token), said.ref)
+        return wanted
+
+    def absent(self, peer: Peer, target: Address, signal: CellSignal, said: Signalled) -> None:
+        """A signal came for an actor that is not there; if it names a uid, perhaps another has its name."""
+        system = self._system
+        gone = Address(target.node, target.name, said.uid or target.uid)
+        answer = answer_of_nobody(ActorRef(target, system.undertaker, system), signal, gone)
+        if answer is not None:
+            to, reply = answer
+            self._say(peer, write_signal(reply, token=said.token), str(to))
+
+    def identified(self, here: ActorRef[Any], there: ActorRef[Any], token: int) -> None:
+        """The node of an actor that we bound by its name says which one that is."""
+        address = there.address
+        named = self._system.ref(Address(address.node, address.name))
+        self.vigil.identified(here, named, address.uid, token)
+
+    def _say(self, peer: Peer, control: Control, target: str) -> None:
+        try:
+            self._outbound.say(peer, control, target)
+        except RemoteFault as error:
+            log.debug("%s cannot be answered: %s", peer.name, error)
 
     # ── signs of life ─────────────────────────────────────────────────────────────────────────────────────
 

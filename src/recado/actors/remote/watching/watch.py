@@ -9,19 +9,23 @@ nobody knows more.
 V1  A bond is entered by the signal that makes it, on both sides, and ends by the signal that ends it.
 V2  When a node has been silent for too long, each actor that is bound to one of its own is told, once; then the
     bonds are gone.
-V3  When a node comes back before that, or in another life, the bonds that were made here are made there again:
-    an actor that is not there any more is confirmed dead by that.
+V3  When a node comes back before that, or in another life, the bonds that were made here are made there again,
+    with the actors of before (V6): one that is not there any more is confirmed dead by that.
 V4  There are no more bonds made by others than the limit.
 V5  Who was bound by its name alone is called so in what follows from the bond: those who made it know no other.
+V6  A bond is with one incarnation of an actor. If it was made by name, the actor's node says which uid has the
+    name, and the bond is made again with that one only. If the node began another life before it said so, the
+    actor is dead.
+V7  A bond has a token, which is in all that follows from it. So the end of an earlier bond of the same two
+    actors, told late or twice, does not end the present one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum, auto
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from recado.actors.errors import Unreachable
+from recado.actors.errors import ActorError, NoSuchActor, Unreachable
 from recado.actors.failing.signals import (
     CellSignal,
     Down,
@@ -52,12 +56,27 @@ class Kind(Enum):
 
 
 _MADE_THERE = (Kind.WATCHED, Kind.SUPERVISED)
+_MADE_HERE = (Kind.WATCHES, Kind.SUPERVISES, Kind.TIED)  # the last one by either side
 
 
 class Bond(NamedTuple):
     kind: Kind
     here: Ref
     there: Ref
+
+
+class Marks(NamedTuple):
+    """What is said of a bond in signals, beside the two actors."""
+
+    token: int = 0
+    """Given by the node that made the bond (V7)."""
+    called: str = ""
+    """How the other node calls the actor here, if not by its full address (V5)."""
+    uid: int = 0
+    """Of the actor there, if it was bound by name and its node has said which one that is (V6)."""
+
+
+UNMARKED: Final = Marks()
 
 
 class Orphan(NamedTuple):
@@ -86,37 +105,37 @@ class Vigil:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._made_there = 0
-        self.bonds: dict[str, dict[Bond, str]] = {}  # by node; one without bonds is not in it
+        self._token = 0  # the last one
+        self.bonds: dict[str, dict[Bond, Marks]] = {}  # by node; one without bonds is not in it
 
     def __len__(self) -> int:
         return sum(map(len, self.bonds.values()))
 
     # ── what passes by ────────────────────────────────────────────────────────────────────────────────────
 
-    def sent(self, there: Ref, signal: CellSignal) -> str:
-        """How the actor in it is called there, if not by its own address (V5)."""
+    def sent(self, there: Ref, signal: CellSignal) -> Marks:
+        """What has to be said with it."""
         match signal:
             case Watch(here):
-                self._add(Bond(Kind.WATCHES, here, there))
+                return self._make(Bond(Kind.WATCHES, here, there))
             case Unwatch(here):
-                self._discard(Bond(Kind.WATCHES, here, there))
+                return self._discard(Bond(Kind.WATCHES, here, there))
             case Down(here, _):
                 return self._discard(Bond(Kind.WATCHED, here, there))
             case Link(here):
-                self._add(Bond(Kind.SUPERVISES, here, there))
+                return self._make(Bond(Kind.SUPERVISES, here, there))
             case Unlink(here):
-                self._discard(Bond(Kind.SUPERVISES, here, there))
+                return self._discard(Bond(Kind.SUPERVISES, here, there))
             case Failed(here, _):
-                return self._called(Bond(Kind.SUPERVISED, here, there))
+                return self._marks(Bond(Kind.SUPERVISED, here, there)) or UNMARKED
             case Ended(here, _):
                 return self._discard(Bond(Kind.SUPERVISED, here, there))
             case Tie(here):
-                self._add(Bond(Kind.TIED, here, there))
+                return self._make(Bond(Kind.TIED, here, there))
             case Untie(here) | Exit(here, _):
                 return self._discard(Bond(Kind.TIED, here, there))
             case _:
-                pass
-        return ""
+                return UNMARKED
 
     def unsent(self, there: Ref, signal: CellSignal) -> None:
         """It was sent, and refused."""
@@ -130,52 +149,81 @@ class Vigil:
             case _:
                 pass
 
-    def heard(self, here: Ref, signal: CellSignal, called: str = "") -> None:
-        """`called` is how they call the actor here, if not by its own address. Raises Full."""
+    def heard(self, here: Ref, signal: CellSignal, called: str = "", token: int = 0) -> bool:
+        """`called` is how they call the actor here, if not by its own address. False: it is about an earlier
+        bond, and the actor must not hear of it (V7). Raises Full."""
         match signal:
             case Watch(there):
-                self._add(Bond(Kind.WATCHED, here, there), called)
+                self._add(Bond(Kind.WATCHED, here, there), Marks(token, called))
             case Unwatch(there):
                 self._discard(Bond(Kind.WATCHED, here, there))
             case Down(there, _):
-                self._discard(Bond(Kind.WATCHES, here, there))
+                return self._end(Bond(Kind.WATCHES, here, there), token)
             case Link(there):
-                self._add(Bond(Kind.SUPERVISED, here, there), called)
+                self._add(Bond(Kind.SUPERVISED, here, there), Marks(token, called))
             case Unlink(there):
                 self._discard(Bond(Kind.SUPERVISED, here, there))
             case Ended(there, _):
-                self._discard(Bond(Kind.SUPERVISES, here, there))
+                return self._end(Bond(Kind.SUPERVISES, here, there), token)
             case Tie(there):
-                self._add(Bond(Kind.TIED, here, there), called)
+                tied = Bond(Kind.TIED, here, there)
+                if self._marks(tied) is None:  # or it is ours, and the other side makes it again
+                    self._add(tied, Marks(token, called))
             case Untie(there) | Exit(there, _):
                 self._discard(Bond(Kind.TIED, here, there))
             case _:
                 pass
+        return True
+
+    def identified(self, here: Ref, named: Ref, uid: int, token: int) -> None:
+        """The actor that a bond of ours calls by name has this uid (V6)."""
+        for kind in _MADE_HERE:
+            bond = Bond(kind, here, named)
+            marks = self._marks(bond)
+            if marks is not None and marks.token == token and not marks.uid:
+                self.bonds[named.address.node][bond] = marks._replace(uid=uid)
 
     def supervised(self, child: Ref, supervisor: Ref) -> None:
         """An actor was started here for a supervisor there. Raises Full."""
         self._add(Bond(Kind.SUPERVISED, child, supervisor))
 
-    def _add(self, bond: Bond, called: str = "") -> None:
+    def _make(self, bond: Bond) -> Marks:
+        """Here. One that is there already stays as it is: it is with the same actor (V6)."""
+        marks = self._marks(bond)
+        if marks is None:
+            self._token += 1
+            marks = Marks(self._token)
+            self._add(bond, marks)
+        return marks
+
+    def _add(self, bond: Bond, marks: Marks = UNMARKED) -> None:
         bonds = self.bonds.setdefault(bond.there.address.node, {})
         if bond not in bonds and bond.kind in _MADE_THERE:
             if self._made_there >= self._limit:
                 self._prune(bond.there.address.node)
                 raise Full(f"{self._limit} bonds were made by other nodes already")
             self._made_there += 1
-        bonds[bond] = called
+        bonds[bond] = marks
 
-    def _called(self, bond: Bond) -> str:
-        return self.bonds.get(bond.there.address.node, {}).get(bond, "")
+    def _marks(self, bond: Bond) -> Marks | None:
+        return self.bonds.get(bond.there.address.node, {}).get(bond)
 
-    def _discard(self, bond: Bond) -> str:
+    def _end(self, bond: Bond, token: int) -> bool:
+        """They say that it has ended: whether it was this one. Those who give no token mean any."""
+        marks = self._marks(bond)
+        if marks is not None and token not in (0, marks.token):
+            return False
+        self._discard(bond)
+        return True
+
+    def _discard(self, bond: Bond) -> Marks:
         node = bond.there.address.node
         bonds = self.bonds.get(node, {})
-        called = bonds.pop(bond, None)
-        if called is not None:
+        marks = bonds.pop(bond, None)
+        if marks is not None:
             self._made_there -= bond.kind in _MADE_THERE
         self._prune(node)
-        return called or ""
+        return marks or UNMARKED
 
     def _prune(self, node: str) -> None:
         if not self.bonds.get(node, True):
@@ -191,25 +239,25 @@ class Vigil:
         for kind, here, there in bonds:
             reason = Unreachable(f"{there} is out of reach: {why}")
             match kind:
-                case Kind.WATCHES:
-                    effects.append(Told(here, Down(there, reason)))
+                case Kind.WATCHES | Kind.SUPERVISES | Kind.TIED:
+                    effects += _bereaved(kind, here, there, reason)
                 case Kind.WATCHED:
                     effects.append(Told(here, Unwatch(there)))
-                case Kind.SUPERVISES:
-                    effects.append(Told(here, Ended(there, reason)))
-                    effects.append(Told(here, Exhausted(there, reason)))
                 case Kind.SUPERVISED:
                     effects.append(Orphan(here, there, reason))
-                case Kind.TIED:
-                    effects.append(Told(here, Exit(there, reason)))
         return effects
 
     def back(self, node: str, *, reborn: bool) -> list[Effect]:
         """It speaks again; `reborn` if it is another life, in which nobody of the last one is left."""
         bonds = self.bonds.get(node, {})
         effects: list[Effect] = []
-        for bond in list(bonds):
+        for bond, marks in list(bonds.items()):
+            by_name = not (bond.there.address.uid or marks.uid)
             match bond.kind:
+                case Kind.WATCHES | Kind.SUPERVISES | Kind.TIED if reborn and by_name:
+                    self._discard(bond)
+                    gone = NoSuchActor(f"{bond.there} is gone: its node began another life")
+                    effects += _bereaved(*bond, gone)
                 case Kind.WATCHES:
                     effects.append(Told(bond.there, Watch(bond.here)))
                 case Kind.SUPERVISES:
@@ -218,7 +266,7 @@ class Vigil:
                     effects.append(Told(bond.there, Tie(bond.here)))
                 case Kind.WATCHED | Kind.SUPERVISED if reborn:
                     self._discard(bond)
-                    effects += self._bereaved(bond)
+                    effects.append(_parted(bond))
                 case Kind.SUPERVISED:
                     reason = Unreachable(f"{bond.there} was out of reach for a moment")
                     effects.append(Orphan(bond.here, bond.there, reason, parted=False))
@@ -226,12 +274,24 @@ class Vigil:
                     pass
         return effects
 
-    def _bereaved(self, bond: Bond) -> Iterable[Effect]:
-        if bond.kind is Kind.WATCHED:
-            yield Told(bond.here, Unwatch(bond.there))
-        else:
-            reason = Unreachable(f"{bond.there} is gone: its node began another life")
-            yield Orphan(bond.here, bond.there, reason)
+
+def _parted(bond: Bond) -> Effect:
+    """Who made it there is gone."""
+    if bond.kind is Kind.WATCHED:
+        return Told(bond.here, Unwatch(bond.there))
+    reason = Unreachable(f"{bond.there} is gone: its node began another life")
+    return Orphan(bond.here, bond.there, reason)
+
+
+def _bereaved(kind: Kind, here: Ref, there: Ref, reason: ActorError) -> list[Effect]:
+    """What an actor here is told that has bound itself to one that is gone."""
+    match kind:
+        case Kind.WATCHES:
+            return [Told(here, Down(there, reason))]
+        case Kind.SUPERVISES:
+            return [Told(here, Ended(there, reason)), Told(here, Exhausted(there, reason))]
+        case _:
+            return [Told(here, Exit(there, reason))]
 
 
 def undelivered(there: Ref, signal: CellSignal, why: str) -> list[Effect]:
@@ -239,11 +299,11 @@ def undelivered(there: Ref, signal: CellSignal, why: str) -> list[Effect]:
     reason = Unreachable(f"{there} is out of reach: {why}")
     match signal:
         case Watch(here):
-            return [Told(here, Down(there, reason))]
+            return _bereaved(Kind.WATCHES, here, there, reason)
         case Link(here):
-            return [Told(here, Ended(there, reason)), Told(here, Exhausted(there, reason))]
+            return _bereaved(Kind.SUPERVISES, here, there, reason)
         case Tie(here):
-            return [Told(here, Exit(there, reason))]
+            return _bereaved(Kind.TIED, here, there, reason)
         case Failed(child, failure):
             return [Told(child, Stop(failure))]
         case _:
