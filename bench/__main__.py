@@ -26,6 +26,7 @@ BENCHES = (
     "client",
     "crash",
     "durable",
+    "fairness",
     "feeds",
     "feeds-siege",
     "feeds-sim",

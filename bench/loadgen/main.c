@@ -24,6 +24,7 @@ static const struct {
     {"first", run_first},
     {"drain", run_drain},
     {"ping", run_ping},
+    {"probe", run_probe},
     {"idle", run_idle},
 };
 

@@ -11,6 +11,7 @@ void run_fill(const Options *options);
 void run_first(const Options *options);
 void run_drain(const Options *options);
 void run_ping(const Options *options);
+void run_probe(const Options *options);
 void run_idle(const Options *options);
 
 #endif

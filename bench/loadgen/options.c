@@ -17,6 +17,7 @@ static const char USAGE[] =
     "  fill        publish with confirms and leave the messages in the queue\n"
     "  first       consume the first message that fill has left, and give it back\n"
     "  drain       consume what fill has left, then delete the queue\n"
+    "  probe       ask for little, again and again, until standard input closes\n"
     "  idle        open connections and hold them until standard input closes\n"
     "\n"
     "  --host ADDRESS          127.0.0.1\n"
@@ -37,7 +38,7 @@ static const char USAGE[] =
     "  --prefetch N            no limit\n"
     "  --ack-every N           1: each one singly; N: multiple (auto-ack)\n"
     "  --connections N         for idle (1000)\n"
-    "  --pause MICROSECONDS    for ping, between round trips (0)\n"
+    "  --pause MICROSECONDS    for ping and probe, between round trips (0)\n"
     "  --watch PID             report the processor time of this process; may be repeated\n"
     "  --stall SECONDS         give up when nothing moves for so long (20)\n"
     "  --seconds SECONDS       give up after so long (120)\n";

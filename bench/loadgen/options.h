@@ -36,7 +36,7 @@ typedef struct {
     uint64_t ack_every; /* 0: auto-ack; 1: each message singly; k: every k-th, with multiple */
 
     size_t connections; /* in mode idle */
-    unsigned pause_us;  /* between round trips in mode ping */
+    unsigned pause_us;  /* between round trips in modes ping and probe */
 
     pid_t watched[MAX_WATCHED]; /* processes whose processor time is reported */
     size_t watched_count;

@@ -1,0 +1,49 @@
+"""The attacker as a process of its own: its work must not be measured as the broker's.
+
+It says `ready` when everything is prepared, attacks when it is sent a line, tells in a line of JSON how long
+that took, and removes what it left when its input ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from random import Random
+
+from bench.book import NotMeasured
+from bench.fairness.attacks import BY_NAME
+from bench.fairness.wire import Client
+from bench.program import READY
+
+TIMEOUT_S = 170.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="attacker", description=__doc__)
+    parser.add_argument("attack", choices=list(BY_NAME))
+    parser.add_argument("host")
+    parser.add_argument("port", type=int)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--quick", action="store_true")
+    chosen = parser.parse_args()
+    attack = BY_NAME[chosen.attack](Random(chosen.seed), quick=chosen.quick)
+    try:
+        with Client(chosen.host, chosen.port, TIMEOUT_S) as client:
+            attack.prepare(client)
+            print(READY, flush=True)
+            sys.stdin.readline()
+            begun = time.monotonic()
+            attack.run(client)
+            print(json.dumps({"seconds": time.monotonic() - begun}), flush=True)
+            sys.stdin.readline()
+            attack.clean(client)
+    except (NotMeasured, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,278 @@
+"""What one client does to keep a broker busy, while another one waits for replies.
+
+An attack has three parts: what has to be there before, the attack itself, and the removal of what it left. The
+bytes of the attack are rendered in the first part, so that the attacker is never slower than the broker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import ClassVar
+
+from bench.fairness.wire import Client, published, rendered
+from recado.amqp.methods import (
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    QueueBind,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+)
+from recado.amqp.properties import Properties
+from recado.amqp.values import Value
+
+QUEUE = "fairness.queue"
+EXCHANGE = "fairness.exchange"
+WORDS = "abcdefgh"
+IDLE_SECONDS = (0.5, 2.0)  # quick, full
+PUBLISH_SECONDS = (0.5, 5.0)
+BLOCK_MESSAGES = 3_000
+TOPIC_BINDINGS = 3_000
+TOPIC_KEYS = 100
+KEY_WORDS = 100
+REGEX_BINDINGS = 4_500
+REGEX_KEYS = 200
+METHODS_PER_SEND = 10_000
+
+
+class Attack:
+    """Does nothing: the waits of a client whose broker is idle."""
+
+    name: ClassVar[str] = "idle"
+    title: ClassVar[str] = "nothing else"
+    needs_disk: ClassVar[bool] = False
+    suits_peer: ClassVar[bool] = True
+    sizes: ClassVar[tuple[int, int] | None] = None
+    """How many there are of what the title names, in the quick form and in the full one, if they differ."""
+
+    def __init__(self, rng: Random, *, quick: bool) -> None:
+        self.rng = rng
+        self.quick = quick
+
+    def prepare(self, client: Client) -> None:
+        """Declare what the attack needs, and render it."""
+
+    def run(self, client: Client) -> None:
+        """Return when the broker has handled all of it."""
+        time.sleep(self.seconds(IDLE_SECONDS))
+
+    def clean(self, client: Client) -> None:
+        """Remove what was declared."""
+
+    def seconds(self, seconds: tuple[float, float]) -> float:
+        return seconds[0] if self.quick else seconds[1]
+
+    def count(self) -> int:
+        assert self.sizes is not None
+        return self.sizes[0] if self.quick else self.sizes[1]
+
+    def long_key(self) -> str:
+        return ".".join(self.rng.choices(WORDS, k=KEY_WORDS))
+
+
+class Publishing(Attack):
+    """Full-rate publishing of messages with an id each, which a broker cannot treat as equal."""
+
+    name = "publish"
+    title = "publishing, distinct ids"
+
+    def prepare(self, client: Client) -> None:
+        client.call(QueueDeclare(QUEUE), QueueDeclareOk)
+        self._block = block_of_messages(self.rng)
+
+    def run(self, client: Client) -> None:
+        end = time.monotonic() + self.seconds(PUBLISH_SECONDS)
+        while time.monotonic() < end:
+            client.send(self._block)
+        client.sync()
+
+    def clean(self, client: Client) -> None:
+        client.call(QueueDelete(QUEUE), QueueDeleteOk)
+
+
+class Routing(Attack):
+    """Messages that are expensive to route, from an exchange with many bindings."""
+
+    exchange_type: ClassVar[str] = "topic"
+
+    def prepare(self, client: Client) -> None:
+        client.call(QueueDeclare(QUEUE), QueueDeclareOk)
+        client.call(ExchangeDeclare(EXCHANGE, self.exchange_type), ExchangeDeclareOk)
+        for patterns in portions(self.patterns()):
+            client.send(bindings(patterns))
+        client.sync()
+        self._messages = self.messages()
+
+    def run(self, client: Client) -> None:
+        client.send(self._messages)
+        client.sync()
+
+    def clean(self, client: Client) -> None:
+        client.call(ExchangeDelete(EXCHANGE), ExchangeDeleteOk)
+        client.call(QueueDelete(QUEUE), QueueDeleteOk)
+
+    def patterns(self) -> Iterator[str]:
+        for _ in range(TOPIC_BINDINGS):
+            yield "#.{}.#.{}.#.{}.#.{}.#".format(*self.rng.choices(WORDS, k=4))
+
+    def messages(self) -> bytes:
+        raise NotImplementedError
+
+
+class TopicKeys(Routing):
+    name = "topic"
+    title = "3,000 topics, 100 keys"
+
+    def messages(self) -> bytes:
+        return b"".join(published(EXCHANGE, self.long_key(), b"x") for _ in range(TOPIC_KEYS))
+
+
+class CarbonCopies(Routing):
+    name = "cc"
+    title = "3,000 topics, 100 CC keys"
+
+    def messages(self) -> bytes:
+        copies: list[Value] = [self.long_key() for _ in range(TOPIC_KEYS)]
+        return published(EXCHANGE, "z", b"x", Properties(headers={"CC": copies}))
+
+
+class RegexKeys(Routing):
+    name = "regex"
+    title = "4,500 regexes, 200 keys"
+    exchange_type = "regex"
+    suits_peer = False  # it has no such exchange
+
+    def patterns(self) -> Iterator[str]:
+        for i in range(REGEX_BINDINGS):
+            yield f"x{i}.*[a-z]+y"
+
+    def messages(self) -> bytes:
+        return b"".join(published(EXCHANGE, f"x{i}{'z' * 200}", b"x") for i in range(REGEX_KEYS))
+
+
+class Declaring(Attack):
+    name = "declare"
+    title = "20,000 durable queues"
+    needs_disk = True
+    sizes = (5_000, 20_000)
+
+    def prepare(self, client: Client) -> None:
+        self._names = [f"{QUEUE}.{i}" for i in range(self.count())]
+        self._declarations = rendered(
+            *(QueueDeclare(name, durable=True, no_wait=True) for name in self._names)
+        )
+
+    def run(self, client: Client) -> None:
+        client.send(self._declarations)
+        client.sync()
+
+    def clean(self, client: Client) -> None:
+        for names in portions(iter(self._names)):
+            client.send(rendered(*(QueueDelete(name, no_wait=True) for name in names)))
+        client.sync()
+
+
+class Binding(Attack):
+    name = "bind"
+    title = "100,000 durable bindings"
+    needs_disk = True
+    sizes = (10_000, 100_000)
+
+    def prepare(self, client: Client) -> None:
+        client.call(QueueDeclare(QUEUE, durable=True), QueueDeclareOk)
+        client.call(ExchangeDeclare(EXCHANGE, "topic", durable=True), ExchangeDeclareOk)
+        patterns = (f"a.{i}.*.#" for i in range(self.count()))
+        self._bindings = [bindings(portion) for portion in portions(patterns)]
+
+    def run(self, client: Client) -> None:
+        for portion in self._bindings:
+            client.send(portion)
+        client.sync()
+
+    def clean(self, client: Client) -> None:
+        client.call(ExchangeDelete(EXCHANGE), ExchangeDeleteOk)
+        client.call(QueueDelete(QUEUE), QueueDeleteOk)
+
+
+class Unbinding(Binding):
+    name = "exchange-delete"
+    title = "100,000 bindings deleted"
+
+    def prepare(self, client: Client) -> None:
+        super().prepare(client)
+        super().run(client)
+
+    def run(self, client: Client) -> None:
+        client.call(ExchangeDelete(EXCHANGE), ExchangeDeleteOk)
+        client.sync()
+
+
+class Purging(Attack):
+    """The queue is filled with messages that have an id each."""
+
+    name = "purge"
+    title = "5 M messages purged"
+    sizes = (99_000, 4_998_000)  # in whole blocks
+
+    def prepare(self, client: Client) -> None:
+        client.call(QueueDeclare(QUEUE), QueueDeclareOk)
+        block = block_of_messages(self.rng)
+        for _ in range(self.count() // BLOCK_MESSAGES):
+            client.send(block)
+        client.sync()
+
+    def run(self, client: Client) -> None:
+        client.call(QueuePurge(QUEUE), QueuePurgeOk)
+        client.sync()
+
+    def clean(self, client: Client) -> None:
+        client.call(QueueDelete(QUEUE), QueueDeleteOk)
+
+
+class Deleting(Purging):
+    name = "delete"
+    title = "5 M messages deleted"
+
+    def run(self, client: Client) -> None:
+        client.call(QueueDelete(QUEUE), QueueDeleteOk)
+        client.sync()
+
+
+ATTACKS: tuple[type[Attack], ...] = (
+    Attack,
+    Publishing,
+    TopicKeys,
+    CarbonCopies,
+    RegexKeys,
+    Declaring,
+    Binding,
+    Unbinding,
+    Purging,
+    Deleting,
+)
+BY_NAME = {attack.name: attack for attack in ATTACKS}
+
+
+def block_of_messages(rng: Random) -> bytes:
+    """Messages of different sizes, with an id each."""
+    return b"".join(
+        published("", QUEUE, bytes(i % 50), Properties(message_id=f"{rng.getrandbits(64):x}"))
+        for i in range(BLOCK_MESSAGES)
+    )
+
+
+def bindings(patterns: list[str]) -> bytes:
+    return rendered(*(QueueBind(QUEUE, EXCHANGE, pattern, no_wait=True) for pattern in patterns))
+
+
+def portions(names: Iterator[str]) -> Iterator[list[str]]:
+    """As many as are sent at a time."""
+    while portion := [name for _, name in zip(range(METHODS_PER_SEND), names, strict=False)]:
+        yield portion

@@ -1,0 +1,88 @@
+"""A blocking AMQP client for attacks: it sends bytes that were rendered before, and waits for few replies."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Self
+
+from bench.book import NotMeasured
+from recado.amqp.events import Event, MethodReceived
+from recado.amqp.frames import FRAME_DEFAULT, PROTOCOL_HEADER, content_frames, method_frame
+from recado.amqp.handshake import ClientHandshake, Step
+from recado.amqp.methods import (
+    BasicPublish,
+    BasicQos,
+    BasicQosOk,
+    ChannelClose,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConnectionClose,
+    Method,
+)
+from recado.amqp.properties import Properties, encode_properties
+from recado.amqp.reader import Reader
+
+CHANNEL = 1
+READ_BYTES = 1 << 18
+
+
+def rendered(*methods: Method) -> bytes:
+    return b"".join(method_frame(CHANNEL, method) for method in methods)
+
+
+def published(
+    exchange: str, routing_key: str, body: bytes, properties: Properties | None = None
+) -> bytes:
+    """The frames of a message."""
+    encoded = encode_properties(properties or Properties())
+    method = method_frame(CHANNEL, BasicPublish(exchange, routing_key))
+    return method + content_frames(CHANNEL, encoded, body, FRAME_DEFAULT)
+
+
+class Client:
+    """A connection with one channel, as user guest."""
+
+    def __init__(self, host: str, port: int, timeout: float) -> None:
+        self._socket = socket.create_connection((host, port), timeout=timeout)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = Reader()
+        self._events = self._receive()
+        handshake = ClientHandshake("guest", b"guest", "/", {}, FRAME_DEFAULT, 0, 0)
+        self.send(PROTOCOL_HEADER)
+        while handshake.step is not Step.OPEN:
+            for reply in handshake.receive(self._next_method()):
+                self.send(method_frame(0, reply))
+        self.call(ChannelOpen(), ChannelOpenOk)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._socket.close()
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def call(self, method: Method, reply: type[Method]) -> None:
+        self.send(rendered(method))
+        received = self._next_method()
+        if not isinstance(received, reply):
+            raise NotMeasured(f"{received} instead of {reply.__name__}")
+
+    def sync(self) -> None:
+        """Return when the broker has handled everything that was sent."""
+        self.call(BasicQos(0, 1), BasicQosOk)
+
+    def _next_method(self) -> Method:
+        event = next(self._events)
+        if not isinstance(event, MethodReceived):
+            raise NotMeasured(f"an unexpected {event}")
+        if isinstance(event.method, ConnectionClose | ChannelClose):
+            raise NotMeasured(event.method.reply_text)
+        return event.method
+
+    def _receive(self) -> Iterator[Event]:
+        while data := self._socket.recv(READ_BYTES):
+            yield from self._reader.feed(data)
+        raise NotMeasured("the broker closed the connection of the attacker")
