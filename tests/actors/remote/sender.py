@@ -22,6 +22,7 @@ class Sender:
 
     peer = NAME
     lasting = True
+    is_up = True
 
     def __init__(self) -> None:
         self.answered: list[bytes] = []

@@ -32,6 +32,7 @@ class Probe:
     """A link on which a test sends what it likes to a node, and sees what comes back."""
 
     lasting = False
+    is_up = True
 
     def __init__(self, peer: str = "") -> None:
         self.peer = peer

@@ -16,6 +16,7 @@ from recado.actors.remote.ways import Ways
 
 class FakeLink:
     lasting = False
+    is_up = True
 
     def __init__(self, peer: str) -> None:
         self.peer = peer

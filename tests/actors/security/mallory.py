@@ -64,6 +64,7 @@ class Link:
 
     peer: str = ""
     lasting: bool = False
+    is_up: bool = True
     told: list[bytes] = field(default_factory=list)
     closed: bool = False
 

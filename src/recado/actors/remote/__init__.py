@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .occurrences import FrameRefused as FrameRefused
     from .occurrences import MessageRefused as MessageRefused
     from .occurrences import NodeReachable as NodeReachable
+    from .occurrences import NodeReplaced as NodeReplaced
     from .occurrences import NodeUnreachable as NodeUnreachable
     from .options import Options as Options
     from .placing.moving import CannotMove as CannotMove
@@ -58,7 +59,7 @@ _ROOMS = {
     "memory": "Hub MemoryTransport",
     "node": "Joining Node",
     "occurrences": "BridgeGone BridgeHealed BridgeLost FrameRefused MessageRefused NodeReachable "
-    "NodeUnreachable",
+    "NodeReplaced NodeUnreachable",
     "options": "Options",
     "placing.moving": "CannotMove",
     "sealed.failures": "register_exception",

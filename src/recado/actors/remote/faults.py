@@ -43,6 +43,7 @@ class Refusal(IntEnum):
     SERIALISATION = 4  # a serialisation that it does not accept, or a class that it does not know
     UNTRUSTED = 5  # it creates, moves and supervises nothing for others
     BUSY = 6  # too much of this is going on
+    REPLACED = 7  # another node of the same name has connected since, or is at its known address
 
 
 class Refused(RemoteFault):
@@ -51,6 +52,10 @@ class Refused(RemoteFault):
     def __init__(self, reason: Refusal) -> None:
         super().__init__(f"the node refused the message: {reason.name.lower()}")
         self.reason = reason
+
+
+class Replaced(RemoteFault):
+    """A frame of a node whose name another one has now."""
 
 
 class NotOffered(RemoteFault):

@@ -120,6 +120,10 @@ class MemoryLink:
     def lasting(self) -> bool:
         return self._hub.lasting
 
+    @property
+    def is_up(self) -> bool:
+        return self._hub.joined(self._transport.name, self.peer)
+
     def post(self, frame: bytes) -> None:
         if self.ended:
             raise Gone("closed")

@@ -102,7 +102,7 @@ class Node:
         self.presence.close()
         self.inbound.close()
         await self.transport.close()
-        self.outbound.close(Gone("the node was closed"))
+        self.outbound.close("the node was closed")
 
     def _in_use(self, peer: Peer) -> bool:
         return peer.name in self.presence.vigil.bonds or self.outbound.pending.waits_for(peer)

@@ -21,6 +21,12 @@ class NodeReachable(Occurrence):
     node: str
 
 
+class NodeReplaced(Occurrence):
+    """Another node with our name has connected to this one, which refuses us until we are restarted."""
+
+    node: str
+
+
 class MessageRefused(Occurrence):
     """Another node did not process a message of ours that nobody waits for an answer to."""
 

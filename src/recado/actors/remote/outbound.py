@@ -18,7 +18,7 @@ from recado.actors.future import Future
 from recado.actors.ref import ActorRef, Reply, current
 from recado.actors.serialising.serialisers import Serialisers
 
-from .faults import CannotSerialise, RemoteFault
+from .faults import CannotSerialise, Gone, RemoteFault
 from .options import Options
 from .peer import Peer
 from .pending import Pending
@@ -57,10 +57,10 @@ class Outbound:
         self.home = system.home  # the loop's thread
         self.pending = Pending(options.asks_limit)
 
-    def close(self, error: Exception) -> None:
+    def close(self, why: str) -> None:
         if self._sweeping is not None:
             self._sweeping.cancel()
-        self.pending.fail(None, error)
+        self.pending.fail(None, lambda: Gone(why))
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -6,6 +6,7 @@ PD2  What nobody waits for any more is forgotten within one sweep; there are nev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from recado.actors.ref import Reply
@@ -55,12 +56,12 @@ class Pending:
     def waits_for(self, peer: Peer) -> bool:
         return any(waiting[1] is peer for waiting in self._asks.values())
 
-    def fail(self, peer: Peer | None, error: Exception) -> None:
-        """All that wait for this node, or for any."""
+    def fail(self, peer: Peer | None, make: Callable[[], Exception]) -> None:
+        """All that wait for this node, or for any; each with an error of its own."""
         lost = [number for number, waiting in self._asks.items() if peer in (None, waiting[1])]
         for number in lost:
-            # Each its own: what is raised in several places gathers all their traces.
-            self._asks.pop(number)[0].fail(type(error)(*error.args))
+            # What is raised in several places gathers all their traces.
+            self._asks.pop(number)[0].fail(make())
 
     def sweep(self, now: float) -> None:
         """Forget those that nobody waits for. To ask each of them now and then is cheaper than to be told."""

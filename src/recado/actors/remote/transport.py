@@ -50,6 +50,10 @@ class Link(Protocol):
     def lasting(self) -> bool:
         """Whether frames that it has taken outlast a cut."""
 
+    @property
+    def is_up(self) -> bool:
+        """Whether the peer is connected now, as far as the transport knows."""
+
     def post(self, frame: bytes) -> None:
         """Send; returns at once. While the link is lost or not yet there, it waits. Raises `Full`, or `Gone`
         if the link has ended."""

@@ -59,6 +59,7 @@ class Ways:
         """It speaks under another incarnation."""
         self.lives.pop(peer.life, None)
         peer.life = life
+        peer.past.pop(life, None)
         self.lives[life] = peer
 
     def of_incarnation(self, incarnation: bytes) -> Peer | None:

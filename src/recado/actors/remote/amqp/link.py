@@ -24,6 +24,10 @@ class AmqpLink:
         self._key = key
         self.end: str | None = None
 
+    @property
+    def is_up(self) -> bool:
+        return self.end is None
+
     def post(self, frame: bytes) -> None:
         if self.end is not None:
             raise Gone(self.end)

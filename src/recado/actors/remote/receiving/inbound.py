@@ -23,6 +23,7 @@ from recado.actors.remote.faults import (
     Full,
     Refusal,
     RemoteFault,
+    Replaced,
     Unacceptable,
 )
 from recado.actors.remote.peer import Peer
@@ -40,6 +41,7 @@ from recado.actors.remote.sealed.frame import (
     open_refusal,
 )
 from recado.actors.remote.transport import Link, Settle
+from recado.actors.remote.watching.presence import RENAME
 from recado.actors.running.cell import Cell
 from recado.actors.running.mailbox import Letter, Origin, Then
 from recado.actors.running.pressure import when_room
@@ -168,6 +170,8 @@ class Inbound:
         peer = self._lives.get(origin[0])
         if peer is None or peer.link is not link or peer.unreachable:
             peer = self._introduced(link, envelope)
+            if origin[0] in peer.past and self._node.presence.is_late(peer, link):
+                return self._take_late(link, peer, envelope, origin)
             self._node.presence.met(peer, link, origin[0])
         peer.spoke = True  # when, is looked at by the heartbeat: asking the clock takes 0.1 µs
         kind = envelope.kind
@@ -180,6 +184,15 @@ class Inbound:
         else:
             raise BadEnvelope(f"an envelope of unknown kind {kind}")
         return True
+
+    def _take_late(self, link: Link, peer: Peer, envelope: Envelope, origin: Origin) -> bool | None:
+        """Of a node that another one of its name has replaced. What it told before it could know of that is
+        taken; the rest is refused, as answers would go to the other one. Raises Replaced."""
+        spoke_on = peer.past[origin[0]]
+        is_told = envelope.kind == MESSAGE and envelope.one_way
+        if not is_told or spoke_on is None or spoke_on() is not link:
+            raise Replaced(f"another node named {peer.name} has connected since. {RENAME}")
+        return self._deliver(link, peer, envelope, origin, None)
 
     def _introduced(self, link: Link, envelope: Envelope) -> Peer:
         """Somebody whom we do not know, or not like this."""
@@ -323,5 +336,7 @@ def _reason(error: RemoteFault) -> Refusal:
             return Refusal.UNTRUSTED
         case Full():
             return Refusal.BUSY
+        case Replaced():
+            return Refusal.REPLACED
         case _:
             return Refusal.ENVELOPE

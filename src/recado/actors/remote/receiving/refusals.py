@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from recado.actors.remote.faults import Refusal, Refused, RemoteFault
 from recado.actors.remote.occurrences import FrameRefused, MessageRefused
-from recado.actors.remote.sealed.frame import RefusedFrame, refuse
+from recado.actors.remote.sealed.frame import ALL_FRAMES, RefusedFrame, refuse
 from recado.actors.remote.transport import Link
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class Refusals:
         self, link: Link, incarnation: bytes, sequence: int, reason: Refusal, why: str = ""
     ) -> None:
         why = why or reason.name.lower()
-        self.strike(link, why)
+        if reason is not Refusal.REPLACED:  # it cannot help it, and has to be told each time
+            self.strike(link, why)
         self._system.publish(FrameRefused(link.peer, reason))
         now = self._system.clock.time()
         if now >= self._told_until:
@@ -63,6 +64,9 @@ class Refusals:
         """A frame of ours was refused, as it says. Its incarnation is known only to whom we sent the frame."""
         peer = self._node.ways.of_incarnation(refused.incarnation)
         if peer is None:
+            return
+        if refused.reason is Refusal.REPLACED and refused.sequence == ALL_FRAMES:
+            self._node.presence.replaced(peer)
             return
         waiting = self._node.outbound.pending.take_sequence(peer, refused.sequence)
         if waiting is not None:

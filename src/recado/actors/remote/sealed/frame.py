@@ -6,7 +6,8 @@
 The mac is BLAKE2b, keyed with the cookie, over all but itself. A refusal has none: it goes to those who do not
 have the key. It names 16 random bytes that only the two ends have seen, so nobody else can make one up.
 
-An *incarnation* is one life of a sender towards one peer; its sequence begins at 1.
+An *incarnation* is one life of a sender towards one peer; its sequence begins at 1. A refusal of sequence 0 is
+one of all its frames: another node of the same name has replaced it.
 
 F1  `Seal.open` gives an envelope only if it is sealed with a key that this node accepts; nothing is decoded.
 F2  A sealer never uses a sequence twice.
@@ -29,6 +30,7 @@ HEAD: Final = 1 + INCARNATION + 8
 MAC: Final = 16
 OVERHEAD: Final = HEAD + MAC
 REFUSAL_SIZE: Final = HEAD + 1
+ALL_FRAMES: Final = 0
 _PROOF: Final = b"recado actors, a proof: "
 
 

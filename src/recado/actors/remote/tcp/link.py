@@ -50,6 +50,10 @@ class TcpLink:
         self.wire: Wire | None = None
         self.end: str | None = None  # why there is nothing any more
 
+    @property
+    def is_up(self) -> bool:
+        return self.end is None
+
     def post(self, frame: bytes) -> None:
         if self.end is not None:
             raise Gone(self.end)
@@ -151,6 +155,10 @@ class ConnectingLink(TcpLink):
         self._down_since = self._loop.time()
         self.attempts: asyncio.Task[None] | None = None  # while there is no connection
         self._go()
+
+    @property
+    def is_up(self) -> bool:
+        return self._open
 
     @property
     def held(self) -> int:

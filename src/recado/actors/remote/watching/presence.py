@@ -8,15 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
 from recado.actors.failing.hearing import answer_of_nobody
 from recado.actors.failing.signals import CellSignal, Failed, Stop, Tie, Unlink, Watch
 from recado.actors.failing.signals import Link as LinkSignal
 from recado.actors.ref import ActorRef
-from recado.actors.remote.faults import Cut, RemoteFault
-from recado.actors.remote.occurrences import NodeReachable, NodeUnreachable
+from recado.actors.remote.faults import Cut, Refusal, Refused, RemoteFault, Replaced
+from recado.actors.remote.occurrences import NodeReachable, NodeReplaced, NodeUnreachable
 from recado.actors.remote.options import Options
 from recado.actors.remote.outbound import Outbound
 from recado.actors.remote.peer import Peer
@@ -27,6 +27,7 @@ from recado.actors.remote.sealed.controls import (
     Signalled,
     write_signal,
 )
+from recado.actors.remote.sealed.frame import ALL_FRAMES, refuse
 from recado.actors.remote.transport import Link
 from recado.actors.remote.ways import Ways
 
@@ -35,6 +36,8 @@ from .watch import Effect, Orphan, Told, Vigil, undelivered
 if TYPE_CHECKING:
     from recado.actors.running.clock import Timer
     from recado.actors.system import ActorSystem
+
+RENAME: Final = "Give each node a name of its own."
 
 log = logging.getLogger("recado.actors")
 
@@ -156,7 +159,10 @@ class Presence:
         self.do(self.vigil.silent(peer.name, why))
 
     def met(self, peer: Peer, link: Link, life: bytes) -> None:
-        """An authentic frame of it came, and it is not as we know it: on another link, of another life."""
+        """An authentic frame of it came, and it is not as we know it: on another link, of another life. Raises
+        Replaced."""
+        if peer.life not in (b"", life) and not link.lasting:
+            self._replace(peer, link)
         moved = peer.link is not None and peer.link is not link
         self._ways.spoke(peer, link)
         if peer.life != life:
@@ -177,7 +183,7 @@ class Presence:
     def lost(self, link: Link, why: str) -> None:
         if not link.lasting:
             for peer in self._ways.of_link(link):
-                self._outbound.pending.fail(peer, Cut(f"the link to {peer.name} was cut: {why}"))
+                self._fail_asks(peer, f"the link to {peer.name} was cut: {why}")
 
     def healed(self, link: Link) -> None:
         for peer in self._ways.of_link(link):
@@ -185,8 +191,55 @@ class Presence:
 
     def gone(self, link: Link, why: str) -> None:
         for peer in self._ways.of_link(link):
-            self._outbound.pending.fail(peer, Cut(f"the link to {peer.name} is gone: {why}"))
+            self._fail_asks(peer, f"the link to {peer.name} is gone: {why}")
         self._ways.ended(link)
+
+    def _fail_asks(self, peer: Peer, why: str) -> None:
+        self._outbound.pending.fail(peer, lambda: Cut(why))
+
+    # ── two nodes of one name ─────────────────────────────────────────────────────────────────────────────
+
+    def is_late(self, peer: Peer, link: Link) -> bool:
+        """Whether an earlier incarnation is not heard on this link. It is on one that we made: the node at the
+        known address is the right one, though it may be a stand-in and later the first one again."""
+        return not link.lasting and not (peer.made and peer.link is link)
+
+    def _replace(self, peer: Peer, link: Link) -> None:
+        """Another incarnation of it speaks. Where no broker sees to it that there is one node of a name, the
+        later one replaces the earlier. Raises Replaced if it must not."""
+        known = peer.link
+        if known is not None and known is not link:
+            if peer.made and known.is_up:
+                raise Replaced(f"{peer.name} is connected at its own address. {RENAME}")
+            if not peer.made:
+                log.warning(
+                    "node replaced: a later one of the same name has connected (node=%s). %s",
+                    peer.name,
+                    RENAME,
+                )
+                self._fail_asks(peer, f"{peer.name} was replaced by another node of that name")
+                self._tell_replaced(known, peer.life)
+        peer.retire()
+
+    def _tell_replaced(self, link: Link, life: bytes) -> None:
+        try:
+            link.post(refuse(life, ALL_FRAMES, Refusal.REPLACED))
+        except RemoteFault as error:
+            log.debug("a node cannot be told that it was replaced: %s", error)
+
+    def replaced(self, peer: Peer) -> None:
+        """That node says that another one of our name has replaced us."""
+        log.error(
+            "replaced by another node of the same name (name=%s at=%s): what this one sends there is refused "
+            "until it is restarted. %s",
+            self._system.name,
+            peer.name,
+            RENAME,
+        )
+        self._system.publish(NodeReplaced(peer.name))
+        self._outbound.pending.fail(peer, lambda: Refused(Refusal.REPLACED))
+        if peer.link is not None:  # the peer still takes what is told on this connection
+            peer.link.close()
 
     # ── what follows ──────────────────────────────────────────────────────────────────────────────────────
 
