@@ -72,9 +72,7 @@ class Proxy:
         for name in self._writers:
             await self._abort(name)
         others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*others, return_exceptions=True)  # their connections are gone
 
     async def _forward(
         self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

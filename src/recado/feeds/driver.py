@@ -198,7 +198,9 @@ class Driver:
             if self._timer_at <= deadline + self._clock.stalled:
                 return
             self._timer.cancel()
-        self._timer_at = self._clock.expect(deadline)
+        # A deadline in the past means "at once": it does not show that the loop was stalled since.
+        now = self._clock.time(self._loop.time())
+        self._timer_at = self._clock.expect(max(deadline, now))
         self._timer = self._loop.call_at(self._timer_at, self._ring)
 
     def _ring(self) -> None:

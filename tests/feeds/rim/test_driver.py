@@ -193,6 +193,28 @@ async def test_time_in_which_the_loop_did_not_run_is_left_out() -> None:
 
 
 @without_waiting
+async def test_a_deadline_in_the_past_is_no_stall() -> None:
+    """A layer that has to act at once gives 0.0 as its deadline, which was long before the timer is set."""
+
+    class Hasty(Scripted):
+        def handle(self, event: Event, now: float) -> list[Effect]:
+            effects = super().handle(event, now)
+            if isinstance(event, Confirmed):
+                self.due = 0.0
+            return effects
+
+    member = Hasty()
+    driver, noting = driven(member)
+    driver.start(noting)
+    driver.handle(Confirmed(1))
+    await asyncio.sleep(1)
+    assert member.events[-1:] == [Ticked()]
+    assert member.times == sorted(member.times)
+    assert member.stalls == []
+    await driver.stop()
+
+
+@without_waiting
 async def test_a_fault_of_the_member_is_told(caplog: pytest.LogCaptureFixture) -> None:
     class Faulty(Scripted):
         def handle(self, event: Event, now: float) -> list[Effect]:
