@@ -43,6 +43,8 @@ TRANSPORTS: Final = ("recado", "rabbitmq", "udp")
 BROKER: Final = "broker"
 ARCHIVE: Final = "archive"
 PUBLISHER: Final = "publish"
+PLANTED: Final = "discard"
+"""The role of a subscriber with a planted fault, for controls: it never has what it is owed."""
 PROGRAMS: Final = {
     "archive-1": ARCHIVE,
     "archive-2": ARCHIVE,
@@ -100,16 +102,21 @@ def besiege(
     *,
     intensity: Intensity = FULL,
     programs: Mapping[str, str] = PROGRAMS,
+    schedule: list[Fault] | None = None,
     recovery_s: float = RECOVERY_S,
     report: Report = lambda share, phase: None,
 ) -> Outcome:
-    """Run one siege in an empty folder, which then has the diaries, logs and archives."""
+    """Run one siege in an empty folder, which then has the diaries, logs and archives.
+
+    The seed decides the schedule of faults unless one is given.
+    """
     rng = Random(seed)
     injected: Counter[str] = Counter()
     with ExitStack() as stack:
         report(0, "starting")
         site = stack.enter_context(Site(transport, folder, programs, rng))
-        schedule = make_schedule(seed, seconds, site.weights(), site.kinds, intensity)
+        if schedule is None:
+            schedule = make_schedule(seed, seconds, site.weights(), site.kinds, intensity)
         with Diary(folder / FAULTS_FILE) as noted:
             inject(site, schedule, noted, injected, seconds, report)
         report(1, "recovering")
@@ -231,11 +238,12 @@ class Site:
 
     def until_recovered(self, seconds: float) -> None:
         """Until every subscriber and archive has what it is owed; if not in time, the judge will find out."""
+        sound = {name: role for name, role in self._roles.items() if role != PLANTED}
         if self._broker is not None:
             self._broker.until_started()
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not is_complete(
-            self._folder, self._roles, is_udp=self.is_udp
+            self._folder, sound, is_udp=self.is_udp
         ):
             time.sleep(LOOK_S)
         for program in self.programs:

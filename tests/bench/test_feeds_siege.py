@@ -14,7 +14,7 @@ from bench.book import Book
 from bench.feeds_siege.judge import Kind, Verdict, Violation
 from bench.feeds_siege.programs import ROLES
 from bench.feeds_siege.proxy import Proxy
-from bench.feeds_siege.schedule import QUICK
+from bench.feeds_siege.schedule import QUICK, Fault, FaultKind
 from bench.feeds_siege.siege import PROGRAMS, RECOVERY, TRANSPORTS, Outcome, besiege
 from bench.scenario import Side
 from workshop.peers import HOST
@@ -36,11 +36,13 @@ def test_the_guarantees_hold_under_siege(transport: str, tmp_path: Path) -> None
 @pytest.mark.timeout(300)
 def test_a_subscriber_that_discards_recovered_messages_is_found(tmp_path: Path) -> None:
     """The control: the judge must see that a mechanism does not work."""
-    programs = {"archive-1": "archive", "sub": "discard", "publisher-1": "publish"}
-    outcome = besiege(
-        "udp", tmp_path, SEED, 3.0, intensity=QUICK, programs=programs, recovery_s=1.0
-    )
-    assert outcome.verdict.count(Kind.LOST) > 0
+    subscribers = {"sound": "pessimistic", "faulty": "discard"}
+    programs = {"archive-1": "archive", **subscribers, "publisher-1": "publish"}
+    kills = [Fault(1.0, name, FaultKind.KILL, 0.5) for name in subscribers]
+    outcome = besiege("recado", tmp_path, SEED, 2.0, programs=programs, schedule=kills)
+    found = {(each.kind, each.who) for each in outcome.verdict.violations}
+    assert (Kind.LOST, "faulty") in found
+    assert (Kind.LOST, "sound") not in found
 
 
 def test_a_violation_on_one_transport_is_one_of_all() -> None:
