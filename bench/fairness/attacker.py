@@ -13,7 +13,7 @@ import time
 from random import Random
 
 from bench.book import NotMeasured
-from bench.fairness.attacks import BY_NAME
+from bench.fairness.attacks import AFTERMATH_SECONDS, BY_NAME
 from bench.fairness.wire import Client
 from bench.program import READY
 
@@ -36,7 +36,9 @@ def main() -> int:
             sys.stdin.readline()
             begun = time.monotonic()
             attack.run(client)
-            print(json.dumps({"seconds": time.monotonic() - begun}), flush=True)
+            took = time.monotonic() - begun
+            time.sleep(attack.seconds(AFTERMATH_SECONDS))
+            print(json.dumps({"seconds": took}), flush=True)
             sys.stdin.readline()
             attack.clean(client)
     except (NotMeasured, OSError) as error:

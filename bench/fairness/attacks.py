@@ -33,6 +33,7 @@ EXCHANGE = "fairness.exchange"
 WORDS = "abcdefgh"
 IDLE_SECONDS = (0.5, 2.0)  # quick, full
 PUBLISH_SECONDS = (0.5, 5.0)
+AFTERMATH_SECONDS = (0.2, 1.0)  # a broker may reply at once and do the work later
 BLOCK_MESSAGES = 3_000
 TOPIC_BINDINGS = 3_000
 TOPIC_KEYS = 100

@@ -61,7 +61,7 @@ class LaneMachine(RuleBasedStateMachine):
 
     @rule()
     def clear(self) -> None:
-        self.lane.clear()
+        self.lane.empty()
         self.waiting.clear()
         self.out.clear()
 
@@ -108,3 +108,4 @@ def test_what_is_shelved_is_fetched_when_it_is_needed() -> None:
     assert lane.shelved == 3
     assert [messages(lane.take(9)) for _ in range(4)] == [[(i, b"%d" % i)] for i in range(4)]
     assert lane.shelved == 0
+    assert lane.fresh_places == (0, 0)

@@ -17,6 +17,7 @@ from recado.amqp.properties import Properties
 from recado.broker.arguments import ConsumerSettings, Overflow, QueueSettings
 from recado.broker.channel import Channel, Settlement
 from recado.broker.consumer import Consumer
+from recado.broker.disposal import Disposal
 from recado.broker.keeper import Keeper
 from recado.broker.queue import Home, Queue
 from recado.broker.run import Run
@@ -108,7 +109,7 @@ class QueueMachine(RuleBasedStateMachine):
         )
         vhost = self.broker.vhosts["/"]
         self.keeper = Keeper() if room is None else Cupboard(room)
-        home = Home(vhost, self._drop, self._set_alarm, self.keeper)
+        home = Home(vhost, self._drop, self._set_alarm, self.keeper, Disposal())
         self.queue = WorkQueue(home, "q", wanted, None, self.now)
         self.model = ModelQueue(
             *(max_length, max_bytes, overflow, ttl, max_priority, single_active, delivery_limit)

@@ -18,6 +18,7 @@ from .arguments import QueueSettings, describe
 from .consumer import Consumer
 from .consumer_timeout import ConsumerTimeouts
 from .dead_letter import DeadLetters
+from .disposal import Disposal
 from .gathering import Gathering
 from .holding import Holdings
 from .keeper import Keeper
@@ -61,6 +62,7 @@ class Broker:
         self._homes: dict[str, Home] = {}
         self._admissions: dict[tuple[str, str], Admission] = {}
         self._alarms = Alarms()
+        self._disposal = Disposal()
         self.timeouts = ConsumerTimeouts()
         self.gathering = Gathering()
         self.tally = Tally()  # of channels that have ended
@@ -74,7 +76,8 @@ class Broker:
         vhost: Vhost[Queue] = Vhost(name, self.keeper)
         self.vhosts[name] = vhost
         letters = self._dead_letters[name] = DeadLetters(vhost)
-        home = self._homes[name] = Home(vhost, letters, self._alarms.set, self.keeper)
+        home = Home(vhost, letters, self._alarms.set, self.keeper, self._disposal)
+        self._homes[name] = home
         vhost.holdings = Holdings(home, self._alarms)
 
     def add_user(self, user: User, *, lasting: bool = False) -> None:
@@ -213,6 +216,8 @@ class Broker:
 
     def deadline(self) -> int | None:
         """When `tick` has something to do next; 0 is at once."""
+        if self._disposal:
+            return 0
         soonest, check = self._alarms.next(), self.timeouts.next
         if soonest is None or (check is not None and check < soonest):
             soonest = check
@@ -225,6 +230,7 @@ class Broker:
     def tick(self, now: int) -> None:
         """Let expire what has had its time: messages, queues, deliveries; and go on with dead letters."""
         self.gathering.let_in(now)
+        self._disposal.go_on()
         for letters in self._dead_letters.values():
             letters.go_on(now)
         self.timeouts.check(now)

@@ -113,7 +113,8 @@ class Holding(Queue):
     def purge(self) -> int:
         """Let go of all, as the exchange is gone."""
         count, self.ready = self.ready, 0
-        self._heap.clear()
+        self._dispose(self._heap)
+        self._heap = []
         self._latest = None
         return count
 

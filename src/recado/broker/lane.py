@@ -82,10 +82,25 @@ class Lane:
     def runs(self) -> Iterator[Run]:
         """Those in memory."""
         yield from self._fresh
-        for _, run in self._returned:
-            yield run
+        yield from self.returned_runs()
 
-    def clear(self) -> None:
-        self._fresh.clear()
-        self._returned.clear()
+    @property
+    def fresh_places(self) -> tuple[int, int]:
+        """The first place of the runs in memory that never left, and the number of places up to the last.
+
+        No message in between has left (L2).
+        """
+        if not self._fresh:
+            return 0, 0
+        first, last = self._fresh[0], self._fresh[-1]
+        return first.first, last.first + len(last) - first.first
+
+    def returned_runs(self) -> Iterator[Run]:
+        return (run for _, run in self._returned)
+
+    def empty(self) -> "tuple[deque[Run], list[tuple[int, Run]]]":
+        """Let go of everything; gives the runs that were in memory, to be freed in time."""
+        emptied = self._fresh, self._returned
+        self._fresh, self._returned = deque(), []
         self.shelved = self.weight = 0
+        return emptied

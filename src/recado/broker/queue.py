@@ -18,6 +18,7 @@ from recado.amqp.facts import Facts
 from .arguments import QueueSettings
 from .consumer import Consumer
 from .deduplication import window_of
+from .disposal import Disposal
 from .keeper import Keeper
 from .rota import Rota
 from .run import Run
@@ -42,6 +43,7 @@ class Home(msgspec.Struct, frozen=True):
     dead_letter: DeadLetter
     alarm: Alarm
     keeper: Keeper
+    disposal: Disposal
 
 
 class Queue(ABC):
@@ -50,6 +52,7 @@ class Queue(ABC):
         "_active",
         "_alarm",
         "_dead_letter",
+        "_dispose",
         "_due",
         "_keeper",
         "_keeps",
@@ -105,6 +108,7 @@ class Queue(ABC):
         self._active: Consumer | None = None  # of a single active consumer queue
         self._dead_letter = home.dead_letter
         self._alarm = home.alarm
+        self._dispose = home.disposal.add
         self._due: int | None = None  # when the alarm is set for
         self._last_used = now
         self._adopt(settings if self.is_address else vhost.policies.for_queue(name, settings))

@@ -18,6 +18,7 @@ from recado.amqp.facts import Facts
 
 from .arguments import QueueSettings
 from .consumer import DEAL_BYTES, UNLIMITED
+from .lane import Lane
 from .limited_queue import LimitedQueue
 from .queue import Home, Owner
 from .run import Run, joined
@@ -217,15 +218,28 @@ class WorkQueue(LimitedQueue):
     def purge(self) -> int:
         count = self.ready
         for number, lane in enumerate(self._lanes):
-            for run in lane.runs():
-                self.settle(run)
+            if self._keeps and not self.deleted:
+                self._settle_lane(lane)
             if lane.shelved and not self.deleted:
                 self._keeper.empty_shelf(self, number)
-            lane.clear()
+            for runs in lane.empty():
+                self._dispose(runs)
         self.ready = self._ready_bytes = 0
         if count and self._keeps and not self.deleted:
             self._keeper.purged(self)
         return count
+
+    def _settle_lane(self, lane: Lane) -> None:
+        """Settle what a lane has in memory, in one go if no other lane has messages in between."""
+        if len(self._lanes) > 1:
+            for run in lane.runs():
+                self.settle(run)
+            return
+        for run in lane.returned_runs():
+            self.settle(run)
+        first, count = lane.fresh_places
+        if count:
+            self._keeper.settle(self, first, count, 1)
 
     def reject(self, runs: list[Run], now: int) -> None:
         """Messages that a consumer refused for good."""
