@@ -110,7 +110,7 @@ def test_every_field_of_a_part_that_a_file_may_say_is_one_of_the_section() -> No
     of_programs = {
         "metadata", "asks_limit", "watches_limit", "created_limit", "heartbeat", "silence",
         "create_timeout", "absence", "prefetch", "clients_limit", "connections_limit",
-        "greeting_timeout",
+        "greeting_timeout", "report_interval",
     }  # fmt: skip
     for part in (Options, AmqpSettings, TcpSettings):
         assert set(part.__struct_fields__) <= said | elsewhere | of_programs

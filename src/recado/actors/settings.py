@@ -46,8 +46,10 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     `cookie` seals what nodes send to each other; nothing else is processed then, unless `require_cookie` is
     false. A node that is `untrusted` creates nothing for others. `read_timeout` is the silence after which a
-    connection is taken for dead; `reconnect_delay` is between two attempts at most, and after `give_up` seconds
-    of them the application is told: `BridgeGone` in the system's events.
+    connection is taken for dead; `reconnect_delay` is between two attempts at most. They are made until the
+    broker is back, and the application is told by the events `BridgeLost` and `BridgeDown`; if `give_up` is
+    set, they end after so many seconds by `BridgeGone`. A link over TCP to a node ends after 600 s if it is not
+    set; the next message makes a new one.
     """
 
     transport: Literal["none", "tcp", "amqp"] = "none"
@@ -67,7 +69,7 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     connect_timeout: Seconds = 5.0
     read_timeout: Seconds = 20.0
     reconnect_delay: Seconds = 0.3
-    give_up: Seconds = 600.0
+    give_up: Seconds | None = None
     hold_limit: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
 
     listen: str | None = None
@@ -117,7 +119,7 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def tcp_settings(self) -> "TcpSettings":
         from .remote.tcp.transport import TcpSettings
 
-        return _alike(self, TcpSettings)
+        return _alike(self, TcpSettings, give_up=self.give_up or TcpSettings().give_up)
 
     def transport_of(self) -> "Amqp | Tcp | None":
         """What carries messages to others. ValueError if it is wrong in a way that a type cannot tell."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .memory import MemoryTransport as MemoryTransport
     from .node import Joining as Joining
     from .node import Node as Node
+    from .occurrences import BridgeDown as BridgeDown
     from .occurrences import BridgeGone as BridgeGone
     from .occurrences import BridgeHealed as BridgeHealed
     from .occurrences import BridgeLost as BridgeLost
@@ -58,7 +59,7 @@ _ROOMS = {
     "Undelivered",
     "memory": "Hub MemoryTransport",
     "node": "Joining Node",
-    "occurrences": "BridgeGone BridgeHealed BridgeLost FrameRefused MessageRefused NodeReachable "
+    "occurrences": "BridgeDown BridgeGone BridgeHealed BridgeLost FrameRefused MessageRefused NodeReachable "
     "NodeReplaced NodeUnreachable",
     "options": "Options",
     "placing.moving": "CannotMove",

@@ -52,11 +52,24 @@ class BridgeHealed(Occurrence):
     bridge: str
 
 
+class BridgeDown(Occurrence):
+    """It has been lost for so many seconds, and is still being rebuilt. Published every `report_interval`, so
+    that the application may decide to end."""
+
+    bridge: str
+    seconds: float
+    reason: str
+
+
 class BridgeGone(Occurrence):
-    """It could not be rebuilt in time (`give_up`). Nobody tries any more."""
+    """It was not rebuilt in time, and nobody tries any more. What waited in it has come back.
+
+    The next message makes a new way to a single node. The server bridge of a node is given up after `give_up`
+    seconds only, if that is set; then the node reaches nobody and is reached by nobody: close its system.
+    """
 
     bridge: str
     reason: str
 
 
-BridgeEvent: TypeAlias = BridgeLost | BridgeHealed | BridgeGone
+BridgeEvent: TypeAlias = BridgeLost | BridgeHealed | BridgeDown | BridgeGone

@@ -110,7 +110,8 @@ class Transport(Protocol):
         """
 
     def connect(self, node: str) -> Link:
-        """The link to this node, one for each. It comes about by itself. Raises `NoWay` for an unknown node."""
+        """The link to this node, one for each. It comes about by itself. Raises `NoWay` for an unknown node,
+        `Gone` if the transport has given up."""
 
     def link_back(self, client: str) -> Link:
         """The link to a node that connects to us under this id, before it has done so in this life. Raises

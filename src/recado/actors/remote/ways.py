@@ -70,7 +70,7 @@ class Ways:
         return [peer for peer in self.peers.values() if peer.link is link]
 
     def link_to(self, peer: Peer) -> Link:
-        """Raises NoWay."""
+        """Raises NoWay, Gone."""
         link = peer.link
         if link is None:
             link = peer.link = self._transport.connect(peer.name)
@@ -88,7 +88,7 @@ class Ways:
             peer.made = False
 
     def post(self, peer: Peer, envelope: bytes) -> None:
-        """Seal it and send it. Raises CannotSerialise, NoWay, Full."""
+        """Seal it and send it. Raises CannotSerialise, NoWay, Gone, Full."""
         frame = peer.sealer.seal(envelope)
         try:
             (peer.link or self.link_to(peer)).post(frame)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from recado.actors.remote.amqp import AmqpSettings
 from recado.actors.remote.amqp.attempts import Attempts
+from recado.actors.remote.amqp.settings import ABSENCE_MAX_S
 from recado.client import Backoff
 
 BACKOFF = Backoff(first=0.1, most=0.4, give_up=10.0, steady=5.0)
@@ -19,6 +21,25 @@ def test_the_window_is_open_from_the_beginning() -> None:
     assert attempts.delay(109.9, 1.0) is not None
     assert attempts.delay(110.0, 1.0) is None
     assert attempts.since(110.0) == 10.0
+
+
+def test_by_default_the_window_never_closes() -> None:
+    attempts = Attempts(AmqpSettings().backoff)
+    attempts.delay(0.0, 1.0)
+    assert attempts.delay(1e9, 1.0) is not None
+    assert Attempts(AmqpSettings(give_up=5.0).backoff).delay(0.0, 1.0) == 0.0
+
+
+def test_a_node_that_is_not_on_the_broker_is_not_looked_for_without_end() -> None:
+    for settings, seconds in (
+        (AmqpSettings(), ABSENCE_MAX_S),
+        (AmqpSettings(give_up=5.0), 5.0),
+        (AmqpSettings(give_up=1e6), ABSENCE_MAX_S),
+    ):
+        attempts = Attempts(settings.search_backoff)
+        attempts.delay(0.0, 1.0)
+        assert attempts.delay(seconds - 1, 1.0) is not None
+        assert attempts.delay(seconds, 1.0) is None
 
 
 def test_a_success_that_lasts_begins_a_new_window() -> None:

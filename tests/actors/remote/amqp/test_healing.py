@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import recado
-from recado.actors.remote.amqp import Sharing, Storage, transport
+from recado.actors import ActorSystem
+from recado.actors.remote.amqp import Amqp, AmqpSettings, Sharing, Storage, transport
 from recado.actors.remote.faults import Gone
-from recado.actors.remote.occurrences import BridgeGone, BridgeHealed, BridgeLost
+from recado.actors.remote.node import Node
+from recado.actors.remote.occurrences import BridgeDown, BridgeGone, BridgeHealed, BridgeLost
 from recado.client import Connection
 from tests.actors.remote.running import in_a_loop
+from tests.actors.remote.shop import Ack, Book, Place, until
 from tests.client.faulty import Faulty, faulty_wire
 from workshop.peers import free_ports
 
@@ -172,6 +176,75 @@ async def test_a_node_that_is_missing_for_a_moment_is_waited_for() -> None:
         async with asyncio.timeout(HEALS):
             await it.all_arrived()
         assert not it.client.returned_frames
+
+
+@in_a_loop
+async def test_the_application_is_told_again_and_again_while_the_broker_is_away(
+    tmp_path: Path,
+) -> None:
+    """By default nothing is given up: however long it takes, the bridges are well after it."""
+    (port,) = free_ports(1)
+    async with recado.Broker(port=port, data=tmp_path) as broker:
+        going = world(broker.url, report_interval=0.05)
+        it = await going.__aenter__()
+    try:
+        it.send(3)
+        for who in (it.client, it.server):
+            await who.until(lambda who=who: len(who.told) >= 4)  # type: ignore[misc]
+            lost, *down = who.told
+            assert isinstance(lost, BridgeLost)
+            seconds = []
+            for event in down:
+                assert isinstance(event, BridgeDown)
+                assert event.bridge == lost.bridge
+                assert event.reason
+                seconds.append(event.seconds)
+            assert seconds == sorted(seconds)
+            assert seconds[0] >= 0.05
+        async with recado.Broker(port=port, data=tmp_path):
+            await it.all_arrived()
+            await it.well()
+            for who in (it.client, it.server):
+                assert isinstance(who.told[-1], BridgeHealed)
+            await it.client.transport.close()
+    finally:
+        await going.__aexit__(None, None, None)
+
+
+@in_a_loop
+async def test_a_node_that_has_given_up_its_broker_fails_by_a_clear_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is not reached by others, so it does not reach them: the application has to open a new one."""
+    (port,) = free_ports(1)
+    settings = AmqpSettings(give_up=0.3, connect_timeout=10.0)
+    async with AsyncExitStack() as stack:
+        systems: dict[str, ActorSystem] = {}
+        gone: dict[str, set[str]] = {"server": set(), "client": set()}
+        async with recado.Broker(port=port) as broker:
+            for name in gone:
+                system = ActorSystem(name, transport=Amqp(broker.url, settings))
+                systems[name] = await stack.enter_async_context(system)
+                await system.spawn(Book, name="book")
+                system.listeners.append(partial(_note_gone, gone[name]))
+            book = systems["client"].actor("book", Book, node="server")
+            assert await book.ask(Place(1), timeout=30) == Ack(1)
+        await until(lambda: len(gone["client"]) == 2 and len(gone["server"]) == 1)
+        assert gone == {
+            "server": {"server server"},
+            "client": {"server client", "client client of server"},
+        }
+        async with recado.Broker(port=port):
+            with pytest.raises(Gone, match=r"give_up=0.3.*not restored within"):
+                await book.ask(Place(2), timeout=30)
+            with pytest.raises(Gone, match=r"give_up=0.3"):
+                Node.of(systems["client"]).transport.connect("another")
+        assert "bridge given up (bridge=server client give_up=0.3)" in caplog.text
+
+
+def _note_gone(gone: set[str], event: object) -> None:
+    if isinstance(event, BridgeGone):
+        gone.add(event.bridge)
 
 
 @in_a_loop

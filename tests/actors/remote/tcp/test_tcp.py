@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from recado.actors.remote.faults import Gone
+from recado.actors.remote.occurrences import BridgeDown, BridgeLost
 from recado.actors.remote.sealed.frame import REFUSAL_SIZE
 from recado.actors.remote.tcp import Tcp, transport
 from recado.actors.remote.tcp.handshake import MAGIC, Vouching
@@ -254,6 +255,20 @@ async def test_a_link_is_given_up_in_the_end() -> None:
     with pytest.raises(Gone):
         link.post(FRAME)
     assert client.connect("server") is not link
+    await client.close()
+
+
+@in_a_loop
+async def test_the_application_is_told_again_and_again_while_nobody_answers() -> None:
+    client, recorder = await client_of(free_address(), report_interval=0.05)
+    client.connect("server")
+    await recorder.until(lambda: len(recorder.told) >= 4)
+    lost, *down = recorder.told
+    assert isinstance(lost, BridgeLost)
+    for event in down:
+        assert isinstance(event, BridgeDown)
+        assert event.bridge == lost.bridge
+        assert event.seconds >= 0.05
     await client.close()
 
 

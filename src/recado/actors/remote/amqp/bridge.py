@@ -11,7 +11,8 @@ The actors own the connection and its channels; what is posted while the channel
 bridge itself, because a turn through a mailbox would cost more than the writing.
 
 BR1  A frame that was taken is given to every new channel until the broker has confirmed or returned it.
-BR2  Whoever watches hears `lost` and `healed` in turns, and `gone` at most once, at last.
+BR2  Whoever watches hears `lost` and `healed` in turns, and `gone` at most once, at last. In between it hears
+     `down` every `report_interval` while the bridge is lost.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from recado.client import (
 
 from . import naming
 from .attempts import Attempts
-from .handler import MessageHandler, Watcher
+from .handler import MessageHandler, ReportingWatcher
 from .objects import Binding, Exchange, Object, Queue
 from .outbox import Entry, Outbox
 from .parcel import TOGETHER
@@ -94,7 +95,7 @@ class Bridge:
         sharing: Sharing,
         settings: AmqpSettings,
         handler: MessageHandler,
-        watcher: Watcher,
+        watcher: ReportingWatcher,
         *,
         frame_limit: int,
         client: str | None = None,
@@ -106,8 +107,10 @@ class Bridge:
         self.handler = handler
         self.frame_limit = frame_limit
         self.connecting = Attempts(settings.backoff)
-        self.reading = Attempts(settings.backoff)
-        self.writing = Attempts(settings.backoff)
+        # The server bridge needs nobody else on the broker.
+        search = settings.backoff if plan.probe is None else settings.search_backoff
+        self.reading = Attempts(search)
+        self.writing = Attempts(search)
         self.outbox = Outbox(settings.hold_limit)
         self.connections: list[Connection] = []
         self.interrupt: Callable[[], object] | None = None  # an attempt to connect
@@ -120,6 +123,8 @@ class Bridge:
         self._out: Receipts | None = None  # on a channel, while there is one
         self._was_up = False
         self._was_lost = False
+        self._lost_at = 0.0
+        self._reporting: asyncio.TimerHandle | None = None  # while it is lost
         self._absent_since: float | None = None
         self._waiters: list[asyncio.Future[None]] = []
         # One message came, and nothing was posted since: what is next is its answer, or what had to wait for
@@ -244,6 +249,7 @@ class Bridge:
             self.up_once.set_result(None)
         if self._was_lost:
             self._was_lost = False
+            self._stop_reporting()
             self._watcher.healed()
 
     def no_longer_reads(self, error: Exception) -> None:
@@ -268,7 +274,20 @@ class Bridge:
         self.error = error
         if not self._was_lost and self.end is None:
             self._was_lost = True
+            self._lost_at = self._loop.time()
+            self._report_later()
             self._watcher.lost(str(error))
+
+    def _report_later(self) -> None:
+        self._reporting = self._loop.call_later(self.settings.report_interval, self._report)
+
+    def _report(self) -> None:
+        self._report_later()
+        self._watcher.down(self._loop.time() - self._lost_at, str(self.error))
+
+    def _stop_reporting(self) -> None:
+        if self._reporting is not None:
+            self._reporting.cancel()
 
     def gave_up(self, error: BaseException) -> None:
         if self.end is None:
@@ -279,6 +298,7 @@ class Bridge:
     def finish(self, reason: str) -> None:
         """Nothing is taken any more, what was not sent comes back, and no silent broker is waited for."""
         self.end = reason
+        self._stop_reporting()
         is_up, self._out = self._out is not None and self._reads, None
         self._give_back(reason)
         if self.interrupt is not None:

@@ -66,3 +66,8 @@ class Watcher(Protocol):
 
     def gone(self, reason: str) -> None:
         """It was not rebuilt in time, and nobody tries any more."""
+
+
+class ReportingWatcher(Watcher, Protocol):
+    def down(self, seconds: float, reason: str) -> None:
+        """It has been lost for so long, and is still being rebuilt; every `report_interval`."""

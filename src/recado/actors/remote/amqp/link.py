@@ -83,8 +83,16 @@ class ClientEnd(AmqpLink):
 class ServerEnd:
     """All links that clients made to this node: one for each, as long as they are remembered."""
 
-    def __init__(self, node: str, receiver: Receiver, clients_limit: int) -> None:
+    def __init__(
+        self,
+        node: str,
+        receiver: Receiver,
+        clients_limit: int,
+        give_up: Callable[[str], None],
+    ) -> None:
+        """`give_up` is called when the bridge was given up, with the reason."""
         self.bridge: Bridge
+        self._give_up = give_up
         self.is_closed = False
         self._node = node
         self._receiver = receiver
@@ -145,6 +153,7 @@ class ServerEnd:
         for link in self._known():
             link.end = reason
             self._receiver.gone(link, reason)
+        self._give_up(reason)
 
     def _known(self) -> list[AmqpLink]:
         return [] if self.is_closed else list(self._links.values())

@@ -1,7 +1,7 @@
 """What the actors of a bridge have in common: they try, fail, are restarted, and try again after a while.
 
-RB1  An attempt is made at once, and after a restart when `Attempts` says; when that says never, the bridge is
-     given up: it tells the application, and the actors stop.
+RB1  An attempt is made at once, and after a restart when `Attempts` says; when that says never (`give_up`, or a
+     node that is absent for long), the bridge is given up: it tells the application, and the actors stop.
 RB2  The mailbox outlives a restart, so what an instance is told names what it is about; of others' it is not
      concerned.
 """

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from recado.actors.durable.settled import GAPS
 from recado.client.backoff import Backoff
 
 from .storage import Sharing, Storage
+
+ABSENCE_MAX_S: Final = 600.0
+"""A client bridge whose node is not on the broker for so long is dismantled: it has a connection, and probes
+three times a second. The next message to that node builds another one."""
 
 
 class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +26,10 @@ class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout: float = 5.0  # seconds for one attempt, and for the first bridge in all
     read_timeout: float = 20.0  # seconds of the broker's silence after which a connection is dead
     reconnect_delay: float = 0.3  # seconds between two attempts, at most
-    give_up: float = 600.0  # seconds without a bridge after which the application is told
+    give_up: float | None = (
+        None  # seconds without the broker until a bridge ends; None retries forever
+    )
+    report_interval: float = 60.0  # seconds between two events BridgeDown of a bridge that is lost
     absence: float = 2.0  # seconds that a node which was there may be missing on the broker
 
     hold_limit: int = 64 << 20  # bytes that a bridge holds until the broker has confirmed them
@@ -35,6 +44,12 @@ class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def backoff(self) -> Backoff:
         return Backoff(first=0.05, most=self.reconnect_delay, give_up=self.give_up)
+
+    @property
+    def search_backoff(self) -> Backoff:
+        """For a bridge to one node, while the broker is there and that node is not."""
+        limits = [ABSENCE_MAX_S] if self.give_up is None else [ABSENCE_MAX_S, self.give_up]
+        return Backoff(first=0.05, most=self.reconnect_delay, give_up=min(limits))
 
     @property
     def heartbeat(self) -> int:

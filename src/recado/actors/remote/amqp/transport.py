@@ -17,9 +17,15 @@ import msgspec
 
 from recado.actors.ref import ActorRef
 from recado.actors.registry import Registry
-from recado.actors.remote.faults import NoWay
+from recado.actors.remote.faults import Gone, NoWay
 from recado.actors.remote.node import Joining
-from recado.actors.remote.occurrences import BridgeEvent, BridgeGone, BridgeHealed, BridgeLost
+from recado.actors.remote.occurrences import (
+    BridgeDown,
+    BridgeEvent,
+    BridgeGone,
+    BridgeHealed,
+    BridgeLost,
+)
 from recado.actors.remote.transport import Receiver
 from recado.actors.system import ActorSystem
 from recado.client import Address, CannotConnect, parse_address
@@ -53,6 +59,7 @@ class Amqp(Joining):
         self._supervisor: ActorRef[Build | Dismantle]
         self._server: ServerEnd | None = None
         self._links: dict[str, ClientEnd] = {}
+        self._end: str | None = None  # why there is nothing any more
 
     @property
     def registry(self) -> Registry:
@@ -70,7 +77,7 @@ class Amqp(Joining):
         self._supervisor = await self._system.spawn(ConnectionSupervisor)
         if self._settings.serve:
             settings = self._settings
-            server = self._server = ServerEnd(node, receiver, settings.clients_limit)
+            server = self._server = ServerEnd(node, receiver, settings.clients_limit, self._give_up)
             plan = server_plan(node, settings.storage)
             server.bridge = self._bridge(plan, settings.server_sharing, server)
             try:
@@ -84,6 +91,8 @@ class Amqp(Joining):
         if link is None:
             if self._receiver is None:
                 raise NoWay("the transport is not open")
+            if self._end is not None:
+                raise Gone(self._end)
             try:
                 check_names(node, self._client)
             except ValueError as error:
@@ -128,6 +137,12 @@ class Amqp(Joining):
             why = bridge.error or f"no answer from {self.address} within {seconds:g} s"
             raise CannotConnect(f"no bridge for {bridge.plan.name}: {why}") from bridge.error
 
+    def _give_up(self, reason: str) -> None:
+        """The server bridge was given up: a node that others do not reach does not reach others either."""
+        self._end = f"the node gave up its broker (give_up={self._settings.give_up:g}): {reason}"
+        for link in tuple(self._links.values()):
+            link.bridge.gave_up(Gone(self._end))
+
     def _part(self, link: ClientEnd) -> None:
         if self._links.get(link.peer) is link:
             del self._links[link.peer]
@@ -140,8 +155,16 @@ class Amqp(Joining):
                 log.warning("the bridge of %s is lost, and being rebuilt: %s", bridge, reason)
             case BridgeHealed(bridge):
                 log.info("the bridge of %s is well again", bridge)
+            case BridgeDown(bridge, seconds, reason):
+                log.warning(
+                    "bridge still down, reconnecting (bridge=%s down_s=%.0f give_up=%s): %s",
+                    bridge, seconds, self._settings.give_up, reason,
+                )  # fmt: skip
             case BridgeGone(bridge, reason):
-                log.error("the bridge of %s is given up: %s", bridge, reason)
+                log.error(
+                    "bridge given up (bridge=%s give_up=%s): %s",
+                    bridge, self._settings.give_up, reason,
+                )  # fmt: skip
         if self._receiver is not None:
             self._receiver.happened(event)
 
@@ -184,6 +207,9 @@ class Teller:
     def healed(self) -> None:
         self._tell(BridgeHealed(self._bridge))
         self._end.healed()
+
+    def down(self, seconds: float, reason: str) -> None:
+        self._tell(BridgeDown(self._bridge, seconds, reason))
 
     def gone(self, reason: str) -> None:
         self._tell(BridgeGone(self._bridge, reason))

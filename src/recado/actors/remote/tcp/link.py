@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from recado.actors.remote.faults import Gone
-from recado.actors.remote.occurrences import BridgeGone, BridgeHealed, BridgeLost
+from recado.actors.remote.occurrences import BridgeDown, BridgeGone, BridgeHealed, BridgeLost
 from recado.actors.remote.transport import Full, Receiver
 
 from .wire import Wire
@@ -32,6 +32,8 @@ class Settings(Protocol):
     def reconnect_delay(self) -> float: ...
     @property
     def give_up(self) -> float: ...
+    @property
+    def report_interval(self) -> float: ...
     @property
     def hold_limit(self) -> int: ...
 
@@ -152,7 +154,7 @@ class ConnectingLink(TcpLink):
         self._open = False  # whether the other end has answered as a node does
         self._was_lost = False
         self._delay = 0.0  # before the next attempt
-        self._down_since = self._loop.time()
+        self._down_since = self._reported_at = self._loop.time()
         self.attempts: asyncio.Task[None] | None = None  # while there is no connection
         self._go()
 
@@ -222,6 +224,8 @@ class ConnectingLink(TcpLink):
     def _failed(self, reason: str) -> None:
         if not self._was_lost:
             self._lose(reason)
+        else:
+            self._report(reason)
         self._give_back(self._drop_waiting(), reason)
         self.ready()
 
@@ -229,8 +233,20 @@ class ConnectingLink(TcpLink):
         for frame in frames:
             self._receiver.returned(self, frame, reason)
 
+    def _report(self, reason: str) -> None:
+        now = self._loop.time()
+        if now - self._reported_at >= self._settings.report_interval:
+            self._reported_at = now
+            seconds = now - self._down_since
+            log.warning(
+                "link still down, reconnecting (node=%s down_s=%.0f give_up=%g): %s",
+                self.peer, seconds, self._settings.give_up, reason,
+            )  # fmt: skip
+            self._receiver.happened(BridgeDown(self._name, seconds, reason))
+
     def _lose(self, reason: str) -> None:
         self._was_lost = True
+        self._reported_at = self._loop.time()
         self._receiver.happened(BridgeLost(self._name, reason))
         self._receiver.lost(self, reason)
 
@@ -262,9 +278,9 @@ class ConnectingLink(TcpLink):
             self._go()
 
     def _give_up(self) -> None:
-        self.end = f"no answer for {self._settings.give_up} s"
+        self.end = f"no answer for {self._settings.give_up:g} s (give_up)"
         self.ready()
-        log.error("the way to %s is given up: %s", self.peer, self.end)
+        log.error("link given up (node=%s): %s", self.peer, self.end)
         self._receiver.happened(BridgeGone(self._name, self.end))
         self._receiver.gone(self, self.end)
 

@@ -27,7 +27,9 @@ class TcpSettings(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout: float = 5.0  # seconds for one attempt
     read_timeout: float = 20.0  # seconds of silence, though asked, after which a connection is dead
     reconnect_delay: float = 0.3  # seconds between two attempts, at most
-    give_up: float = 600.0  # seconds without an answer, after which the link is gone
+    # Seconds without an answer until a link to a node ends; the next message to that node makes a new one.
+    give_up: float = 600.0
+    report_interval: float = 60.0  # seconds between two events BridgeDown of a link that is lost
     hold_limit: int = 64 << 20  # bytes that wait for one peer
     connections_limit: int = 10_000  # that others made
     greeting_timeout: float = 10.0  # seconds for the first frame of somebody proved on such a one
