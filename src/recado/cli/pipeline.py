@@ -176,8 +176,12 @@ def until_signal() -> Iterator[list[int]]:
 
 def status(defined: Pipeline, *, as_json: bool) -> int:
     from recado.pipeline import state
+    from recado.pipeline.checkpoint import CheckpointError
 
-    seen = state.found(defined.checkpoint) if defined.checkpoint else None
+    try:
+        seen = state.found(defined.checkpoint) if defined.checkpoint else None
+    except CheckpointError as error:
+        return complain(f"{defined.name}: the checkpoint {error}, and status starts none", FAILED)
     if seen is None:
         return complain(
             f"{defined.name} has not run: there is no {defined.checkpoint or 'checkpoint'}"

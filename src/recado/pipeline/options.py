@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_origin
 
 import msgspec
 
@@ -21,6 +21,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "mergeschema", "outputmode"})
 """What Spark itself was told, and passes on."""
+
+SECRET: Final = frozenset({"storage"})
+"""Options whose values are never shown: they may have keys of a store."""
 
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 
@@ -80,8 +83,24 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "there are") -> st
 
 
 def _value(kind: object, text: str) -> object:
-    """Booleans as Spark reads them; all else is left to msgspec, which reads numbers from texts."""
-    return _BOOLEANS.get(text.strip().lower(), text) if kind is bool else text
+    """Booleans as Spark reads them, tables from JSON; msgspec reads numbers from texts."""
+    if kind is bool:
+        return _BOOLEANS.get(text.strip().lower(), text)
+    return _table(text) if get_origin(kind) is dict else text
+
+
+def _table(text: str) -> object:
+    """A table of texts, from JSON whose values may be numbers and booleans as well."""
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    if not isinstance(found, dict):
+        return text
+    return {
+        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in found.items()
+    }
 
 
 def _complaint(source: str, told: str, values: Mapping[str, object]) -> OptionError:
@@ -89,6 +108,10 @@ def _complaint(source: str, told: str, values: Mapping[str, object]) -> OptionEr
     name = place.rstrip("`")
     if name in values:
         what = what[:1].lower() + what[1:]
+        if name in SECRET:
+            return OptionError(
+                f'option {name} of format("{source}"): {what}; write a table of texts'
+            )
         return OptionError(f'option {name} of format("{source}") is {values[name]!r}: {what}')
     missing = what.rpartition("missing required field `")[2].rstrip("`")
     return OptionError(f'format("{source}") needs the option {missing}')

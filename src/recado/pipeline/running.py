@@ -5,8 +5,8 @@
     query = start(pipeline, spark)              # a stream that somebody else watches
 
 A stream is one query, whatever it has of sinks. For each batch all sinks are written, and then Spark commits
-it. If the job dies in between, the same rows come again under the same number: lake tables know it, messages
-have the same ids.
+it. If the job dies in between, the same rows come again under the same number: lake tables recognise the batch,
+messages have the same ids.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as f
 
 from . import state
+from .checkpoint import uri_for_spark
 from .definition.checking import check, check_name
 from .definition.pipeline import AVAILABLE_NOW, Pipeline
 from .definition.problems import PipelineError, Problem
 from .definition.step import label
 from .lake.batch import Batch
 from .lake.errors import TableError
+from .location import is_local
 from .options import OptionError
 from .progress import Following, Watcher
 from .report import Came, Report, Tally
@@ -91,7 +93,7 @@ def run(
     ended = "ended"
     try:
         while not should_stop() and not _waited(query):
-            _follow(query, following, watch, pipeline, begun)
+            _follow(query, spark, following, watch, pipeline, begun)
     except StreamingQueryException as error:
         ended = told(error)
         raise PipelineFailed(ended) from error
@@ -101,8 +103,8 @@ def run(
     finally:
         query.stop()
         _let_go(tables)
-        _follow(query, following, watch, pipeline, begun)
-        state.note(pipeline.checkpoint, following.counted(), ended)
+        _follow(query, spark, following, watch, pipeline, begun)
+        state.note(pipeline.checkpoint, following.counted(), ended, spark)
     return following.report
 
 
@@ -146,19 +148,23 @@ def _started(
 ) -> StreamingQuery:
     cut = first_part(pipeline)
     shape = walked(pipeline, Flow(stream_rows(pipeline, spark)), tables, is_streaming=True, end=cut)
-    known = state.identity(pipeline.checkpoint)
+    known = state.identity(pipeline.checkpoint, spark)
 
     def write_batch(rows: DataFrame, number: int) -> None:
         rows.persist()  # of many sinks each reads it
         try:
             flow = unbundled(rows, shape)
             flow = walked(pipeline, flow, tables, is_streaming=False, begin=cut)
-            write_all(pipeline, outlets(pipeline, flow), known, number, counted)
+            offsets = state.offsets_digest(pipeline.checkpoint, number, spark)
+            batch = Batch(known, number, offsets)
+            write_all(pipeline, outlets(pipeline, flow), batch, counted)
         finally:
             rows.unpersist()
 
     writer = bundled(shape).writeStream.queryName(pipeline.name).outputMode("append")
-    writer = writer.option("checkpointLocation", pipeline.checkpoint).foreachBatch(write_batch)
+    writer = writer.option("checkpointLocation", uri_for_spark(pipeline.checkpoint)).foreachBatch(
+        write_batch
+    )
     if pipeline.trigger == AVAILABLE_NOW:
         writer = writer.trigger(availableNow=True)
     elif pipeline.trigger:
@@ -176,7 +182,8 @@ def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> Report:
     tally = Tally()
     try:
         flow = walked(pipeline, Flow(rows), tables, is_streaming=False)
-        write_all(pipeline, outlets(pipeline, flow), name, 0, tally)
+        # The name says which batch it is, whatever its rows are.
+        write_all(pipeline, outlets(pipeline, flow), Batch(name, 0, offsets=name), tally)
         came = Came(rows.count())
     finally:
         rows.unpersist()
@@ -186,21 +193,23 @@ def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> Report:
 
 
 def write_all(
-    pipeline: Pipeline, rows: Mapping[str, DataFrame], known: str, number: int, tally: Tally
+    pipeline: Pipeline, rows: Mapping[str, DataFrame], batch: Batch, tally: Tally
 ) -> None:
-    """Write one batch into all sinks, and count what was written."""
+    """Write one batch of the pipeline, its writer being the stream or the batch, and count what was written."""
+    staging = ""
+    if pipeline.checkpoint and is_local(pipeline.checkpoint):
+        staging = str(state.feeds(pipeline.checkpoint))
     for sink, part in rows.items():
         steps = _steps(pipeline) if sink == pipeline.dead_letters else {}
         counts = [
             f.count_if(f.col("step") == step).alias(f"step{at}") for at, step in steps.items()
         ]
         counts.append(f.count(f.lit(1)).alias("rows"))
-        batch = Batch(f"{pipeline.name}-{sink}-{known}", number)
-        staging = str(state.feeds(pipeline.checkpoint)) if pipeline.checkpoint else ""
+        of_sink = batch._replace(writer=f"{pipeline.name}-{sink}-{batch.writer}")
         # The console shows the first rows only, and Spark would observe no others.
         seen = None if pipeline.sinks[sink].format == "console" else Observation()
         observed = part if seen is None else part.observe(seen, *counts)
-        if write(observed, pipeline.sinks[sink], batch, staging=staging):
+        if write(observed, pipeline.sinks[sink], of_sink, staging=staging):
             figures = part.agg(*counts).collect()[0].asDict() if seen is None else seen.get
             tally.add(sink, figures["rows"])
             for at, step in steps.items():
@@ -218,6 +227,7 @@ def _waited(query: StreamingQuery) -> bool:
 
 def _follow(
     query: StreamingQuery,
+    spark: SparkSession,
     following: Following,
     watch: Watcher | None,
     pipeline: Pipeline,
@@ -232,7 +242,7 @@ def _follow(
         report = following.hear(heard)
         if watch is not None:
             watch.told(report)
-        state.note(pipeline.checkpoint, report)
+        state.note(pipeline.checkpoint, report, spark=spark)
 
 
 def told(error: Exception) -> str:

@@ -3,8 +3,10 @@
 CHECKPOINT/            Spark's: offsets, commits, state …
   recado/identity      an id under which its batches are known to the sinks
   recado/status.json   the last report
-  recado/feeds/        what its sinks have published on feeds, and as what
-  spool/SOURCE/        messages of a queue
+  recado/feeds/        what its sinks have published on feeds, and as what; only of a local checkpoint
+  spool/SOURCE/        messages of a queue; only of a local checkpoint
+
+Functions that take a Spark need it only where the checkpoint is not local.
 """
 
 from __future__ import annotations
@@ -13,13 +15,21 @@ import json
 import os
 import time
 import uuid
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from .lake.files import folder_of
+from .checkpoint import Checkpoint, open_checkpoint
+from .location import folder_of
 from .report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_IDENTITY: Final = "recado/identity"
+_STATUS: Final = "recado/status.json"
 
 
 class Status(msgspec.Struct):
@@ -45,57 +55,67 @@ class Found(msgspec.Struct):
     is_alive: bool
 
 
-def identity(checkpoint: str) -> str:
+def identity(checkpoint: str, spark: SparkSession | None = None) -> str:
     """The id of a stream, the same as long as its checkpoint is.
 
     A checkpoint without a batch is a new stream: its batches are numbered from 0 again, and must not be taken
     for those of another.
     """
-    folder = folder_of(checkpoint)
-    place = folder / "recado" / "identity"
-    if place.is_file() and _numbers(folder / "offsets"):
-        return place.read_text().strip()
+    files = open_checkpoint(checkpoint, spark)
+    known = files.read(_IDENTITY)
+    if known is not None and _numbers(files, "offsets"):
+        return known.decode().strip()
     made = uuid.uuid4().hex[:16]
-    _replace(place, made)
+    files.replace(_IDENTITY, made.encode())
     return made
 
 
+def offsets_digest(checkpoint: str, number: int, spark: SparkSession | None = None) -> str:
+    """A digest of the entry in Spark's offset log by which a batch was planned; empty if there is none.
+
+    Spark writes the entry before the batch runs and never again: a repeat of the batch has the same digest. A
+    batch that is planned anew, as after an older checkpoint was restored, has another one even if its source
+    offsets are the same, for the entry has the time of the planning in milliseconds. That matters, as offsets
+    of files and spools only have a meaning within their checkpoint.
+    """
+    entry = open_checkpoint(checkpoint, spark).read(f"offsets/{number}")
+    return "" if entry is None else sha256(entry).hexdigest()
+
+
 def feeds(checkpoint: str) -> Path:
+    """Raises OptionError if the checkpoint is not local."""
     return folder_of(checkpoint) / "recado" / "feeds"
 
 
-def note(checkpoint: str, report: Report, state: str = "running") -> None:
+def note(
+    checkpoint: str, report: Report, state: str = "running", spark: SparkSession | None = None
+) -> None:
     status = Status(report, os.getpid(), time.time(), state)
-    place = folder_of(checkpoint) / "recado" / "status.json"
-    _replace(place, msgspec.json.encode(status).decode())
+    open_checkpoint(checkpoint, spark).replace(_STATUS, msgspec.json.encode(status))
 
 
-def found(checkpoint: str) -> Found | None:
-    """None if there is no such checkpoint."""
-    folder = folder_of(checkpoint)
-    if not folder.is_dir():
+def found(checkpoint: str, spark: SparkSession | None = None) -> Found | None:
+    """None if there is no such checkpoint. Raises CheckpointError if only a Spark could read it."""
+    files = open_checkpoint(checkpoint, spark)
+    if files.names() is None:
         return None
-    begun = max(_numbers(folder / "offsets"), default=None)
-    done = max(_numbers(folder / "commits"), default=None)
-    offsets = [] if begun is None else _offsets(folder / "offsets" / str(begun))
-    status = None
-    place = folder / "recado" / "status.json"
-    if place.is_file():
-        status = msgspec.json.decode(place.read_bytes(), type=Status)
+    begun = max(_numbers(files, "offsets"), default=None)
+    done = max(_numbers(files, "commits"), default=None)
+    offsets = [] if begun is None else _offsets(files.read(f"offsets/{begun}") or b"")
+    data = files.read(_STATUS)
+    status = None if data is None else msgspec.json.decode(data, type=Status)
     alive = status is not None and status.state == "running" and _lives(status.process)
     return Found(begun, done, offsets, status, alive)
 
 
-def _numbers(folder: Path) -> list[int]:
-    if not folder.is_dir():
-        return []
-    return [int(each.name) for each in folder.iterdir() if each.name.isdecimal()]
+def _numbers(files: Checkpoint, folder: str) -> list[int]:
+    return [int(name) for name in files.names(folder) or () if name.isdecimal()]
 
 
-def _offsets(file: Path) -> list[Any]:
+def _offsets(entry: bytes) -> list[Any]:
     """A line for the version, one for Spark, and one for each source."""
     read = []
-    for line in file.read_text().splitlines()[2:]:
+    for line in entry.decode().splitlines()[2:]:
         try:
             read.append(json.loads(line))
         except ValueError:
@@ -111,11 +131,3 @@ def _lives(process: int) -> bool:
     except PermissionError:
         pass
     return True
-
-
-def _replace(place: Path, text: str) -> None:
-    """As a whole or not at all."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    written = place.with_name(f".{place.name}.{os.getpid()}")
-    written.write_text(text)
-    written.replace(place)

@@ -9,7 +9,7 @@ from .lake.batch import Batch
 from .lake.delta import write_delta
 from .lake.iceberg import write_iceberg
 from .lake.parquet import write_parquet
-from .lake.settings import ConsoleOptions, IcebergOptions, TableOptions
+from .lake.settings import ConsoleOptions, DeltaOptions, IcebergOptions, TableOptions
 from .options import read
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def write(rows: DataFrame, sink: Sink, batch: Batch, *, staging: str = "") -> bo
         case "parquet":
             return write_parquet(rows, read(TableOptions, "parquet", sink.options), batch)
         case "delta":
-            return write_delta(rows, read(TableOptions, "delta", sink.options), batch)
+            return write_delta(rows, read(DeltaOptions, "delta", sink.options), batch)
         case "iceberg":
             return write_iceberg(rows, read(IcebergOptions, "iceberg", sink.options), batch)
         case "console":
@@ -33,8 +33,10 @@ def write(rows: DataFrame, sink: Sink, batch: Batch, *, staging: str = "") -> bo
             rows.show(shown.num_rows, truncate=shown.truncate)
         case "recado":
             # A batch that comes again is published under the same numbers, which the feed knows.
-            number = {"writer": batch.writer, "batch": str(batch.number), "staging": staging}
-            options = {**(number if staging else {}), **sink.options}
+            has_staging = any(name.lower() == "staging" for name in sink.options)
+            number = {"writer": batch.writer, "batch": str(batch.number)}
+            known = {**number, "staging": staging} if staging else {}
+            options = {**(number if has_staging else known), **sink.options}
             rows.write.format("recado").mode("append").options(**options).save()
         case _:
             rows.write.format(sink.format).mode("append").options(**sink.options).save()

@@ -165,7 +165,54 @@ def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
         ),
         (quotes().apply("function"), "function is 'function'; write package.module:function"),
         (quotes(checkpoint=""), "checkpoint: a stream needs a folder for it"),
-        (quotes(checkpoint="hdfs://x/y"), "it must be a folder that this machine sees"),
+        (quotes(checkpoint="file://host/y"), "checkpoint: file://host/y names a host"),
+        (
+            quotes(checkpoint="hdfs://x/y").write("feed", "recado", url="amqp://x", feed="f"),
+            "sink feed: it needs the option staging, a folder that all machines mount; the checkpoint hdfs://x/y",
+        ),
+        (
+            Pipeline("x", checkpoint="hdfs://x/y").read("q", "amqp", url="amqp://x", queue="q"),
+            'source q: format("amqp") needs the option spool',
+        ),
+        (
+            quotes().read("q", "amqp", url="amqp://x", queue="q", spool="s3://b/q"),
+            "source q: s3://b/q is not a folder of this machine",
+        ),
+        (
+            quotes().read("more", "recado", path="hdfs:/archive"),
+            "source more: hdfs:/archive is not a folder of this machine",
+        ),
+        (
+            quotes().write("feed", "recado", url="amqp://x", feed="f", staging="S3://b/x"),
+            "sink feed: S3://b/x is not a folder of this machine",
+        ),
+        (quotes().write("p", "parquet", path="s3a://b/p"), "use the format delta or iceberg there"),
+        (
+            quotes().write("p", "parquet", path="hdfs://n/p"),
+            "must be in a folder, local or mounted",
+        ),
+        (quotes().write("p", "parquet", path="odd:p"), "a folder with such a name is ./odd:p"),
+        (
+            quotes().write("d", "delta", path="ftp://b/d"),
+            "sink d: option path is ftp://b/d, and there is",
+        ),
+        (quotes().write("d", "delta", path="S4:d"), "there is no store for s4"),
+        (
+            quotes().write("i", "iceberg", table="a.b", warehouse="hdfs://n/i"),
+            "sink i: option warehouse is hdfs://n/i, and there is no store for hdfs",
+        ),
+        (
+            quotes().write("i", "iceberg", table="a.b", warehouse="s3://b/i"),
+            "name that of the catalogue by the option catalogue",
+        ),
+        (
+            quotes().write("d", "delta", path="s3://b/d", storage="secret"),
+            'option storage of format("delta"): expected `object`, got `str`; write a table of texts',
+        ),
+        (
+            quotes().read("t", "delta", path="ftp://b/t").enrich("t", on=["offset"]),
+            "source t: option path is ftp://b/t, and there is no store for ftp",
+        ),
         (quotes(trigger="often"), "trigger: 'often' is no time"),
         (
             quotes().read("q", "amqp", url="amqp://x", queue="q"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from itertools import permutations
 from pathlib import Path
@@ -101,6 +102,35 @@ class TestNote:
         assert Staging(tmp_path / "new", "out").note() == fresh
         assert Staging(tmp_path / "new", "another").note() != fresh
 
+    @pytest.mark.parametrize("is_repeated", [False, True])
+    @pytest.mark.parametrize("in_place", [False, True])
+    def test_g3_a_copy_goes_on_as_another_publisher(
+        self, tmp_path: Path, is_repeated: bool, in_place: bool
+    ) -> None:
+        staging, backup = Staging(tmp_path / "staging", "out"), tmp_path / "backup"
+        staging.keep(Note("p").planned(0, 10, "a"))
+        shutil.copytree(staging.folder, backup)
+        with (staging.folder / "out.json").open():  # so that no file soon has its inode again
+            staging.keep(staging.note().planned(1, 5, "b"))
+            assert staging.note() == Note("p", 1, 11, 5, "b")
+            if not in_place:
+                shutil.rmtree(staging.folder)
+            shutil.copytree(backup, staging.folder, dirs_exist_ok=True)
+        if is_repeated:
+            repeated = staging.note().planned(0, 10, "a")
+            assert (repeated.publisher, repeated.first) == ("p", 1)
+            staging.keep(repeated)
+        other = staging.note().planned(1, 7, "c")
+        assert other.publisher != "p"
+        assert other == Note(other.publisher, 1, 1, 7, "c")
+        staging.keep(other)
+        assert staging.note().planned(2, 1, "d") == Note(other.publisher, 2, 8, 1, "d")
+
+    def test_a_note_of_before_there_were_seals(self, tmp_path: Path) -> None:
+        (tmp_path / "out.json").write_text('{"publisher":"p","batch":0,"first":1,"rows":10}')
+        planned = Staging(tmp_path, "out").note().planned(1, 5, "b")
+        assert planned == Note("p", 1, 11, 5, "b")
+
 
 class TestColumns:
     @pytest.mark.parametrize(
@@ -136,4 +166,4 @@ def test_a_note_is_in_its_folder_whatever_its_name_is(tmp_path: Path, name: str)
     staging.keep(noted)
     assert staging.note() == noted
     assert [each.name for each in tmp_path.iterdir()] == ["staging"]
-    assert len(list(staging.folder.iterdir())) == 1
+    assert len(list(staging.folder.iterdir())) == 2  # the note and its seal

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
+from pyspark.sql import functions as f
 
 from recado.pipeline.definition import Sink
 from recado.pipeline.lake import iceberg
 from recado.pipeline.lake.batch import Batch
 from recado.pipeline.lake.errors import TableError
-from recado.pipeline.lake.files import folder_of
 from recado.pipeline.lake.reading import read_delta, read_iceberg
 from recado.pipeline.lake.settings import IcebergSource
+from recado.pipeline.location import folder_of
 from recado.pipeline.options import OptionError
 from recado.pipeline.writing import write
 
@@ -116,6 +118,69 @@ def test_a_batch_is_there_once(
     if format_ != "parquet":
         reader: Callable[..., DataFrame] = read_delta if format_ == "delta" else read_iceberg
         assert reader(spark, sink.options).count() == 9
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_batch_is_recognised_by_its_content(
+    spark: SparkSession, tmp_path: Path, format_: str
+) -> None:
+    sink = sink_of(format_, tmp_path / "table")
+    first, second = Batch("w", 1, "planned"), Batch("w", 3, "planned later")
+    assert write(rows(spark, 0), sink, first)
+    assert write(rows(spark, 3), sink, second)
+    # The same plan, with rows that cannot be the same again.
+    assert not write(rows(spark, 9).selectExpr("*", "rand() AS chance"), sink, second)
+    # Planned anew, with the same rows in another order and other partitions.
+    shuffled = rows(spark, 3).repartition(2).orderBy("name", ascending=False)
+    assert not write(shuffled, sink, second._replace(offsets="planned anew"))
+    assert not write(rows(spark, 0), sink, first._replace(offsets="planned anew"))
+    none = rows(spark, 0).where("id < 0")
+    assert not write(none, sink, Batch("w", 2, "planned anew"))
+    for number, others in ((1, rows(spark, 0, 2)), (2, rows(spark, 0)), (3, none)):
+        with pytest.raises(TableError, match=rf"up to 3 of w, and other rows as batch {number}"):
+            write(others, sink, Batch("w", number, "planned anew"))
+    changed = rows(spark, 3).withColumn("counts", f.expr("map('k', id + 1)"))
+    with pytest.raises(TableError, match="other rows as batch 3"):
+        write(changed, sink, Batch("w", 3))
+    assert ids(sink) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_table_of_before_digests_were_kept(
+    spark: SparkSession, tmp_path: Path, format_: str
+) -> None:
+    sink = sink_of(format_, tmp_path / "table")
+    write(rows(spark, 0), sink, Batch("w", 0, "planned"))
+    write(rows(spark, 3), sink, Batch("w", 1, "planned"))
+    forget_digests(sink)
+    # The last batch may be one that was killed before Spark noted it as done.
+    assert not write(rows(spark, 3), sink, Batch("w", 1, "planned"))
+    with pytest.raises(TableError, match="other rows as batch 0"):
+        write(rows(spark, 0), sink, Batch("w", 0, "planned anew"))
+    assert write(rows(spark, 6), sink, Batch("w", 2, "planned"))
+    with pytest.raises(TableError, match="other rows as batch 2"):
+        write(rows(spark, 3), sink, Batch("w", 2, "planned anew"))
+    assert ids(sink) == list(range(9))
+
+
+def forget_digests(sink: Sink) -> None:
+    """Make a table of the writer `w` what it was before digests were kept; it has batches up to 1."""
+    if sink.format == "parquet":
+        for each in Path(sink.options["path"]).rglob("*"):
+            if each.name in ("_digests.json", "w.last"):
+                each.unlink()
+    elif sink.format == "delta":
+        # Delta's log has no way to remove a transaction but to leave it out.
+        for commit in (Path(sink.options["path"]) / "_delta_log").glob("*.json"):
+            lines = commit.read_text().splitlines()
+            commit.write_text("\n".join(each for each in lines if '"w/' not in each))
+    else:
+        options = IcebergSource(table=sink.options["table"], warehouse=sink.options["warehouse"])
+        with (
+            closing(iceberg.catalogue_of(options)) as catalogue,
+            catalogue.load_table(options.table).transaction() as transaction,
+        ):
+            transaction.set_properties({"recado.batch.w": "1"})
 
 
 def test_a_commit_of_which_only_the_answer_is_lost(

@@ -10,7 +10,7 @@ import msgspec
 
 from .fields import Fields
 from .following import Follower, seconds_in
-from .formats import check_dead_letters, check_sink, check_source
+from .formats import check_checkpoint, check_dead_letters, check_sink, check_source
 from .pipeline import AVAILABLE_NOW, Pipeline
 from .problems import PipelineError, Problem, nearest, shown
 from .step import Route, label
@@ -126,9 +126,7 @@ def _of_the_whole(pipeline: Pipeline, *, batch: bool) -> list[Problem]:
         found.append(
             Problem("checkpoint", "a stream needs a folder for it", 'checkpoint = "state"')
         )
-    if re.match(r"(?!file:)[a-z0-9]+://", pipeline.checkpoint):
-        hint = "on a cluster, one that is mounted"
-        found.append(Problem("checkpoint", "it must be a folder that this machine sees", hint))
+    found += check_checkpoint(pipeline)
     if pipeline.dead_letters in pipeline.branches():
         what = f"{pipeline.dead_letters} is for dead letters, and a step sends rows there"
         found.append(Problem("sinks", what, "the step dead_letter does that"))

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from ..options import SECRET
 from .checking import Checked
 from .fields import Fields
 from .step import Step, is_stateful, label
@@ -78,6 +79,7 @@ def _value(value: object) -> str:
 def _told(options: dict[str, str]) -> str:
     """Options, without what is nobody's business."""
     shown = {
-        key: "…" if "@" in value and "://" in value else value for key, value in options.items()
+        key: "…" if key.lower() in SECRET or ("@" in value and "://" in value) else value
+        for key, value in options.items()
     }
     return "".join(f" {key}={value}" for key, value in shown.items())

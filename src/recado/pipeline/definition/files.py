@@ -27,13 +27,12 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from ..location import resolve, resolve_options
 from .pipeline import Pipeline, Sink, Source, step_from, texts_of
 from .problems import PipelineError, Problem, nearest
 
 _TOP: Final = ("name", "checkpoint", "trigger", "dead_letters", "sources", "steps", "sinks")
-_PATHS: Final = ("path", "spool", "config", "warehouse", "staging")
 _BOOL: Final = "tag:yaml.org,2002:bool"
-_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 T = TypeVar("T", Source, Sink)
 
@@ -140,7 +139,7 @@ def from_tree(tree: Any, *, where: str, folder: Path = Path()) -> Pipeline:
     for key in ("name", "checkpoint", "trigger", "dead_letters"):
         value = tree.get(key)
         if isinstance(value, str):
-            texts[key] = beside(folder, value) if key == "checkpoint" else value
+            texts[key] = resolve(value, folder) if key == "checkpoint" else value
         elif value is not None or key == "name":
             problems.append(Problem("file", f"{key} must be a text"))
     sources = _ends(tree, "sources", Source, folder, problems)
@@ -182,13 +181,5 @@ def _ends(
             except TypeError as error:
                 problems.append(Problem(place, f"an option cannot be understood: {error}"))
                 continue
-            for option in options:
-                if option.lower() in _PATHS:
-                    options[option] = beside(folder, options[option])
-            found[str(name)] = kind(table["format"], options)
+            found[str(name)] = kind(table["format"], resolve_options(options, folder))
     return found
-
-
-def beside(folder: Path, path: str) -> str:
-    """A path from the folder of the file on, unless it says where it is by itself."""
-    return path if not path or _SCHEME.match(path) else str(folder / path)

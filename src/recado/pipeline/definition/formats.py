@@ -6,20 +6,24 @@ Parquet file says them itself, and the key `schema` says them for any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
-from ..lake.files import folder_of
 from ..lake.settings import (
     ConsoleOptions,
+    DeltaOptions,
     DeltaSource,
     IcebergOptions,
     IcebergSource,
     TableOptions,
+    check_catalogue,
+    check_parquet_path,
+    check_table_location,
 )
+from ..location import folder_of, is_local
 from ..options import OptionError, read
 from ..rows import FEED, QUEUE, ddl
 from .fields import UNKNOWN, Fields, NoType, from_ddl, plain
@@ -51,7 +55,8 @@ def options_of(pipeline: Pipeline, name: str) -> dict[str, str]:
     source = pipeline.sources[name]
     options = {key: value for key, value in source.options.items() if key != SCHEMA}
     spooled = any(key.lower() == "spool" for key in options)
-    if source.format == "amqp" and not spooled and pipeline.checkpoint:
+    has_folder = bool(pipeline.checkpoint) and is_local(pipeline.checkpoint)
+    if source.format == "amqp" and not spooled and has_folder:
         options["spool"] = str(folder_of(pipeline.checkpoint) / "spool" / name)
     return options
 
@@ -93,11 +98,13 @@ def _check_options(format_: str, options: Mapping[str, str], *, streaming: bool)
         case "amqp":
             from ..queue.settings import SourceOptions, checked_url
 
-            checked_url(read(SourceOptions, "amqp", options).url)
+            asked = read(SourceOptions, "amqp", options)
+            checked_url(asked.url)
+            folder_of(asked.spool)
         case "delta":
-            read(DeltaSource, "delta", options)
+            check_table_location("path", read(DeltaSource, "delta", options).path)
         case "iceberg":
-            read(IcebergSource, "iceberg", options)
+            check_catalogue(read(IcebergSource, "iceberg", options))
         case _:
             pass  # Spark's own, which Spark checks
 
@@ -180,6 +187,21 @@ def check_dead_letters(pipeline: Pipeline) -> Iterator[Problem]:
             yield Problem(place, what, "send them elsewhere")
 
 
+def check_checkpoint(pipeline: Pipeline) -> Iterator[Problem]:
+    """A feed as a sink keeps files of this machine, in the checkpoint unless the option staging says where."""
+    if is_local(pipeline.checkpoint):
+        try:
+            folder_of(pipeline.checkpoint)
+        except OptionError as error:
+            yield Problem("checkpoint", str(error))
+        return
+    for name, sink in pipeline.sinks.items():
+        if sink.format == "recado" and "staging" not in _lower(sink.options):
+            what = "it needs the option staging, a folder that all machines mount"
+            hint = f"the checkpoint {pipeline.checkpoint} is on a file system that only Spark reads"
+            yield Problem(f"sink {name}", what, hint)
+
+
 def _lower(options: Mapping[str, str]) -> dict[str, str]:
     """Options have no case."""
     return {key.lower(): value for key, value in options.items()}
@@ -197,20 +219,29 @@ def _feed_at(path: str) -> str | None:
         return None
 
 
-def _check_table(format_: str) -> Callable[[Mapping[str, str], Fields], None]:
-    def check(options: Mapping[str, str], fields: Fields) -> None:
-        asked = read(TableOptions, format_, options)
-        for column in filter(None, asked.partition_by.split(",")):
-            _refuse_unknown("partitionBy", column.strip(), fields)
-        _refuse_variants(format_, fields)
+def _check_parquet(options: Mapping[str, str], fields: Fields) -> None:
+    asked = read(TableOptions, "parquet", options)
+    check_parquet_path(asked.path)
+    _check_layout(asked, fields)
 
-    return check
+
+def _check_delta(options: Mapping[str, str], fields: Fields) -> None:
+    asked = read(DeltaOptions, "delta", options)
+    check_table_location("path", asked.path)
+    _check_layout(asked, fields)
+    _refuse_variants("delta", fields)
+
+
+def _check_layout(asked: TableOptions, fields: Fields) -> None:
+    for column in filter(None, asked.partition_by.split(",")):
+        _refuse_unknown("partitionBy", column.strip(), fields)
 
 
 def _check_iceberg(options: Mapping[str, str], fields: Fields) -> None:
     asked = read(IcebergOptions, "iceberg", options)
     if asked.table.count(".") != 1:
         raise OptionError(f"option table is {asked.table!r}: write NAMESPACE.NAME")
+    check_catalogue(asked)
     _refuse_variants("iceberg", fields)
 
 
@@ -233,6 +264,8 @@ def _check_feed(options: Mapping[str, str], fields: Fields) -> None:
     from ..feed.options import checked_columns, writing
 
     asked = writing(options)
+    if asked.staging is not None:
+        folder_of(asked.staging)
     _check_message(fields)
     if not fields.open:
         checked_columns(asked, fields.types)
@@ -256,13 +289,13 @@ def _refuse_unknown(option: str, column: str, fields: Fields) -> None:
 
 def _refuse_variants(format_: str, fields: Fields) -> None:
     for name, kind in fields.types.items():
-        if kind is not None and "variant" in kind and format_ != "parquet":
+        if kind is not None and "variant" in kind:
             raise OptionError(f"{format_} cannot keep {name}, a variant; give it a type")
 
 
 _CHECKS: Final = {
-    "parquet": _check_table("parquet"),
-    "delta": _check_table("delta"),
+    "parquet": _check_parquet,
+    "delta": _check_delta,
     "iceberg": _check_iceberg,
     "console": _check_console,
     "amqp": _check_exchange,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ..location import resolve, resolve_options
 from .problems import PipelineError, Problem, nearest
 from .step import STEPS, AnyStep, Enrich, JsonField, Missing, Route, Way, WireTap
 
@@ -35,10 +36,16 @@ class Source(msgspec.Struct, frozen=True):
     format: str
     options: dict[str, str] = {}
 
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "options", resolve_options(self.options))
+
 
 class Sink(msgspec.Struct, frozen=True):
     format: str
     options: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "options", resolve_options(self.options))
 
 
 class Pipeline(msgspec.Struct, frozen=True):
@@ -49,7 +56,10 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     name: str
     checkpoint: str = ""
-    """A folder for what a stream knows; a stream cannot do without."""
+    """The folder of a stream's progress, on any file system that Spark knows. A stream needs one.
+
+    Relative paths, here and in options, are resolved when the pipeline is defined.
+    """
     trigger: str = ""
     """`5 seconds`, `available-now`, or as fast as it can."""
     dead_letters: str = DEAD_LETTERS
@@ -57,6 +67,9 @@ class Pipeline(msgspec.Struct, frozen=True):
     sources: dict[str, Source] = {}
     steps: tuple[AnyStep, ...] = ()
     sinks: dict[str, Sink] = {}
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "checkpoint", resolve(self.checkpoint))
 
     # --- what it consists of
 

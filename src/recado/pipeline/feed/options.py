@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from recado.selector import Selector, SelectorError, parse
 
-from ..lake.files import folder_of
+from ..location import folder_of, is_local
 from ..options import OptionError, check_columns, read
 from ..queue.ids import Ways, id_columns
 
@@ -245,16 +245,15 @@ def staging_of(options: Writing, given: Mapping[str, str]) -> Path | None:
     """
     checkpoint = given.get("checkpointLocation") or given.get("checkpointlocation")
     if checkpoint is None:
-        return None if options.staging is None else Path(options.staging)
-    place = folder_of(checkpoint)
-    is_seen = "://" not in checkpoint.removeprefix("file:")
+        return None if options.staging is None else folder_of(options.staging)
     if options.staging is None:
-        return place / "recado" if is_seen else None
-    if is_seen:
+        return folder_of(checkpoint) / "recado" if is_local(checkpoint) else None
+    staging = folder_of(options.staging)
+    if is_local(checkpoint):
         with suppress(FileNotFoundError):
-            known = msgspec.json.decode((place / "metadata").read_bytes(), type=_Query)
-            return Path(options.staging, known.id)
-    return Path(options.staging, sha256(checkpoint.encode()).hexdigest()[:32])
+            metadata = (folder_of(checkpoint) / "metadata").read_bytes()
+            return staging / msgspec.json.decode(metadata, type=_Query).id
+    return staging / sha256(checkpoint.encode()).hexdigest()[:32]
 
 
 class _Query(msgspec.Struct):

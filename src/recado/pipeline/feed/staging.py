@@ -9,6 +9,10 @@ them.
 G1  The note is durable before the first message of its batch is published.
 G2  A batch with the number of the note has its rows, or is refused; so is one before it, for Spark repeats only
     the last one: it is another query's.
+G3  A note that is a copy, as of a checkpoint that was restored from a backup, may be older than what was
+    published: the sequences behind it may be taken, and messages with them would be ignored as repeats. So only
+    a repeat of its batch has the noted sequences, and the next batch has another publisher. A file beside the
+    note, the seal, has the note's inode and the time of its last change, which no copy has.
 """
 
 from __future__ import annotations
@@ -24,8 +28,9 @@ from urllib.parse import quote
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
-from ..lake.files import folder_of
+from ..location import folder_of
 
 SUFFIX: Final = ".arrow"
 _CHUNK: Final = 10_000
@@ -60,21 +65,27 @@ class Note(msgspec.Struct, frozen=True):
     first: int = 1
     rows: int = 0
     digest: str = ""
+    is_copy: bool = False
+    """Whether it is not known that nothing was published behind it (G3)."""
 
     def planned(self, batch: int, rows: int, digest: str) -> Note:
         """Which sequences a batch gets. Raises NotTheSame, AnotherQuery (G2)."""
         if batch < self.batch:
             raise AnotherQuery(
                 f"batch {self.batch} was published already, and now comes batch {batch}: the folder of the "
-                "option staging is of another query, or of this one before its checkpoint was deleted; name "
-                "another folder, or another writer"
+                "option staging is of another query, or of this one before its checkpoint was deleted or an "
+                "older one restored. Put back the newest checkpoint; or name another folder or writer, and "
+                "rows that were published since are published again"
             )
+        if batch > self.batch and self.is_copy:
+            return Note(secrets.token_hex(16), batch, 1, rows, digest)  # G3
         if batch > self.batch:
             return Note(self.publisher, batch, self.first + self.rows, rows, digest)
         if (rows, digest) != (self.rows, self.digest):
             raise NotTheSame(
                 f"batch {batch} had {self.rows} rows when it was first published, and now has {rows}, or "
-                "others: what makes the rows must give the same ones when it is repeated"
+                "others: what makes the rows must give the same ones when it is repeated; or, if an older "
+                "checkpoint was restored, put back the newest one"
             )
         return self
 
@@ -86,6 +97,7 @@ class Staging:
         self.folder = folder_of(str(folder))  # from here on: tasks have another working folder
         # A feed may be called anything, and is not to name another folder.
         self._note = self.folder / f"{quote(name, safe='')}.json"
+        self._seal = self._note.with_suffix(".seal")
         self._whose = sha256(name.encode()).hexdigest()[:16]
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> tuple[str, int]:
@@ -124,10 +136,14 @@ class Staging:
 
     def note(self) -> Note:
         try:
-            data = self._note.read_bytes()
+            note = msgspec.json.decode(self._note.read_bytes(), type=Note)
         except FileNotFoundError:
             return Note(secrets.token_hex(16))
-        return msgspec.json.decode(data, type=Note)
+        try:
+            is_sealed = self._seal.read_text() == self._seal_text()
+        except FileNotFoundError:
+            is_sealed = True  # of before there were seals
+        return note if is_sealed else replace(note, is_copy=True)
 
     def keep(self, note: Note) -> None:
         """When this returns it is durable (G1)."""
@@ -143,6 +159,14 @@ class Staging:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        # Killed before this, the note passes for a copy: that costs a publisher, and no message.
+        part = self._seal.with_name(f"{self._seal.name}.part")
+        part.write_text(self._seal_text())
+        part.replace(self._seal)
+
+    def _seal_text(self) -> str:
+        found = self._note.stat()
+        return f"{found.st_ino} {found.st_ctime_ns}"
 
 
 def digest_of(table: pa.Table) -> str:

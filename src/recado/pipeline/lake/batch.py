@@ -1,16 +1,109 @@
-"""Which batch it is: who writes it, for ever the same, and its number."""
+"""Which batch it is, and whether a table has it already: by its content, not by its number alone.
+
+Spark numbers the batches of a checkpoint. If an older checkpoint is restored, or a copy is run elsewhere, the
+same numbers come again with other rows. So a table keeps two digests with each batch:
+
+    offsets   of the entry in Spark's offset log by which the batch was planned: equal only for a repeat of
+              that very plan, whose rows may differ all the same (`current_timestamp`, `rand`)
+    rows      of the rows themselves, whatever their order: equal also if the batch was planned anew and
+              happens to have the same rows
+
+Spark repeats only its last batch. Hence the rules, where "last" is of the same writer in the table:
+
+B1  A batch with a higher number is new.
+B2  A batch with the same number, or a lower one, is there already if one of its digests is that of the table.
+B3  A batch without rows and with a lower number is there already: there is nothing to write.
+B4  The last batch is taken for a repeat if the table has no digests, as before they were kept.
+B5  Any other batch is refused.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+import msgspec
+
+from .errors import TableError
+
+RECENT_BATCHES: Final = 100
+"""Batches of a writer whose digests are kept where they are in the table's metadata; as many as Spark has in a
+checkpoint (`spark.sql.streaming.minBatchesToRetain`)."""
+_DIGEST_BITS: Final = 63  # a Delta log keeps signed 64-bit numbers
 
 
 class Batch(NamedTuple):
     writer: str
     """Letters, digits, - and _: the pipeline, its sink, and the id of the checkpoint."""
     number: int
+    offsets: str = ""
+    """A text that only repeats of the batch have; empty if there is none."""
 
     @property
     def key(self) -> str:
         """A name for a folder; in the order of numbers."""
         return f"{self.writer}-{self.number:09d}"
+
+
+class Rows(NamedTuple):
+    """What identifies the rows of a batch, in any order: how many there are, and sums of their hashes."""
+
+    total: int
+    sums: tuple[int, ...]
+
+
+class Digests(msgspec.Struct, frozen=True):
+    """Of one batch. Numbers are part of them, so those of different batches are never equal."""
+
+    offsets: int
+    rows: int
+
+    @classmethod
+    def of(cls, batch: Batch, rows: Rows) -> Digests:
+        return cls(offsets_digest(batch), rows_digest(batch, rows))
+
+
+def offsets_digest(batch: Batch) -> int:
+    return _digest(batch.number, batch.offsets)
+
+
+def rows_digest(batch: Batch, rows: Rows) -> int:
+    return _digest(batch.number, rows.total, *rows.sums)
+
+
+def _digest(*parts: object) -> int:
+    data = sha256(repr(parts).encode()).digest()
+    return int.from_bytes(data[:8], "big") & ((1 << _DIGEST_BITS) - 1)
+
+
+def is_there(
+    table: str,
+    batch: Batch,
+    last: int | None,
+    known: Digests | None,
+    rows: Callable[[], Rows],
+) -> bool:
+    """Whether a table has a batch.
+
+    `last` is the number of the writer's last batch in the table, `known` are the digests that the table has for
+    this number. `rows` is called only if the offsets do not decide. Raises TableError (B5).
+    """
+    if last is None or batch.number > last:
+        return False  # B1
+    if known is None and batch.number == last:
+        return True  # B4
+    if known is not None and batch.offsets and known.offsets == offsets_digest(batch):
+        return True  # B2
+    found = rows()
+    if known is not None and known.rows == rows_digest(batch, found):
+        return True  # B2
+    if batch.number < last and not found.total:
+        return True  # B3
+    raise TableError(
+        f"{table} has batches up to {last} of {batch.writer}, and other rows as batch {batch.number}, which "
+        "was not written. The checkpoint is older than the table: it was restored from a backup, or two "
+        "pipelines run with copies of it. Put back the checkpoint that wrote the table last; or begin with a "
+        "new checkpoint and a new table. With a new checkpoint alone, rows that the sources still have would "
+        "be in the table twice"
+    )

@@ -1,75 +1,135 @@
-"""A Delta table, by deltalake: no jars, and no Spark of a certain version.
+"""A Delta table, by deltalake: no jars, and no Spark of a certain version. In a folder or in an object store.
 
-Delta keeps for each writer the number of its last transaction, in the log, with the commit itself. A batch
-whose number is not above that was written. Files that were written and never committed belong to no table;
-the next attempt removes them, as it writes into the same folder.
+Delta's log keeps for each application the number of its last transaction, and writes it with the commit itself.
+Here these are applications of one table, all set by the commit that adds the files of a batch:
+
+    WRITER                the number of the last batch
+    WRITER/offsets/SLOT   digests of the last batches (`batch`); SLOT is the batch's number modulo their number
+    WRITER/rows/SLOT
+
+Files that were written and never committed belong to no table. In a folder the next attempt removes them, as it
+writes into the same one.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .batch import Batch
+import msgspec
+
+from ..location import folder_of, is_local
+from .batch import RECENT_BATCHES, Batch, Digests, is_there
 from .errors import TableError, drifted, laid_out
-from .files import File, folder_of, names_of, nullable, write_files
-from .settings import TableOptions
+from .files import File, Written, counted_rows, names_of, nullable, write_files
+from .objects import write_objects
+from .settings import DeltaOptions, check_table_location
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from deltalake import DeltaTable, Schema
+    from deltalake import DeltaTable, Schema, Transaction
     from pyspark.sql import DataFrame
 
 
-def write_delta(rows: DataFrame, options: TableOptions, batch: Batch) -> bool:
+class DeltaStore(msgspec.Struct, frozen=True):
+    """The object store of a table, as deltalake has it. Paths are relative to the table."""
+
+    uri: str
+    options: dict[str, str]
+
+    def create(self, path: str) -> AbstractContextManager[Any]:
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
+
+        files = PyFileSystem(DeltaStorageHandler(self.uri, self.options))
+        opened: AbstractContextManager[Any] = files.open_output_stream(path)
+        return opened
+
+
+def write_delta(rows: DataFrame, options: DeltaOptions, batch: Batch) -> bool:
     """Whether it was not there already. Raises TableError."""
-    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
 
-    folder = folder_of(options.path)
+    check_table_location("path", options.path)
+    uri = str(folder_of(options.path)) if is_local(options.path) else options.path
+    storage = options.storage or None
     partition_by = names_of(options.partition_by)
     schema = schema_of(rows)
-    if DeltaTable.is_deltatable(str(folder)):
-        table = DeltaTable(folder)
-        last = table.transaction_version(batch.writer)
-        if last is not None and last >= batch.number:
+    if DeltaTable.is_deltatable(uri, storage):
+        table = DeltaTable(uri, storage_options=storage)
+        last, known = _last(table, batch)
+        if is_there(uri, batch, last, known, lambda: counted_rows(rows)):
             return False
         refuse_mapped(table)
         _refuse_drift(table, schema, evolve=options.evolve)
     else:
-        table = DeltaTable.create(folder, schema, mode="ignore", partition_by=partition_by)
-    if (known := table.metadata().partition_columns) != partition_by:
-        raise laid_out(str(folder), known)
-    files = write_files(rows, folder / batch.key, partition_by)
+        table = DeltaTable.create(
+            uri, schema, mode="ignore", partition_by=partition_by, storage_options=storage
+        )
+    if (layout := table.metadata().partition_columns) != partition_by:
+        raise laid_out(uri, layout)
+    if is_local(uri):
+        written = _write_local(rows, Path(uri), batch, partition_by)
+    else:
+        written = write_objects(rows, DeltaStore(uri, options.storage), batch.key, partition_by)
     actions: list[AddAction | RemoveAction] = [
         AddAction(
-            path=str(path.relative_to(folder)),
+            path=file.path,
             size=file.size,
             partition_values=file.partition,
             modification_time=file.modified_ms,
             data_change=True,
             stats=json.dumps({"numRecords": file.rows}),
         )
-        for file, path in zip(files, flattened(files, folder / batch.key), strict=True)
+        for file in written.files
     ]
     if actions:
-        done = CommitProperties(app_transactions=[Transaction(batch.writer, batch.number)])
+        done = CommitProperties(app_transactions=_transactions(batch, written))
         table.create_write_transaction(
             actions, "append", table.schema(), partition_by, commit_properties=done
         )
     return True
 
 
-def flattened(files: list[File], folder: Path) -> list[Path]:
+def _last(table: DeltaTable, batch: Batch) -> tuple[int | None, Digests | None]:
+    """The writer's last batch, and the digests of the batch with this number."""
+    last = table.transaction_version(batch.writer)
+    offsets, rows = (table.transaction_version(name) for name in _digest_names(batch))
+    if offsets is None or rows is None:
+        return last, None
+    return last, Digests(offsets, rows)
+
+
+def _transactions(batch: Batch, written: Written) -> list[Transaction]:
+    from deltalake import Transaction
+
+    digests = Digests.of(batch, written.rows)
+    offsets, rows = _digest_names(batch)
+    return [
+        Transaction(batch.writer, batch.number),
+        Transaction(offsets, digests.offsets),
+        Transaction(rows, digests.rows),
+    ]
+
+
+def _digest_names(batch: Batch) -> tuple[str, str]:
+    slot = batch.number % RECENT_BATCHES
+    return f"{batch.writer}/offsets/{slot}", f"{batch.writer}/rows/{slot}"
+
+
+def _write_local(rows: DataFrame, table: Path, batch: Batch, partition_by: list[str]) -> Written:
     """All files side by side. What a partition is, the log says; folders of odd names are read oddly."""
-    found = []
-    for number, file in enumerate(files):
-        path = file.path
+    folder = table / batch.key
+    written = write_files(rows, folder, partition_by)
+    files: list[File] = []
+    for number, file in enumerate(written.files):
+        path = Path(file.path)
         if path.parent != folder:
             path = path.rename(folder / f"part-{number:05d}.parquet")
-        found.append(path)
-    return found
+        files.append(file._replace(path=str(path.relative_to(table))))
+    return written._replace(files=files)
 
 
 def schema_of(rows: DataFrame) -> Schema:

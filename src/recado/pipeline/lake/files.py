@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -11,66 +11,112 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from ..location import local_uri
+from .batch import Rows
 from .errors import TableError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
 
 # Spark's own are INT96, which Delta and Iceberg know only by hearsay.
 _TIMES: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_SUMS: Final = ("high", "low")
 
 
 class File(NamedTuple):
-    path: Path
+    path: str
+    """Absolute on a local disk; in an object store as the store was told."""
     rows: int
     size: int
     modified_ms: int
     partition: dict[str, str | None]
 
 
-def folder_of(path: str) -> Path:
-    return Path(path.removeprefix("file://").removeprefix("file:")).absolute()
+class Written(NamedTuple):
+    """The files of a batch, and its rows as they were when they were written."""
+
+    files: list[File]
+    rows: Rows
 
 
-def location_of(path: Path) -> str:
-    """For Spark and pyiceberg, which take names as they are: `as_uri` would write `%20` for a space."""
-    return f"file://{path}"
-
-
-def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ()) -> list[File]:
+def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ()) -> Written:
     """Write rows into a folder that is to hold nothing else; files without rows are removed.
 
     An executor that does not share the folder writes to a disk of its own, and Spark says nothing. So rows are
     counted where they are written, and in the files that are here. Raises TableError.
     """
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
     shutil.rmtree(folder, ignore_errors=True)  # of an attempt that was killed
-    given = Observation()
-    observed = rows.observe(given, f.count(f.lit(1)).alias("rows"))
+    observed, observe = observed_rows(rows)
     with settings(rows.sparkSession, _TIMES):
-        observed.write.mode("overwrite").partitionBy(*partition_by).parquet(location_of(folder))
+        observed.write.mode("overwrite").partitionBy(*partition_by).parquet(local_uri(folder))
     files = []
     for path in sorted(folder.rglob("*.parquet")):
         count = pq.read_metadata(path).num_rows
         if count:
             seen = path.stat()
             partition = partition_of(path.relative_to(folder))
-            files.append(File(path, count, seen.st_size, seen.st_mtime_ns // 1_000_000, partition))
+            files.append(
+                File(str(path), count, seen.st_size, seen.st_mtime_ns // 1_000_000, partition)
+            )
         else:
             path.unlink()
-    written, here = given.get["rows"], sum(file.rows for file in files)
-    if written != here:
+    written, here = observe(), sum(file.rows for file in files)
+    if written.total != here:
         raise TableError(
-            f"{written} rows were written into {folder}, and {here} of them are here: the folder of a table "
-            "must be one that all machines share"
+            f"{written.total} rows were written into {folder}, and {here} of them are here: the folder of a "
+            "table must be one that all machines share"
         )
     if not files:
         shutil.rmtree(folder)
-    return files
+    return Written(files, written)
+
+
+# --- the rows of a batch -------------------------------------------------------------------------
+
+
+def observed_rows(rows: DataFrame) -> tuple[DataFrame, Callable[[], Rows]]:
+    """The same rows, and what tells them apart from others, which is known when they have been written."""
+    from pyspark.sql import Observation
+
+    given = Observation()
+    return rows.observe(given, *_measures(rows.schema)), lambda: _rows(given.get)
+
+
+def counted_rows(rows: DataFrame) -> Rows:
+    """The same, of rows that are not to be written."""
+    return _rows(rows.agg(*_measures(rows.schema)).collect()[0].asDict())
+
+
+def _measures(schema: StructType) -> list[Column]:
+    """A count, and the sum of a hash of each row, in two halves: a sum of whole hashes would overflow."""
+    from pyspark.sql import functions as f
+
+    row = f.xxhash64(*(_hashable(field) for field in schema))
+    halves = (f.shiftrightunsigned(row, 32), row.bitwiseAND(f.lit(0xFFFF_FFFF)))
+    sums = [f.coalesce(f.sum(half), f.lit(0)) for half in halves]
+    named = [each.alias(name) for each, name in zip(sums, _SUMS, strict=True)]
+    return [f.count(f.lit(1)).alias("rows"), *named]
+
+
+def _hashable(field: StructField) -> Column:
+    """Spark hashes no maps and no variants. Entries of a map take half the time of its JSON."""
+    from pyspark.sql import functions as f
+
+    column = f.col(f"`{field.name.replace('`', '``')}`")
+    kind = field.dataType.simpleString()
+    outer, inner = kind.startswith("map<"), kind.removeprefix("map<")
+    if "map<" in inner or "variant" in inner:
+        return f.to_json(f.struct(column))
+    return f.map_entries(column) if outer else column
+
+
+def _rows(measured: Mapping[str, Any]) -> Rows:
+    return Rows(measured["rows"], tuple(measured[name] for name in _SUMS))
+
+
+# --- schemas, and names of files -----------------------------------------------------------------
 
 
 def nullable(schema: StructType) -> StructType:

@@ -1,4 +1,8 @@
-"""Delta and Iceberg as tables to read: the files of a snapshot, by Spark's own Parquet reader."""
+"""Delta and Iceberg as tables to read: the files of a snapshot, by Spark's own Parquet reader.
+
+Those in an object store are read by deltalake and pyiceberg, as a whole into the driver: Spark has no reader
+for the store without jars.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from ..location import folder_of, is_object_store
 from ..options import OptionError, read
 from .delta import refuse_mapped
-from .files import folder_of
-from .settings import DeltaSource, IcebergSource
+from .settings import DeltaSource, IcebergSource, check_table_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +23,10 @@ def read_delta(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
     from deltalake import DeltaTable
 
     options = read(DeltaSource, "delta", given)
+    check_table_location("path", options.path)
+    if is_object_store(options.path):
+        stored = DeltaTable(options.path, options.version, storage_options=options.storage or None)
+        return spark.createDataFrame(stored.to_pyarrow_table())
     folder = folder_of(options.path)
     table = DeltaTable(folder, version=options.version)
     refuse_mapped(table)
@@ -40,6 +48,9 @@ def read_iceberg(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
     options = read(IcebergSource, "iceberg", given)
     catalogue = catalogue_of(options)
     try:
+        if is_object_store(options.warehouse):
+            stored = catalogue.load_table(options.table).scan().to_arrow()
+            return spark.createDataFrame(stored)
         tasks = list(catalogue.load_table(options.table).scan().plan_files())
     finally:
         catalogue.close()

@@ -1,4 +1,4 @@
-"""The options of lake tables and of the console, as sinks."""
+"""The options of lake tables and of the console, as sinks and as sources."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from ..location import OBJECT_STORES, is_local, is_object_store, scheme_of
+from ..options import OptionError
+
+Storage = dict[str, str]
+"""Options of an object store, by the names of deltalake or pyiceberg, which get them unchanged."""
+
 
 class TableOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Of Parquet and Delta: a folder."""
+    """Of Parquet: a folder."""
 
     path: str
     partition_by: str = ""
@@ -18,16 +24,23 @@ class TableOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Whether columns that a table does not have are added to it; else they are an error."""
 
 
+class DeltaOptions(TableOptions, frozen=True, kw_only=True, rename="camel"):
+    """Of Delta: a folder, or a place in an object store."""
+
+    storage: Storage = {}
+
+
 class IcebergOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Of Iceberg: a table of a catalogue."""
 
     table: str
     """NAMESPACE.NAME; made if it does not exist."""
     warehouse: str
-    """The folder of the tables."""
+    """The folder of the tables, or a place in an object store."""
     catalogue: str = ""
-    """The URI of its SQL database; `catalogue.db` in the warehouse, by SQLite, if it is not said."""
+    """The URI of its SQL database; by default SQLite's `catalogue.db` in the warehouse, if that is a folder."""
     evolve: bool = False
+    storage: Storage = {}
 
 
 class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -40,9 +53,48 @@ class DeltaSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     path: str
     version: Annotated[int, Meta(ge=0)] | None = None
+    storage: Storage = {}
 
 
 class IcebergSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     table: str
     warehouse: str
     catalogue: str = ""
+    storage: Storage = {}
+
+
+# --- where a table may be ------------------------------------------------------------------------
+
+
+def check_parquet_path(path: str) -> None:
+    """Raises OptionError."""
+    if is_object_store(path):
+        raise OptionError(
+            f"option path is {path}: a Parquet table commits a batch by renaming a folder, and an object store "
+            "cannot do that atomically; use the format delta or iceberg there"
+        )
+    if not is_local(path):
+        raise OptionError(
+            f"option path is {path}: a Parquet table must be in a folder, local or mounted; a folder with such "
+            f"a name is ./{path}"
+        )
+
+
+def check_table_location(option: str, location: str) -> None:
+    """Of Delta and Iceberg. Raises OptionError."""
+    if not is_local(location) and not is_object_store(location):
+        known = ", ".join(f"{each}://" for each in OBJECT_STORES)
+        raise OptionError(
+            f"option {option} is {location}, and there is no store for {scheme_of(location)}: name a folder, "
+            f"local or mounted, or an object store ({known}); a folder with such a name is ./{location}"
+        )
+
+
+def check_catalogue(options: IcebergOptions | IcebergSource) -> None:
+    """Raises OptionError."""
+    check_table_location("warehouse", options.warehouse)
+    if is_object_store(options.warehouse) and not options.catalogue:
+        raise OptionError(
+            f"option warehouse is {options.warehouse}, where no database can be: name that of the catalogue by "
+            "the option catalogue, such as sqlite:////data/catalogue.db or postgresql+psycopg2://…"
+        )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from msgspec.structs import replace
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamReader,
@@ -22,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from recado.pipeline.location import folder_of
 from recado.pipeline.options import OptionError, read
 from recado.pipeline.rows import QUEUE, chosen, ddl
 from recado.pipeline.schemas import appended, asked
@@ -54,6 +56,8 @@ class QueueSource(DataSource):
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802 - Spark's name
         options = read(SourceOptions, "amqp", self.options)
         checked_url(options.url)
+        # Resolved here, in the driver: tasks have another working directory.
+        options = replace(options, spool=str(folder_of(options.spool)))
         return QueueStreamReader(options, chosen(QUEUE, asked(schema, QUEUE, "amqp")))
 
     def reader(self, schema: StructType) -> NoReturn:
@@ -98,7 +102,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self._folder = Path(options.spool).absolute()
+        self._folder = Path(options.spool)
         self._consuming: Consuming | None = None
         self._started = False
         self._only_what_is_there = False

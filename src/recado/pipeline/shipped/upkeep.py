@@ -30,6 +30,8 @@ from recado.feeds.archive.sealing import merge
 from recado.feeds.archive.store import SEAL_ROWS, Store
 from recado.journal.disk import InUse
 
+from ..location import folder_of, resolve
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -70,9 +72,10 @@ def compact(spark: SparkSession, folder: Path | str, rows: int = SEAL_ROWS) -> C
 
     The executors need the folder as the driver has it: on one machine, or on storage that they share.
     """
+    folder = folder_of(str(folder))
     with held(folder) as store:
         before = len(store.files)
-        groups = store.compact(partial(merged, spark, Path(folder)), rows)
+        groups = store.compact(partial(merged, spark, folder), rows)
         return Compaction(
             before, len(store.files), sum(file.rows for each in groups for file in each)
         )
@@ -127,11 +130,12 @@ def retire(
     `to` becomes a Parquet table with a folder `archive=ID/first=N` for each time, N being the offset of its
     first row: another archive, or this one begun anew, may be retired to the same table.
     """
+    folder = folder_of(str(folder))
     with held(folder) as store:
         old = store.surplus(limits)
         if to is not None and old:
             with Archive.open(folder) as archive:
-                place = f"{to}/archive={archive.id}/first={old[0].first}"
+                place = f"{resolve(to)}/archive={archive.id}/first={old[0].first}"
             paths = [str(Path(folder, file.path)) for file in old]
             table = spark.read.option("basePath", str(Path(folder, DATA))).parquet(*paths)
             table.write.mode("overwrite").parquet(place)

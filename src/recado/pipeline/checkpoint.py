@@ -1,0 +1,107 @@
+"""The files that a pipeline keeps in its checkpoint, by names relative to it.
+
+A checkpoint on this machine, or on a file system that is mounted, is a folder. One with another scheme
+(`hdfs`, `s3a`, `viewfs` …) is reached through Spark's CheckpointFileManager, the API by which Spark writes its
+own files there: whatever Spark can use as a checkpoint works here as well, and is replaced as atomically.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .location import folder_of, is_local, local_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be reached."""
+
+
+class Checkpoint(Protocol):
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None if there is none."""
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file atomically."""
+
+    def names(self, folder: str = "") -> list[str] | None:
+        """The names in a folder; None if there is none."""
+
+
+class LocalCheckpoint:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self._folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def replace(self, name: str, data: bytes) -> None:
+        file = self._folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f".{file.name}.{os.getpid()}")
+        part.write_bytes(data)
+        part.replace(file)
+
+    def names(self, folder: str = "") -> list[str] | None:
+        place = self._folder / folder
+        return [each.name for each in place.iterdir()] if place.is_dir() else None
+
+
+class HadoopCheckpoint:
+    """On any file system of the session's Hadoop configuration."""
+
+    def __init__(self, location: str, spark: SparkSession) -> None:
+        self._location = location
+        self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
+        streaming: Any = spark._jvm.org.apache.spark.sql.execution.streaming  # type: ignore[union-attr]
+        conf = spark._jsparkSession.sessionState().newHadoopConf()
+        self._manager = streaming.checkpointing.CheckpointFileManager.create(self._path(), conf)
+
+    def _path(self, name: str = "") -> Any:
+        return self._hadoop.Path(f"{self._location}/{name}" if name else self._location)
+
+    def read(self, name: str) -> bytes | None:
+        if not self._manager.exists(self._path(name)):
+            return None
+        stream = self._manager.open(self._path(name))
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
+    def replace(self, name: str, data: bytes) -> None:
+        path = self._path(name)
+        self._manager.mkdirs(path.getParent())
+        stream = self._manager.createAtomic(path, True)
+        try:
+            stream.write(data)
+        except BaseException:
+            stream.cancel()
+            raise
+        stream.close()
+
+    def names(self, folder: str = "") -> list[str] | None:
+        if not self._manager.exists(self._path(folder)):
+            return None
+        return [status.getPath().getName() for status in self._manager.list(self._path(folder))]
+
+
+def open_checkpoint(location: str, spark: SparkSession | None) -> Checkpoint:
+    """Nothing is opened yet where it is local. Raises CheckpointError if only a Spark could reach it."""
+    if is_local(location):
+        return LocalCheckpoint(folder_of(location))
+    if spark is None:
+        raise CheckpointError(f"{location} is on a file system that only Spark reads")
+    return HadoopCheckpoint(location, spark)
+
+
+def uri_for_spark(location: str) -> str:
+    """The checkpoint as Spark gets it: a path is local, whatever the default file system of Spark is."""
+    return local_uri(folder_of(location)) if is_local(location) else location

@@ -1,0 +1,75 @@
+"""The rules by which a table recognises a batch (B1 to B5), without a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from recado.pipeline.lake.batch import Batch, Digests, Rows, is_there, rows_digest
+from recado.pipeline.lake.errors import TableError
+from recado.pipeline.lake.iceberg import History
+
+ROWS = Rows(3, (10, 20))
+OTHERS = Rows(3, (10, 21))
+NONE = Rows(0, (0, 0))
+PLANNED = Batch("w", 5, "planned at noon")
+REPLANNED = PLANNED._replace(offsets="planned at one")
+KNOWN = Digests.of(PLANNED, ROWS)
+
+
+def found(batch: Batch, last: int | None, known: Digests | None, rows: Rows) -> bool:
+    return is_there("table", batch, last, known, lambda: rows)
+
+
+def test_b1_a_higher_number_is_new() -> None:
+    assert not found(PLANNED, None, None, ROWS)
+    assert not found(PLANNED, 4, None, ROWS)
+
+
+def test_b2_the_same_plan_is_a_repeat_whatever_its_rows_are() -> None:
+    def never() -> Rows:
+        raise AssertionError("the offsets decide")
+
+    assert is_there("table", PLANNED, 5, KNOWN, never)
+    assert is_there("table", PLANNED, 9, KNOWN, never)
+
+
+def test_b2_the_same_rows_are_a_repeat_whenever_they_were_planned() -> None:
+    assert found(REPLANNED, 5, KNOWN, ROWS)
+    assert found(REPLANNED, 9, KNOWN, ROWS)
+    without = Batch("w", 5)
+    assert found(without, 5, Digests.of(without, ROWS), ROWS)
+
+
+def test_b3_nothing_is_to_be_written() -> None:
+    assert found(REPLANNED, 9, None, NONE)
+    assert found(REPLANNED, 9, KNOWN, NONE)
+
+
+def test_b4_tables_of_before_digests_were_kept() -> None:
+    assert found(PLANNED, 5, None, OTHERS)
+
+
+@pytest.mark.parametrize(
+    ("batch", "last", "known", "rows"),
+    [
+        (REPLANNED, 5, KNOWN, OTHERS),
+        (REPLANNED, 5, KNOWN, NONE),  # its rows will come again, under a higher number
+        (REPLANNED, 9, KNOWN, OTHERS),
+        (REPLANNED, 9, None, ROWS),  # a number that had no rows, or is of before digests were kept
+        (Batch("w", 5), 5, Digests.of(Batch("w", 5), ROWS), OTHERS),
+        (Batch("w", 105), 105, KNOWN, ROWS),  # digests of another number
+    ],
+)
+def test_b5_any_other_batch_is_refused(
+    batch: Batch, last: int, known: Digests | None, rows: Rows
+) -> None:
+    with pytest.raises(TableError, match=r"Put back the checkpoint .* or begin with a new"):
+        found(batch, last, known, rows)
+
+
+def test_a_history_is_bounded() -> None:
+    history = History(-1)
+    for number in range(250):
+        history = history.with_batch(number, Digests(0, rows_digest(Batch("w", number), ROWS)))
+    assert history.last == 249
+    assert [*history.digests] == [*range(150, 250)]

@@ -1,0 +1,107 @@
+"""Checkpoints in a folder and on a Hadoop file system: the same files, and a batch that is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from recado.cli import main
+from recado.pipeline import state
+from recado.pipeline.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+from recado.pipeline.running import PipelineFailed, run
+from tests.pipeline.steps.messages import message, reading, rows_of, stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(params=["folder", "viewfs"])
+def location(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """Of a checkpoint whose files are in `tmp_path/files`."""
+    files = tmp_path / "files"
+    files.mkdir()
+    if request.param == "folder":
+        yield str(files)
+    else:
+        mount = tmp_path.name.replace("_", "-")
+        conf = spark.sparkContext._jsc.hadoopConfiguration()
+        conf.set(f"fs.viewfs.mounttable.{mount}.link./mounted", f"file://{files}")
+        yield f"viewfs://{mount}/mounted"
+
+
+def uncommit(checkpoint: Path) -> None:
+    """As if the job had been killed after the first batch was written, before Spark noted that."""
+    for name in ("0", ".0.crc"):
+        (checkpoint / "commits" / name).unlink()
+
+
+def test_files(spark: SparkSession, location: str) -> None:
+    checkpoint: Checkpoint = open_checkpoint(f"{location}/state", spark)
+    assert checkpoint.names() is None
+    assert checkpoint.read("recado/identity") is None
+    for data in (b"one", b"two \xff", b""):
+        checkpoint.replace("recado/identity", data)
+        assert checkpoint.read("recado/identity") == data
+    assert checkpoint.names() == ["recado"]
+    names = checkpoint.names("recado")
+    assert [each for each in names or () if not each.startswith(".")] == ["identity"]
+
+
+def test_a_batch_that_is_repeated_is_there_once(
+    spark: SparkSession, location: str, tmp_path: Path
+) -> None:
+    folder = stored(tmp_path / "in", [message(n, {}) for n in range(1, 4)])
+    pipeline = reading("x", folder, tmp_path).write("out", "parquet", path=f"{tmp_path}/out")
+    pipeline = replace(pipeline, checkpoint=f"{location}/state")
+    assert run(pipeline, spark).sinks == {"out": 3}
+    identity = (tmp_path / "files/state/recado/identity").read_text()
+    uncommit(tmp_path / "files/state")
+    assert run(pipeline, spark).sinks == {}
+    assert (tmp_path / "files/state/recado/identity").read_text() == identity
+    assert len(rows_of(tmp_path / "out")) == 3
+    seen = state.found(pipeline.checkpoint, spark)
+    assert seen is not None
+    assert (seen.begun, seen.done) == (0, 0)
+    assert seen.status
+    assert seen.status.state == "ended"
+
+
+def test_the_working_directory_may_change(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's Java was started in another one, and keeps it."""
+    stored(tmp_path / "in", [message(n, {}) for n in range(1, 4)])
+    monkeypatch.chdir(tmp_path)
+    pipeline = reading("x", "in", Path("a state")).write("out", "parquet", path="out")
+    assert run(pipeline, spark).sinks == {"out": 3}
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a state", "in", "out"]
+    assert {"offsets", "recado"} <= {each.name for each in (tmp_path / "a state").iterdir()}
+    uncommit(tmp_path / "a state")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert run(pipeline, spark).sinks == {}
+    assert len(rows_of(tmp_path / "out")) == 3
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_file_system_that_spark_does_not_know(spark: SparkSession, tmp_path: Path) -> None:
+    folder = stored(tmp_path / "in", [message(1, {})])
+    pipeline = reading("x", folder, tmp_path).write("out", "console")
+    with pytest.raises(PipelineFailed, match='No FileSystem for scheme "nofs"'):
+        run(replace(pipeline, checkpoint="nofs://x/state"), spark)
+
+
+def test_status_starts_no_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CheckpointError, match="hdfs://x/y is on a file system that only Spark"):
+        state.found("hdfs://x/y")
+    file = tmp_path / "x.toml"
+    file.write_text('name = "x"\ncheckpoint = "hdfs://x/y"\n')
+    assert main(["pipeline", "status", str(file)]) == 1
+    assert "only Spark reads" in capsys.readouterr().err
