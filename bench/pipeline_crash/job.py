@@ -1,8 +1,8 @@
 """The job that is killed: `python -m bench.pipeline_crash.job FOLDER MASTER`, queries in one Spark without end.
 
 A query that fails is started again, as whoever operates it would; `FOLDER/diary` has a line for each batch and
-failure, and for tasks that are tried again. When there is a file `FOLDER/finish`, each query reads what is
-left, and the job ends.
+failure, for tasks that are tried again, and for checkpoints that were refused as older than their table. When
+there is a file `FOLDER/finish`, each query reads what is left, and the job ends.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from functools import reduce
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import StreamingQueryException
 
 from bench.feeds_siege.diary import Diary
 from bench.pipeline_crash.doomed import (
@@ -34,7 +36,9 @@ from bench.pipeline_crash.routes import (
     KEPT,
     QUEUED,
     RENAMED,
+    RESTORED,
     WRITTEN,
+    Generation,
     Layout,
     Query,
     Source,
@@ -42,8 +46,9 @@ from bench.pipeline_crash.routes import (
     iceberg_table,
 )
 from recado.pipeline import spark_session
-from recado.pipeline.definition.pipeline import Sink
+from recado.pipeline.definition.pipeline import AVAILABLE_NOW, Pipeline, Sink
 from recado.pipeline.lake.batch import Batch
+from recado.pipeline.running import start
 from recado.pipeline.session import register_sources
 from recado.pipeline.writing import write
 
@@ -54,6 +59,8 @@ if TYPE_CHECKING:
 
 LOOK: Final = 0.1  # seconds between two looks at the queries
 TRIGGER: Final = "300 milliseconds"
+REFUSED: Final = "Put back the checkpoint that wrote the table last"
+"""What the error says of a checkpoint that is older than its table."""
 SETTINGS: Final = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "1",
@@ -81,7 +88,7 @@ class Job:
                 if query is None or not query.isActive:
                     if query is not None:
                         self.note_failure(name, query)
-                    queries[name] = self.writer(name).trigger(processingTime=TRIGGER).start()
+                    queries[name] = self.begin(name)
                 else:
                     self.look(name, query)
             time.sleep(LOOK)  # Spark tells nobody
@@ -102,15 +109,46 @@ class Job:
             self._diary.note(f"batch {name.value}")
 
     def note_failure(self, name: Query, query: StreamingQuery) -> None:
+        if name in RESTORED and REFUSED in str(query.exception()):
+            self._diary.note(f"refused {name.value}")
+            Generation(self._folder, name).begin_next()
+            return
         self._diary.note(f"failed {name.value}")
         print(f"{name.value} failed: {query.exception()}", flush=True)  # to the log
 
     def finish(self, *names: Query) -> None:
-        queries = [self.writer(name).trigger(availableNow=True).start() for name in names]
-        for query in queries:
-            query.awaitTermination()
+        queries = {name: self.begin(name, until_now=True) for name in names}
+        for name, query in queries.items():
+            try:
+                query.awaitTermination()
+            except StreamingQueryException as error:
+                if name not in RESTORED or REFUSED not in str(error):
+                    raise
+                self.note_failure(name, query)
+                self.begin(name, until_now=True).awaitTermination()
 
     # -- the queries ------------------------------------------------------------------------------
+
+    def begin(self, name: Query, *, until_now: bool = False) -> StreamingQuery:
+        if name in RESTORED:
+            return start(self.pipeline(name, AVAILABLE_NOW if until_now else TRIGGER), self._spark)
+        writer = self.writer(name)
+        if until_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=TRIGGER).start()
+
+    def pipeline(self, name: Query, trigger: str) -> Pipeline:
+        now, format_ = Generation(self._folder, name), RESTORED[name]
+        place = {"path": str(now.table)}
+        if format_ == "iceberg":
+            place = {"table": iceberg_table(name.value), "warehouse": str(now.table)}
+        archive = {"path": str(self._folder / "archive"), "startingOffsets": "earliest"}
+        return (
+            Pipeline(name.value, checkpoint=str(now.checkpoint), trigger=trigger)
+            .read(ARCHIVE.name, "recado", **archive)
+            .apply(numbered, remembers=False, fields={"source": "string", "number": "bigint"})
+            .write("table", format_, **place)
+        )
 
     def writer(self, name: Query) -> DataStreamWriter:
         if name is Query.LAKE:
@@ -124,10 +162,7 @@ class Job:
         return writer.option("checkpointLocation", str(self._folder / "checkpoints" / name.value))
 
     def numbers(self, source: Source) -> DataFrame:
-        rows = self.queue(source) if source.broker else self.archive()
-        return rows.selectExpr(
-            f"'{source.name}' AS source", "CAST(CAST(body AS STRING) AS BIGINT) AS number"
-        )
+        return numbered(self.queue(source) if source.broker else self.archive(), source.name)
 
     def archive(self) -> DataFrame:
         options = {"path": str(self._folder / "archive"), "startingOffsets": "earliest"}
@@ -171,6 +206,12 @@ class Job:
     def is_of_all_sources(self, rows: DataFrame) -> bool:
         found = rows.select("source").distinct().collect()
         return len(found) == len(self._layout.sources)
+
+
+def numbered(rows: DataFrame, source: str = ARCHIVE.name) -> DataFrame:
+    return rows.selectExpr(
+        f"'{source}' AS source", "CAST(CAST(body AS STRING) AS BIGINT) AS number"
+    )
 
 
 def iceberg(lake: Path, table: str) -> Sink:

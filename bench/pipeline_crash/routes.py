@@ -1,4 +1,4 @@
-"""What goes where in the job that is killed: four queries, and thirteen routes that are judged.
+"""What goes where in the job that is killed: seven queries, and sixteen routes that are judged.
 
     archive ───────────┐          ┌─ Parquet, a batch at a time, by recado.pipeline: rows of the archive
     with-ids ──────────┤          │
@@ -12,12 +12,16 @@
                                   └─ narrow, which has room for one id
     archive ──── rabbitmq ─────────── again
     archive ──── feed ─────────────── the feed `kept`
+    archive ──── restored-FORMAT ──── Parquet, Delta and Iceberg, each by a pipeline of its own
 
 Where once is promised, nothing may be there twice. On all other routes something must be: it is the same siege,
 so if it finds no repeats there, it could not find them elsewhere. Five of these have a mechanism switched off:
 `forgotten` has no window of ids, `appended` knows no batches, the window of `narrow` is exceeded by each batch,
 and nobody knows a batch again whose writer or publisher is another. The others never promised it. Nothing is
 lost on any.
+
+The checkpoints of the last three are sometimes replaced by older ones, as from a backup. Then a pipeline must
+refuse to go on, and is begun again as its error says: with a new checkpoint and a new table.
 """
 
 from __future__ import annotations
@@ -34,6 +38,9 @@ class Query(Enum):
     RECADO = "recado"
     RABBITMQ = "rabbitmq"
     FEED = "feed"
+    RESTORED_PARQUET = "restored-parquet"
+    RESTORED_DELTA = "restored-delta"
+    RESTORED_ICEBERG = "restored-iceberg"
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -94,6 +101,12 @@ RENAMED: Final = "renamed"
 KEPT: Final = "kept"
 ANEW: Final = "anew"
 """Feeds."""
+RESTORED: Final = {
+    Query.RESTORED_PARQUET: "parquet",
+    Query.RESTORED_DELTA: "delta",
+    Query.RESTORED_ICEBERG: "iceberg",
+}
+"""Queries whose checkpoints are restored, and the formats of their tables, which have the queries' names."""
 ROUTES: Final = (
     Route("archive-lake", once=True, table=WRITTEN, source=ARCHIVE.name),
     Route("ids-lake", once=True, table=QUEUED, source=WITH_IDS.name),
@@ -106,16 +119,59 @@ ROUTES: Final = (
     Route("archive-iceberg", once=True, table=CATALOGUED, source=ARCHIVE.name),
     Route("ids-iceberg", once=True, table=CATALOGUED, source=WITH_IDS.name),
     Route("archive-renamed", once=False, table=RENAMED, source=ARCHIVE.name),
+    *(
+        Route(f"archive-{query.value}", once=True, table=query.value, source=ARCHIVE.name)
+        for query in RESTORED
+    ),
     Route("archive-feed", once=True, feed=KEPT),
     Route("archive-anew", once=False, feed=ANEW),
+)
+_LEFT_OUT: Final = (
+    CATALOGUED,
+    RENAMED,
+    Query.RESTORED_PARQUET.value,
+    Query.RESTORED_ICEBERG.value,
 )
 FEWER: Final = tuple(
     each
     for each in ROUTES
-    if each.table not in (CATALOGUED, RENAMED) and not each.feed and each.name != "ids-forgotten"
+    if each.table not in _LEFT_OUT and not each.feed and each.name != "ids-forgotten"
 )
 """Still from an archive and from queues to a lake, and to both brokers, with each promise and one that breaks
 it: each source and query takes Spark seconds to start."""
+
+
+class Generation:
+    """Where the current checkpoint and table of a query with restored checkpoints are.
+
+    Both are begun anew together, by one change of a file: killed at any moment, they belong together.
+    """
+
+    def __init__(self, folder: Path, query: Query) -> None:
+        self._folder = folder
+        self._query = query
+        self._file = folder / f"generation-{query.value}"
+
+    @property
+    def number(self) -> int:
+        return int(self._file.read_text()) if self._file.exists() else 0
+
+    @property
+    def checkpoint(self) -> Path:
+        return self._folder / "checkpoints" / self._query.value / str(self.number)
+
+    @property
+    def backup(self) -> Path:
+        return self._folder / "backups" / self._query.value / str(self.number)
+
+    @property
+    def table(self) -> Path:
+        return self._folder / "lake" / self._query.value / str(self.number)
+
+    def begin_next(self) -> None:
+        part = self._file.with_suffix(".part")
+        part.write_text(str(self.number + 1))
+        part.replace(self._file)
 
 
 def iceberg_table(name: str) -> str:
@@ -157,7 +213,13 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def queries(self) -> list[Query]:
-        return [Query.LAKE, *self.targets, *([Query.FEED] if KEPT in self.feeds else [])]
+        feed = [Query.FEED] if KEPT in self.feeds else []
+        return [Query.LAKE, *self.targets, *feed, *self.restored]
+
+    @property
+    def restored(self) -> list[Query]:
+        """Queries whose checkpoints are restored."""
+        return [query for query in RESTORED if query.value in self.tables]
 
     @property
     def sinks(self) -> list[str]:

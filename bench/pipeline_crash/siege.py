@@ -21,9 +21,12 @@ from bench.pipeline_crash.routes import (
     CATALOGUED,
     QUEUED,
     RENAMED,
+    RESTORED,
     ROUTES,
     WINDOWS,
+    Generation,
     Layout,
+    Query,
     Route,
     iceberg_table,
 )
@@ -83,6 +86,8 @@ def judged(arrived: Mapping[Route, Arrived], sent: int, victim: Victim) -> Outco
     counts = Counter({f"{kind.value} kills": count for kind, count in victim.deaths.items()})
     counts["sent"] = sent
     counts["queries that failed"] = victim.failures
+    counts["checkpoints restored"] = victim.restored
+    counts["checkpoints refused"] = victim.refusals
     counts["tasks tried again"] = victim.retries
     for route, what in arrived.items():
         counts[f"{route.name} repeats"] = what.repeats
@@ -117,7 +122,7 @@ def window_of(queue: str) -> Table:
 
 def collect(route: Route, folder: Path, urls: Mapping[str, str], listener: Listener) -> Arrived:
     if route.table:
-        rows = table(route.table, folder / "lake" / route.table)
+        rows = table(route.table, place_of(route.table, folder))
         rows = rows.filter(pc.field("source") == route.source)
         return Arrived(route.name, rows.column("number").to_pylist())
     if route.feed:
@@ -136,11 +141,18 @@ def collect(route: Route, folder: Path, urls: Mapping[str, str], listener: Liste
     return Arrived(route.name, numbers, ids)
 
 
+def place_of(name: str, folder: Path) -> Path:
+    """Of a table, as it is now."""
+    if name in {query.value for query in RESTORED}:
+        return Generation(folder, Query(name)).table
+    return folder / "lake" / name
+
+
 def table(name: str, place: Path) -> pa.Table:
     """Read without Spark."""
-    if name == QUEUED:
+    if name in (QUEUED, Query.RESTORED_DELTA.value):
         return DeltaTable(place).to_pyarrow_table()
-    if name in (CATALOGUED, RENAMED):
+    if name in (CATALOGUED, RENAMED, Query.RESTORED_ICEBERG.value):
         options = IcebergSource(table=iceberg_table(name), warehouse=str(place))
         with closing(catalogue_of(options)) as catalogue:
             return catalogue.load_table(options.table).scan().to_arrow()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Final
 
 from bench.feeds_siege.diary import lines
 from bench.pipeline_crash.doomed import DIARY, LAKE, sink_doom, spool_doom
-from bench.pipeline_crash.routes import Layout, Query
+from bench.pipeline_crash.routes import Generation, Layout, Query
 from bench.processes import PROC, children, family
 
 PATIENCE: Final = 400.0  # seconds until a job must have done something
@@ -40,6 +41,8 @@ class Kill(Enum):
     """Whoever publishes for each sink of messages, when they are confirmed and Spark does not know."""
     LAKE = "lake"
     """The whole job, when rows of all sources are in the lake and Spark does not know."""
+    RESTORE = "restore"
+    """The whole job, at any moment; before it is started again, older checkpoints are restored."""
 
 
 class Stuck(RuntimeError):
@@ -77,6 +80,8 @@ class Victim:
         self._read = 0  # lines of the diary
         self.deaths: Counter[Kill] = Counter()
         """Kills that somebody is dead of."""
+        self.restored = 0
+        """Checkpoints that were replaced by older ones."""
         self.own_deaths: list[str] = []
         """Of the job, which nobody caused: what it said last."""
 
@@ -103,6 +108,11 @@ class Victim:
     def failures(self) -> int:
         """How often a query ended, and the job did not."""
         return sum(words[0] == "failed" for words in self._diary())
+
+    @property
+    def refusals(self) -> int:
+        """How often a query ended as its checkpoint was older than its table."""
+        return sum(words[0] == "refused" for words in self._diary())
 
     @property
     def retries(self) -> int:
@@ -139,6 +149,13 @@ class Victim:
             case Kill.LAKE:
                 self._doom([LAKE])
                 self._bury()
+            case Kill.RESTORE:
+                if not any(each.backup.exists() for each in self._generations):
+                    self.wait_for_work(self._layout.restored)
+                    self._kill_all()
+                    self._read = len(self._diary())
+                self._wait_for_any_moment(queries, random)
+                self._kill_all(then=self._restore)
         self.deaths[kind] += 1
         self._read = len(self._diary())
 
@@ -175,15 +192,37 @@ class Victim:
 
         self._wait(killed, "run a task")
 
-    def _kill_all(self) -> None:
+    def _kill_all(self, then: Callable[[], None] | None = None) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._bury()
+        self._bury(then)
 
-    def _bury(self) -> None:
-        """The whole job, which was killed. Who next waits for something starts it again."""
+    def _bury(self, then: Callable[[], None] | None = None) -> None:
+        """The whole job, which was killed. Who next waits for something starts it again.
+
+        Only now a checkpoint can be copied as a whole.
+        """
         self._process.wait()
         self._is_killed = True
+        (then or self._back_up)()
+
+    @property
+    def _generations(self) -> list[Generation]:
+        return [Generation(self._folder, query) for query in self._layout.restored]
+
+    def _back_up(self) -> None:
+        """Once in each generation, so that it is as old as can be when it is restored."""
+        for each in self._generations:
+            has_batch = (each.checkpoint / "commits" / "0").exists()
+            if has_batch and not each.backup.exists():
+                shutil.copytree(each.checkpoint, each.backup)
+
+    def _restore(self) -> None:
+        for each in self._generations:
+            if each.backup.exists():
+                shutil.rmtree(each.checkpoint)
+                shutil.copytree(each.backup, each.checkpoint)
+                self.restored += 1
 
     def _wait(self, reached: Callable[[], bool], what: str) -> None:
         """A job that is gone is started again. If it was not killed, that is a finding."""

@@ -32,11 +32,12 @@ from bench.pipeline_crash.routes import (
     SOURCES,
     TARGETS,
     WINDOWS,
+    Generation,
     Layout,
     Query,
     iceberg_table,
 )
-from bench.pipeline_crash.siege import Outcome, besiege, judged, table
+from bench.pipeline_crash.siege import Outcome, besiege, judged, place_of, table
 from bench.pipeline_crash.victim import Kill, Victim
 from bench.scenario import Side
 from recado.pipeline.feed.options import Writing
@@ -46,10 +47,10 @@ from recado.pipeline.lake.settings import IcebergSource
 from workshop.peers import Server
 
 SEED = 7
-# One of each kind. That of workers waits until all queries work again: those before it have had their effect.
-# Those of the whole job are the last: each life takes longer to start than all else, and so the second only has
-# to begin, and the third to finish.
-KILLS = [Kill.SPOOL, Kill.SINK, Kill.WORKER, Kill.LAKE, Kill.DRIVER]
+# One of each kind, but that the driver's death comes with a restored checkpoint. That of workers waits until
+# all queries work again: those before it have had their effect. Those of the whole job are the last: each life
+# takes longer to start than all else, and so the second only has to begin, and the third to finish.
+KILLS = [Kill.SPOOL, Kill.SINK, Kill.WORKER, Kill.LAKE, Kill.RESTORE]
 
 
 # It runs beside no other Spark: pytest.mark.spark
@@ -65,7 +66,9 @@ def test_what_is_promised_holds_through_five_kills_and_what_is_not_is_seen(tmp_p
     assert outcome.counts["sent"] > 10
     assert outcome.counts["queries that failed"] > 0
     assert outcome.counts["tasks tried again"] > 0
-    assert all(outcome.counts[f"{kind.value} kills"] == 1 for kind in Kill)
+    assert all(outcome.counts[f"{kind.value} kills"] == 1 for kind in KILLS)
+    assert outcome.counts["checkpoints restored"] == 1
+    assert outcome.counts["checkpoints refused"] == 1
 
 
 def kinds(arrived: Arrived, sent: int, *, once: bool = True) -> list[Kind]:
@@ -87,9 +90,9 @@ def test_the_judge() -> None:
 
 
 def test_kills_are_of_each_kind() -> None:
-    kills = dealt(50, Random(1))
+    kills = dealt(60, Random(1))
     assert Counter(kills) == dict.fromkeys(Kill, 10)
-    assert kills != dealt(50, Random(2))
+    assert kills != dealt(60, Random(2))
 
 
 def test_every_source_and_target_is_judged() -> None:
@@ -104,7 +107,7 @@ def test_every_source_and_target_is_judged() -> None:
     assert whole.queries == [*Query]
     assert whole.sinks == [*(target.exchange for target in TARGETS.values()), KEPT]
     assert (len(part.sources), part.targets) == (3, TARGETS)
-    assert part.queries == [Query.LAKE, *part.targets]
+    assert part.queries == [Query.LAKE, *part.targets, Query.RESTORED_DELTA]
     assert {route.once for route in FEWER} == {True, False}
 
 
@@ -132,6 +135,31 @@ def test_an_iceberg_table_is_read_as_its_catalogue_has_it(tmp_path: Path) -> Non
         made.append(rows)
         made.append(rows.slice(1))
     assert sorted(table(CATALOGUED, tmp_path).column("number").to_pylist()) == [1, 2, 2]
+
+
+def test_a_checkpoint_and_its_table_are_begun_anew_together(tmp_path: Path) -> None:
+    now = Generation(tmp_path, Query.RESTORED_DELTA)
+    before = (now.checkpoint, now.table, now.backup)
+    now.begin_next()
+    again = Generation(tmp_path, Query.RESTORED_DELTA)
+    after = (again.checkpoint, again.table, again.backup)
+    assert [each.name for each in (*before, *after)] == ["0"] * 3 + ["1"] * 3
+    assert place_of(Query.RESTORED_DELTA.value, tmp_path) == again.table
+
+
+def test_an_older_checkpoint_is_restored(tmp_path: Path) -> None:
+    victim = Victim(tmp_path, Layout({}))
+    now = Generation(tmp_path, Query.RESTORED_PARQUET)
+    victim._back_up()
+    victim._restore()
+    assert victim.restored == 0
+    for number in (0, 1):  # only the first is in the backup
+        (now.checkpoint / "commits").mkdir(parents=True, exist_ok=True)
+        (now.checkpoint / "commits" / str(number)).touch()
+        victim._back_up()
+    victim._restore()
+    assert victim.restored == 1
+    assert [each.name for each in (now.checkpoint / "commits").iterdir()] == ["0"]
 
 
 def test_a_feed_s_sink_dies_when_rows_are_published_and_spark_does_not_know(
