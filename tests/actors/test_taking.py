@@ -355,7 +355,7 @@ class Later(Message[None]):
         (OfNewType, [1, True], [1.5]),
         (OfFloat, [1.5, 1], ["1"]),
         (OfList, [[1], "text"], [{1}]),
-        (OfTuple, [(1, 2), [1, 2]], [1]),  # as a list it comes from another node
+        (OfTuple, [(1, 2)], [1, [1, 2]]),
         (OfPriced, [Share(1)], [Cancel()]),
     ],
 )

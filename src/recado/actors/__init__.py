@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .actor import Actor as Actor
     from .address import Address as Address
     from .durable.mailboxes import DurableMailboxes as DurableMailboxes
+    from .durable.mailboxes import UnreadableRecord as UnreadableRecord
     from .errors import ActorError as ActorError
     from .errors import ActorStopped as ActorStopped
     from .errors import AlreadyLinked as AlreadyLinked
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 _ROOMS = {
     "actor": "Actor",
     "address": "Address",
-    "durable.mailboxes": "DurableMailboxes",
+    "durable.mailboxes": "DurableMailboxes UnreadableRecord",
     "errors": "ActorError ActorStopped AlreadyLinked AskTimeout Escalated Interrupted NameTaken NobodyAsked "
     "NoSuchActor NotHere SystemClosed Unhandled Unreachable",
     "failing.signals": "Down Exhausted Signal",

@@ -42,14 +42,11 @@ Kinds: TypeAlias = tuple[type, ...] | None
 # How many classes that are derived from the declared ones are remembered. Programs may make them as they go.
 REMEMBERED_MOST: Final = 1000
 
-# What type checkers take for these as well; and what the plain ones of other nodes arrive as.
+# What type checkers take for these as well.
 ALSO: Final[dict[Any, tuple[type, ...]]] = {
     float: (int,),
     complex: (float, int),
     bytes: (bytearray, memoryview),
-    tuple: (list,),
-    set: (list,),
-    frozenset: (list,),
 }
 
 

@@ -8,23 +8,33 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recado.actors.actor import Actor
-from recado.actors.durable.mailboxes import DurableMailboxes
+from recado.actors.durable.mailboxes import DurableMailboxes, UnreadableRecord
 from recado.actors.durable.mailroom import Entered, Entry
+from recado.actors.message import Message
 from recado.actors.occurrences import DeadLetter
 from recado.actors.ref import ActorRef
+from recado.actors.remote.faults import BadEnvelope, CannotSerialise
 from recado.actors.remote.memory import Hub, MemoryTransport
+from recado.actors.serialising.catalogue import manifest_of
+from recado.actors.serialising.serialisers import JSON, MSGPACK, PICKLE, TAGGED_MSGPACK
 from recado.actors.system import ActorSystem
 from recado.journal.disk import MemoryDisk
 from recado.simulator.disk import SimulatedDisk
 from tests.actors.remote.sender import Sender
+from tests.actors.values import EXAMPLES, Ask, BestBid, Bid, Carry, Echoing, Rank, alike
 from tests.feeds.rim.loop import until
 
 from .mail import ALWAYS, Introduce, Keeper, Put, life
+
+
+class Deal(Message[None]):
+    quote: Bid | Ask
 
 
 def test_what_was_taken_is_handled_in_the_next_life_in_order() -> None:
@@ -220,25 +230,120 @@ def test_who_asked_in_an_earlier_life_gets_no_answer_and_the_handler_does_not_fa
     assert handled == [1, 3]  # Put(2) was told by nobody, and to reply to that is a failure
 
 
-def test_what_cannot_be_read_waits_for_a_life_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+UNREADABLE: dict[str, tuple[int, str, bytes]] = {
+    "a class that is gone": (MSGPACK, "nobody.Knows", b"\x80"),
+    "fields that have changed": (MSGPACK, manifest_of(Put), msgspec.msgpack.encode({"old": 1})),
+    "a union that was written without tags": (
+        MSGPACK,
+        manifest_of(Deal),
+        msgspec.msgpack.encode({"quote": {"price": 1}}),
+    ),
+    "a tagged class that is gone": (
+        TAGGED_MSGPACK,
+        "",
+        msgspec.msgpack.encode(["list", ["object", "nobody.Knows"]]),
+    ),
+    "a serialisation of a later version": (99, "", b""),
+    "a pickle": (PICKLE, "", b"\x80\x05."),
+    "noise": (JSON, manifest_of(Put), b"\xff"),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_an_unreadable_record_is_a_dead_letter_and_does_not_block_the_others(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = MemoryDisk()
+    record = UNREADABLE[case]
+    handled: list[int] = []
 
     async def first(system: ActorSystem, boxes: DurableMailboxes) -> None:
         ref = await system.spawn(lambda: Keeper([]), name="a", mailbox=boxes.mailbox("a"))
         ref.stop()
-        monkeypatch.setattr(
-            boxes.serialisers, "write", lambda message: (1, "nobody.Knows", b"\x80")
-        )
         await ref.tell_wait(Put(1))
+        with monkeypatch.context() as patch:
+            patch.setattr(boxes.serialisers, "write", lambda message: record)
+            await ref.tell_wait(Put(2))
+        await ref.tell_wait(Put(3))
 
     async def second(system: ActorSystem, boxes: DurableMailboxes) -> None:
-        ref = await system.spawn(lambda: Keeper([]), name="a", mailbox=boxes.mailbox("a"))
-        assert await ref.ask(Put(2)) == 2
-        assert boxes.left() == {"a": 1}
+        letters: list[DeadLetter] = []
+
+        def listen(event: object) -> None:
+            if isinstance(event, DeadLetter):
+                letters.append(event)
+                other.tell(Put(9))  # also to a durable mailbox, while the other one is being opened
+
+        other = await system.spawn(lambda: Keeper([]), name="b", mailbox=boxes.mailbox("b"))
+        system.listeners.append(listen)
+        ref = await system.spawn(lambda: Keeper(handled), name="a", mailbox=boxes.mailbox("a"))
+        assert await ref.ask(Put(4)) == 4
+        assert await other.ask(Put(10)) == 10
+        assert boxes.left() == {}
+        (letter,) = letters
+        assert letter.message == UnreadableRecord("a", *record)
+        assert letter.recipient.address.name == "a"
+        assert letter.reason
+
+    async def third(system: ActorSystem, boxes: DurableMailboxes) -> None:
+        await system.spawn(lambda: Keeper(handled), name="a", mailbox=boxes.mailbox("a"))
         assert system.dead_letters == 0
 
     life(disk, first)
     life(disk, second)
+    life(disk, third)
+    assert handled == [1, 3, 4]
+
+
+def test_the_asker_of_an_unreadable_record_learns_the_reason() -> None:
+    async def story(system: ActorSystem, boxes: DurableMailboxes) -> None:
+        ref = await system.spawn(lambda: Keeper([]), name="a", mailbox=boxes.mailbox("a"))
+        await system.stop(ref)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                boxes.serialisers, "write", lambda message: (MSGPACK, "nobody.Knows", b"")
+            )
+            asked = ref.ask_future(Put(1))
+        await system.spawn(lambda: Keeper([]), name="a", mailbox=boxes.mailbox("a"))
+        with pytest.raises(BadEnvelope, match=r"nobody\.Knows"):
+            await asked
+
+    life(MemoryDisk(), story)
+
+
+def test_messages_of_all_types_come_back_in_the_next_life_as_they_were() -> None:
+    disk = MemoryDisk()
+    messages = [
+        *map(Carry, EXAMPLES.values()),
+        Deal(Bid(1)),
+        Deal(Ask(2)),
+        Deal(BestBid(3, rank=Rank.LOW)),
+    ]
+    seen: list[object] = []
+
+    async def first(system: ActorSystem, boxes: DurableMailboxes) -> None:
+        ref = await system.spawn(Echoing, name="a", mailbox=boxes.mailbox("a"))
+        ref.stop()
+        for message in (*messages, Carry(ref)):
+            await ref.tell_wait(message)
+        with pytest.raises(CannotSerialise, match=r"Carry\.value\[1\]: object"):
+            await ref.tell_wait(Carry([1, object()]))
+
+    async def second(system: ActorSystem, boxes: DurableMailboxes) -> None:
+        ref = await system.spawn(lambda: Echoing(seen), name="a", mailbox=boxes.mailbox("a"))
+        assert await ref.ask(Carry(1)) == 1
+        assert boxes.left() == {}
+
+    life(disk, first)
+    life(disk, second)
+    *came, to_itself, last = seen
+    assert last == Carry(1)
+    assert isinstance(to_itself, Carry)
+    assert isinstance(to_itself.value, ActorRef)
+    assert len(came) == len(messages)
+    assert [alike(one, other) for one, other in zip(came, messages, strict=True)] == [True] * len(
+        messages
+    )
 
 
 @settings(max_examples=60, deadline=None)

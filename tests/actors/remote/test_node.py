@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from recado.actors import (
+    Actor,
+    ActorRef,
     ActorStopped,
     ActorSystem,
     AskTimeout,
@@ -24,17 +28,47 @@ from recado.actors.remote.faults import (
     Cut,
     Gone,
     NoWay,
+    Refused,
     RemoteFault,
     Undelivered,
 )
 from recado.actors.remote.memory import Hub, MemoryTransport
 from recado.actors.remote.node import Node
+from recado.actors.remote.occurrences import MessageRefused
 from recado.actors.remote.options import Options
+from tests.actors.values import EXAMPLES, Ask, BestBid, Bid, Carry, Echoing, Rank, alike
 
 from .running import in_a_loop
 from .shop import KINDS, Ack, Book, Fail, Log, Pass, Place, Reach, Silence, Who, pair, until
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+class Deal(Message[object]):
+    quote: Bid | Ask
+
+
+class Price(Message[Decimal]):
+    pass
+
+
+class Prices(Message[list[Decimal]]):
+    pass
+
+
+class Quotes(Message[dict[str, Bid | Ask]]):
+    pass
+
+
+class Pricing(Actor[Price | Prices | Quotes]):
+    def receive(self, message: Price | Prices | Quotes) -> None:
+        match message:
+            case Price():
+                self.reply(Decimal("1.50"))
+            case Prices():
+                self.reply([Decimal("1.50")])
+            case Quotes():
+                self.reply({"a": Bid(1), "b": Ask(2)})
 
 
 @each_kind
@@ -238,6 +272,16 @@ async def test_tell_wait_of_a_message_above_the_frame_limit_raises(kind: str) ->
         assert await it.book().ask(Place(1)) == Ack(1)
 
 
+@in_a_loop
+async def test_a_message_that_the_other_node_would_not_expand_is_refused_when_it_is_sent() -> None:
+    options = Options(compression="zlib", expanded_limit=50_000)
+    async with pair(client=options, server=options) as it:
+        with pytest.raises(CannotSerialise, match="expanded_limit"):
+            await it.book().ask(Fail("x" * 60_000))
+        with pytest.raises(ValueError, match="xxx"):
+            await it.book().ask(Fail("x" * 40_000))
+
+
 @each_kind
 @pytest.mark.parametrize("compression", ["zlib", "zstd"])
 @in_a_loop
@@ -253,6 +297,69 @@ async def test_json_is_for_those_who_want_it() -> None:
     async with pair(server=Options(serialiser="json"), client=Options(serialiser="json")) as it:
         assert await it.book().ask(Place(3)) == Ack(3)
         assert await it.book().ask(Log()) == [3]
+
+
+@pytest.mark.parametrize("serialiser", ["msgpack", "json"])
+@each_kind
+@in_a_loop
+async def test_values_of_every_type_arrive_as_they_were(kind: str, serialiser: str) -> None:
+    """In a field of the type Any, as a reply, in a union of messages, and as a message by themselves."""
+    options = Options(serialiser=serialiser)  # type: ignore[arg-type]
+    seen: list[Any] = []
+    async with pair(kind, client=options, server=options) as it:
+        local = await it.server.spawn(lambda: Echoing(seen), name="echo")
+        remote: ActorRef[Any] = it.book("echo")
+        messages = [*map(Carry, EXAMPLES.values()), Deal(Bid(1)), Deal(BestBid(2, rank=Rank.LOW))]
+        for ref in (local, remote):
+            seen.clear()
+            answers = await asyncio.gather(*map(ref.ask, messages))
+            for message, came, answer in zip(messages, seen, answers, strict=True):
+                assert alike(came, message)
+                assert alike(answer, message.value if isinstance(message, Carry) else message)
+            seen.clear()
+            for value in EXAMPLES.values():
+                ref.tell(value)
+            await ref.ask(Carry(None))
+            assert [*map(alike, seen, EXAMPLES.values())] == [True] * len(EXAMPLES)
+        me = await it.client.spawn(Echoing, name="me")
+        answer = await remote.ask(Carry([me]))
+        assert answer == [me]
+        assert isinstance(answer[0], ActorRef)
+
+
+@in_a_loop
+async def test_replies_are_of_the_type_that_was_declared() -> None:
+    async with pair() as it:
+        await it.server.spawn(Pricing, name="pricing")
+        price = it.book("pricing")
+        assert alike(await price.ask(Price()), Decimal("1.50"))
+        assert alike(await price.ask(Prices()), [Decimal("1.50")])
+        assert alike(await price.ask(Quotes()), {"a": Bid(1), "b": Ask(2)})
+
+
+@in_a_loop
+async def test_who_asks_what_is_refused_learns_why() -> None:
+    """A message whose class the other node knows otherwise."""
+    async with pair() as it:
+        heard: list[object] = []
+        it.client.listeners.append(heard.append)
+        write = it.at_client.serialisers.write
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                it.at_client.serialisers, "write", lambda value: (*write(value)[:2], b"\x80")
+            )
+            with pytest.raises(
+                Refused, match=r"envelope: .*Place .*missing required field `order`"
+            ):
+                await it.book().ask(Place(1))
+            it.book().tell(Place(1))
+            await until(lambda: bool(heard))
+        (told,) = heard
+        assert isinstance(told, MessageRefused)
+        assert "missing required field" in told.why
+        with pytest.raises(CannotSerialise, match=r"Place\.order: the str 'x' does not fit int"):
+            await it.book().ask(Place("x"))  # type: ignore[arg-type]
+        assert await it.book().ask(Place(1)) == Ack(1)
 
 
 # ── links that are lost ───────────────────────────────────────────────────────────────────────────────────

@@ -97,7 +97,7 @@ class Link:
 
 
 def is_refusal(frame: bytes) -> bool:
-    return len(frame) == REFUSAL_SIZE and frame[0] == 0
+    return len(frame) >= REFUSAL_SIZE and frame[0] == 0
 
 
 class Mallory:

@@ -13,12 +13,13 @@ DU3  It is attempted so many times, counted over all lives of the process; then 
      message that kills the process does so a bounded number of times.
 DU4  A message from another node is taken once, however often it comes: it is known by the sender's incarnation
      and sequence.
-DU5  What cannot be read in this life, since its class is not known, waits for another.
+DU5  A record that cannot be read, since its class is gone or has changed, is a dead letter with the reason: an
+     UnreadableRecord with the bytes. It does not keep the others from being handled, and its asker is told.
 DU6  An ask is answered by whichever actor handles it, in a later life of the process, too, if the asker is on
      another node and its transport kept the ask: the record says where the answer goes. An asker of this
      process is answered by a later actor of the mailbox; it is gone with the process.
 
-Messages have to be of classes that can be written down: see recado.actors.serialising.serialisers.
+A message that cannot be written down is refused when it is sent: see recado.actors.serialising.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from recado.actors.address import Address
 from recado.actors.errors import ActorStopped, NameTaken, SystemClosed
+from recado.actors.message import Message
 from recado.actors.others import Asker, Heard
 from recado.actors.ref import ActorRef, Reply
 from recado.actors.serialising.faults import BadEnvelope, CannotSerialise
@@ -106,6 +108,17 @@ def _write_ref(value: object) -> object:
     raise CannotSerialise(f"{type(value).__qualname__} has no serialiser")
 
 
+class UnreadableRecord(Message[None]):
+    """The message of a dead letter for a record that cannot be read (DU5), as it was written."""
+
+    by_reference: ClassVar[bool] = True
+
+    mailbox: str
+    serialisation: int
+    manifest: str
+    body: bytes
+
+
 class Nobody:
     """Who asked in an earlier life of the process: there, and not to be reached."""
 
@@ -135,30 +148,30 @@ class DurableMailbox:
         # Handed out and not settled, by the identity of the letter: stashed ones, too.
         self._out: dict[int, tuple[Entry, Letter]] = {}
         self._wake: Callable[[], None] = _not_yet
+        unreadable: list[tuple[Entry, Entered, Reply | None, Exception]] = []
         with boxes.lock:
             if name in boxes.open:
                 raise NameTaken(f"the mailbox {name!r} is another actor's")
             for entry, record in self._room.left(name):
                 reply = boxes.replies.pop(entry.number, None)
-                if (letter := self._letter(record, reply)) is not None:
-                    self._ready.append((entry, letter))
+                if reply is None:
+                    reply = self._reply(record)
+                try:
+                    self._ready.append((entry, self._letter(record, reply)))
+                except (BadEnvelope, ValueError) as error:
+                    unreadable.append((entry, record, reply, error))
             boxes.open[name] = self
+        for each in unreadable:  # a listener may send to a durable mailbox
+            self._bury_unreadable(*each)
 
     def meet(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def _letter(self, record: Entered, reply: Reply | None) -> Letter | None:
-        """What was written down; None if nobody can read it now (DU5). `reply` is where its answer goes, if
-        the message came in this life."""
+    def _letter(self, record: Entered, reply: Reply | None) -> Letter:
+        """The message of a record. Raises BadEnvelope, and ValueError if the sender has no address."""
         boxes = self._boxes
-        try:
-            message = boxes.serialisers.read(record.serialisation, record.manifest, record.body)
-        except BadEnvelope as error:
-            log.error("a message in the mailbox %s is left there: %s", self._name, error)
-            return None
+        message = boxes.serialisers.read(record.serialisation, record.manifest, record.body)
         sender: ActorRef[Any] | None = boxes.system.ref(record.sender) if record.sender else None
-        if reply is None:
-            reply = self._reply(record)
         return message, sender, reply
 
     def _reply(self, record: Entered) -> Reply | None:
@@ -168,6 +181,17 @@ class DurableMailbox:
         if node is not None and (record.origin is not None or record.asker is not None):
             reply = node.reply_to(record.asker)
         return NOBODY if reply is None and record.asked else reply
+
+    def _bury_unreadable(
+        self, entry: Entry, record: Entered, reply: Reply | None, error: Exception
+    ) -> None:
+        """DU5."""
+        log.error("unreadable record in durable mailbox %s: %s", self._name, error)
+        message = UnreadableRecord(self._name, record.serialisation, record.manifest, record.body)
+        self._room.handled(entry)
+        if reply is not None:
+            reply.fail(error)
+        self._bury((message, None, None), str(error))
 
     # ── putting, in any thread ────────────────────────────────────────────────────────────────────────────
 

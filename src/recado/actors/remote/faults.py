@@ -49,9 +49,12 @@ class Refusal(IntEnum):
 class Refused(RemoteFault):
     """The other node did not process the message, and told us why."""
 
-    def __init__(self, reason: Refusal) -> None:
-        super().__init__(f"the node refused the message: {reason.name.lower()}")
+    def __init__(self, reason: Refusal, why: str = "") -> None:
+        """`why` is the other node's own account of it."""
+        said = f": {why}" if why else ""
+        super().__init__(f"the node refused the message: {reason.name.lower()}{said}")
         self.reason = reason
+        self.why = why
 
 
 class Replaced(RemoteFault):

@@ -32,6 +32,7 @@ class MessageRefused(Occurrence):
 
     node: str
     reason: Refusal
+    why: str = ""  # the other node's own account of it
 
 
 class FrameRefused(Occurrence):

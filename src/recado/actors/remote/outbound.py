@@ -49,6 +49,7 @@ class Outbound:
         self._writer = EnvelopeWriter(system.name, options.client_id, options.metadata)
         self._compressor = Compressor(options.compression, options.compression_level)
         self._compresses = options.compression != "none"
+        self._expanded_limit = options.expanded_limit
         self._sender_texts: dict[int, str] = {}
         # From a random number on: an answer to the last life of this node must not fit an ask of this one.
         self._number = int.from_bytes(os.urandom(8)) >> 2
@@ -81,7 +82,7 @@ class Outbound:
             serialisation, manifest, body = self._serialisers.write(message)
             compression = 0
             if self._compresses:
-                compression, body = self._compressor.compress(body)
+                compression, body = self._compress(body)
             envelope = self._writer.message(
                 number,
                 text,
@@ -100,6 +101,15 @@ class Outbound:
             self.undeliverable(recipient, message, sender, reply, error)
             return error
         return None
+
+    def _compress(self, body: bytes) -> tuple[int, bytes]:
+        """Raises CannotSerialise for a body that the other node would not expand."""
+        if len(body) > self._expanded_limit:
+            raise CannotSerialise(
+                f"a message of {len(body)} bytes is more than the {self._expanded_limit} of expanded_limit",
+                "Raise it on both nodes, or send less at a time",
+            )
+        return self._compressor.compress(body)
 
     def undeliverable(
         self,
@@ -137,16 +147,17 @@ class Outbound:
         self.pending.sweep(clock.time())
         self._sweeping = clock.call_later(SWEEP, self._sweep) if self.pending else None
 
-    def answer(self, peer: Peer, life: bytes, asked: int, value: Any) -> None:
-        """To the ask of this number that an incarnation of the peer made (O4)."""
+    def answer(self, peer: Peer, life: bytes, asked: int, value: Any, declared: Any = None) -> None:
+        """To the ask of this number that an incarnation of the peer made (O4). `declared` is the type of the
+        reply that the message declares, if that is known."""
         if life != peer.life and self._is_over(peer, life):
             return
         number = self._number = self._number + 1
         try:
-            serialisation, manifest, body = self._serialisers.write(value)
+            serialisation, manifest, body = self._serialisers.write_answer(value, declared)
             compression = 0
             if self._compresses:
-                compression, body = self._compressor.compress(body)
+                compression, body = self._compress(body)
             self._ways.post(
                 peer,
                 self._writer.answer(

@@ -60,9 +60,12 @@ class RemotePost:
 class RemoteReply:
     """The Reply of an ask from another node, made by the incarnation under which that speaks.
 
-    `patience` is for how many seconds it waits, if it said so."""
+    `patience` is for how many seconds it waits, if it said so; `declared` the type of the reply that the
+    message declares, if that is known."""
 
-    __slots__ = ("_done", "_life", "_number", "_outbound", "_peer", "patience", "stranger")
+    __slots__ = (
+        "_declared", "_done", "_life", "_number", "_outbound", "_peer", "patience", "stranger"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class RemoteReply:
         *,
         stranger: bool = False,
         life: bytes | None = None,
+        declared: Any = None,
     ) -> None:
         """`life` is the incarnation that asked, if it is not the present one of the peer."""
         self.patience = patience
@@ -81,6 +85,7 @@ class RemoteReply:
         self._peer = peer
         self._number = number
         self._life = peer.life if life is None else life
+        self._declared = declared
         self._done = False
 
     @property
@@ -99,9 +104,11 @@ class RemoteReply:
             self._done = True
             outbound = self._outbound
             if get_ident() == outbound.home:
-                outbound.answer(self._peer, self._life, self._number, value)
+                outbound.answer(self._peer, self._life, self._number, value, self._declared)
             else:
-                outbound.on_loop(outbound.answer, self._peer, self._life, self._number, value)
+                outbound.on_loop(
+                    outbound.answer, self._peer, self._life, self._number, value, self._declared
+                )
 
     def fail(self, error: BaseException) -> None:
         if not self._done:

@@ -1,5 +1,7 @@
 """Messages as bytes and back, for other nodes and for the disk.
 
-catalogue   which classes there are, by name      serialisers   how their values are written and read
-faults      what is wrong with a message that is not
+serialisers   how values are written and read     catalogue      which classes there are, by name
+tagged        values that say what they are       exceptions     which exceptions
+lossless      values that need not                declarations   whether values are of their declared types
+faults        what is wrong with a message that is not
 """

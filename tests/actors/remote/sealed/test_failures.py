@@ -15,6 +15,7 @@ from recado.actors.remote.sealed.failures import (
     register_exception,
     write_failure,
 )
+from tests.actors.values import EXAMPLES, alike
 
 
 class NotRegistered(Exception):
@@ -47,6 +48,28 @@ def test_errors_of_actors_and_of_nodes_are_registered() -> None:
     refused = travelled(Refused(Refusal.UNTRUSTED))
     assert isinstance(refused, Refused)
     assert refused.reason is Refusal.UNTRUSTED
+
+
+@pytest.mark.parametrize("value", EXAMPLES.values(), ids=EXAMPLES)
+def test_arguments_of_every_type_arrive_as_they_were(value: object) -> None:
+    arrived = travelled(ValueError("no", value))
+    assert type(arrived) is ValueError
+    assert alike(arrived.args, ("no", value))
+
+
+def test_who_passes_on_a_refusal_passes_on_why() -> None:
+    refused = travelled(Refused(Refusal.ENVELOPE, "a field is missing"))
+    assert isinstance(refused, Refused)
+    assert (refused.reason, refused.why) == (Refusal.ENVELOPE, "a field is missing")
+
+
+def test_a_class_is_found_by_the_name_under_which_it_was_registered() -> None:
+    class Renamed(Exception):
+        pass
+
+    register_exception(Renamed, "shop.Renamed")
+    assert write_failure(Renamed("x")).kind == "shop.Renamed"
+    assert type(travelled(Renamed("x"))) is Renamed
 
 
 def test_others_keep_their_name_and_text_however_far_they_go() -> None:

@@ -9,6 +9,7 @@ from recado.actors.remote.sealed.frame import (
     HEAD,
     OVERHEAD,
     REFUSAL_SIZE,
+    WHY_MOST,
     RefusedFrame,
     Seal,
     Sealer,
@@ -99,6 +100,18 @@ def test_a_refusal_needs_no_cookie(reason: Refusal) -> None:
     assert len(frame) == REFUSAL_SIZE
     assert is_refusal(frame)
     assert open_refusal(frame) == RefusedFrame(INCARNATION, 7, reason)
+
+
+def test_a_refusal_may_say_why_within_a_limit() -> None:
+    frame = refuse(INCARNATION, 7, Refusal.ENVELOPE, "a field is missing: açaí")
+    assert is_refusal(frame)
+    assert open_refusal(frame).why == "a field is missing: açaí"
+    long = refuse(INCARNATION, 7, Refusal.ENVELOPE, "é" * WHY_MOST)
+    assert is_refusal(long)
+    assert open_refusal(long).why == "é" * (WHY_MOST // 2)
+    assert not is_refusal(long + b"x")
+    assert open_refusal(refuse(INCARNATION, 7, Refusal.BUSY, "\ud800")).why == "?"
+    assert open_refusal(refuse(INCARNATION, 7, Refusal.BUSY) + b"\xff").why == ""
 
 
 def test_a_refusal_for_no_known_reason_is_none() -> None:

@@ -211,7 +211,8 @@ class Inbound:
         message = self._read(envelope.message)
         text = envelope.sender
         sender = self._node.ref_of(text) if text else None
-        reply = self._unasked if envelope.one_way else self._reply(peer, envelope)
+        declared = None if envelope.one_way else self._reply_type(type(message))
+        reply = self._unasked if envelope.one_way else self._reply(peer, envelope, declared)
         letter = message, sender, reply
         early = self.early
         # Also what is for a uid: who had it in an earlier life may have an heir of its name.
@@ -277,11 +278,20 @@ class Inbound:
         self.early.close()
         self._storing.close()
 
-    def _reply(self, peer: Peer, envelope: Envelope) -> RemoteReply:
+    def _reply(self, peer: Peer, envelope: Envelope, declared: Any = None) -> RemoteReply:
         milliseconds = envelope.patience
         patience = milliseconds / 1000 if milliseconds else None
         stranger = self._options.untrusted
-        return RemoteReply(self._outbound, peer, envelope.id, patience, stranger=stranger)
+        return RemoteReply(
+            self._outbound, peer, envelope.id, patience, stranger=stranger, declared=declared
+        )
+
+    def _reply_type(self, kind: type) -> Any:
+        try:
+            return self._reply_types[kind]
+        except KeyError:
+            declared = self._reply_types[kind] = reply_type(kind)
+            return declared
 
     def _address(self, text: str) -> Address:
         try:
@@ -313,10 +323,8 @@ class Inbound:
         if envelope.HasField("exception"):
             reply.fail(read_failure(envelope.exception))
             return
-        if kind not in self._reply_types:
-            self._reply_types[kind] = reply_type(kind)
         try:
-            value = self._read(envelope.message, self._reply_types[kind])
+            value = self._read(envelope.message, self._reply_type(kind))
         except RemoteFault as error:
             reply.fail(error)
         else:

@@ -1,10 +1,11 @@
 """Frames that are refused: who sent them is told; and what we do when we are told so.
 
-RF1  Who sent a refused frame is told, by fewer bytes than it sent, and by no more frames in a second than the
-     limit.
+RF1  The sender of a refused frame is told, by no more frames in a second than the limit. If the frame had the
+     seal it is told why as well; if not, by fewer bytes than it sent.
 RF2  A link on which too many came is closed.
-RF3  An ask that was refused fails with the reason; what was to bind two actors does not, as if nobody were
-     there. Of all else, whoever listens to the system's events is told.
+RF3  An ask that was refused fails with the reason, and with what the other node says about it. A signal that
+     was to bind two actors does not, as if nobody were there. Of all else, the listeners to the system's
+     events are told.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ class Refusals:
     def refuse(
         self, link: Link, incarnation: bytes, sequence: int, reason: Refusal, why: str = ""
     ) -> None:
-        why = why or reason.name.lower()
+        """`why` is told to the sender: only of frames that have the seal (RF1)."""
+        told = why or reason.name.lower()
         if reason is not Refusal.REPLACED:  # it cannot help it, and has to be told each time
-            self.strike(link, why)
+            self.strike(link, told)
         self._system.publish(FrameRefused(link.peer, reason))
         now = self._system.clock.time()
         if now >= self._told_until:
@@ -48,9 +50,9 @@ class Refusals:
         self._told += 1
         if self._told > REFUSALS_MOST:
             return
-        log.warning("a frame from %s is refused: %s", link.peer or "somebody", why)
+        log.warning("a frame from %s is refused: %s", link.peer or "somebody", told)
         try:
-            link.post(refuse(incarnation, sequence, reason))
+            link.post(refuse(incarnation, sequence, reason, why))
         except RemoteFault as error:
             log.debug("a refusal cannot be told: %s", error)
 
@@ -69,11 +71,12 @@ class Refusals:
             self._node.presence.replaced(peer)
             return
         waiting = self._node.outbound.pending.take_sequence(peer, refused.sequence)
+        fault = Refused(refused.reason, refused.why)
         if waiting is not None:
-            waiting[0].fail(Refused(refused.reason))
+            waiting[0].fail(fault)
             return
-        log.warning("%s refused a message: %s", peer.name, refused.reason.name.lower())
-        self._system.publish(MessageRefused(peer.name, refused.reason))
+        log.warning("%s: %s", peer.name, fault)
+        self._system.publish(MessageRefused(peer.name, refused.reason, refused.why))
         signal = peer.signals.pop(refused.sequence, None)
         if signal is not None:
-            self._node.presence.refused(*signal, Refused(refused.reason))
+            self._node.presence.refused(*signal, fault)

@@ -13,6 +13,8 @@ class Serialisation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JSON: _ClassVar[Serialisation]
     PROTOBUF: _ClassVar[Serialisation]
     PICKLE: _ClassVar[Serialisation]
+    TAGGED_MSGPACK: _ClassVar[Serialisation]
+    TAGGED_JSON: _ClassVar[Serialisation]
 
 class Compression(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -29,6 +31,8 @@ MSGPACK: Serialisation
 JSON: Serialisation
 PROTOBUF: Serialisation
 PICKLE: Serialisation
+TAGGED_MSGPACK: Serialisation
+TAGGED_JSON: Serialisation
 PLAIN: Compression
 ZLIB: Compression
 ZSTD: Compression

@@ -1,10 +1,11 @@
 """Frames: what goes between nodes, sealed with the cookie that they share and that is never sent.
 
     | version u8 | incarnation 16 | sequence u64 | mac 16 | envelope |      version 1
-    | 0 u8       | incarnation 16 | sequence u64 | reason u8 |              a refusal of that frame
+    | 0 u8       | incarnation 16 | sequence u64 | reason u8 | why … |      a refusal of that frame
 
 The mac is BLAKE2b, keyed with the cookie, over all but itself. A refusal has none: it goes to those who do not
-have the key. It names 16 random bytes that only the two ends have seen, so nobody else can make one up.
+have the key. It names 16 random bytes that only the two ends have seen, so nobody else can make one up. `why`
+is UTF-8 of at most WHY_MOST bytes, and is there only if the refused frame had the seal.
 
 An *incarnation* is one life of a sender towards one peer; its sequence begins at 1. A refusal of sequence 0 is
 one of all its frames: another node of the same name has replaced it.
@@ -31,6 +32,7 @@ MAC: Final = 16
 OVERHEAD: Final = HEAD + MAC
 REFUSAL_SIZE: Final = HEAD + 1
 ALL_FRAMES: Final = 0
+WHY_MOST: Final = 512  # bytes
 _PROOF: Final = b"recado actors, a proof: "
 
 
@@ -42,6 +44,7 @@ class RefusedFrame(NamedTuple):
     incarnation: bytes
     sequence: int
     reason: Refusal
+    why: str = ""
 
 
 class WrongSeal(BadFrame):
@@ -132,12 +135,13 @@ class Sealer:
         return head + mac.digest() + envelope
 
 
-def refuse(incarnation: bytes, sequence: int, reason: Refusal) -> bytes:
-    return bytes([REFUSAL]) + incarnation + sequence.to_bytes(8) + bytes([reason])
+def refuse(incarnation: bytes, sequence: int, reason: Refusal, why: str = "") -> bytes:
+    said = why.encode(errors="replace")[:WHY_MOST]
+    return bytes([REFUSAL]) + incarnation + sequence.to_bytes(8) + bytes([reason]) + said
 
 
 def is_refusal(frame: bytes) -> bool:
-    return len(frame) == REFUSAL_SIZE and frame[0] == REFUSAL
+    return 0 <= len(frame) - REFUSAL_SIZE <= WHY_MOST and frame[0] == REFUSAL
 
 
 def open_refusal(frame: bytes) -> RefusedFrame:
@@ -147,5 +151,8 @@ def open_refusal(frame: bytes) -> RefusedFrame:
     except ValueError:
         raise BadFrame(f"a refusal for an unknown reason, {frame[HEAD]}") from None
     return RefusedFrame(
-        frame[1 : 1 + INCARNATION], int.from_bytes(frame[1 + INCARNATION : HEAD]), reason
+        frame[1 : 1 + INCARNATION],
+        int.from_bytes(frame[1 + INCARNATION : HEAD]),
+        reason,
+        frame[REFUSAL_SIZE:].decode(errors="ignore"),
     )
