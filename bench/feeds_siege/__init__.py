@@ -5,7 +5,8 @@
     judge.py       whether the evidence is consistent with the guarantees: pure, each rule with a test
     schedule.py    which fault happens to which program when: pure, decided by a seed
     processes.py   the programs and the broker as processes
-    proxy.py       the connections between them, which can be cut
+    proxy.py       their connections to the broker, which can be cut
+    partition.py   the same on UDP, where packets are lost instead
     siege.py       one siege from the start to the verdict
 
 Ten minutes each on recado, RabbitMQ and UDP. Each scenario is a limit that must never be exceeded, so every

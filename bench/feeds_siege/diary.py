@@ -138,8 +138,7 @@ class Life:
     born: float
     vector: dict[bytes, int]
     joined: float = FOREVER
-    events: list[Got | Lost] = field(default_factory=list)
-    views: list[ViewSeen] = field(default_factory=list)
+    events: list[Got | Lost | ViewSeen] = field(default_factory=list)
     stalls: list[tuple[float, float]] = field(default_factory=list)
     ended: float = FOREVER
     is_killed: bool = False
@@ -147,6 +146,10 @@ class Life:
     @property
     def got(self) -> list[Got]:
         return [each for each in self.events if isinstance(each, Got)]
+
+    @property
+    def views(self) -> list[ViewSeen]:
+        return [each for each in self.events if isinstance(each, ViewSeen)]
 
 
 def read_subscriber(file: Path) -> list[Life]:
@@ -166,7 +169,7 @@ def read_subscriber(file: Path) -> list[Life]:
                 lives[-1].events.append(Lost(at, bytes.fromhex(digits), int(first), int(last)))
             case ["view", number, coordinator, members]:
                 members_seen = frozenset(members.split(","))
-                lives[-1].views.append(ViewSeen((int(number), coordinator), members_seen))
+                lives[-1].events.append(ViewSeen((int(number), coordinator), members_seen))
             case ["stalled", seconds]:
                 lives[-1].stalls.append((at - float(seconds), at))
             case ["failed", *_]:

@@ -13,7 +13,8 @@ STALE     a subscriber without recovery is given no message that was confirmed b
 FALSE     a subscriber is not told that a message is lost which it is owed (F2)
 HOLE      in the end each archive has every message that is owed or that another archive has (F7)
 CLASS     an archive calls a message delivered only if the subscriber got it, and missed only if not (F6)
-VIEWS     all who know a view agree on its members and its cut (F3)
+VIEWS     all who know a view agree on its members and its cut, and no live message from before the cut comes
+          behind the view (F3)
 
 F6 has a limit that UNMARKED and CLASS observe: a subscriber that was silent for too long, because it was
 stopped or cut off or the machine did not run it, and that died before the archives heard it again, may have got
@@ -213,6 +214,8 @@ def find_gaps(
         return  # its output says so
     position = dict(life.vector)
     for event in life.events:
+        if isinstance(event, ViewSeen):
+            continue
         publisher = event.publisher
         if isinstance(event, Lost):
             told[publisher].update(range(event.first, event.last + 1))
@@ -336,6 +339,25 @@ def judge_views(evidence: Evidence) -> Iterator[Violation]:
             other, cut = cuts.setdefault(view.id, (who, view.cut))
             if cut != view.cut:
                 yield Violation(Kind.VIEWS, who, f"view {view.id[0]}: another cut than {other} has")
+    yield from find_behind_cuts(evidence, cuts)
+
+
+def find_behind_cuts(
+    evidence: Evidence, cuts: Mapping[tuple[int, str], tuple[str, frozenset[tuple[bytes, int]]]]
+) -> Iterator[Violation]:
+    """Live messages that came behind a view whose cut they are before."""
+    for subscriber in evidence.subscribers:
+        for life in subscriber.lives:
+            floor: dict[bytes, int] = {}
+            for event in life.events:
+                if isinstance(event, ViewSeen) and event.id in cuts:
+                    for publisher, sequence in cuts[event.id][1]:
+                        floor[publisher] = max(sequence, floor.get(publisher, 0))
+                elif isinstance(event, Got) and event.certainty == "live":
+                    upto = min(event.last, floor.get(event.publisher, 0))
+                    wrong = set(range(event.first, upto + 1))
+                    note = "came behind a view whose cut they are before"
+                    yield from violations(Kind.VIEWS, subscriber.name, event.publisher, wrong, note)
 
 
 def views_of(evidence: Evidence) -> Iterator[tuple[str, ViewSeen]]:

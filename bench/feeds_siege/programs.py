@@ -20,11 +20,13 @@ from typing import Final
 
 import recado
 from bench.feeds_siege.diary import SCHEMA, Diary, stamped
+from bench.feeds_siege.partition import LossyCarrier, cut_file
 from recado.feeds.boundary import Options
 from recado.feeds.errors import CannotJoin, CarrierLost, RecoveryFailed
 from recado.feeds.link import Link
 from recado.feeds.message import Message
 from recado.feeds.subscription import Messages, Recovery, Subscription
+from recado.feeds.transport.udp import UdpCarrier, parse_group
 from recado.feeds.views import Certainty, View
 
 FEED: Final = "quotes"
@@ -39,7 +41,10 @@ STALL_S: Final = 1.0
 """A turn of the loop that is late by this much is noted: the machine was too busy, or the process stopped."""
 
 
-def linked(url: str) -> Link:
+def linked(url: str, folder: Path, name: str) -> Link:
+    if url.startswith("udp:"):
+        carrier = LossyCarrier(UdpCarrier(parse_group(url)), cut_file(folder, name))
+        return Link.over(carrier, options=OPTIONS)
     return recado.connect(url, options=OPTIONS, give_up=None, patient=True)
 
 
@@ -72,7 +77,7 @@ async def note_stalls(diary: Diary) -> None:
 
 async def publish(name: str, url: str, folder: Path, rng: Random) -> None:
     with Diary(folder / f"{name}.diary") as diary:
-        async with linked(url) as link:
+        async with linked(url, folder, name) as link:
             feed = await link.feed(FEED)
             diary.note(stamped(f"born {feed.publisher.hex()}"))
             while True:
@@ -104,7 +109,7 @@ async def subscribe(
     receive: Receive,
 ) -> None:
     """Subscribe, again after each foreseen failure; the diary has each attempt as a life."""
-    async with linked(url) as link:
+    async with linked(url, folder, name) as link:
         feed = await link.feed(FEED)
         while True:
             recovery = load_recovery()
@@ -230,7 +235,10 @@ async def observed(diary: Diary) -> AsyncIterator[None]:
 
 
 async def archive(name: str, url: str, folder: Path, _: Random) -> None:
-    async with linked(url) as link, link.archive(FEED, folder / name, name=name) as running:
+    async with (
+        linked(url, folder, name) as link,
+        link.archive(FEED, folder / name, name=name) as running,
+    ):
         mark_ready(name, folder)
         await running.run()
 

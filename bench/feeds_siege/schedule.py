@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
@@ -15,7 +15,7 @@ class FaultKind(Enum):
     STOP = "stop"
     """SIGSTOP; the fault ends with SIGCONT."""
     CUT = "cut"
-    """All connections are closed and new ones refused."""
+    """All connections are closed and new ones refused; on UDP all packets are lost."""
 
 
 KIND_WEIGHTS: Final = {FaultKind.KILL: 5, FaultKind.STOP: 3, FaultKind.CUT: 2}
@@ -60,7 +60,6 @@ def make_schedule(
     seed: int,
     seconds: float,
     targets: Mapping[tuple[str, ...], float],
-    kinds: Sequence[FaultKind],
     intensity: Intensity,
 ) -> list[Fault]:
     """Faults of `targets` within `seconds`, in order; those of one program do not overlap.
@@ -73,7 +72,7 @@ def make_schedule(
     at = 0.0
     while (at := at + rng.expovariate(1 / intensity.interval)) < seconds:
         (names,) = rng.choices(list(targets), list(targets.values()))
-        (kind,) = rng.choices(kinds, [KIND_WEIGHTS[each] for each in kinds])
+        (kind,) = rng.choices(list(KIND_WEIGHTS), list(KIND_WEIGHTS.values()))
         long_away = rng.random() < LONG_AWAY_SHARE
         lasts = {
             FaultKind.KILL: intensity.long_away if long_away else intensity.away,

@@ -32,6 +32,7 @@ from bench.feeds_siege.judge import (
     Verdict,
     judge,
 )
+from bench.feeds_siege.partition import cut_file
 from bench.feeds_siege.processes import Broker, Program, Target
 from bench.feeds_siege.proxy import Proxy
 from bench.feeds_siege.schedule import FULL, Fault, FaultKind, Intensity, make_schedule
@@ -116,7 +117,7 @@ def besiege(
         report(0, "starting")
         site = stack.enter_context(Site(transport, folder, programs, rng))
         if schedule is None:
-            schedule = make_schedule(seed, seconds, site.weights(), site.kinds, intensity)
+            schedule = make_schedule(seed, seconds, site.weights(), intensity)
         with Diary(folder / FAULTS_FILE) as noted:
             inject(site, schedule, noted, injected, seconds, report)
         report(1, "recovering")
@@ -191,11 +192,6 @@ class Site:
                 )
             time.sleep(0.02)
 
-    @property
-    def kinds(self) -> list[FaultKind]:
-        """Datagrams pass through no connection that could be cut."""
-        return [kind for kind in FaultKind if kind is not FaultKind.CUT or not self.is_udp]
-
     def weights(self) -> dict[tuple[str, ...], float]:
         """Each program by itself, and all archives together: then nothing can be recovered."""
         roles = {**dict.fromkeys(self.targets, BROKER), **self._roles}
@@ -216,9 +212,8 @@ class Site:
             case FaultKind.STOP:
                 target.signal(signal.SIGSTOP)
             case FaultKind.CUT:
-                assert self._proxy is not None
                 for name in self._connections(fault):
-                    self._proxy.cut(name)
+                    self._cut(name)
         return True
 
     def end(self, fault: Fault) -> None:
@@ -229,9 +224,20 @@ class Site:
             case FaultKind.STOP:
                 target.signal(signal.SIGCONT)
             case FaultKind.CUT:
-                assert self._proxy is not None
                 for name in self._connections(fault):
-                    self._proxy.mend(name)
+                    self._mend(name)
+
+    def _cut(self, name: str) -> None:
+        if self._proxy is not None:
+            self._proxy.cut(name)
+        else:
+            cut_file(self._folder, name).touch()
+
+    def _mend(self, name: str) -> None:
+        if self._proxy is not None:
+            self._proxy.mend(name)
+        else:
+            cut_file(self._folder, name).unlink(missing_ok=True)
 
     def _connections(self, fault: Fault) -> list[str]:
         return list(self._roles) if fault.target == BROKER else [fault.target]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections import Counter
 from pathlib import Path
@@ -12,11 +13,15 @@ from bench import feeds_siege
 from bench.aims import load_aims
 from bench.book import Book
 from bench.feeds_siege.judge import Kind, Verdict, Violation
+from bench.feeds_siege.partition import LossyCarrier, cut_file
 from bench.feeds_siege.programs import ROLES
 from bench.feeds_siege.proxy import Proxy
 from bench.feeds_siege.schedule import QUICK, Fault, FaultKind
 from bench.feeds_siege.siege import PROGRAMS, RECOVERY, TRANSPORTS, Outcome, besiege
 from bench.scenario import Side
+from recado.feeds.boundary import Channel, Target
+from recado.feeds.transport.port import Listener
+from recado.feeds.views import MemberId, Role
 from workshop.peers import HOST
 
 SEED = 7
@@ -89,6 +94,59 @@ def test_the_proxy_cuts_one_program_and_not_the_others() -> None:
         assert passes(*again)
         for each in (*one, *two, *again, refused):
             each.close()
+
+
+class Network:
+    """A carrier, its port and the listener above, which note what passes."""
+
+    transport, largest = "UDP", 1000
+
+    def __init__(self) -> None:
+        self.passed: list[object] = []
+
+    async def join(self, _feed: str, _me: MemberId, _role: Role, listener: Listener) -> Network:
+        self.below = listener
+        return self
+
+    def cast(self, packet: bytes, _key: str, number: int) -> None:
+        self.passed.append(("cast", packet))
+
+    def send(self, _to: Target, packet: bytes) -> None:
+        self.passed.append(("send", packet))
+
+    def settle(self, upto: int) -> None: ...
+
+    def arrived(self, _channel: Channel, _sender: MemberId, packet: bytes, _tag: int) -> None:
+        self.passed.append(("arrived", packet))
+
+    def confirmed(self, upto: int) -> None:
+        self.passed.append(("confirmed", upto))
+
+    def broken(self, error: Exception) -> None: ...
+
+    async def close(self) -> None:
+        self.passed.append("closed")
+
+
+def test_a_program_on_udp_is_cut_off_while_its_file_exists(tmp_path: Path) -> None:
+    network, me, file = Network(), MemberId("desk", bytes(16)), cut_file(tmp_path, "desk")
+
+    async def pass_all() -> list[object]:
+        network.passed = []
+        port = await LossyCarrier(network, file).join("quotes", me, Role.PUBLISHER, network)
+        port.cast(b"one", "", 1)
+        port.send("members", b"two")
+        network.below.arrived(Channel.P, me, b"three", 0)
+        await asyncio.sleep(0)
+        await port.close()
+        return network.passed
+
+    assert asyncio.run(pass_all()) == [
+        *(("cast", b"one"), ("send", b"two"), ("arrived", b"three")),
+        "closed",
+    ]
+    file.touch()
+    assert asyncio.run(pass_all()) == [("confirmed", 1), "closed"]
 
 
 def closed(connection: socket.socket) -> bool:

@@ -9,8 +9,8 @@ NAMES = ("one", "two", "broker")
 SECONDS = 600.0
 
 
-def schedule(seed: int, *kinds: FaultKind) -> list[Fault]:
-    return make_schedule(seed, SECONDS, TARGETS, kinds or list(FaultKind), FULL)
+def schedule(seed: int) -> list[Fault]:
+    return make_schedule(seed, SECONDS, TARGETS, FULL)
 
 
 def test_a_seed_repeats_its_schedule() -> None:
@@ -28,7 +28,6 @@ def test_every_target_has_every_kind_of_fault() -> None:
     assert {(each.target, each.kind) for each in faults} == {
         (name, kind) for name in NAMES for kind in FaultKind
     }
-    assert all(each.kind is FaultKind.STOP for each in schedule(1, FaultKind.STOP))
 
 
 def test_faults_of_a_target_do_not_overlap_and_are_within_their_bounds() -> None:
