@@ -1,9 +1,14 @@
-"""The schedule of faults: which program is killed, stopped or cut off, when, and for how long. Pure, seeded."""
+"""The schedule of faults: which program is killed, stopped or cut off, when, and for how long. Pure, seeded.
+
+Faults of single programs begin at random. Now and then there is a blackout, in which all archives are away for
+longer than members wait for a gap to be filled (`Options.patience`, 10 s), and most other programs are killed
+or cut off for a moment meanwhile: nobody can then give them what they missed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 from typing import Final
@@ -19,6 +24,7 @@ class FaultKind(Enum):
 
 
 KIND_WEIGHTS: Final = {FaultKind.KILL: 5, FaultKind.STOP: 3, FaultKind.CUT: 2}
+LONG_AWAY_SHARE: Final = 0.25
 
 
 @dataclass(frozen=True)
@@ -32,16 +38,24 @@ class Intensity:
     """A killed program is started again so soon, usually,"""
     long_away: tuple[float, float]
     """and sometimes only then."""
+    blackout_interval: float = float("inf")
+    blackout: tuple[float, float] = (0.0, 0.0)
+    moment: tuple[float, float] = (0.0, 1.0)
+    """How long others are away in a blackout."""
 
 
 FULL: Final = Intensity(
-    interval=1.5, stop=(2.0, 30.0), cut=(0.1, 15.0), away=(0.0, 1.5), long_away=(1.5, 25.0)
+    interval=1.5,
+    stop=(2.0, 30.0),
+    cut=(0.1, 15.0),
+    away=(0.0, 1.5),
+    long_away=(1.5, 25.0),
+    blackout_interval=60.0,
+    blackout=(12.0, 20.0),
 )
-"""The longest faults exceed the time after which a member gives up a gap (`Options.patience`, 10 s)."""
 QUICK: Final = Intensity(
     interval=0.5, stop=(0.5, 4.0), cut=(0.1, 2.0), away=(0.0, 0.8), long_away=(0.8, 3.0)
 )
-LONG_AWAY_SHARE: Final = 0.25
 
 
 @dataclass(frozen=True)
@@ -56,32 +70,64 @@ class Fault:
         return self.at + self.seconds
 
 
+class Schedule:
+    """Faults by their target; those of one target do not overlap."""
+
+    def __init__(self, rng: Random, intensity: Intensity) -> None:
+        self._rng = rng
+        self._intensity = intensity
+        self._faults: dict[str, list[Fault]] = {}
+
+    def in_order(self) -> list[Fault]:
+        every = [fault for faults in self._faults.values() for fault in faults]
+        return sorted(every, key=lambda fault: fault.at)
+
+    def add(self, fault: Fault) -> None:
+        """Unless its target has another one at that time."""
+        faults = self._faults.setdefault(fault.target, [])
+        if not faults or faults[-1].end <= fault.at:
+            faults.append(fault)
+
+    def add_any(self, target: str, at: float) -> None:
+        (kind,) = self._rng.choices(list(KIND_WEIGHTS), list(KIND_WEIGHTS.values()))
+        bounds = {
+            FaultKind.KILL: self._intensity.away,
+            FaultKind.STOP: self._intensity.stop,
+            FaultKind.CUT: self._intensity.cut,
+        }[kind]
+        if kind is FaultKind.KILL and self._rng.random() < LONG_AWAY_SHARE:
+            bounds = self._intensity.long_away
+        self.add(Fault(at, target, kind, self._rng.uniform(*bounds)))
+
+    def add_blackout(self, archives: Sequence[str], others: Sequence[str], at: float) -> None:
+        seconds = self._rng.uniform(*self._intensity.blackout)
+        for name in archives:
+            faults = self._faults.setdefault(name, [])
+            if faults and at < faults[-1].end < at + seconds:
+                faults[-1] = replace(faults[-1], seconds=at + seconds - faults[-1].at)
+            self.add(Fault(at, name, self._rng.choice([FaultKind.KILL, FaultKind.STOP]), seconds))
+        for name in others:
+            kind = self._rng.choice([FaultKind.KILL, FaultKind.CUT])
+            begun = at + self._rng.uniform(0, seconds / 4)
+            self.add(Fault(begun, name, kind, self._rng.uniform(*self._intensity.moment)))
+
+
 def make_schedule(
     seed: int,
     seconds: float,
-    targets: Mapping[tuple[str, ...], float],
+    weights: Mapping[str, float],
+    archives: Sequence[str],
     intensity: Intensity,
 ) -> list[Fault]:
-    """Faults of `targets` within `seconds`, in order; those of one program do not overlap.
-
-    A target is one program, or several that a fault happens to at the same time, and has a weight.
-    """
+    """Faults within `seconds`, in order. `weights` says how often each program is chosen."""
     rng = Random(seed)
-    busy = {name: 0.0 for names in targets for name in names}
-    found: list[Fault] = []
-    at = 0.0
+    schedule = Schedule(rng, intensity)
+    others = [name for name in weights if name not in archives]
+    at, blackout_at = 0.0, intensity.blackout_interval / 2
     while (at := at + rng.expovariate(1 / intensity.interval)) < seconds:
-        (names,) = rng.choices(list(targets), list(targets.values()))
-        (kind,) = rng.choices(list(KIND_WEIGHTS), list(KIND_WEIGHTS.values()))
-        long_away = rng.random() < LONG_AWAY_SHARE
-        lasts = {
-            FaultKind.KILL: intensity.long_away if long_away else intensity.away,
-            FaultKind.STOP: intensity.stop,
-            FaultKind.CUT: intensity.cut,
-        }[kind]
-        fault_s = rng.uniform(*lasts)
-        for name in names:
-            if busy[name] <= at:
-                busy[name] = at + fault_s
-                found.append(Fault(at, name, kind, fault_s))
-    return found
+        if at >= blackout_at:
+            schedule.add_blackout(archives, others, at)
+            blackout_at += intensity.blackout_interval
+        (target,) = rng.choices(list(weights), list(weights.values()))
+        schedule.add_any(target, at)
+    return [fault for fault in schedule.in_order() if fault.at < seconds]

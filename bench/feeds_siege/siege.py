@@ -70,7 +70,6 @@ RECOVERY: Final = {
 WEIGHTS: Final = {ARCHIVE: 2, PUBLISHER: 2, BROKER: 1}
 """How often a target is chosen; a subscriber is 3."""
 SUBSCRIBER_WEIGHT: Final = 3
-ALL_ARCHIVES_WEIGHT: Final = 2
 JOIN_S: Final = 90.0
 RECOVERY_S: Final = 180.0
 LOOK_S: Final = 1.0
@@ -117,7 +116,8 @@ def besiege(
         report(0, "starting")
         site = stack.enter_context(Site(transport, folder, programs, rng))
         if schedule is None:
-            schedule = make_schedule(seed, seconds, site.weights(), intensity)
+            archives = [name for name, role in programs.items() if role == ARCHIVE]
+            schedule = make_schedule(seed, seconds, site.weights(), archives, intensity)
         with Diary(folder / FAULTS_FILE) as noted:
             inject(site, schedule, noted, injected, seconds, report)
         report(1, "recovering")
@@ -192,14 +192,9 @@ class Site:
                 )
             time.sleep(0.02)
 
-    def weights(self) -> dict[tuple[str, ...], float]:
-        """Each program by itself, and all archives together: then nothing can be recovered."""
+    def weights(self) -> dict[str, float]:
         roles = {**dict.fromkeys(self.targets, BROKER), **self._roles}
-        found: dict[tuple[str, ...], float] = {
-            (name,): WEIGHTS.get(roles[name], SUBSCRIBER_WEIGHT) for name in self.targets
-        }
-        found[tuple(name for name, role in roles.items() if role == ARCHIVE)] = ALL_ARCHIVES_WEIGHT
-        return found
+        return {name: WEIGHTS.get(roles[name], SUBSCRIBER_WEIGHT) for name in self.targets}
 
     def begin(self, fault: Fault) -> bool:
         """False if the target is not running, such as a broker that still starts."""
