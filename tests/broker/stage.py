@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import count
+from typing import TypeVar
 
 from recado.amqp.errors import ClosesChannel
 from recado.amqp.events import ContentReceived, Event, Published
@@ -10,17 +11,34 @@ from recado.amqp.frames import FRAME_DEFAULT, body_of, content_frames, method_fr
 from recado.amqp.methods import BasicDeliver, BasicPublish
 from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.reader import Reader
+from recado.amqp.values import Table
 from recado.broker.access import Permission, User
 from recado.broker.arguments import ConsumerSettings, QueueSettings
+from recado.broker.binding import Binding, Matcher
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel
 from recado.broker.consumer import Consumer
 from recado.broker.keeper import Keeper
 from recado.broker.queue import Queue
+from recado.broker.routing import Admission, Route
 from recado.broker.run import Origin, Run
+from recado.broker.steps import finish
 
 GUEST = User("guest", permissions={"/": Permission(".*", ".*", ".*")})
+T = TypeVar("T")
 NOWHERE = Origin("", "key")
+
+
+def found(matcher: Matcher[T], key: str, headers: Table | None = None) -> list[Binding[T]]:
+    """The bindings that a message takes."""
+    taken: dict[Binding[T], None] = {}
+    finish(matcher.search(key, headers or {}, taken))
+    return list(taken)
+
+
+def route_of(admission: Admission, method: bytes) -> Route:
+    """The route of a publish, known or not."""
+    return admission.route(method) or finish(admission.search(method))
 
 
 def new_broker(keeper: Keeper | None = None) -> Broker:

@@ -13,6 +13,7 @@ class StandInQueue:
         self.declared = settings or QueueSettings()
         self.owner = owner
         self.lasting = self.declared.durable and not self.declared.exclusive
+        self.deleted = False
 
     def __repr__(self) -> str:
         return self.name

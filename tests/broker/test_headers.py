@@ -20,6 +20,9 @@ from recado.amqp.values import (
 )
 from recado.broker.binding import Binding
 from recado.broker.headers import HeadersMatcher
+from recado.broker.steps import STEP_UNITS, Work
+
+from .stage import found
 
 
 def bind(arguments: Table) -> Binding[str]:
@@ -29,7 +32,7 @@ def bind(arguments: Table) -> Binding[str]:
 def matches(arguments: Table, headers: Table) -> bool:
     matcher: HeadersMatcher[str] = HeadersMatcher()
     matcher.add(bind(arguments))
-    return bool(matcher.match("any key at all", headers))
+    return bool(found(matcher, "any key at all", headers))
 
 
 @pytest.mark.parametrize(
@@ -125,9 +128,9 @@ def test_a_removed_binding_no_longer_matches() -> None:
     kept, removed = bind({"a": 1}), bind({"a": 1})
     matcher.add(removed)
     matcher.add(kept)
-    assert matcher.match("", {"a": 1}) == [removed, kept]
+    assert found(matcher, "", {"a": 1}) == [removed, kept]
     matcher.remove(removed)
-    assert matcher.match("", {"a": 1}) == [kept]
+    assert found(matcher, "", {"a": 1}) == [kept]
 
 
 values = st.sampled_from([None, 1, 2, "1", True])
@@ -144,3 +147,56 @@ def test_agrees_with_the_definition(asked: Table, headers: Table, mode: str) -> 
     ]
     expected = all(met) if mode.startswith("all") else any(met)
     assert matches({**asked, "x-match": mode}, headers) is expected
+
+
+@given(
+    st.lists(
+        st.tuples(tables, st.sampled_from(["all", "any", "all-with-x", "any-with-x"])), max_size=8
+    ),
+    st.sets(st.integers(0, 7)),
+    tables,
+)
+def test_many_bindings_agree_with_each_by_itself(
+    asked: list[tuple[Table, str]], removed: set[int], headers: Table
+) -> None:
+    matcher: HeadersMatcher[str] = HeadersMatcher()
+    bindings = [bind({**arguments, "x-match": mode}) for arguments, mode in asked]
+    for binding in bindings:
+        matcher.add(binding)
+    for at in removed & {*range(len(bindings))}:
+        matcher.remove(bindings[at])
+    left = [binding for at, binding in enumerate(bindings) if at not in removed]
+    expected = {binding for binding in left if matches(binding.arguments, headers)}
+    assert {*found(matcher, "", headers)} == expected
+    for binding in left:
+        matcher.remove(binding)
+    assert not matcher._wanting
+    assert not matcher._undemanding
+
+
+def test_bindings_that_ask_for_other_headers_cost_nothing() -> None:
+    matcher: HeadersMatcher[str] = HeadersMatcher()
+    for i in range(10_000):
+        matcher.add(bind({"common": 1, "own": i}))
+        matcher.add(bind({"x-match": "any", f"name{i}": None, "own": -i - 1}))
+    assert sum(matcher.search("", {"common": 1, "own": 7, "name3": 1}, {})) <= 2
+    assert len(found(matcher, "", {"common": 1, "own": 7, "name3": 1})) == 2
+
+
+def test_no_step_is_long_where_many_bindings_ask_for_the_same() -> None:
+    matcher: HeadersMatcher[str] = HeadersMatcher()
+    bindings = [bind({"a": 1}) for _ in range(5000)]
+    for binding in bindings:
+        matcher.add(binding)
+    steps = list(matcher.search("", {"a": 1}, {}))
+    assert sum(steps) >= 500
+    assert max(steps) <= 2 * STEP_UNITS
+    taken: dict[Binding[str], None] = {}
+    work = Work(matcher.search("", {"a": 1}, taken))
+    work.advance(1)
+    for binding in bindings[1::2]:
+        matcher.remove(binding)
+    while not work.is_done:
+        work.advance(1)
+    assert {*taken} >= {*bindings[::2]}
+    assert len(taken) < 5000

@@ -217,6 +217,8 @@ def test_headers_decide_for_each_message(broker: Broker, channel: Channel, peer:
 
 def test_a_run_to_one_queue_is_little_work(broker: Broker, channel: Channel) -> None:
     new_queue(broker)
+    for key in ("q", "nowhere"):
+        channel.publisher.publish(published(key, b"x"), 0)
     assert channel.publisher.publish(published("q", *[b"x"] * 5000), 0) == (None, 1)
     assert channel.publisher.publish(published("nowhere", b"x"), 0) == (None, 1)
 

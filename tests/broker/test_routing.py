@@ -17,8 +17,9 @@ from recado.broker.broker import Broker
 from recado.broker.deduplication import Passage
 from recado.broker.queue import Queue
 from recado.broker.routing import Admission, distribute, is_nowhere
+from recado.broker.steps import finish
 
-from .stage import Peer, consume, new_broker, new_queue, open_channel, run_of
+from .stage import Peer, consume, new_broker, new_queue, open_channel, route_of, run_of
 
 
 def publish(exchange: str, key: str) -> bytes:
@@ -48,13 +49,13 @@ def test_a_route_holds_until_something_is_bound(broker: Broker, admission: Admis
         new_queue(broker, name)
     vhost = broker.vhosts["/"]
     vhost.bind_queue("a", "amq.direct", "k")
-    route = admission.route(publish("amq.direct", "k"))
+    route = route_of(admission, publish("amq.direct", "k"))
     assert names(route.queues) == ["a"]
-    assert admission.route(publish("amq.direct", "k")) is route
+    assert route_of(admission, publish("amq.direct", "k")) is route
     vhost.bind_queue("b", "amq.direct", "k")
-    assert names(admission.route(publish("amq.direct", "k")).queues) == ["a", "b"]
+    assert names(route_of(admission, publish("amq.direct", "k")).queues) == ["a", "b"]
     broker.delete_queue(vhost.queues["a"], 0)
-    assert names(admission.route(publish("amq.direct", "k")).queues) == ["b"]
+    assert names(route_of(admission, publish("amq.direct", "k")).queues) == ["b"]
 
 
 def test_a_route_that_depends_on_headers_has_no_queues_of_its_own(
@@ -62,23 +63,25 @@ def test_a_route_that_depends_on_headers_has_no_queues_of_its_own(
 ) -> None:
     new_queue(broker, "a")
     broker.vhosts["/"].bind_queue("a", "amq.headers", "", {"n": 1})
-    route = admission.route(publish("amq.headers", ""))
+    route = route_of(admission, publish("amq.headers", ""))
     assert route.queues is None
-    assert names(admission.queues_for(route, {"n": 1}, (), Passage(Properties(), 0))) == ["a"]
-    assert names(admission.queues_for(route, {"n": 2}, (), Passage(Properties(), 0))) == []
+    assert names(finish(admission.queues_for(route, {"n": 1}, (), Passage(Properties(), 0)))) == [
+        "a"
+    ]
+    assert names(finish(admission.queues_for(route, {"n": 2}, (), Passage(Properties(), 0)))) == []
 
 
 def test_a_route_is_renewed_for_a_later_time(broker: Broker, admission: Admission) -> None:
-    route = admission.route(publish("", "a"))
+    route = route_of(admission, publish("", "a"))
     assert names(route.queues) == []
     new_queue(broker, "a")
-    assert names(admission.renewed(route).queues) == ["a"]
+    assert names(finish(admission.renew(route)).queues) == ["a"]
 
 
 def test_ever_new_keys_do_not_fill_the_memory(admission: Admission) -> None:
-    routes = [admission.route(publish("", str(i))) for i in range(8193)]
-    assert admission.route(publish("", "8192")) is routes[8192]
-    assert admission.route(publish("", "0")) is not routes[0]
+    routes = [route_of(admission, publish("", str(i))) for i in range(8193)]
+    assert route_of(admission, publish("", "8192")) is routes[8192]
+    assert route_of(admission, publish("", "0")) is not routes[0]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,7 @@ def test_what_has_no_route(
     admission: Admission, frame: bytes, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
-        admission.route(frame)
+        route_of(admission, frame)
 
 
 def test_permissions_are_those_of_the_user(broker: Broker) -> None:
@@ -109,11 +112,11 @@ def test_permissions_are_those_of_the_user(broker: Broker) -> None:
     )
     broker.add_user(user)
     admission = broker.admit(user, "/")
-    assert admission.route(publish("amq.topic", "a.b")).exchange == "amq.topic"
+    assert route_of(admission, publish("amq.topic", "a.b")).exchange == "amq.topic"
     with pytest.raises(AccessRefused, match=r"access to topic 'b' in exchange 'amq.topic'"):
-        admission.route(publish("amq.topic", "b"))
+        route_of(admission, publish("amq.topic", "b"))
     with pytest.raises(AccessRefused, match=r"access to exchange 'amq.default' in vhost '/'"):
-        admission.route(publish("", "q"))
+        route_of(admission, publish("", "q"))
 
 
 # ── giving ────────────────────────────────────────────────────────────────────────────────────────────────

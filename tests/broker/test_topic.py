@@ -1,5 +1,6 @@
 """Topic exchange: words, wildcards, and patterns that mean harm."""
 
+import random
 from collections.abc import Iterable
 
 import pytest
@@ -8,7 +9,10 @@ from hypothesis import strategies as st
 
 from recado.amqp.errors import PreconditionFailed
 from recado.broker.binding import Binding
+from recado.broker.steps import STEP_UNITS, Work
 from recado.broker.topic import TopicMatcher
+
+from .stage import found
 
 
 def bind(pattern: str, serial: int = 0) -> Binding[str]:
@@ -23,7 +27,7 @@ def matcher_of(patterns: Iterable[str]) -> TopicMatcher[str]:
 
 
 def matches(pattern: str, key: str) -> bool:
-    return bool(matcher_of([pattern]).match(key, {}))
+    return bool(found(matcher_of([pattern]), key))
 
 
 def naive(pattern: list[str], key: list[str]) -> bool:
@@ -98,7 +102,7 @@ def test_does_not_match(pattern: str, key: str) -> None:
 
 
 def test_a_binding_comes_once_however_many_ways_lead_to_it() -> None:
-    assert len(matcher_of(["#.a.#.a.#"]).match("a.a.a.a", {})) == 1
+    assert len(found(matcher_of(["#.a.#.a.#"]), "a.a.a.a")) == 1
 
 
 def test_bindings_with_one_pattern_all_match() -> None:
@@ -106,9 +110,9 @@ def test_bindings_with_one_pattern_all_match() -> None:
     first, second = bind("a.#", 0), bind("a.#", 1)
     matcher.add(first)
     matcher.add(second)
-    assert matcher.match("a", {}) == [first, second]
+    assert found(matcher, "a") == [first, second]
     matcher.remove(first)
-    assert matcher.match("a", {}) == [second]
+    assert found(matcher, "a") == [second]
 
 
 patterns = st.lists(st.sampled_from(["a", "b", "", "*", "#"]), max_size=6).map(".".join)
@@ -131,8 +135,8 @@ def test_agrees_with_the_definition(
         expected = [
             binding for binding in bindings if naive(words(binding.routing_key), words(key))
         ]
-        found = matcher.match(key, {})
-        assert sorted(found, key=lambda binding: binding.serial) == expected
+        taken = found(matcher, key)
+        assert sorted(taken, key=lambda binding: binding.serial) == expected
 
 
 @given(st.permutations(["", "#", "*", "a", "a.b", "a.b.c", "a.*", "a.#", "#.a.#", "*.*.#"]))
@@ -150,10 +154,78 @@ def test_hostile_patterns_cost_no_more_than_words_times_nodes() -> None:
     """Followed one possibility at a time, these would take longer than the universe has."""
     matcher = matcher_of([".".join(["#.a"] * 8), ".".join(["#.*"] * 8), ".".join(["#"] * 120)])
     key = ".".join(["a"] * 120)
-    assert len(matcher.match(key + ".b", {})) == 2
-    assert len(matcher.match(key, {})) == 3
+    assert len(found(matcher, key + ".b")) == 2
+    assert len(found(matcher, key)) == 3
 
 
 def test_a_pattern_has_a_limited_number_of_hashes() -> None:
     with pytest.raises(PreconditionFailed, match="8 '#'"):
         matcher_of([".".join(["#.a"] * 9)])
+
+
+def hostile(patterns: int, seed: int = 1) -> TopicMatcher[str]:
+    """Patterns with several `#`, of which most match a long key."""
+    draw = random.Random(seed)
+    letters = (draw.choices("abcdefgh", k=4) for _ in range(patterns))
+    return matcher_of("#.{}.#.{}.#.{}.#.{}.#".format(*each) for each in letters)
+
+
+def costs(matcher: TopicMatcher[str], key: str) -> list[int]:
+    return list(matcher.search(key, {}, {}))
+
+
+def test_a_hash_is_looked_at_once_however_long_the_key_is() -> None:
+    """The walk costs about what the trie has in nodes, not nodes × words: 3,000 patterns have 9,000 nodes."""
+    matcher = hostile(3000)
+    key = ".".join(random.Random(2).choices("abcdefgh", k=100))
+    assert sum(costs(matcher, key)) < 6000
+    twice = sum(costs(matcher, f"{key}.{key}"))
+    assert twice < sum(costs(matcher, key)) * 1.5
+
+
+@pytest.mark.parametrize(
+    "matcher",
+    [
+        hostile(3000),
+        matcher_of(
+            f"{'*.' * (i % 9)}#.a.#.{i}.#.a" for i in range(3000)
+        ),  # each reached again and again
+        matcher_of(f"#.*.#.*.a.{i}" for i in range(3000)),
+        matcher_of(["#"] * 5000),
+    ],
+    ids=["nested", "repeated", "any", "one"],
+)
+def test_no_step_is_long(matcher: TopicMatcher[str]) -> None:
+    key = ".".join(["a", "b", "1", "c", "2"] * 20)
+    assert max(costs(matcher, key)) <= 3 * STEP_UNITS
+
+
+@given(
+    st.lists(patterns, max_size=8, unique=True),
+    st.lists(patterns, max_size=4, unique=True),
+    keys,
+    st.data(),
+)
+def test_bindings_may_change_between_two_steps(
+    lasting: list[str], passing: list[str], key: str, data: st.DataObject
+) -> None:
+    """What is there all the time is found; what comes and goes may be."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("recado.broker.topic._NODES_PER_STEP", 1)
+        matcher: TopicMatcher[str] = TopicMatcher()
+        kept = [bind(pattern) for pattern in lasting]
+        changing = {bind(pattern): False for pattern in passing}
+        for binding in kept:
+            matcher.add(binding)
+        taken: dict[Binding[str], None] = {}
+        work = Work(matcher.search(key, {}, taken))
+        while not work.is_done:
+            for pattern in data.draw(st.sets(st.sampled_from(passing))) if passing else ():
+                for each, there in list(changing.items()):
+                    if each.routing_key == pattern:
+                        (matcher.remove if there else matcher.add)(each)
+                        changing[each] = not there
+            work.advance(1)
+    matching = {each for each in (*kept, *changing) if naive(words(each.routing_key), words(key))}
+    assert {*taken} <= matching
+    assert {*taken} >= matching - {*changing}

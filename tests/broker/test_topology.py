@@ -17,6 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from recado.amqp.errors import NotFound, PreconditionFailed
 from recado.amqp.values import Table
 from recado.broker.binding import DEAD_LETTER_BINDING
+from recado.broker.search import depends_on_headers, find_queues
+from recado.broker.steps import finish
 from recado.broker.vhost import Vhost
 
 from .stand_ins import StandInQueue
@@ -244,14 +246,17 @@ class Topology(RuleBasedStateMachine):
             exchange = self.vhost.exchanges[name]
             for keys in ((KEYS[0],), (KEYS[1],), (KEYS[3],), KEYS[1:3]):
                 found = [
-                    self.vhost.route(exchange, keys[0], headers, keys[1:]) for headers in HEADERS
+                    finish(find_queues(self.vhost, exchange, keys[0], headers, keys[1:]))
+                    for headers in HEADERS
                 ]
                 queues = [[queue.name for queue in routed] for routed in found]
                 assert queues == [self.model.route(name, keys, headers) for headers in HEADERS]
-                if not self.vhost.depends_on_headers(exchange):
+                if not finish(depends_on_headers(self.vhost, exchange)):
                     assert queues[0] == queues[1] == queues[2]
                 yield from queues
-            assert self.vhost.depends_on_headers(exchange) == self.model.reaches_headers(name)
+            assert finish(depends_on_headers(self.vhost, exchange)) == self.model.reaches_headers(
+                name
+            )
 
 
 Topology.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)

@@ -14,6 +14,8 @@ from recado.amqp.errors import (
 )
 from recado.amqp.values import Table
 from recado.broker.arguments import QueueSettings
+from recado.broker.search import depends_on_headers, find_queues
+from recado.broker.steps import finish
 from recado.broker.vhost import Vhost
 
 from .stand_ins import StandInQueue
@@ -36,7 +38,7 @@ def add_queue(vhost: Here, name: str, owner: object | None = None) -> StandInQue
 def routed(
     vhost: Here, exchange: str, key: str = "", headers: Table | None = None, *more_keys: str
 ) -> list[str]:
-    found = vhost.route(vhost.find_exchange(exchange), key, headers, more_keys)
+    found = finish(find_queues(vhost, vhost.find_exchange(exchange), key, headers, more_keys))
     return [queue.name for queue in found]
 
 
@@ -376,7 +378,7 @@ def test_circles_end(vhost: Here) -> None:
         vhost.bind_exchange(destination, source, "")
     assert routed(vhost, "x") == ["qx", "qy", "qz"]
     assert routed(vhost, "z") == ["qz", "qx", "qy"]
-    assert not vhost.depends_on_headers(vhost.exchanges["x"])
+    assert not finish(depends_on_headers(vhost, vhost.exchanges["x"]))
 
 
 def test_the_alternate_exchange_takes_what_nobody_wanted(vhost: Here) -> None:
@@ -424,7 +426,7 @@ def test_headers_make_a_difference(vhost: Here) -> None:
 
 def test_whether_headers_may_make_a_difference(vhost: Here) -> None:
     def depends(name: str) -> bool:
-        return vhost.depends_on_headers(vhost.find_exchange(name))
+        return finish(depends_on_headers(vhost, vhost.find_exchange(name)))
 
     assert [name for name in vhost.exchanges if depends(name)] == ["amq.headers", "amq.match"]
     vhost.declare_exchange("x", "direct", arguments={"alternate-exchange": "y"})

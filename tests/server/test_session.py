@@ -345,7 +345,7 @@ def test_nothing_is_confirmed_that_waits_for_its_turn(
     client.call(QueueDeclare("a"), QueueDeclare("b"), ConfirmSelect())
     client.feed(publishing(1, "a", b"0") + publishing(1, "b", b"0"))
     client.received()
-    monkeypatch.setattr(module, "TURN", module.METHOD_COST + 1)
+    monkeypatch.setattr(module, "TURN_UNITS", module.METHOD_COST + 1)
     client.session.receive(b"".join(publishing(1, key, b"1") for key in "abab"), 0)
     queues = broker.vhosts["/"].queues
     assert [queues[name].ready for name in "ab"] == [3, 1]

@@ -16,13 +16,14 @@ from recado.amqp.methods import (
     QueueDeclareOk,
 )
 from recado.amqp.properties import Properties
+from recado.broker.steps import TURN_UNITS
 from recado.journal.journal import Journal
 from recado.server import committer as module
 from recado.server.committer import Committer
 from recado.server.ledger.ledger import Ledger
 from recado.server.ledger.recovery import recover
 from recado.server.listener import Safe
-from recado.server.session import METHOD_COST, TURN
+from recado.server.session import METHOD_COST
 from recado.simulator.disk import SimulatedDisk
 
 from .client import new_broker, publishing
@@ -171,7 +172,7 @@ async def test_what_is_read_while_others_are_written_to_is_let_in_before_the_jou
         kept.append(stage.confirmed() <= stage.after_power_loss())
 
     monkeypatch.setattr(stage.committer, "request", requested)
-    asked = method_frame(1, BasicQos(prefetch_count=1)) * (TURN // METHOD_COST)
+    asked = method_frame(1, BasicQos(prefetch_count=1)) * (TURN_UNITS // METHOD_COST)
     stage.server.loop.call_soon(int)
     stage.guest.feed(asked + publishing(1, "q", b"x", Properties(delivery_mode=2)))
     assert stage.guest.protocol.session.has_more
@@ -205,7 +206,7 @@ async def test_nobody_goes_on_before_all_are_written_to() -> None:
     stage.guest.feed(
         asked
         + publishing(1, "", b"passing", exchange="amq.fanout")
-        + asked * (TURN // METHOD_COST)
+        + asked * (TURN_UNITS // METHOD_COST)
         + publishing(1, "q", b"lasting", Properties(delivery_mode=2))
     )
     await soon(stage.server.until_safe())
@@ -235,5 +236,5 @@ async def test_pipelined_declarations_take_few_syncs(
     await turns()
     replies = stage.guest.methods()
     assert replies == [QueueDeclareOk(f"q{i}", 0, 0) for i in range(count)]
-    assert stage.committer.syncs - syncs <= count * METHOD_COST // TURN + 10
+    assert stage.committer.syncs - syncs <= count * METHOD_COST // TURN_UNITS + 10
     await stage.server.stop()

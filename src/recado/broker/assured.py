@@ -16,6 +16,7 @@ from collections.abc import Callable
 from .arguments import QueueSettings
 from .queue import Queue
 from .run import Run
+from .steps import Steps
 
 WINDOW = 32  # as RabbitMQ's dead_letter_worker_consumer_prefetch
 MOST_LETTERS = 4096  # of one queue; then it stalls
@@ -51,7 +52,7 @@ class Letter:
 class Held:
     """The letters of one queue."""
 
-    __slots__ = ("_count", "again", "queue", "rest", "tried")
+    __slots__ = ("_count", "again", "is_trying", "queue", "rest", "tried")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -59,6 +60,7 @@ class Held:
         self.tried: deque[Letter] = deque()
         self.rest: deque[tuple[Run, str, int]] = deque()  # with the reason, and the time of death
         self._count = 0
+        self.is_trying = False  # an attempt is not done yet
 
     def can_go_on(self) -> bool:
         return bool(self.again) or (bool(self.rest) and len(self.tried) < WINDOW)
@@ -89,14 +91,15 @@ def _number(letter: Letter) -> int:
     return letter.number
 
 
-Attempt = Callable[[Queue, Letter, int], tuple[bool, int]]
+Attempt = Callable[[Queue, Letter], Steps[bool]]
 
 
 class AssuredLetters:
-    """Those of one vhost. `attempt` tells whether all have taken a letter now, and the work it was."""
+    """Those of one vhost. `attempt` offers a letter in steps, and returns whether all have taken it now."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: Attempt, now: Callable[[], int]) -> None:
         self._attempt = attempt
+        self._now = now
         self._held: dict[Queue, Held] = {}
         self._going: dict[Queue, Held] = {}  # those that can go on at once
         self._look_at: int | None = None
@@ -117,23 +120,24 @@ class AssuredLetters:
     def can_go_on(self) -> bool:
         return bool(self._going)
 
-    def go_on(self, now: int) -> int:
-        """Try one letter, of the queue whose turn it is; gives the work it was."""
+    def try_next(self) -> Steps[None]:
+        """Try one letter, of the queue whose turn it is."""
         queue = next(iter(self._going))
         held = self._going.pop(queue)
         if queue.deleted:
             del self._held[queue]
-            return 1
+            return
         letter = held.next()
-        done, work = self._attempt(queue, letter, now)
+        held.is_trying = True
+        done = yield from self._attempt(queue, letter)
+        held.is_trying = False
         if done:
-            self._take_off(queue, letter, now)
+            self._take_off(queue, letter, self._now())
         else:
             held.tried.append(letter)
             if self._look_at is None:
-                self._look_at = now + PAUSE
+                self._look_at = self._now() + PAUSE
         self._note(held)
-        return work
 
     def look(self, now: int) -> None:
         """See whether something has changed for those that were tried in vain; some queues at a time."""
@@ -162,5 +166,5 @@ class AssuredLetters:
     def _note(self, held: Held) -> None:
         if held.queue.deleted or held.can_go_on():
             self._going[held.queue] = held
-        elif not held.tried:
+        elif not held.tried and not held.is_trying:
             del self._held[held.queue]

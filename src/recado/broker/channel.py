@@ -303,7 +303,7 @@ class Channel:
             self._keeper.end()
 
     def rollback(self) -> None:
-        self.publisher.pending = []
+        self.publisher.rollback()
         self._forget_claims()
 
     def _forget_claims(self) -> Iterable[tuple[Settlement, list[int]]]:

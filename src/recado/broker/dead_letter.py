@@ -6,7 +6,8 @@ without anybody having rejected it since, goes round in circles and is dropped.
 
 A letter may cause others, where the queue it comes to is full in turn. They are worked off one after the other,
 what a letter causes before the next one, so a long chain of queues costs no depth; and only so many at a
-time, so that a hundred thousand messages that expire at once keep nobody else waiting.
+time, so that a hundred thousand messages that expire at once keep nobody else waiting. The search for the
+queues of a letter counts, too, and may be continued at another time.
 
 A letter is offered once, and whoever refuses it does not get it; unless the queue wants its letters taken at
 least once, see `assured`.
@@ -26,13 +27,19 @@ from recado.amqp.values import MAX_ENTRIES_GROWN, Int64, Table, Timestamp, Value
 from .assured import AssuredLetters, Letter
 from .exchange import Exchange
 from .queue import Queue
-from .routing import distribute
+from .routing import distribute_in_steps
 from .run import Origin, Run
+from .search import find_queues
+from .steps import Steps, Work
 from .vhost import Vhost
 
 _HEADER_REST = PROPERTIES_AT + OVERHEAD  # what a header frame has beside its properties, and some
 _MOST_DEATHS = 1 << 62  # a client may claim any count
-AT_A_TIME = 128  # letters that are each unlike the one before; some 20 ms of work
+AT_A_TIME = 128  # letters that are each unlike the one before; some 10 ms of work
+_LETTERS_BEYOND = (
+    16  # what the last may cost more than is left; one that costs still more is divided
+)
+_UNITS = 16  # the cost of such a letter, beside the search for its queues
 _ALIKE = 50  # letters with the same properties that are the work of one
 
 
@@ -63,7 +70,9 @@ class DeadLetters:
         self._working = False
         self._allowance = (0, AT_A_TIME)  # how many more at this time
         self._waiting: deque[tuple[Queue, Run, str]] = deque()
-        self._assured = AssuredLetters(self._attempt)
+        self._current: Work[None] | None = None  # what is not done yet
+        self._now = 0
+        self._assured = AssuredLetters(self._attempt, lambda: self._now)
 
     def __call__(self, queue: Queue, run: Run, reason: str, now: int) -> None:
         """Send these messages on, or let them go; `run` may be emptied later, if there are many."""
@@ -83,7 +92,7 @@ class DeadLetters:
 
     def deadline(self) -> int | None:
         """When to go on; 0 is at once."""
-        return 0 if self._waiting else self._assured.deadline()
+        return 0 if self._waiting or self._current is not None else self._assured.deadline()
 
     def go_on(self, now: int) -> None:
         """Some more of what is left over."""
@@ -92,65 +101,70 @@ class DeadLetters:
         self._work(now)
 
     def _work(self, now: int) -> None:
-        self._working = True
+        self._working, self._now = True, now
         try:
-            while (left := self._allowance[1]) > 0 and (self._waiting or self._assured.can_go_on):
-                work = self._send_some(left, now) if self._waiting else self._assured.go_on(now)
-                self._allowance = (now, left - work)
+            while (left := self._allowance[1]) > 0:
+                if self._current is None:
+                    if self._waiting:
+                        self._current = Work(self._send_some(left))
+                    elif self._assured.can_go_on:
+                        self._current = Work(self._assured.try_next())
+                    else:
+                        break
+                # A usual letter is not divided, so that nobody can see it on its way.
+                spent = self._current.advance((left + _LETTERS_BEYOND) * _UNITS)
+                if self._current.is_done:
+                    self._current = None
+                self._allowance = (now, left - max(spent // _UNITS, 1))
                 self._waiting.extendleft(reversed(self._caused))
                 self._caused.clear()
         finally:
             self._working = False
 
-    def _send_some(self, most: int, now: int) -> int:
+    def _send_some(self, most: int) -> Steps[None]:
+        """Offer letters of the run that waits longest, once."""
         queue, run, reason = self._waiting.popleft()
         part = run.take(most * (_ALIKE if run.head else 1))
-        if part is run:
-            queue.dying -= 1
-        else:
+        if part is not run:
             self._waiting.appendleft((queue, run, reason))
         receivers: dict[Queue, None] = {}
-        work = self._send(queue, part, reason, now, receivers)
-        queue.pass_on(part, receivers)
-        return work
-
-    def _send(
-        self, queue: Queue, run: Run, reason: str, now: int, receivers: dict[Queue, None]
-    ) -> int:
-        """Offer letters once, and note to whom; gives the work it was."""
         exchange = self._exchange_of(queue)
-        if exchange is None:
-            return 1
-        work = 1
-        for written in self._written(queue, exchange, run, reason, now):
-            work += written.work
-            if written.receivers:
-                distribute(written.letters, written.receivers, now)
-                receivers.update(dict.fromkeys(written.receivers))
-        return work
+        yield _UNITS
+        if exchange is not None:
+            for written in self._written(queue, exchange, part, reason, self._now):
+                yield written.work * _UNITS
+                _, found = yield from self._receivers(exchange, written, reason)
+                yield from distribute_in_steps(written.letters, found, self._now)
+                receivers.update(dict.fromkeys(found))
+        queue.pass_on(part, receivers)
+        if part is run:
+            queue.dying -= 1
 
-    def _attempt(self, queue: Queue, letter: Letter, now: int) -> tuple[bool, int]:
-        """Offer a letter to those who have not taken it: whether all have now, and the work it was.
+    def _attempt(self, queue: Queue, letter: Letter) -> Steps[bool]:
+        """Offer a letter to those who have not taken it; return whether all have now.
 
         What a queue refuses and sends to its own dead letters counts as taken: once is enough.
         """
         letter.epoch, letter.settings, letter.refusing = self._vhost.epoch, queue.settings, []
         exchange = self._exchange_of(queue)
+        yield _UNITS
         if exchange is None:
-            return queue.settings.dead_letter_exchange is None, 1
-        done, work = True, 1
+            return queue.settings.dead_letter_exchange is None
+        done = True
         for written in self._written(queue, exchange, letter.run, letter.reason, letter.died):
-            work += written.work
-            done = written.routed or bool(letter.taken)
-            for receiver in written.receivers:
-                if receiver in letter.taken:
+            yield written.work * _UNITS
+            routed, receivers = yield from self._receivers(exchange, written, letter.reason)
+            done = routed or bool(letter.taken)
+            for receiver in receivers:
+                if receiver in letter.taken or receiver.deleted:
                     continue
-                refused = receiver.publish(written.letters.for_another_queue(), now)
+                refused = receiver.publish(written.letters.for_another_queue(), self._now)
                 if refused and receiver.settings.overflow == "reject-publish":
                     letter.refusing.append(receiver)
                 else:
                     letter.taken.add(receiver)
-        return done and not letter.refusing, work
+                yield 1
+        return done and not letter.refusing
 
     def _exchange_of(self, queue: Queue) -> Exchange[Queue] | None:
         name = queue.settings.dead_letter_exchange  # none, if a policy went while these waited
@@ -172,21 +186,26 @@ class DeadLetters:
         for properties, letters in rewritten(run, record, origin, without_ttl(run.facts)):
             letters.letter = True
             size = len(properties_of(letters.tails[0]))
-            headers = properties.headers or {}
-            copies = receivers_in(headers, "CC")
-            receivers = routed = self._vhost.route(exchange, origin.routing_key, headers, copies)
-            if reason != "rejected":
-                deaths = headers.get("x-death")
-                receivers = [each for each in routed if not _goes_in_circles(each.name, deaths)]
             work = 1 + len(letters) // _ALIKE + size // 512
-            yield _Written(letters, bool(routed), receivers, work)
+            yield _Written(letters, properties.headers or {}, work)
+
+    def _receivers(
+        self, exchange: Exchange[Queue], written: "_Written", reason: str
+    ) -> Steps[tuple[bool, list[Queue]]]:
+        """Whether letters are routed anywhere, and to which queues they do not go in circles."""
+        headers = written.headers
+        copies = receivers_in(headers, "CC")
+        key = written.letters.origin.routing_key
+        routed = yield from find_queues(self._vhost, exchange, key, headers, copies)
+        if reason == "rejected":
+            return bool(routed), routed
+        deaths = headers.get("x-death")
+        return bool(routed), [each for each in routed if not _goes_in_circles(each.name, deaths)]
 
 
 class _Written(msgspec.Struct):
     letters: Run
-    routed: bool
-    """Somebody would get them, if it were not for circles."""
-    receivers: list[Queue]
+    headers: Table
     work: int
     """In letters of the usual size: long headers count for more."""
 

@@ -145,6 +145,15 @@ class Passage:
         self._entered.append(window)
         return True
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether an exchange looks for duplicates of it on the way that it took."""
+        return self.stopped or bool(self._entered)
+
+    def was_overtaken(self) -> bool:
+        """Whether another message with its id got through since it entered an exchange."""
+        return any(window.knows(self._message_id, self._now) for window in self._entered)
+
     def arrive(self, queues: "Iterable[Queue]") -> None:
         """All these queues took it (W1)."""
         for window in self._entered:

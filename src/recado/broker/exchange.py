@@ -11,28 +11,44 @@ ones live here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from itertools import pairwise
+import heapq
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice, pairwise
+from operator import attrgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from recado.amqp.values import Table
 
 from .arguments import ExchangeSettings
-from .binding import Binding, Destination, Matcher, fingerprint, is_last_resort
+from .binding import (
+    BINDINGS_PER_UNIT,
+    Binding,
+    Destination,
+    Matcher,
+    collect,
+    fingerprint,
+    is_last_resort,
+)
 from .deduplication import Window
 from .delay import DELAYED, TYPE_ARGUMENT
 from .headers import HeadersMatcher
 from .pattern import PatternMatcher
+from .steps import Steps, parts
 from .topic import TopicMatcher
 
 T = TypeVar("T")
 Q = TypeVar("Q", bound=Destination)
+
+_SERIAL = attrgetter("serial")
+_SORTED_PER_STEP: Final = 1024  # merging takes 1.5 µs for each
 
 
 class DirectMatcher(Generic[T]):
     """The routing key must be the binding's own."""
 
     __slots__ = ("_by_key",)
+
+    by_key = True
 
     def __init__(self) -> None:
         self._by_key: dict[str, dict[Binding[T], None]] = {}
@@ -46,14 +62,16 @@ class DirectMatcher(Generic[T]):
         if not bindings:
             del self._by_key[binding.routing_key]
 
-    def match(self, key: str, headers: Table) -> Collection[Binding[T]]:
-        return self._by_key.get(key, ())
+    def search(self, key: str, headers: Table, found: dict[Binding[T], None]) -> Steps[None]:
+        return collect(self._by_key.get(key, {}), found)
 
 
 class FanoutMatcher(Generic[T]):
     """Every binding matches."""
 
     __slots__ = ("_bindings",)
+
+    by_key = False
 
     def __init__(self) -> None:
         self._bindings: dict[Binding[T], None] = {}
@@ -64,8 +82,8 @@ class FanoutMatcher(Generic[T]):
     def remove(self, binding: Binding[T]) -> None:
         del self._bindings[binding]
 
-    def match(self, key: str, headers: Table) -> Collection[Binding[T]]:
-        return self._bindings
+    def search(self, key: str, headers: Table, found: dict[Binding[T], None]) -> Steps[None]:
+        return collect(self._bindings, found)
 
 
 KINDS: Final[dict[str, Callable[[], Matcher[Any]]]] = {
@@ -108,6 +126,7 @@ class Exchange(Generic[Q]):
         "bound_exchanges",
         "by_headers",
         "declared",
+        "deleted",
         "holding",
         "name",
         "settings",
@@ -119,6 +138,7 @@ class Exchange(Generic[Q]):
         self.declared = settings
         self.settings = settings
         """What was declared, and what policies make of it."""
+        self.deleted = False
         self.by_headers = settings.kind in ("headers", DELAYED)
         self.holding: Q | None = None
         """Where a delayed exchange holds messages until they are due."""
@@ -167,13 +187,23 @@ class Exchange(Generic[Q]):
             if not self.bound_exchanges[destination]:
                 del self.bound_exchanges[destination]
 
-    def match(self, keys: Iterable[str], headers: Table) -> list[Q | Exchange[Q]]:
-        """Where a message with these routing keys goes from here; a destination may come twice."""
+    def search(self, keys: Sequence[str], headers: Table) -> Steps[list[Q | Exchange[Q]]]:
+        """Where a message with these routing keys goes from here; a destination may come twice.
+
+        Bindings to a destination that was deleted do not count.
+        """
         for matcher in (self._ordinary, self._last_resort):
-            matched = [binding for key in keys for binding in matcher.match(key, headers)]
-            if matched:
-                matched.sort(key=_serial)
-                return [binding.destination for binding in matched]
+            found: dict[Binding[Q | Exchange[Q]], None] = {}
+            for key in keys if matcher.by_key else keys[:1]:
+                yield from matcher.search(key, headers, found)
+            destinations: list[Q | Exchange[Q]] = []
+            if not found:
+                continue
+            for some in _in_order(found):
+                destinations += [each.destination for each in some if not each.destination.deleted]
+                yield len(some) // BINDINGS_PER_UNIT
+            if destinations:
+                return destinations
         return []
 
     def check(self) -> None:
@@ -187,5 +217,18 @@ class Exchange(Generic[Q]):
         return self._last_resort if is_last_resort(arguments) else self._ordinary
 
 
-def _serial(binding: Binding[Any]) -> int:
-    return binding.serial
+def _in_order(bindings: Collection[Binding[T]]) -> Iterator[Sequence[Binding[T]]]:
+    """The bindings from the oldest to the newest, in pieces; each takes only a part of the sorting."""
+    if len(bindings) <= _SORTED_PER_STEP:
+        return iter((sorted(bindings, key=_SERIAL),))
+    return _merged(bindings)
+
+
+def _merged(bindings: Collection[Binding[T]]) -> Iterator[Sequence[Binding[T]]]:
+    pieces = []
+    for some in parts(list(bindings), _SORTED_PER_STEP):
+        pieces.append(sorted(some, key=_SERIAL))
+        yield ()
+    merged = heapq.merge(*pieces, key=_SERIAL)
+    while piece := list(islice(merged, _SORTED_PER_STEP)):
+        yield piece

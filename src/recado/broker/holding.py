@@ -23,11 +23,15 @@ from .dead_letter import receivers_in, rewritten
 from .delay import delay_of, served
 from .exchange import Exchange
 from .queue import Home, Queue
-from .routing import distribute
+from .routing import distribute_in_steps
 from .run import Run
+from .search import find_queues
+from .steps import TURN_UNITS, Steps, Work
 
 PREFIX = "amq.delayed."  # before the name of the exchange; a client may not use it
-_AT_A_TIME = 128  # messages that leave; some 10 ms of work
+_AT_A_TIME = 128  # messages that leave together
+_UNITS_AT_A_TIME = TURN_UNITS
+_UNITS_ALONE = 15  # of a message, beside the search for its queues
 _GROWTH = 64  # more than a header grows by another number in it
 
 
@@ -37,6 +41,8 @@ class Holding(Queue):
         super().__init__(home, PREFIX + exchange.name, settings, None, 0)
         self._exchange = exchange
         self._heap: list[tuple[int, int, Run]] = []  # when it is due, its place
+        self._now = 0
+        self._releasing: Work[None] | None = None  # what was due and is not routed yet
         self._latest: Run | None = None  # what came last and is still here; the next may join it
 
     def _adopt(self, settings: QueueSettings) -> None:
@@ -82,40 +88,52 @@ class Holding(Queue):
 
     def expire(self, now: int) -> None:
         """Route what is due; some of it, if there is much, and the rest after others had their turn."""
-        self._due = None
-        heap, left = self._heap, _AT_A_TIME
-        while left > 0 and heap and heap[0][0] <= now:
-            due, _, run = heappop(heap)
-            part = run.take(left)
-            if part is not run:
-                heappush(heap, (due, run.first, run))
-            elif run is self._latest:
-                self._latest = None
-            self.ready -= len(part)
-            left -= len(part)
-            self.pass_on(part, self._release(part, now))
-        if heap:
+        self._due, self._now = None, now
+        heap, left = self._heap, _UNITS_AT_A_TIME
+        while left > 0:
+            if self._releasing is None:
+                if not heap or heap[0][0] > now:
+                    break
+                self._releasing = Work(self._release(self._take_due()))
+            left -= max(self._releasing.advance(left), 1)
+            if self._releasing.is_done:
+                self._releasing = None
+        if self._releasing is not None:
+            self._set_alarm(now + 1)
+        elif heap:
             self._set_alarm(max(heap[0][0], now + 1))
 
-    def _release(self, run: Run, now: int) -> dict[Queue, None]:
-        """Gives the queues that have it now."""
+    def _take_due(self) -> Run:
+        due, _, run = heappop(self._heap)
+        part = run.take(_AT_A_TIME)
+        if part is not run:
+            heappush(self._heap, (due, run.first, run))
+        elif run is self._latest:
+            self._latest = None
+        self.ready -= len(part)
+        return part
+
+    def _release(self, part: Run) -> Steps[None]:
+        """Messages leave for the queues that they are routed to, and are settled then (HO2)."""
         receivers: dict[Queue, None] = {}
-        for properties, messages in _let_through(run):
+        for properties, messages in _let_through(part):
             headers = properties.headers or {}
             messages.letter = "x-death" in headers  # it came as one, perhaps before a restart
             keys = receivers_in(headers, "CC")
-            queues = self.vhost.route(self._exchange, run.origin.routing_key, headers, keys)
-            if queues:
-                distribute(messages, queues, now)
-                receivers.update(dict.fromkeys(queues))
-        return receivers
+            yield _UNITS_ALONE * len(messages)
+            queues = yield from find_queues(
+                self.vhost, self._exchange, part.origin.routing_key, headers, keys
+            )
+            yield from distribute_in_steps(messages, queues, self._now)
+            receivers.update(dict.fromkeys(queues))
+        self.pass_on(part, receivers)
 
     def purge(self) -> int:
         """Let go of all, as the exchange is gone."""
         count, self.ready = self.ready, 0
         self._dispose(self._heap)
         self._heap = []
-        self._latest = None
+        self._latest = self._releasing = None
         return count
 
 

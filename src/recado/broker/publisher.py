@@ -4,34 +4,36 @@ P1  A message that was mandatory and had nowhere to go is returned before it is 
 P2  Confirms tell of every message once: acks for all that was taken in, nacks for what a queue refused.
 P3  What is published in a transaction happens at commit, all of it, or not at all.
 P4  A confirm waits until all that it tells of is taken in, and safe with the keeper.
+P5  What is published on a channel enters each queue in the order in which it came.
+
+Most publishes have a known route to a few queues, and are taken in by one call. Where the route must be
+searched for, where each message has its own, or where there are many queues, that is done in steps (see
+`steps`), and the session comes back with the same event until it is done. Nothing else of its connection is
+handled meanwhile.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
-
-import msgspec
 
 from recado.amqp.errors import PreconditionFailed
 from recado.amqp.events import Interleaved, Published
 from recado.amqp.facts import PLAIN, REPLY_HERE
 from recado.amqp.frames import ack_frame, method_frame, properties_of
 from recado.amqp.methods import BasicNack, BasicReturn
-from recado.amqp.properties import Properties, decode_properties
-from recado.amqp.values import Table
+from recado.amqp.properties import Properties
 
 from .consumer import Outlet
-from .dead_letter import receivers_in, rewritten
 from .deduplication import Passage
 from .queue import Queue
 from .routing import Admission, Route, distribute, is_nowhere
 from .run import Run
-from .strands import Strands
+from .single_message import delivered_form, read_single
+from .steps import STEP_UNITS, TURN_UNITS, Steps, Work, finish, parts
+from .strands import Strands, as_they_came, by_route
 
 _NO_ROUTE = 312
-_FRAME = itemgetter(0)
-_PART = 2000  # units of work, see `publish`; a run that is more is done in parts
+_UNITS_ALONE = 4  # of a message whose properties are read, beside its way to queues
+_HEADER_BYTES_PER_UNIT = 256  # of properties that are read: 20 ns for each byte
 
 
 class Publisher:
@@ -41,11 +43,15 @@ class Publisher:
         "_confirmed",
         "_gathering",
         "_keeper",
+        "_now",
         "_number",
         "_outlet",
+        "_prepared",
         "_promises",
         "_published",
         "_refused",
+        "_search",
+        "_sending",
         "_strands",
         "_unnumbered",
         "confirming",
@@ -67,16 +73,32 @@ class Publisher:
         self._awaited = 0  # the ticket of what was kept last
         self._promises: deque[tuple[int, int]] | None = None  # (ticket, all up to this number)
         self._strands: Strands | None = None  # some of which may not be taken in yet
+        self._now = 0  # of the turn that work in steps goes on in
+        self._search: Work[Route] | None = None  # for the route of the event that is not done
+        self._sending: Work[None] | None = None
+        # Routes of a transaction as they are now, and for each event the queues of its single messages.
+        self._prepared: tuple[dict[Route, Route], list[list[list[Queue] | None]]] | None = None
         self.confirming = False
         self.pending: list[tuple[Route, Published]] | None = None  # of a transaction
         self.reply_queue: str | None = None  # where direct replies to this channel go
 
-    def publish(self, event: Published, now: int) -> tuple[Published | None, int]:
-        """Gives what is left of a run that is too much work for one turn, and the work that was done.
+    def publish(
+        self, event: Published, now: int, budget: int = TURN_UNITS
+    ) -> tuple[Published | None, int]:
+        """Take in messages as far as the budget allows; return the event if it is not done, and the cost.
 
-        The unit of work is a run that goes to one queue.
+        The caller comes back with an event that is not done before it brings another one.
         """
-        route = self._admission.route(event.method)
+        if self._sending is not None:
+            return self._continue(self._sending, event, now, budget)
+        route, cost = self._admission.route(event.method), 0
+        if route is None:
+            search, self._search = self._search or Work(self._admission.search(event.method)), None
+            cost = search.advance(budget)
+            if not search.is_done:
+                self._search = search
+                return event, cost
+            route = search.result
         facts, queues = event.facts, route.queues
         if facts is not PLAIN:
             if facts.fault is not None:
@@ -86,22 +108,35 @@ class Publisher:
         if self.pending is not None:
             self._check_singles(route, event)
             self.pending.append((route, event))
-            return None, 1
+            return None, cost + 1
         gathering = self._gathering
         if gathering.is_open or gathering.run is not None:  # else it could not be: 1 µs of 17
             if len(event.tails) == 1 and not event.head and self._is_gathered(route, event, now):
-                return None, 1
+                return None, cost + 1
             gathering.let_in(now)
         if queues is None or facts.alone:
-            each = 4 + len(route.source.bindings) // 4
-        elif len(event.tails) == 1 or not any(queue.is_laborious for queue in queues):
+            sending = Work(self._send_singly(route, event))
+        elif (len(event.tails) == 1 or not any(queue.is_laborious for queue in queues)) and (
+            len(queues) < 2 or len(queues) * _units_per_queue(event.tails) <= STEP_UNITS
+        ):
             self._send(route, event, now)
-            return None, len(queues) or 1
+            return None, cost + (len(queues) or 1)
         else:
-            each = len(queues)
-        part, rest = _divided(event, max(_PART // each, 1))
-        self._send(route, part, now)
-        return rest, each * len(part.tails)
+            sending = Work(self._send_to_many(route, event, queues))
+        rest, more = self._continue(sending, event, now, budget - cost)
+        return rest, cost + more
+
+    def _continue(
+        self, sending: Work[None], event: Published, now: int, budget: int
+    ) -> tuple[Published | None, int]:
+        self._gathering.let_in(now)
+        self._now = now
+        self._sending = None
+        cost = sending.advance(budget)
+        if sending.is_done:
+            return None, cost
+        self._sending = sending
+        return event, cost
 
     def _is_gathered(self, route: Route, event: Published, now: int) -> bool:
         """Whether a single message waits now, to go in with others of its kind."""
@@ -125,35 +160,66 @@ class Publisher:
 
         So it costs 1.2 µs, not 6, to send each message to another of ten queues.
         """
-        channel, facts, head = event.channel, event.facts, event.head
         frames = dict.fromkeys(event.methods)
         if (
             self.pending is None
-            and not facts.alone
+            and not event.facts.alone
             and len(frames) * 2 <= len(event.tails)
             and self._admission.are_apart(frames)
         ):
-            strands: dict[bytes, list[bytes]] = {frame: [] for frame in frames}
-            for frame, tail in zip(event.methods, event.tails, strict=True):
-                strands[frame].append(tail)
             if self.confirming:
                 self._strands = Strands(self._published, event.methods)
-            for frame, tails in strands.items():
-                yield Published(channel, frame, facts, head, tails)
+            yield from by_route(event)
         else:
-            for frame, run in groupby(zip(event.methods, event.tails, strict=True), _FRAME):
-                yield Published(channel, frame, facts, head, [tail for _, tail in run])
+            yield from as_they_came(event)
+
+    def prepare(self) -> Steps[None]:
+        """Find out where the messages of the transaction go, so that only giving them to queues is left to do.
+
+        Messages that pass exchanges which find duplicates are left out: one of them may decide about the next.
+        """
+        routes: dict[Route, Route] = {}
+        found: list[list[list[Queue] | None]] = []
+        for known, event in self.pending or ():
+            if known not in routes:
+                routes[known] = yield from self._admission.renew(known)
+            route, targets = routes[known], []
+            if route.queues is None or event.facts.alone:
+                for one in self._singles(route, event):
+                    properties, more_keys = self._checked(route, one)
+                    passage = Passage(properties, self._now)
+                    queues = yield from self._admission.queues_for(
+                        route, properties.headers, more_keys, passage
+                    )
+                    targets.append(None if passage.is_watched else queues)
+            found.append(targets)
+        self._prepared = routes, found
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether `commit` has nothing to search for."""
+        return self._prepared is not None
 
     def commit(self, now: int) -> None:
         """Send what the transaction gathered, by the routes of now, unless some of it must be refused."""
+        self._now = now
+        if self._prepared is None:
+            finish(self.prepare())
+        assert self._prepared is not None
+        (routes, found), self._prepared = self._prepared, None
         pending, self.pending = self.pending or [], []
-        routes: dict[Route, Route] = {}
         for route, event in pending:
-            if route not in routes:
-                routes[route] = self._admission.renewed(route)
             self._check_singles(route, event)
-        for route, event in pending:
-            self._send(routes[route], event, now)
+        for (known, event), targets in zip(pending, found, strict=True):
+            route = routes[known]
+            if targets:
+                finish(self._send_singly(route, event, targets))
+            else:
+                finish(self._send_to_many(route, event, route.queues or ()))
+
+    def rollback(self) -> None:
+        self.pending = []
+        self._prepared = None
 
     def _check_user(self, claimed: str) -> None:
         user = self._admission.user
@@ -162,27 +228,69 @@ class Publisher:
                 f"user_id property set to '{claimed}' but authenticated user was '{user.name}'"
             )
 
-    def _send(self, route: Route, event: Published, now: int) -> None:
-        facts, queues = event.facts, route.queues
+    def _run(self, route: Route, event: Published) -> Run:
         frame_max = self._outlet.frame_max
-        run = Run(route, facts, self._number, frame_max, event.head, event.tails, True)
+        return Run(route, event.facts, self._number, frame_max, event.head, event.tails, True)
+
+    def _send(self, route: Route, event: Published, now: int) -> None:
+        """Messages that are alike, at once."""
+        run, queues = self._run(route, event), route.queues
         refused: Sequence[int] = ()
         keeper = self._keeper
         entries = keeper.entries
-        if queues is None or facts.alone:
-            refused = self._send_singly(route, run, now)
-        else:
-            if queues:
-                one = len(queues) == 1
-                refused = queues[0].publish(run, now) if one else distribute(run, queues, now)
-            if route.returns:
-                self._return(route, run)
+        if queues:
+            one = len(queues) == 1
+            refused = queues[0].publish(run, now) if one else distribute(run, queues, now)
+        if route.returns:
+            self._return(route, run)
         if self.confirming:
             if keeper.entries != entries:
                 self._awaited = keeper.ticket
             if refused:
                 self._refuse(refused)
         self._published += len(event.tails)
+
+    def _send_to_many(self, route: Route, event: Published, queues: Sequence[Queue]) -> Steps[None]:
+        """Messages that are alike, to many queues, or to some that take them in one by one."""
+        run = self._run(route, event)
+        if len(run) > 1 and any(queue.is_laborious for queue in queues):
+            for one in self._singles(route, event):
+                yield from self._enter(route, one, queues)
+        else:
+            yield from self._enter(route, run, queues)
+
+    def _singles(self, route: Route, event: Published) -> Iterator[Run]:
+        run = self._run(route, event)
+        return (run.slice(i, i + 1) for i in range(len(run)))
+
+    def _enter(
+        self, route: Route, run: Run, queues: Sequence[Queue], passage: Passage | None = None
+    ) -> Steps[None]:
+        """Give messages to all of these queues, some at each step; those that are deleted meanwhile miss them.
+
+        Where duplicates are found it is one step: else another message with the same id might get through.
+        """
+        keeper, refused = self._keeper, set[int]()
+        each = _units_per_queue(run.tails)
+        whole = passage is not None and passage.is_watched
+        for some in parts(queues, len(queues) if whole else max(STEP_UNITS // each, 1)):
+            entries = keeper.entries
+            living = [queue for queue in some if not queue.deleted]
+            refused.update(distribute(run, living, self._now))
+            if passage is not None and queues and not refused:
+                passage.arrive(queues)
+            self._await_kept(entries)
+            yield each * len(some)
+        if route.mandatory and is_nowhere(queues) and not (passage and passage.stopped):
+            self._return(route, run)
+        if self.confirming and refused:
+            self._refuse(sorted(refused))
+        self._published += len(run)
+
+    def _await_kept(self, entries: int) -> None:
+        """Confirms wait for what was kept since the keeper had so many entries (P4)."""
+        if self.confirming and self._keeper.entries != entries:
+            self._awaited = self._keeper.ticket
 
     def _refuse(self, indexes: Sequence[int]) -> None:
         """Those of the messages that are just taken in will be nacked."""
@@ -194,56 +302,45 @@ class Publisher:
             numbers = self._strands.numbers(self._published, indexes)
             self._refused = deque(sorted((*self._refused, *numbers)))
 
-    def _send_singly(self, route: Route, run: Run, now: int) -> list[int]:
-        """Messages whose headers decide where each goes, or must be changed on the way."""
-        refused = []
-        for i in range(len(run.tails)):
-            one = run.slice(i, i + 1)
+    def _send_singly(
+        self,
+        route: Route,
+        event: Published,
+        targets: Sequence[Sequence[Queue] | None] | None = None,
+    ) -> Steps[None]:
+        """Messages whose headers decide where each goes, or must be changed on the way.
+
+        `targets` are the queues of each, where they were found before.
+        """
+        for i, one in enumerate(self._singles(route, event)):
             properties, more_keys = self._checked(route, one)
+            yield _UNITS_ALONE + len(properties_of(one.contents()[0])) // _HEADER_BYTES_PER_UNIT
             headers = properties.headers or {}
-            if "BCC" in headers or properties.reply_to == REPLY_HERE:
-                one = self._rewrite(one, route)
-            passage = Passage(properties, now)
-            queues: Sequence[Queue] = self._admission.queues_for(route, headers, more_keys, passage)
-            if queues:
-                if distribute(one, queues, now):
-                    refused.append(i)
-                else:
-                    passage.arrive(queues)
-            if route.mandatory and is_nowhere(queues) and not passage.stopped:
-                self._return(route, one)
-        return refused
+            message = delivered_form(one, properties, self.reply_queue)
+            passage = Passage(properties, self._now)
+            queues = targets[i] if targets is not None else None
+            entries = self._keeper.entries
+            while queues is None:
+                queues = yield from self._admission.queues_for(route, headers, more_keys, passage)
+                if passage.was_overtaken():
+                    passage, queues = Passage(properties, self._now), None
+            self._await_kept(entries)  # a duplicate may repeat what is not safe yet
+            yield from self._enter(route, message, queues, passage)
 
     def _check_singles(self, route: Route, event: Published) -> None:
         """Refuse now what could not be sent at commit (P3)."""
         if event.facts.alone:
-            for tail in event.tails:
-                one = Run(route, event.facts, self._number, 0, event.head, [tail], True)
+            for one in self._singles(route, event):
                 self._checked(route, one)
 
     def _checked(self, route: Route, one: Run) -> tuple[Properties, list[str]]:
         """The properties of a message and the keys of its copies, if it may be sent like this."""
-        properties = decode_properties(properties_of(one.contents()[0]))
-        headers = properties.headers or {}
-        more_keys = [*_checked_keys(headers, "CC"), *_checked_keys(headers, "BCC")]
+        properties, more_keys = read_single(one)
         for key in more_keys:
             self._admission.check_topic(route.source, key)
         if properties.reply_to == REPLY_HERE and self.reply_queue is None:
             raise PreconditionFailed("fast reply consumer does not exist")
         return properties, more_keys
-
-    def _rewrite(self, one: Run, route: Route) -> Run:
-        for _, changed in rewritten(one, self._delivered_form, route, one.facts):
-            return changed
-        raise PreconditionFailed("the message's header would not fit into a frame")
-
-    def _delivered_form(self, properties: Properties) -> Properties:
-        """Without the blind copies, and with the address that a direct reply goes to."""
-        if properties.headers:
-            properties.headers.pop("BCC", None)
-        if properties.reply_to == REPLY_HERE:
-            properties.reply_to = self.reply_queue
-        return properties
 
     def _return(self, route: Route, run: Run) -> None:
         method = BasicReturn(_NO_ROUTE, "NO_ROUTE", route.exchange, route.routing_key)
@@ -317,22 +414,6 @@ class Publisher:
             self._outlet.write(ack_frame(self._number, last, multiple=several))
 
 
-def _divided(event: Published, count: int) -> tuple[Published, Published | None]:
-    """The first messages of a run, and the rest of it if there is one."""
-    if count >= len(event.tails):
-        return event, None
-    return (
-        msgspec.structs.replace(event, tails=event.tails[:count]),
-        msgspec.structs.replace(event, tails=event.tails[count:]),
-    )
-
-
-def _checked_keys(headers: Table, name: str) -> list[str]:
-    if name not in headers:
-        return []
-    keys = headers[name]
-    if not isinstance(keys, list) or not all(
-        isinstance(key, str) and len(key.encode()) <= 255 for key in keys
-    ):
-        raise PreconditionFailed(f"header '{name}' must be an array of strings of up to 255 bytes")
-    return receivers_in(headers, name)
+def _units_per_queue(tails: Sequence[bytes]) -> int:
+    """The cost of giving messages to one queue and its consumer; they are about as long as the first."""
+    return 1 + len(tails) // 16 + (len(tails) * len(tails[0]) >> 14)

@@ -19,6 +19,8 @@ from .exchange import Exchange
 from .gathering import Gathering
 from .queue import Queue
 from .run import Origin, Run
+from .search import depends_on_headers, find_queues
+from .steps import STEP_UNITS, Steps, parts
 from .vhost import Vhost
 
 _ROUTES_REMEMBERED = 8192  # a publisher with ever new keys must not fill the memory
@@ -62,16 +64,32 @@ class Admission:
         self._routes: dict[bytes, Route] = {}
         self._epoch = vhost.epoch  # that the routes are of
 
-    def route(self, method: bytes) -> Route:
-        """The route of a publish, by its method frame."""
+    def route(self, method: bytes) -> Route | None:
+        """The route of a publish, by its method frame, if it is known; see `search`."""
         if self._epoch != self.vhost.epoch:
             self._routes.clear()
             self._epoch = self.vhost.epoch
-        route = self._routes.get(method)
-        if route is None:
+        return self._routes.get(method)
+
+    def search(self, frame: bytes) -> Steps[Route]:
+        """Find the route of a publish, and remember it, unless the topology has changed meanwhile."""
+        method = decode_method(frame[7:-1])
+        if not isinstance(method, BasicPublish):
+            raise SyntaxFault("content without a publish")
+        if method.immediate:
+            raise NotImplementedHere("immediate=true")
+        vhost = self.vhost
+        epoch = vhost.epoch
+        self.access.check_write("exchange", method.exchange)
+        exchange = vhost.find_exchange_to_publish(method.exchange)
+        self.check_topic(exchange, method.routing_key)
+        route = yield from self._search(
+            method.exchange, method.routing_key, method.mandatory, exchange
+        )
+        if self._epoch == vhost.epoch == epoch:
             if len(self._routes) >= _ROUTES_REMEMBERED:
                 self._routes.clear()
-            route = self._routes[method] = self._find(method)
+            self._routes[frame] = route
         return route
 
     def are_apart(self, methods: Iterable[bytes]) -> bool:
@@ -90,27 +108,21 @@ class Admission:
                 reached.add(queue)
         return True
 
-    def _find(self, frame: bytes) -> Route:
-        method = decode_method(frame[7:-1])
-        if not isinstance(method, BasicPublish):
-            raise SyntaxFault("content without a publish")
-        if method.immediate:
-            raise NotImplementedHere("immediate=true")
-        vhost = self.vhost
-        self.access.check_write("exchange", method.exchange)
-        exchange = vhost.find_exchange_to_publish(method.exchange)
-        self.check_topic(exchange, method.routing_key)
-        return self._route(method.exchange, method.routing_key, method.mandatory, exchange)
-
-    def _route(self, name: str, key: str, mandatory: bool, source: Exchange[Queue]) -> Route:
+    def _search(
+        self, name: str, key: str, mandatory: bool, source: Exchange[Queue]
+    ) -> Steps[Route]:
         queues = None
-        if not self.vhost.depends_on_headers(source):
-            queues = self.vhost.route(source, key)
+        alone = not source.bound_exchanges and source.settings.alternate_exchange is None
+        by_headers = source.by_headers or source.window is not None
+        if not by_headers and not alone:
+            by_headers = yield from depends_on_headers(self.vhost, source)
+        if not by_headers:
+            queues = yield from find_queues(self.vhost, source, key)
         return Route(name, key, mandatory, source, queues)
 
-    def renewed(self, route: Route) -> Route:
+    def renew(self, route: Route) -> Steps[Route]:
         """A route found earlier as it is now; from an exchange that is gone, nothing goes anywhere."""
-        return self._route(route.exchange, route.routing_key, route.mandatory, route.source)
+        return self._search(route.exchange, route.routing_key, route.mandatory, route.source)
 
     def check_topic(self, exchange: Exchange[Queue], key: str) -> None:
         if exchange.settings.kind == "topic":
@@ -118,9 +130,9 @@ class Admission:
 
     def queues_for(
         self, route: Route, headers: Table | None, more_keys: Sequence[str], passage: Passage
-    ) -> Sequence[Queue]:
+    ) -> Steps[list[Queue]]:
         """The queues of one message that is not like the others."""
-        return self.vhost.route(route.source, route.routing_key, headers, more_keys, passage)
+        return find_queues(self.vhost, route.source, route.routing_key, headers, more_keys, passage)
 
 
 def is_nowhere(queues: Sequence[Queue]) -> bool:
@@ -140,3 +152,10 @@ def distribute(run: Run, queues: Sequence[Queue], now: int) -> Sequence[int]:
     for queue in queues:
         union.update(queue.publish(run.for_another_queue(), now))
     return sorted(union)
+
+
+def distribute_in_steps(run: Run, queues: Sequence[Queue], now: int) -> Steps[None]:
+    """Publish to many queues, some at each step; those that are deleted meanwhile are left out."""
+    for some in parts(queues, max(STEP_UNITS // len(run), 1)):
+        distribute(run, [queue for queue in some if not queue.deleted], now)
+        yield len(some) * len(run)

@@ -6,6 +6,27 @@ say.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+
+from recado.amqp.events import Interleaved, Published
+
+_FRAME = itemgetter(0)
+
+
+def by_route(event: Interleaved) -> Iterator[Published]:
+    """The publishes in runs, all of a route together."""
+    strands: dict[bytes, list[bytes]] = {frame: [] for frame in event.methods}
+    for frame, tail in zip(event.methods, event.tails, strict=True):
+        strands[frame].append(tail)
+    for frame, tails in strands.items():
+        yield Published(event.channel, frame, event.facts, event.head, tails)
+
+
+def as_they_came(event: Interleaved) -> Iterator[Published]:
+    """The publishes in runs, each as long as the route is the same."""
+    for frame, run in groupby(zip(event.methods, event.tails, strict=True), _FRAME):
+        yield Published(event.channel, frame, event.facts, event.head, [tail for _, tail in run])
 
 
 class Strands:

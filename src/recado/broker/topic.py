@@ -6,38 +6,48 @@ The patterns form a trie, one node per word:
                                                  │         └─ # ●
                                                  └─ # ── nyse ●
 
-A key walks the trie word by word with the set of all nodes that it may have reached, so the work is
-at most words × nodes whatever the patterns are; to follow each possibility by itself would be
-exponential in the number of `#`, and even so each `#` keeps what follows it in the set for the rest of the
-key, so a pattern has a limited number of them. Since `#.#` says no more than `#`, a run of them is kept as one,
-and one step from a node is enough to find what "no word at all" leads to.
+A key walks the trie word by word with the list of all nodes that it has reached, so the work is at most
+words × nodes whatever the patterns are; following each possibility by itself would be exponential in the
+number of `#`. A `#` that was reached stays reached for the rest of the key. It is therefore looked at once:
+its children are noted under the words that lead to them, and a child that leads to nothing but another `#` is
+done with when it is reached for the first time. For patterns such as `#.a.#.b.#` that makes the work about the
+number of nodes, not words × nodes. Since `#.#` says no more than `#`, a run of them is kept as one, and one
+step from a node is enough to find what "no word at all" leads to.
+
+The search runs in steps (see `steps`). It holds on to nodes between them: a binding that exists during the
+whole search is found, because its nodes stay where they are; one that comes or goes meanwhile may be found or
+not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
 from recado.amqp.errors import PreconditionFailed
 from recado.amqp.values import Table
 
-from .binding import Binding
+from .binding import Binding, collect
+from .steps import STEP_UNITS, Steps, parts
 
 T = TypeVar("T")
 
 MAX_HASHES: Final = 8
+_ANY_WORD: Final = "*."  # no word of a key, for words have no dots
+_NODES_PER_UNIT: Final = 8  # 0.6 µs each
+_NODES_PER_STEP: Final = STEP_UNITS * _NODES_PER_UNIT
 
 
 class _Node(Generic[T]):
     """Where the words of a pattern have led, and the bindings whose pattern ends here."""
 
-    __slots__ = ("any_word", "any_words", "bindings", "repeats", "words")
+    __slots__ = ("any_word", "any_words", "bindings", "words")
 
-    def __init__(self, *, repeats: bool = False) -> None:
+    def __init__(self) -> None:
         self.words: dict[str, _Node[T]] = {}
         self.any_word: _Node[T] | None = None
         self.any_words: _Node[T] | None = None
         self.bindings: dict[Binding[T], None] = {}
-        self.repeats = repeats
 
     def child(self, word: str) -> _Node[T]:
         match word:
@@ -47,7 +57,7 @@ class _Node(Generic[T]):
                 return self.any_word
             case "#":
                 if self.any_words is None:
-                    self.any_words = _Node(repeats=True)
+                    self.any_words = _Node()
                 return self.any_words
             case _:
                 return self.words.get(word) or self.words.setdefault(word, _Node())
@@ -62,14 +72,21 @@ class _Node(Generic[T]):
                 del self.words[word]
 
     @property
+    def leads_on(self) -> bool:
+        """Whether more may be found here than what is behind the `#`."""
+        return bool(self.bindings or self.words) or self.any_word is not None
+
+    @property
     def is_empty(self) -> bool:
-        return not (self.bindings or self.words) and self.any_word is self.any_words is None
+        return not self.leads_on and self.any_words is None
 
 
 class TopicMatcher(Generic[T]):
     """The bindings of a topic exchange. No node is kept that leads to no binding."""
 
     __slots__ = ("_root",)
+
+    by_key = True
 
     def __init__(self) -> None:
         self._root: _Node[T] = _Node()
@@ -86,28 +103,94 @@ class TopicMatcher(Generic[T]):
         while pattern and path.pop().is_empty:
             path[-1].drop_child(pattern.pop())
 
-    def match(self, key: str, headers: Table) -> list[Binding[T]]:
-        reached = {self._root}
-        if self._root.any_words is not None:
-            reached.add(self._root.any_words)
-        for word in _words(key):
-            following = set()
-            for node in reached:
-                if node.repeats:
-                    following.add(node)
-                for child in (node.words.get(word), node.any_word):
-                    if child is not None:
-                        following.add(child)
-                        if child.any_words is not None:
-                            following.add(child.any_words)
+    def search(self, key: str, headers: Table, found: dict[Binding[T], None]) -> Steps[None]:
+        words = _words(key)
+        walk: _Walk[T] = _Walk(words)
+        reached: list[_Node[T]] = [self._root]
+        visited = 1 + walk.enter(reached)
+        for word in words:
+            following: list[_Node[T]] = []
+            for some in parts(reached, _NODES_PER_STEP):
+                for node in some:
+                    if (child := node.words.get(word)) is not None:
+                        following.append(child)
+                    if (child := node.any_word) is not None:
+                        following.append(child)
+                visited += len(some)
+                if visited >= _NODES_PER_STEP:
+                    yield visited // _NODES_PER_UNIT
+                    visited = 0
+            # Before any `#` is entered at this word: its children are for the next.
+            repeated = walk.take(word) if walk.entered else ()
+            for some in parts(following, _NODES_PER_STEP):
+                visited += walk.enter(some)
+                if visited >= _NODES_PER_STEP:
+                    yield visited // _NODES_PER_UNIT
+                    visited = 0
+            for each, nodes in repeated:
+                for some in parts(nodes, _NODES_PER_STEP):
+                    walk.keep(each, some)
+                    visited += len(some) + walk.enter(some)
+                    if visited >= _NODES_PER_STEP:
+                        yield visited // _NODES_PER_UNIT
+                        visited = 0
+                following += nodes
             reached = following
-        return [binding for node in reached for binding in node.bindings]
+        for nodes in (reached, list(walk.entered)):
+            for some in parts(nodes, _NODES_PER_STEP):
+                for node in some:
+                    if node.bindings:
+                        yield from collect(node.bindings, found)
+                visited += len(some)
+                if visited >= _NODES_PER_STEP:
+                    yield visited // _NODES_PER_UNIT
+                    visited = 0
+        yield visited // _NODES_PER_UNIT
 
     def _path(self, binding: Binding[T]) -> list[_Node[T]]:
         path = [self._root]
         for word in _pattern(binding.routing_key):
             path.append(path[-1].child(word))
         return path
+
+
+class _Walk(Generic[T]):
+    """The `#` nodes that a key has entered, and their children by the words of the key that lead to them."""
+
+    __slots__ = ("_by_word", "_words", "entered")
+
+    def __init__(self, words: list[str]) -> None:
+        self.entered: dict[_Node[T], None] = {}
+        self._words = words
+        self._by_word: dict[str, list[_Node[T]]] = {}
+
+    def enter(self, nodes: Sequence[_Node[T]]) -> int:
+        """Enter each `#` that follows one of these nodes; return the number of children that were noted."""
+        noted = 0
+        for node in nodes:
+            behind = node.any_words
+            if behind is not None and behind not in self.entered:
+                self.entered[behind] = None
+                noted += 1 + self._note(behind)
+        return noted
+
+    def _note(self, behind: _Node[T]) -> int:
+        children = {word: behind.words[word] for word in behind.words.keys() & self._words}
+        if behind.any_word is not None:
+            children[_ANY_WORD] = behind.any_word
+        for word, child in children.items():
+            self._by_word.setdefault(word, []).append(child)
+        return len(children)
+
+    def take(self, word: str) -> list[tuple[str, list[_Node[T]]]]:
+        """The nodes that a word leads to from any `#` entered so far, each time with how to `keep` them."""
+        return [(each, self._by_word.pop(each, [])) for each in (word, _ANY_WORD)]
+
+    def keep(self, word: str, nodes: Sequence[_Node[T]]) -> None:
+        """Note those again that are to be reached by the same word another time."""
+        lasting = [node for node in nodes if node.leads_on]
+        if lasting:
+            self._by_word.setdefault(word, []).extend(lasting)
 
 
 def _words(key: str) -> list[str]:

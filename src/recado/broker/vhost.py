@@ -1,4 +1,4 @@
-"""A virtual host: its exchanges and queues, what is bound to what, and where a message goes.
+"""A virtual host: its exchanges and queues, and what is bound to what.
 
 V1  Every binding leads from one of `exchanges` to one of `exchanges` or `queues`, and is known at
     either end.
@@ -10,7 +10,7 @@ Things are found or refused here with RabbitMQ's codes and texts. Whether the us
 is settled before (see `access`), and what becomes of messages in a queue is the queue's affair.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Generic, TypeVar
 
 from recado.amqp.errors import (
@@ -28,8 +28,8 @@ from .arguments import (
     parse_exchange_arguments,
 )
 from .binding import Binding, Destination
-from .deduplication import Passage, window_of
-from .delay import DELAYED, check_delayed_type, delay_of
+from .deduplication import window_of
+from .delay import DELAYED, check_delayed_type
 from .equivalence import check_exchange_equivalent, check_queue_equivalent
 from .exchange import KINDS, PREDECLARED, Exchange, Holder
 from .keeper import Keeper
@@ -51,7 +51,7 @@ class Vhost(Generic[Q]):
         self.exchanges: dict[str, Exchange[Q]] = {
             exchange: Exchange(exchange, settings) for exchange, settings in PREDECLARED.items()
         }
-        self._default = self.exchanges[""]
+        self.default = self.exchanges[""]
         self._inbound: dict[Q | Exchange[Q], dict[Binding[Q | Exchange[Q]], None]] = {}
 
     # ── exchanges ───────────────────────────────────────────────────────────────────────────────
@@ -119,7 +119,7 @@ class Vhost(Generic[Q]):
     def apply_policies(self) -> None:
         """Policies came or went: exchanges may have others as alternates now."""
         for name, exchange in self.exchanges.items():
-            if exchange is not self._default:
+            if exchange is not self.default:
                 exchange.settings = self.policies.for_exchange(name, exchange.declared)
         self.epoch += 1
 
@@ -260,6 +260,7 @@ class Vhost(Generic[Q]):
         going = [thing]
         for gone in going:
             if isinstance(gone, Exchange):
+                gone.deleted = True
                 del self.exchanges[gone.name]
             else:
                 del self.queues[gone.name]
@@ -277,62 +278,8 @@ class Vhost(Generic[Q]):
                 self.holdings.close(gone.holding)
         self.epoch += 1
 
-    # ── routing ─────────────────────────────────────────────────────────────────────────────────
-
-    def route(
-        self,
-        exchange: Exchange[Q],
-        routing_key: str,
-        headers: Table | None = None,
-        more_keys: Sequence[str] = (),
-        passage: Passage | None = None,
-    ) -> list[Q]:
-        """Where a message goes: each queue once, in the order in which the bindings name them.
-
-        Follows the bindings, entering each exchange once however they are tied in circles.
-
-        `more_keys` are those of CC and BCC. They belong to the same walk, because an alternate
-        exchange is for a message that matches by none of its keys. `passage` is that of a message
-        which somebody publishes: exchanges that find duplicates let it pass or not.
-        """
-        keys = (routing_key, *more_keys)
-        queues: dict[Q, None] = {}
-        entered = {exchange: None}
-        ahead = [exchange]
-        for here in ahead:
-            if passage is not None and here.window is not None and not passage.enters(here.window):
-                continue
-            if here.holding is not None and delay_of(headers or {}):
-                queues[here.holding] = None
-                continue
-            for destination in self._following(here, keys, headers or {}):
-                if not isinstance(destination, Exchange):
-                    queues[destination] = None
-                elif destination not in entered:
-                    entered[destination] = None
-                    ahead.append(destination)
-        return list(queues)
-
-    def depends_on_headers(self, exchange: Exchange[Q]) -> bool:
-        """Whether a message may get from here to an exchange that looks at headers, or at its id."""
-        entered = {exchange}
-        ahead = [exchange]
-        for here in ahead:
-            if here.by_headers or here.window is not None:
-                return True
-            following = {*here.bound_exchanges, *self._alternate(here)} - entered
-            entered |= following
-            ahead += following
-        return False
-
-    def _following(
-        self, exchange: Exchange[Q], keys: Sequence[str], headers: Table
-    ) -> Iterable[Q | Exchange[Q]]:
-        if exchange is self._default:
-            return [self.queues[key] for key in keys if key in self.queues]
-        return exchange.match(keys, headers) or self._alternate(exchange)
-
-    def _alternate(self, exchange: Exchange[Q]) -> Sequence[Exchange[Q]]:
+    def alternate(self, exchange: Exchange[Q]) -> Sequence[Exchange[Q]]:
+        """Where messages go that match no binding of an exchange."""
         name = exchange.settings.alternate_exchange
         if name is None or name not in self.exchanges:
             return ()

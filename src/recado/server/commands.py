@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recado.amqp import methods as m
-from recado.amqp.errors import AccessRefused, NotFound, NotImplementedHere, PreconditionFailed
+from recado.amqp.errors import NotImplementedHere, PreconditionFailed
 from recado.amqp.facts import REPLY_HERE
 from recado.broker.arguments import (
     ConsumerSettings,
@@ -17,6 +17,9 @@ from recado.broker.arguments import (
 )
 from recado.broker.channel import Channel, Settlement
 from recado.broker.queue import Queue
+from recado.broker.steps import Steps
+
+from .names import binding_names, check_binding, check_some_access, queue_name, readable_queue
 
 if TYPE_CHECKING:
     from .session import Session
@@ -25,12 +28,23 @@ M = TypeVar("M", bound=m.Method)
 Command = Callable[["Session", Channel, M, int], None]
 
 COMMANDS: dict[type[m.Method], Command[Any]] = {}
+Preparation = Callable[["Session", Channel, M], Steps[None] | None]
+PREPARATIONS: dict[type[m.Method], Preparation[Any]] = {}
+"""Work in steps that must be done before a command, which is atomic."""
 
 
 def _command(method: type[M]) -> Callable[[Command[M]], Command[M]]:
     def register(command: Command[M]) -> Command[M]:
         COMMANDS[method] = command
         return command
+
+    return register
+
+
+def _preparation(method: type[M]) -> Callable[[Preparation[M]], Preparation[M]]:
+    def register(preparation: Preparation[M]) -> Preparation[M]:
+        PREPARATIONS[method] = preparation
+        return preparation
 
     return register
 
@@ -44,7 +58,7 @@ def exchange_declare(
 ) -> None:
     access, vhost = channel.admission.access, channel.admission.vhost
     if method.passive:
-        _check_some_access(channel, "exchange", method.exchange)
+        check_some_access(channel, "exchange", method.exchange)
         vhost.expect_exchange(method.exchange)
     else:
         access.check_configure("exchange", method.exchange)
@@ -76,7 +90,7 @@ def exchange_delete(
 
 @_command(m.ExchangeBind)
 def exchange_bind(session: "Session", channel: Channel, method: m.ExchangeBind, now: int) -> None:
-    _check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
+    check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
     channel.admission.vhost.bind_exchange(
         method.destination, method.source, method.routing_key, method.arguments
     )
@@ -88,7 +102,7 @@ def exchange_bind(session: "Session", channel: Channel, method: m.ExchangeBind, 
 def exchange_unbind(
     session: "Session", channel: Channel, method: m.ExchangeUnbind, now: int
 ) -> None:
-    _check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
+    check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
     channel.admission.vhost.unbind_exchange(
         method.destination, method.source, method.routing_key, method.arguments
     )
@@ -116,8 +130,8 @@ def queue_declare(session: "Session", channel: Channel, method: m.QueueDeclare, 
 
 
 def _existing_queue(session: "Session", channel: Channel, name: str) -> Queue:
-    name = _queue_name(channel, name)
-    _check_some_access(channel, "queue", name)
+    name = queue_name(channel, name)
+    check_some_access(channel, "queue", name)
     if name.startswith(
         REPLY_HERE
     ):  # whoever was given the address may ask whether it is still good
@@ -153,8 +167,8 @@ def _declared_queue(
 
 @_command(m.QueueBind)
 def queue_bind(session: "Session", channel: Channel, method: m.QueueBind, now: int) -> None:
-    name, key = _binding_names(channel, method.queue, method.routing_key)
-    _check_binding(channel, "queue", name, method.exchange, key)
+    name, key = binding_names(channel, method.queue, method.routing_key)
+    check_binding(channel, "queue", name, method.exchange, key)
     channel.admission.vhost.bind_queue(
         name, method.exchange, key, method.arguments, connection=session
     )
@@ -164,8 +178,8 @@ def queue_bind(session: "Session", channel: Channel, method: m.QueueBind, now: i
 
 @_command(m.QueueUnbind)
 def queue_unbind(session: "Session", channel: Channel, method: m.QueueUnbind, now: int) -> None:
-    name, key = _binding_names(channel, method.queue, method.routing_key)
-    _check_binding(channel, "queue", name, method.exchange, key)
+    name, key = binding_names(channel, method.queue, method.routing_key)
+    check_binding(channel, "queue", name, method.exchange, key)
     channel.admission.vhost.unbind_queue(
         name, method.exchange, key, method.arguments, connection=session
     )
@@ -174,14 +188,14 @@ def queue_unbind(session: "Session", channel: Channel, method: m.QueueUnbind, no
 
 @_command(m.QueuePurge)
 def queue_purge(session: "Session", channel: Channel, method: m.QueuePurge, now: int) -> None:
-    count = _readable_queue(session, channel, method.queue).purge()
+    count = readable_queue(session, channel, method.queue).purge()
     if not method.no_wait:
         channel.send(m.QueuePurgeOk(count))
 
 
 @_command(m.QueueDelete)
 def queue_delete(session: "Session", channel: Channel, method: m.QueueDelete, now: int) -> None:
-    name = _queue_name(channel, method.queue)
+    name = queue_name(channel, method.queue)
     channel.admission.access.check_configure("queue", name)
     vhost = channel.admission.vhost
 
@@ -222,7 +236,7 @@ def basic_consume(session: "Session", channel: Channel, method: m.BasicConsume, 
         settings = parse_consumer_arguments(REPLY_HERE, vhost, "classic", method.arguments)
         queue = _reply_queue(session, channel, method, settings, now)
     else:
-        queue = _readable_queue(session, channel, method.queue)
+        queue = readable_queue(session, channel, method.queue)
         kind = queue.settings.queue_type
         settings = parse_consumer_arguments(queue.name, vhost, kind, method.arguments)
     channel.consume(queue, tag, settings, no_ack=method.no_ack, exclusive=method.exclusive, now=now)
@@ -261,7 +275,7 @@ def basic_cancel(session: "Session", channel: Channel, method: m.BasicCancel, no
 
 @_command(m.BasicGet)
 def basic_get(session: "Session", channel: Channel, method: m.BasicGet, now: int) -> None:
-    queue = _readable_queue(session, channel, method.queue)
+    queue = readable_queue(session, channel, method.queue)
     if not channel.get(queue, no_ack=method.no_ack, now=now):
         channel.send(m.BasicGetEmpty())
 
@@ -324,6 +338,12 @@ def tx_select(session: "Session", channel: Channel, method: m.TxSelect, now: int
     channel.send(m.TxSelectOk())
 
 
+@_preparation(m.TxCommit)
+def prepare_commit(session: "Session", channel: Channel, method: m.TxCommit) -> Steps[None] | None:
+    publisher = channel.publisher
+    return publisher.prepare() if publisher.pending and not publisher.is_prepared else None
+
+
 @_command(m.TxCommit)
 def tx_commit(session: "Session", channel: Channel, method: m.TxCommit, now: int) -> None:
     _check_transactional(channel)
@@ -354,47 +374,3 @@ def channel_flow(session: "Session", channel: Channel, method: m.ChannelFlow, no
 def access_request(session: "Session", channel: Channel, method: m.AccessRequest, now: int) -> None:
     """Older clients ask; permissions are checked where they are used."""
     channel.send(m.AccessRequestOk())
-
-
-# ── names and permissions ─────────────────────────────────────────────────────────────────────────────────
-
-
-def _queue_name(channel: Channel, name: str) -> str:
-    if name:
-        return name
-    if channel.last_queue is None:
-        raise NotFound("no previously declared queue")
-    return channel.last_queue
-
-
-def _binding_names(channel: Channel, queue: str, key: str) -> tuple[str, str]:
-    """Both left empty, the queue declared last is bound by its own name."""
-    name = _queue_name(channel, queue)
-    return name, name if not queue and not key else key
-
-
-def _readable_queue(session: "Session", channel: Channel, name: str) -> Queue:
-    name = _queue_name(channel, name)
-    channel.admission.access.check_read("queue", name)
-    return channel.admission.vhost.find_queue_for(session, name)
-
-
-def _check_binding(channel: Channel, kind: str, destination: str, source: str, key: str) -> None:
-    access, vhost = channel.admission.access, channel.admission.vhost
-    access.check_write(kind, destination)
-    access.check_read("exchange", source)
-    exchange = vhost.exchanges.get(source)
-    if exchange is not None and exchange.settings.kind == "topic":
-        access.check_topic_read(source, key)
-
-
-def _check_some_access(channel: Channel, kind: str, name: str) -> None:
-    """Who has no permission on a name at all is not told whether it exists."""
-    access = channel.admission.access
-    for check in (access.check_configure, access.check_write):
-        try:
-            check(kind, name)
-        except AccessRefused:
-            continue
-        return
-    access.check_read(kind, name)

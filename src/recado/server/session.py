@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 
+import msgspec
+
 from recado.amqp import events as e
 from recado.amqp import methods as m
 from recado.amqp.errors import (
@@ -34,17 +36,25 @@ from recado.broker.broker import Broker
 from recado.broker.channel import Channel
 from recado.broker.queue import Queue
 from recado.broker.routing import Admission
+from recado.broker.steps import TURN_UNITS, Work
 
-from .commands import COMMANDS
+from .commands import COMMANDS, PREPARATIONS
 from .offer import Offer
 from .opening import Opening
 from .outbox import CHOKED_FROM, Outbox
 
 FRAME_BEFORE_LOGIN = 8192
-TURN = 2048  # runs to single queues, or as much work, before others get their turn: 10 ms or so
-METHOD_COST = 16  # a method counts for so many
+METHOD_COST = 16  # units, see `recado.broker.steps`
 _PUBLISH, _ACK = (60, 40), (60, 80)
 _LASTING = (40, 50, 90)  # exchange, queue, tx: their answers say that something is done for good
+
+
+class Unfinished(msgspec.Struct):
+    """Work for a method that is not done; nothing else of the connection is handled before it is."""
+
+    channel: int
+    method: m.Method
+    work: Work[None]
 
 
 class State(Enum):
@@ -98,7 +108,7 @@ class Session(Outbox):
         self.state = State.HANDSHAKE
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[Queue, None] = {}
-        self._inbox: deque[Iterator[e.Event]] = deque()  # received, not yet handled
+        self._inbox: deque[Iterator[e.Event | Unfinished]] = deque()  # received, not yet handled
         self._owing: dict[Channel, None] = {}  # channels with confirms to send
         self._admission: Admission | None = None
         self._held_ticket = 0  # of the keeper, that the output held last waits for
@@ -142,17 +152,18 @@ class Session(Outbox):
 
     def _handle_some(self, now: int) -> None:
         """Handle events until there are none for us any more, or the turn ends."""
-        inbox, turn = self._inbox, TURN
+        inbox, turn = self._inbox, TURN_UNITS
         while inbox and turn > 0 and self.backlog <= CHOKED_FROM and not self.is_stalled:
             event = next(inbox[0], None)
             if event is None:
                 inbox.popleft()
             elif self.state is State.OPEN:
                 if type(event) is e.Published:
-                    turn -= self._publish(event, now)
+                    turn -= self._publish(event, now, turn)
                 else:
-                    self._handle(event, now)
-                    turn -= METHOD_COST
+                    turn -= self._handle(event, now, turn)
+            elif isinstance(event, Unfinished):
+                inbox.popleft()  # of a channel that is gone
             elif self._opening is not None and self.state is State.HANDSHAKE:
                 self._opening.receive(event)
                 turn -= METHOD_COST
@@ -182,8 +193,8 @@ class Session(Outbox):
             channel.publisher.confirm()
         self._owing.clear()
 
-    def _publish(self, event: e.Published, now: int) -> int:
-        """Gives what it cost; a part of a large run may be left for the next turn."""
+    def _publish(self, event: e.Published, now: int, budget: int) -> int:
+        """Return the cost; a part of the work may be left for the next turn."""
         number = event.channel
         try:
             channel = self.channels.get(number) or self._no_channel(number)
@@ -191,7 +202,7 @@ class Session(Outbox):
             self.publishes = True
             if publisher.confirming:
                 self._owing[channel] = None
-            rest, cost = publisher.publish(event, now)
+            rest, cost = publisher.publish(event, now, budget)
         except ClosesChannel as error:
             self._fail_channel(number, error, _PUBLISH, now)
             return METHOD_COST
@@ -200,7 +211,6 @@ class Session(Outbox):
             return METHOD_COST
         if rest is not None:
             self._inbox.appendleft(self._remaining(number, (rest,)))
-            return TURN
         return cost
 
     def _remaining(self, number: int, events: Iterable[e.Event]) -> Iterator[e.Event]:
@@ -209,9 +219,9 @@ class Session(Outbox):
             if number in self.channels:
                 yield event
 
-    def _handle(self, event: e.Event, now: int) -> None:
-        """Any other event of an open connection; errors of a channel end here."""
-        culprit = _PUBLISH
+    def _handle(self, event: e.Event | Unfinished, now: int, budget: int) -> int:
+        """Any other event of an open connection; return the cost. Errors of a channel end here."""
+        culprit, cost = _PUBLISH, METHOD_COST
         self.broker.gathering.let_in(now)
         try:
             match event:
@@ -225,6 +235,9 @@ class Session(Outbox):
                 case e.MethodReceived(number, method):
                     culprit = (method.class_id, method.method_id)
                     self._command(number, method, now)
+                case Unfinished(_, method, work):
+                    culprit = (method.class_id, method.method_id)
+                    cost = work.advance(budget)
                 case e.TooLarge(_, size):
                     raise PreconditionFailed(
                         f"message size {size} is larger than the maximum of {self._reader.body_max} bytes"
@@ -237,6 +250,7 @@ class Session(Outbox):
             self._fail_channel(getattr(event, "channel", 0), error, culprit, now)
         except ClosesConnection as error:
             self.fail(error, now, culprit)
+        return cost
 
     def _no_channel(self, number: int) -> Channel:
         raise ChannelFault(f"channel {number} is not open: expected 'channel.open'")
@@ -268,6 +282,10 @@ class Session(Outbox):
             command = COMMANDS.get(type(method))
             if command is None:
                 raise CommandInvalid(f"{method.name} is not for a client to send")
+            prepare = PREPARATIONS.get(type(method))
+            if prepare is not None and (steps := prepare(self, channel, method)):
+                self._inbox.appendleft(self._prepared(number, method, Work(steps)))
+                return
             keeper = self.broker.keeper
             entries, mark = keeper.entries, self.mark
             command(self, channel, method, now)
@@ -275,6 +293,15 @@ class Session(Outbox):
             new = keeper.entries != entries or keeper.changed > keeper.safe
             if new and method.class_id in _LASTING:
                 self._hold_until_safe(mark)
+
+    def _prepared(
+        self, number: int, method: m.Method, work: Work[None]
+    ) -> Iterator[e.Event | Unfinished]:
+        """The method again, when the work that it needs is done."""
+        while not work.is_done:
+            yield Unfinished(number, method, work)
+        if number in self.channels:
+            yield e.MethodReceived(number, method)
 
     def _hold_until_safe(self, mark: int) -> None:
         """Hold the output since `mark` until all operations up to now are on disk (S6).

@@ -1,0 +1,80 @@
+"""Where a message goes: the walk along the bindings of a vhost."""
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from recado.amqp.values import Table
+
+from .binding import BINDINGS_PER_UNIT, Destination
+from .deduplication import Passage
+from .delay import delay_of
+from .exchange import Exchange
+from .steps import STEP_UNITS, Steps, parts
+from .vhost import Vhost
+
+Q = TypeVar("Q", bound=Destination)
+
+_DESTINATIONS_PER_STEP: Final = STEP_UNITS * BINDINGS_PER_UNIT
+
+
+def find_queues(
+    vhost: Vhost[Q],
+    exchange: Exchange[Q],
+    routing_key: str,
+    headers: Table | None = None,
+    more_keys: Sequence[str] = (),
+    passage: Passage | None = None,
+) -> Steps[list[Q]]:
+    """Where a message goes: each queue once, in the order in which the bindings name them.
+
+    Follows the bindings, entering each exchange once however they are tied in circles. It runs in steps,
+    and the topology may change between them. A binding that exists during the whole search counts; one that
+    comes or goes meanwhile may count or not, as if the message had come a moment earlier or later; a queue
+    that was deleted is left out.
+
+    `more_keys` are those of CC and BCC. They belong to the same walk, because an alternate
+    exchange is for a message that matches by none of its keys. `passage` is that of a message
+    which somebody publishes: exchanges that find duplicates let it pass or not.
+    """
+    keys = tuple(dict.fromkeys((routing_key, *more_keys)))
+    headers = headers or {}
+    queues: dict[Q, None] = {}
+    entered = {exchange: None}
+    ahead = [exchange]
+    for here in ahead:
+        if here.deleted:
+            continue
+        if passage is not None and here.window is not None and not passage.enters(here.window):
+            continue
+        if here.holding is not None and delay_of(headers):
+            queues[here.holding] = None
+            continue
+        if here is vhost.default:
+            following: Sequence[Q | Exchange[Q]] = [
+                vhost.queues[key] for key in keys if key in vhost.queues
+            ]
+        else:
+            following = (yield from here.search(keys, headers)) or vhost.alternate(here)
+        for some in parts(following, _DESTINATIONS_PER_STEP):
+            for destination in some:
+                if not isinstance(destination, Exchange):
+                    queues[destination] = None
+                elif destination not in entered:
+                    entered[destination] = None
+                    ahead.append(destination)
+            yield 1 + len(some) // BINDINGS_PER_UNIT
+    return [queue for queue in queues if not queue.deleted]
+
+
+def depends_on_headers(vhost: Vhost[Q], exchange: Exchange[Q]) -> Steps[bool]:
+    """Whether a message may get from here to an exchange that looks at headers, or at its id."""
+    entered = {exchange}
+    ahead = [exchange]
+    for here in ahead:
+        if here.by_headers or here.window is not None:
+            return True
+        following = {*here.bound_exchanges, *vhost.alternate(here)} - entered
+        entered |= following
+        ahead += following
+        yield (len(here.bound_exchanges) + 1) // BINDINGS_PER_UNIT
+    return False

@@ -1,0 +1,447 @@
+"""Publishes that cost much: none takes more of a turn than its budget, and what happens between two turns."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+
+from recado.amqp.events import Acked, Event, MethodReceived, Published
+from recado.amqp.frames import body_of
+from recado.amqp.methods import BasicAck, BasicNack
+from recado.amqp.properties import Properties
+from recado.amqp.values import Value
+from recado.broker.broker import Broker
+from recado.broker.channel import Channel
+from recado.broker.queue import Queue
+from recado.broker.search import find_queues
+from recado.broker.steps import STEP_UNITS, TURN_UNITS, Work
+
+from .assuring import let_pass, reject, source, take_all, target
+from .delaying import bound, delayed
+from .delaying import publish as publish_delayed
+from .keepers import Cupboard
+from .stage import Peer, new_broker, new_queue, open_channel, published, run_of
+
+OVERSHOOT = 3 * STEP_UNITS  # the last step of a turn
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return new_broker()
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer()
+
+
+@pytest.fixture
+def channel(broker: Broker, peer: Peer) -> Channel:
+    return open_channel(broker, peer)
+
+
+WORDS = "abcdefghijklmnopqr"
+HOSTILE_KEY = ".".join(WORDS[i % len(WORDS)] for i in range(125))
+
+
+def bind_hostile(broker: Broker, exchange: str = "x", queue: str = "q") -> None:
+    """Topic bindings that match no key, but each word of a long one reaches most of them: two turns of work."""
+    vhost = broker.vhosts["/"]
+    if exchange not in vhost.exchanges:
+        vhost.declare_exchange(exchange, "topic")
+    for a, b in product(WORDS, WORDS):
+        vhost.bind_queue(queue, exchange, f"#.{a}.#.{b}.#.*.z")
+
+
+def turns(
+    channel: Channel,
+    event: Published,
+    between: Callable[[], object] = lambda: None,
+    budget: int = TURN_UNITS,
+) -> list[int]:
+    """The cost of each turn until all is taken in."""
+    costs: list[int] = []
+    rest: Published | None = event
+    while rest is not None:
+        if costs:
+            between()
+        rest, cost = channel.publisher.publish(rest, 0, budget)
+        costs.append(cost)
+    return costs
+
+
+def confirms(events: list[Event]) -> list[object]:
+    return [
+        BasicAck(event.first, False) if isinstance(event, Acked) else event.method
+        for event in events
+        if isinstance(event, Acked | MethodReceived)
+    ]
+
+
+def bodies(queue: Queue) -> list[bytes]:
+    found = []
+    while (run := queue.get(0)) is not None:
+        found.append(body_of(run.contents()[0]))
+    return found
+
+
+# ── searching ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_search_that_is_long_goes_on_in_the_next_turn(broker: Broker, channel: Channel) -> None:
+    queue = new_queue(broker)
+    bind_hostile(broker)
+    new_queue(broker, "all")
+    broker.vhosts["/"].bind_queue("all", "x", "#")
+    event = published(HOSTILE_KEY, b"1", exchange="x")
+    costs = turns(channel, event)
+    assert len(costs) > 1
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert (queue.ready, broker.vhosts["/"].queues["all"].ready) == (0, 1)
+    assert turns(channel, event) == [1]  # it is known now
+
+
+def test_each_of_many_keys_counts(broker: Broker, channel: Channel) -> None:
+    new_queue(broker)
+    bind_hostile(broker)
+    keys: list[Value] = [f"{i}.{HOSTILE_KEY}" for i in range(20)]
+    event = published("z", b"1", exchange="x", properties=Properties(headers={"CC": keys}))
+    costs = turns(channel, event)
+    assert len(costs) > 20
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+
+
+def test_a_route_that_changed_while_it_was_found_is_not_remembered(
+    broker: Broker, channel: Channel
+) -> None:
+    new_queue(broker)
+    bind_hostile(broker)
+    event = published(HOSTILE_KEY, b"1", exchange="x")
+    assert len(turns(channel, event, lambda: new_queue(broker, f"n{broker.vhosts['/'].epoch}"))) > 1
+    assert len(turns(channel, event)) > 1
+    assert len(turns(channel, event)) == 1
+
+
+def test_a_queue_that_is_deleted_meanwhile_gets_nothing(
+    broker: Broker, channel: Channel, peer: Peer
+) -> None:
+    new_queue(broker)
+    bind_hostile(broker)
+    gone, kept = new_queue(broker, "gone"), new_queue(broker, "kept")
+    for name in ("gone", "kept"):
+        broker.vhosts["/"].bind_queue(name, "x", "a.#")
+    channel.publisher.begin_confirming()
+
+    def delete() -> None:
+        if not gone.deleted:
+            broker.delete_queue(gone, 0)
+
+    assert len(turns(channel, published(HOSTILE_KEY, b"1", exchange="x"), delete)) > 1
+    assert (gone.ready, kept.ready) == (0, 1)
+    channel.publisher.confirm()
+    assert confirms(peer.received()) == [BasicAck(1, False)]
+
+
+def test_an_exchange_that_is_deleted_meanwhile_leads_nowhere(
+    broker: Broker, channel: Channel
+) -> None:
+    vhost = broker.vhosts["/"]
+    queue = new_queue(broker)
+    bind_hostile(broker)
+    for name in ("first", "next"):
+        vhost.declare_exchange(name, "fanout")
+    for name in ("x", "next"):
+        vhost.bind_exchange(name, "first", "")
+    vhost.bind_queue("q", "next", "")
+    event = published(HOSTILE_KEY, b"1", exchange="first", mandatory=True)
+    assert len(turns(channel, event, lambda: vhost.delete_exchange("next"))) > 1
+    assert queue.ready == 0
+
+
+@pytest.mark.parametrize("kind", ["direct", "fanout", "headers", "regex", "topic"])
+def test_many_bindings_are_followed_in_steps_and_in_order(
+    broker: Broker, channel: Channel, kind: str
+) -> None:
+    vhost = broker.vhosts["/"]
+    vhost.declare_exchange("x", kind)
+    names = [f"q{i:04}" for i in range(3000)]
+    for name in reversed(names):
+        new_queue(broker, name)
+        vhost.bind_queue(name, "x", "k")
+    work, costs = Work(find_queues(vhost, vhost.exchanges["x"], "k")), []
+    while not work.is_done:
+        costs.append(work.advance(1))
+    assert [queue.name for queue in work.result] == names[::-1]
+    assert max(costs) <= OVERSHOOT
+    assert sum(costs) >= 3000 // 16
+
+
+# ── giving ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fan_out(broker: Broker, count: int, **settings: Any) -> list[Queue]:
+    queues = [new_queue(broker, f"f{i}", **settings) for i in range(count)]
+    for queue in queues:
+        broker.vhosts["/"].bind_queue(queue.name, "amq.fanout", "")
+    return queues
+
+
+def test_many_queues_are_given_a_message_in_several_turns(
+    broker: Broker, channel: Channel, peer: Peer
+) -> None:
+    queues = fan_out(broker, 5000)
+    channel.publisher.begin_confirming()
+    event = published("", b"1", exchange="amq.fanout")
+    confirmed = []
+
+    def look() -> None:
+        channel.publisher.confirm()
+        confirmed.extend(confirms(peer.received()))
+
+    costs = turns(channel, event, look)
+    assert len(costs) > 2
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert confirmed == []
+    assert all(queue.ready == 1 for queue in queues)
+    look()
+    assert confirmed == [BasicAck(1, False)]
+
+
+def test_large_messages_cost_more_than_small_ones(broker: Broker, channel: Channel) -> None:
+    fan_out(broker, 100)
+    small = sum(turns(channel, published("", b"x", exchange="amq.fanout")))
+    large = turns(channel, published("", bytes(10 << 20), exchange="amq.fanout"))
+    run = turns(channel, published("", *[b"x"] * 3000, exchange="amq.fanout"))
+    assert sum(large) > 100 * small
+    assert sum(run) > 100 * small
+    assert max(large + run) <= TURN_UNITS + 1000  # a queue is not divided
+
+
+def test_one_queue_refuses_what_the_others_take(
+    broker: Broker, channel: Channel, peer: Peer
+) -> None:
+    fan_out(broker, 300, max_length=1, overflow="reject-publish")
+    roomy = new_queue(broker, "roomy")
+    broker.vhosts["/"].bind_queue("roomy", "amq.fanout", "")
+    channel.publisher.begin_confirming()
+    assert len(turns(channel, published("", b"1", b"2", exchange="amq.fanout"), budget=64)) > 2
+    channel.publisher.confirm()
+    assert confirms(peer.received()) == [BasicAck(1, False), BasicNack(2, False, False)]
+    assert bodies(roomy) == [b"1", b"2"]
+
+
+def test_messages_of_one_channel_keep_their_order(broker: Broker, channel: Channel) -> None:
+    queues = fan_out(broker, 700)
+    for body in (b"1", b"2"):
+        turns(channel, published("", body, exchange="amq.fanout"), budget=STEP_UNITS)
+    assert all(bodies(queue) == [b"1", b"2"] for queue in queues)
+
+
+def test_a_queue_that_is_deleted_before_its_turn_is_left_out(
+    broker: Broker, channel: Channel
+) -> None:
+    queues = fan_out(broker, 400)
+
+    def delete() -> None:
+        if not queues[-1].deleted:
+            broker.delete_queue(queues[-1], 0)
+
+    turns(channel, published("", b"1", exchange="amq.fanout"), delete, budget=STEP_UNITS)
+    assert [queue.ready for queue in queues] == [1] * 399 + [0]
+
+
+# ── duplicates ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_message_that_is_overtaken_by_its_duplicate_is_one(
+    broker: Broker, channel: Channel
+) -> None:
+    """While the first is on its way through a hostile exchange, the second takes the short way."""
+    vhost = broker.vhosts["/"]
+    once = {"x-message-deduplication": True, "x-cache-size": 10}
+    vhost.declare_exchange("once", "fanout", arguments={**once})
+    vhost.declare_exchange("long", "fanout")
+    vhost.bind_exchange("once", "long", "")
+    queue, aside = new_queue(broker), new_queue(broker, "aside")
+    bind_hostile(broker)
+    vhost.bind_exchange("x", "long", "")
+    vhost.bind_queue("q", "once", "")
+    vhost.bind_queue("aside", "long", "")
+    other = open_channel(broker)
+    properties = Properties(message_id="one")
+    overtaking = published("", b"1", exchange="once", properties=properties)
+    event = published(HOSTILE_KEY, b"1", exchange="long", properties=properties)
+    assert len(turns(channel, event, lambda: turns(other, overtaking))) > 1
+    assert (queue.ready, aside.ready) == (1, 1)
+
+
+def test_where_duplicates_are_found_all_queues_are_given_a_message_at_once(
+    broker: Broker, channel: Channel
+) -> None:
+    vhost = broker.vhosts["/"]
+    once = {"x-message-deduplication": True, "x-cache-size": 10}
+    vhost.declare_exchange("once", "fanout", arguments={**once})
+    vhost.bind_exchange("amq.fanout", "once", "")
+    queues = fan_out(broker, 400)
+    event = published("", b"1", exchange="once", properties=Properties(message_id="one"))
+    other = open_channel(broker)
+    turns(channel, event, lambda: turns(other, event), budget=16)
+    assert [queue.ready for queue in queues] == [1] * 400
+
+
+# ── transactions ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_commit_is_prepared_in_steps(broker: Broker, channel: Channel) -> None:
+    new_queue(broker)
+    bind_hostile(broker)
+    all_, gone = new_queue(broker, "all"), new_queue(broker, "gone")
+    for name in ("all", "gone"):
+        broker.vhosts["/"].bind_queue(name, "x", "#")
+    channel.publisher.pending = []
+    copies = Properties(headers={"CC": [f"1.{HOSTILE_KEY}"]})
+    for properties in (Properties(), copies):
+        event = published(HOSTILE_KEY, b"1", exchange="x", properties=properties)
+        turns(channel, event)
+    steps = list(channel.publisher.prepare())
+    assert max(steps) <= OVERSHOOT
+    assert sum(steps) > 2 * TURN_UNITS
+    assert channel.publisher.is_prepared
+    broker.delete_queue(gone, 0)
+    channel.commit(0)
+    assert (all_.ready, gone.ready) == (2, 0)
+    assert not channel.publisher.is_prepared
+
+
+def test_a_transaction_finds_duplicates_among_its_own(broker: Broker, channel: Channel) -> None:
+    once = {"x-message-deduplication": True, "x-cache-size": 10}
+    broker.vhosts["/"].declare_exchange("once", "fanout", arguments={**once})
+    queue = new_queue(broker)
+    broker.vhosts["/"].bind_queue("q", "once", "")
+    channel.publisher.pending = []
+    for name in ("one", "one", "two"):
+        event = published("", b"1", exchange="once", properties=Properties(message_id=name))
+        turns(channel, event)
+    list(channel.publisher.prepare())
+    channel.commit(0)
+    assert queue.ready == 2
+
+
+def test_what_was_prepared_is_forgotten_with_the_transaction(
+    broker: Broker, channel: Channel
+) -> None:
+    queue = new_queue(broker)
+    channel.publisher.pending = []
+    turns(channel, published("q", b"1"))
+    list(channel.publisher.prepare())
+    channel.rollback()
+    assert not channel.publisher.is_prepared
+    turns(channel, published("q", b"2"))
+    channel.commit(0)
+    assert bodies(queue) == [b"2"]
+
+
+# ── letters and what was delayed ──────────────────────────────────────────────────────────────────────────
+
+
+def test_the_way_of_a_dead_letter_is_found_in_steps(broker: Broker) -> None:
+    new_queue(broker)
+    bind_hostile(broker)
+    all_ = new_queue(broker, "all")
+    broker.vhosts["/"].bind_queue("all", "x", "#")
+    dying = new_queue(
+        broker, "dying", dead_letter_exchange="x", dead_letter_routing_key=HOSTILE_KEY
+    )
+    dying.publish(run_of([b"1"], Properties(expiration="5")), 0)
+    broker.tick(5)
+    ticks = 0
+    while broker.deadline() == 0:
+        assert all_.ready == 0
+        broker.tick(6 + ticks)
+        ticks += 1
+    assert ticks >= 1
+    assert bodies(all_) == [b"1"]
+
+
+def test_the_way_of_an_assured_letter_is_found_in_steps() -> None:
+    broker = new_broker(Cupboard(1 << 20))
+    new_queue(broker)
+    bind_hostile(broker)
+    dead = target(broker)
+    queue = source(broker, dead_letter_exchange="x", dead_letter_routing_key=HOSTILE_KEY)
+    reject(queue, b"1", b"2")
+    assert broker.deadline() == 0
+    broker.vhosts["/"].bind_queue("dead", "x", "#")
+    now = let_pass(broker, 0, 3)
+    assert queue.letters == 0
+    assert sorted(take_all(dead, now)) == [b"1", b"2"]
+
+
+def test_letters_that_are_on_their_way_are_not_forgotten_at_a_look() -> None:
+    broker = new_broker(Cupboard(1 << 20))
+    new_queue(broker)
+    bind_hostile(broker)
+    queue = source(broker, dead_letter_exchange="x", dead_letter_routing_key=HOSTILE_KEY)
+    dead = target(broker)
+    reject(queue, b"1")
+    let_pass(broker, 0)  # nobody is there to take it
+    broker.vhosts["/"].bind_queue("dead", "x", "#")
+    broker.tick(200)  # looks, and begins to try again
+    assert broker.deadline() == 0
+    broker.tick(400)  # looks again
+    let_pass(broker, 400, 3)
+    assert take_all(dead, 1000) == [b"1"]
+
+
+def test_letters_to_many_queues_are_given_in_steps(broker: Broker) -> None:
+    queues = fan_out(broker, 3000)
+    dying = new_queue(broker, "dying", dead_letter_exchange="amq.fanout")
+    dying.publish(run_of([b"1"], Properties(expiration="5")), 0)
+    broker.tick(5)
+    assert broker.deadline() == 0
+    broker.delete_queue(queues[-1], 5)
+    while broker.deadline() == 0:
+        broker.tick(6)
+    assert [queue.ready for queue in queues] == [1] * 2999 + [0]
+
+
+def test_assured_letters_to_many_queues_are_given_in_steps() -> None:
+    broker = new_broker(Cupboard(1 << 20))
+    queues = fan_out(broker, 3000)
+    queue = source(broker, dead_letter_exchange="amq.fanout")
+    reject(queue, b"1")
+    assert broker.deadline() == 0
+    broker.delete_queue(queues[-1], 0)
+    let_pass(broker, 0)
+    assert [each.ready for each in queues] == [1] * 2999 + [0]
+    assert queue.letters == 0
+
+
+def test_what_was_delayed_is_routed_in_steps(broker: Broker) -> None:
+    exchange = delayed(broker, kind="topic")
+    queue = bound(broker, key="#")
+    bind_hostile(broker, "later")
+    for body in (b"1", b"2"):
+        publish_delayed(broker, body, 10, key=HOSTILE_KEY)
+    now = 10
+    broker.tick(now)
+    assert queue.ready == 0
+    while broker.deadline() is not None:
+        now += 1
+        broker.tick(now)
+    assert now > 12
+    assert bodies(queue) == [b"1", b"2"]
+    assert exchange.holding is not None
+
+
+def test_what_is_on_its_way_goes_with_the_delayed_exchange(broker: Broker) -> None:
+    delayed(broker, kind="topic")
+    queue = bound(broker, key="#")
+    bind_hostile(broker, "later")
+    publish_delayed(broker, b"1", 10, key=HOSTILE_KEY)
+    broker.tick(10)
+    broker.vhosts["/"].delete_exchange("later")
+    for now in range(11, 40):
+        broker.tick(now)
+    assert queue.ready == 0

@@ -1,0 +1,167 @@
+"""A turn costs what a client caused in it, and ends when that is enough (S5)."""
+
+from itertools import product
+
+import pytest
+
+from recado.amqp import methods as m
+from recado.amqp.errors import PreconditionFailed
+from recado.amqp.events import Event, MethodReceived
+from recado.amqp.frames import method_frame
+from recado.amqp.properties import Properties
+from recado.amqp.values import Value
+from recado.broker.broker import Broker
+from recado.broker.publisher import Publisher
+from recado.broker.steps import STEP_UNITS, TURN_UNITS, Steps, Work
+from recado.server.session import State
+
+from .client import Client, new_broker, publishing
+
+WORDS = "abcdefghijklmnopqr"
+OVERSHOOT = 3 * STEP_UNITS  # of the last step
+
+
+def key(number: int) -> str:
+    """Long keys, each another one."""
+    return ".".join(WORDS[i * (1 + number % 7) % len(WORDS)] for i in range(120)) + f".{number}"
+
+
+class Turns:
+    """The costs of the turns of all sessions."""
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def take(self) -> int:
+        spent, self.spent = self.spent, 0
+        return spent
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    """Counts all work in steps, whoever does it."""
+    seen, advance = Turns(), Work.advance
+
+    def counted(work: Work[object], budget: int) -> int:
+        cost = advance(work, budget)
+        seen.spent += cost
+        return cost
+
+    monkeypatch.setattr(Work, "advance", counted)
+    return seen
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return new_broker()
+
+
+def answers(events: list[Event]) -> list[m.Method]:
+    return [event.method for event in events if isinstance(event, MethodReceived)]
+
+
+def play(attacker: Client, turns: Turns, idle: Client, data: bytes) -> list[int]:
+    """The costs of the turns it takes; an idle client is served after each."""
+    turns.take()
+    costs = []
+    attacker.session.receive(data, 0)
+    while True:
+        costs.append(turns.take())
+        assert answers(idle.call(m.BasicQos(prefetch_count=1))) == [m.BasicQosOk()]
+        if not attacker.session.has_more:
+            return costs
+        attacker.session.go_on(0)
+
+
+def waits(client: Client) -> bool:
+    return client.session.has_more
+
+
+def topology(client: Client, kind: str) -> None:
+    """Bindings that cost much for each key."""
+    client.call(m.QueueDeclare("q"), m.ExchangeDeclare("x", kind))
+    if kind == "topic":
+        patterns = [f"#.{a}.#.{b}.#.*.z" for a, b in product(WORDS, WORDS)]
+    else:
+        patterns = [f"x{i}.*[a-z]+y" for i in range(1000)]
+    client.send(*((1, m.QueueBind("q", "x", pattern)) for pattern in (*patterns, "end.*")))
+    client.received()
+
+
+@pytest.mark.parametrize("kind", ["topic", "regex"])
+def test_publishes_that_are_hard_to_route_take_many_turns(
+    broker: Broker, turns: Turns, kind: str
+) -> None:
+    attacker, idle = Client(broker), Client(broker)
+    topology(attacker, kind)
+    data = b"".join(publishing(1, key(i), b"x", exchange="x") for i in range(20))
+    data += publishing(1, "q", b"last") + method_frame(1, m.BasicQos(prefetch_count=1))
+    costs = play(attacker, turns, idle, data)
+    assert sum(costs) > 10 * TURN_UNITS
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert len(costs) > 10
+    assert broker.vhosts["/"].queues["q"].ready == 1
+    assert answers(attacker.received()) == [m.BasicQosOk()]
+
+
+def test_a_message_with_many_keys_takes_many_turns(broker: Broker, turns: Turns) -> None:
+    attacker, idle = Client(broker), Client(broker)
+    topology(attacker, "topic")
+    copies: list[Value] = [key(i) for i in range(100)]
+    properties = Properties(headers={"CC": copies})
+    costs = play(
+        attacker, turns, idle, publishing(1, "k", b"x", properties, exchange="x", frame_max=1 << 20)
+    )
+    assert len(costs) > 100
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+
+
+def test_messages_that_are_hard_to_route_in_a_transaction_take_many_turns(
+    broker: Broker, turns: Turns
+) -> None:
+    attacker, idle = Client(broker), Client(broker)
+    topology(attacker, "topic")
+    attacker.call(m.TxSelect())
+    data = b"".join(publishing(1, key(i), b"x", exchange="x") for i in range(10))
+    data += publishing(1, "q", b"last")
+    play(attacker, turns, idle, data)
+    costs = play(attacker, turns, idle, method_frame(1, m.TxCommit()))
+    assert len(costs) > 10
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert broker.vhosts["/"].queues["q"].ready == 1
+    assert answers(attacker.received()) == [m.TxCommitOk()]
+
+
+def unprepared(self: Publisher) -> Steps[None]:
+    yield TURN_UNITS
+    raise PreconditionFailed("changed meanwhile")
+
+
+def test_a_commit_that_cannot_be_prepared_closes_the_channel(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(broker)
+    client.call(m.TxSelect())
+    client.feed(publishing(1, "q", b"x"))
+    monkeypatch.setattr(Publisher, "prepare", unprepared)
+    (closed,) = answers(client.call(m.TxCommit()))
+    assert isinstance(closed, m.ChannelClose)
+    assert (closed.reply_code, closed.failed_class, closed.failed_method) == (406, 90, 20)
+    assert not client.session.has_more
+
+
+@pytest.mark.parametrize("how", ["channel", "connection"])
+def test_nothing_is_left_of_what_was_under_way_when_it_is_closed(broker: Broker, how: str) -> None:
+    client = Client(broker)
+    topology(client, "topic")
+    client.call(m.TxSelect())
+    client.feed(publishing(1, key(1), b"x", exchange="x"))
+    client.session.receive(method_frame(1, m.TxCommit()), 0)
+    assert waits(client) is True
+    if how == "channel":
+        client.session.close_channel(1, PreconditionFailed("timeout"), 0)
+    else:
+        client.session.shut_down(0)
+    client.session.go_on(0)
+    assert waits(client) is False
+    assert client.session.state is (State.OPEN if how == "channel" else State.CLOSING)
