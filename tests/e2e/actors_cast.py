@@ -46,14 +46,17 @@ class Calculator(Actor[Twice]):
 
 
 class Gate(Actor[Twice]):
-    """It answers as soon as there is this file."""
+    """It answers as soon as there is the file `open`, and writes what it has answered to `passed`."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "open"
+        self._passed = folder / "passed"
 
     async def receive(self, message: Twice) -> None:
         while not self._file.exists():  # noqa: ASYNC110  another process makes it
             await asyncio.sleep(0.01)
+        with self._passed.open("a") as passed:
+            passed.write(f"{message.number}\n")
         self.reply(2 * message.number)
 
 

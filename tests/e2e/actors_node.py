@@ -1,5 +1,7 @@
 """A node as a process: `python -m tests.e2e.actors_node server|client URL NAME FOLDER STORAGE`.
 
+URL is that of a broker, or `tcp://host:port`, where the server listens.
+
 A server has a ledger and a gate with durable mailboxes, and a calculator, and starts counters for others;
 SIGTERM closes it in order. A client tells the ledger numbers until it is killed. Each says `ready` when it is.
 """
@@ -16,17 +18,20 @@ from recado.actors import ActorSystem
 from recado.actors.durable.mailboxes import DurableMailboxes
 from recado.actors.remote.amqp import Amqp, AmqpSettings, Storage
 from recado.actors.remote.node import Node
+from recado.actors.remote.tcp import Tcp
+from recado.actors.remote.transport import Transport
 
 from .actors_cast import Calculator, Counter, Gate, Ledger, Note
 
+TCP = "tcp://"
+
 
 async def serve(url: str, name: str, folder: Path, storage: Storage) -> None:
-    transport = Amqp(url, AmqpSettings(storage=storage, connect_timeout=20.0))
-    async with ActorSystem(name, transport=transport) as system:
+    async with ActorSystem(name, transport=listening(url, storage)) as system:
         boxes = DurableMailboxes(system, folder / "mail")
         ledger = partial(Ledger, folder / "ledger")
         await system.spawn(ledger, name="ledger", mailbox=boxes.mailbox("ledger"))
-        gate = partial(Gate, folder / "open")
+        gate = partial(Gate, folder)
         await system.spawn(gate, name="gate", mailbox=boxes.mailbox("gate"))
         await system.spawn(Calculator, name="calculator")
         Node.of(system).creation.offer(Counter)
@@ -41,8 +46,7 @@ async def tell(url: str, name: str, folder: Path, storage: Storage) -> None:
     life = lives.stat().st_size if lives.exists() else 0
     with lives.open("ab") as file:
         file.write(b".")
-    transport = Amqp(url, AmqpSettings(storage=storage, serve=False))
-    async with ActorSystem("teller", transport=transport) as system:
+    async with ActorSystem("teller", transport=calling(url, name, storage)) as system:
         ledger = system.actor("ledger", Ledger, node=name)
         say_ready()
         number = 0
@@ -53,6 +57,19 @@ async def tell(url: str, name: str, folder: Path, storage: Storage) -> None:
             # An answer shows that the ledger keeps up.
             await ledger.ask(Note(life, number), timeout=30.0)
             number += 1
+
+
+def listening(url: str, storage: Storage) -> Transport:
+    if url.startswith(TCP):
+        return Tcp(url.removeprefix(TCP))
+    return Amqp(url, AmqpSettings(storage=storage, connect_timeout=20.0))
+
+
+def calling(url: str, name: str, storage: Storage) -> Transport:
+    """To the server of this name."""
+    if url.startswith(TCP):
+        return Tcp(nodes={name: url.removeprefix(TCP)})
+    return Amqp(url, AmqpSettings(storage=storage, serve=False))
 
 
 def say_ready() -> None:

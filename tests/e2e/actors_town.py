@@ -36,7 +36,7 @@ class NodeProcess:
         program = [sys.executable, "-m", "tests.e2e.actors_node"]
         self._command = [*program, role, url, name, str(folder), storage.value]
         self._running: subprocess.Popen[bytes] | None = None
-        self._log = folder / f"{role}.log"
+        self._log = folder / f"{role}-{token_hex(4)}.log"
 
     async def start(self) -> None:
         await asyncio.to_thread(self._start)
@@ -58,6 +58,17 @@ class NodeProcess:
             running.wait()
             assert running.stdout is not None
             running.stdout.close()
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._running is not None
+        self._running.send_signal(number)
+
+    async def ends(self) -> str:
+        """What it has logged, when it has ended by itself."""
+        assert self._running is not None
+        await asyncio.to_thread(self._running.wait, PATIENCE)
+        self.kill()
+        return self._log.read_text()
 
     async def stop(self) -> None:
         """In order, by SIGTERM."""
