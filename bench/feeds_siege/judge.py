@@ -83,6 +83,17 @@ class Violation:
         return f"{self.kind.value}: {self.who}: {self.what}"
 
 
+@dataclass(frozen=True)
+class Finding:
+    """Messages of a publisher, possibly none, that violate a rule."""
+
+    kind: Kind
+    who: str
+    publisher: bytes
+    sequences: set[int]
+    note: str = ""
+
+
 @dataclass
 class Verdict:
     violations: list[Violation] = field(default_factory=list)
@@ -135,18 +146,18 @@ class Evidence:
 
 
 def judge(evidence: Evidence) -> Verdict:
-    found: list[Violation] = []
+    findings: list[Finding] = []
     for subscriber in evidence.subscribers:
-        found += judge_subscriber(subscriber, evidence)
-    found += judge_archives(evidence)
-    found += judge_views(evidence)
-    return Verdict(found)
+        findings += judge_subscriber(subscriber, evidence)
+    findings += judge_archives(evidence)
+    findings += find_behind_cuts(evidence)
+    return Verdict([*merged(findings), *judge_views(evidence)])
 
 
 # --- subscribers
 
 
-def judge_subscriber(subscriber: Subscriber, evidence: Evidence) -> Iterator[Violation]:
+def judge_subscriber(subscriber: Subscriber, evidence: Evidence) -> Iterator[Finding]:
     who, published, owed = subscriber.name, evidence.published, evidence.owed
     if subscriber.recovery is Recovery.COMMITTED:
         yield from judge_output(who, subscriber.output, published)
@@ -167,10 +178,10 @@ def judge_subscriber(subscriber: Subscriber, evidence: Evidence) -> Iterator[Vio
     if subscriber.recovery is not Recovery.NONE:
         everything = sequences_of(subscriber.got)
         for publisher, wanted in owed.items():
-            yield from violations(Kind.LOST, who, publisher, wanted - everything[publisher])
+            yield Finding(Kind.LOST, who, publisher, wanted - everything[publisher])
 
 
-def judge_output(who: str, output: Sequence[Got], published: Published) -> Iterator[Violation]:
+def judge_output(who: str, output: Sequence[Got], published: Published) -> Iterator[Finding]:
     """Of a subscriber that commits: its lives are not visible in its output."""
     yield from find_phantoms(who, output, published)
     seen: Sequences = defaultdict(set)
@@ -178,36 +189,36 @@ def judge_output(who: str, output: Sequence[Got], published: Published) -> Itera
     for got in output:
         sequences = set(range(got.first, got.last + 1))
         again = sequences & seen[got.publisher]
-        yield from violations(Kind.TWICE, who, got.publisher, again)
+        yield Finding(Kind.TWICE, who, got.publisher, again)
         position = last.get(got.publisher, 0)
         disordered = {each for each in sequences - again if each <= position}
-        yield from violations(Kind.DISORDER, who, got.publisher, disordered)
+        yield Finding(Kind.DISORDER, who, got.publisher, disordered)
         seen[got.publisher] |= sequences
         last[got.publisher] = max(position, got.last)
 
 
-def find_phantoms(who: str, some: Iterable[Got], published: Published) -> Iterator[Violation]:
+def find_phantoms(who: str, some: Iterable[Got], published: Published) -> Iterator[Finding]:
     for got in some:
         tried = published.tried.get(got.publisher, 0)
         if not got.whole or got.last > tried:
             first = got.first if not got.whole else max(got.first, tried + 1)
             wrong = set(range(first, got.last + 1))
-            yield from violations(Kind.PHANTOM, who, got.publisher, wrong)
+            yield Finding(Kind.PHANTOM, who, got.publisher, wrong)
 
 
-def find_disorder(who: str, some: Iterable[Got]) -> Iterator[Violation]:
+def find_disorder(who: str, some: Iterable[Got]) -> Iterator[Finding]:
     last: dict[bytes, int] = {}
     for got in some:
         position = last.get(got.publisher, 0)
         if got.first <= position:
             early = set(range(got.first, min(got.last, position) + 1))
-            yield from violations(Kind.DISORDER, who, got.publisher, early)
+            yield Finding(Kind.DISORDER, who, got.publisher, early)
         last[got.publisher] = max(position, got.last)
 
 
 def find_gaps(
     subscriber: Subscriber, life: Life, before: Sequences, told: Sequences, owed: Sequences
-) -> Iterator[Violation]:
+) -> Iterator[Finding]:
     """`told` has the messages that this or an earlier life was told to be lost; it is extended."""
     who, recovery = subscriber.name, subscriber.recovery
     if recovery is Recovery.COMMITTED:
@@ -224,17 +235,17 @@ def find_gaps(
         skipped = set(range(expected, event.first)) - told[publisher]
         if recovery is Recovery.ARCHIVES:
             skipped -= before[publisher]
-        yield from violations(Kind.GAP, who, publisher, skipped)
+        yield Finding(Kind.GAP, who, publisher, skipped)
         position[publisher] = max(position.get(publisher, 0), event.last)
     if recovery is Recovery.NONE and life.ended == FOREVER:  # it runs to the end
         for publisher, last in position.items():
             missing = {each for each in owed.get(publisher, ()) if each > last}
-            yield from violations(Kind.GAP, who, publisher, missing - told[publisher])
+            yield Finding(Kind.GAP, who, publisher, missing - told[publisher])
 
 
 def find_repeats(
     subscriber: Subscriber, life: Life, sure: Sequences, evidence: Evidence
-) -> Iterator[Violation]:
+) -> Iterator[Finding]:
     """`sure` has the messages of earlier lives, but for exempt ones."""
     who = subscriber.name
     for got in life.got:
@@ -244,26 +255,26 @@ def find_repeats(
         match subscriber.recovery:
             case Recovery.ARCHIVES:
                 if got.certainty != "uncertain":
-                    yield from violations(Kind.UNMARKED, who, got.publisher, again, got.certainty)
+                    yield Finding(Kind.UNMARKED, who, got.publisher, again, got.certainty)
             case Recovery.NONE:
                 old = {each for each in sequences if each <= confirmed}
                 if evidence.confirmed_is_stored:  # a publisher repeats what was not confirmed
                     again &= old
                 if got.certainty != "uncertain":
-                    yield from violations(Kind.UNMARKED, who, got.publisher, again, got.certainty)
-                yield from violations(Kind.STALE, who, got.publisher, old - again, got.certainty)
+                    yield Finding(Kind.UNMARKED, who, got.publisher, again, got.certainty)
+                yield Finding(Kind.STALE, who, got.publisher, old - again, got.certainty)
             case Recovery.SAVED | Recovery.COMMITTED:
                 covered = {each for each in sequences if each <= life.vector.get(got.publisher, 0)}
-                yield from violations(Kind.REPEATED, who, got.publisher, covered)
+                yield Finding(Kind.REPEATED, who, got.publisher, covered)
                 if got.certainty == "missed":
-                    yield from violations(Kind.CLASS, who, got.publisher, again, "came as missed")
+                    yield Finding(Kind.CLASS, who, got.publisher, again, "came as missed")
 
 
-def find_false_losses(who: str, life: Life, owed: Sequences) -> Iterator[Violation]:
+def find_false_losses(who: str, life: Life, owed: Sequences) -> Iterator[Finding]:
     for event in life.events:
         if isinstance(event, Lost):
             wrong = set(range(event.first, event.last + 1)) & owed.get(event.publisher, set())
-            yield from violations(Kind.FALSE, who, event.publisher, wrong)
+            yield Finding(Kind.FALSE, who, event.publisher, wrong)
 
 
 def is_exempt(who: str, life: Life, got: Got, evidence: Evidence) -> bool:
@@ -277,7 +288,7 @@ def is_exempt(who: str, life: Life, got: Got, evidence: Evidence) -> bool:
 # --- archives
 
 
-def judge_archives(evidence: Evidence) -> Iterator[Violation]:
+def judge_archives(evidence: Evidence) -> Iterator[Finding]:
     wanted: Sequences = defaultdict(set)
     for source in (evidence.owed, *(each.stored for each in evidence.archives)):
         for publisher, sequences in source.items():
@@ -285,7 +296,7 @@ def judge_archives(evidence: Evidence) -> Iterator[Violation]:
     for archive in evidence.archives:
         for publisher, sequences in wanted.items():
             missing = sequences - archive.stored.get(publisher, set())
-            yield from violations(Kind.HOLE, archive.name, publisher, missing)
+            yield Finding(Kind.HOLE, archive.name, publisher, missing)
         for subscriber in evidence.subscribers:
             classes = archive.classes.get(subscriber.name)
             if classes is not None:
@@ -294,7 +305,7 @@ def judge_archives(evidence: Evidence) -> Iterator[Violation]:
 
 def judge_classes(
     archive: str, classes: Classes, subscriber: Subscriber, evidence: Evidence
-) -> Iterator[Violation]:
+) -> Iterator[Finding]:
     who = f"{archive} about {subscriber.name}"
     got = sequences_of(subscriber.got)
     known = sequences_of(
@@ -313,7 +324,7 @@ def judge_classes(
                     wrong = sequences & known[publisher]
                 case _:
                     wrong = set()
-            yield from violations(Kind.CLASS, who, publisher, wrong, f"called {name}")
+            yield Finding(Kind.CLASS, who, publisher, wrong, f"called {name}")
 
 
 def lives_and_output(subscriber: Subscriber) -> Iterator[tuple[Life, list[Got]]]:
@@ -339,25 +350,23 @@ def judge_views(evidence: Evidence) -> Iterator[Violation]:
             other, cut = cuts.setdefault(view.id, (who, view.cut))
             if cut != view.cut:
                 yield Violation(Kind.VIEWS, who, f"view {view.id[0]}: another cut than {other} has")
-    yield from find_behind_cuts(evidence, cuts)
 
 
-def find_behind_cuts(
-    evidence: Evidence, cuts: Mapping[tuple[int, str], tuple[str, frozenset[tuple[bytes, int]]]]
-) -> Iterator[Violation]:
+def find_behind_cuts(evidence: Evidence) -> Iterator[Finding]:
     """Live messages that came behind a view whose cut they are before."""
+    cuts = {view.id: view.cut for _, view in views_of(evidence) if view.cut is not None}
+    note = "came behind a view whose cut they are before"
     for subscriber in evidence.subscribers:
         for life in subscriber.lives:
             floor: dict[bytes, int] = {}
             for event in life.events:
-                if isinstance(event, ViewSeen) and event.id in cuts:
-                    for publisher, sequence in cuts[event.id][1]:
+                if isinstance(event, ViewSeen):
+                    for publisher, sequence in cuts.get(event.id, ()):
                         floor[publisher] = max(sequence, floor.get(publisher, 0))
                 elif isinstance(event, Got) and event.certainty == "live":
                     upto = min(event.last, floor.get(event.publisher, 0))
                     wrong = set(range(event.first, upto + 1))
-                    note = "came behind a view whose cut they are before"
-                    yield from violations(Kind.VIEWS, subscriber.name, event.publisher, wrong, note)
+                    yield Finding(Kind.VIEWS, subscriber.name, event.publisher, wrong, note)
 
 
 def views_of(evidence: Evidence) -> Iterator[tuple[str, ViewSeen]]:
@@ -370,15 +379,21 @@ def views_of(evidence: Evidence) -> Iterator[tuple[str, ViewSeen]]:
             yield archive.name, view
 
 
-def violations(
-    kind: Kind, who: str, publisher: bytes, sequences: set[int], note: str = ""
-) -> Iterator[Violation]:
-    """One for each run of consecutive messages."""
-    if not sequences:
-        return
+def merged(findings: Iterable[Finding]) -> Iterator[Violation]:
+    """One violation for each run of consecutive messages, in whatever batches they came."""
+    found: dict[tuple[Kind, str, bytes, str], set[int]] = defaultdict(set)
+    for each in findings:
+        if each.sequences:
+            found[each.kind, each.who, each.publisher, each.note] |= each.sequences
+    for (kind, who, publisher, note), sequences in found.items():
+        for first, last in runs_of(sequences):
+            what = f"messages {first}–{last} of {publisher.hex()[:8]}"
+            yield Violation(kind, who, f"{what}, {note}" if note else what, last - first + 1)
+
+
+def runs_of(sequences: set[int]) -> Iterator[tuple[int, int]]:
+    """First and last of each run of consecutive numbers."""
     ordered = sorted(sequences)
     breaks = [place for place, (one, two) in enumerate(pairwise(ordered), 1) if two != one + 1]
     for start, stop in pairwise([0, *breaks, len(ordered)]):
-        first, last = ordered[start], ordered[stop - 1]
-        what = f"messages {first}–{last} of {publisher.hex()[:8]}" + (f", {note}" if note else "")
-        yield Violation(kind, who, what, last - first + 1)
+        yield ordered[start], ordered[stop - 1]
