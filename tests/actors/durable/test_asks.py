@@ -18,10 +18,11 @@ from recado.actors.message import Message
 from recado.actors.others import Asker
 from recado.actors.ref import ActorRef
 from recado.actors.remote.amqp import Amqp, AmqpSettings
-from recado.actors.remote.faults import Cut
+from recado.actors.remote.faults import Cut, NoWay
 from recado.actors.remote.memory import Hub, MemoryTransport
 from recado.actors.remote.node import Node
 from recado.actors.remote.options import Options
+from recado.actors.remote.remote_ref import UNASKED
 from recado.actors.remote.tcp import Tcp
 from recado.actors.remote.transport import Transport
 from recado.actors.system import ActorSystem
@@ -256,3 +257,29 @@ async def test_a_stranger_stays_one() -> None:
 
 class Unknown(Message[int]):
     pass
+
+
+@in_a_loop
+async def test_only_who_connects_by_itself_is_waited_for() -> None:
+    asker = Asker("client", "client", b"x" * 16, 1)
+    for transport in (Tcp(), MemoryTransport(Hub())):
+        async with ActorSystem("server", transport=transport) as system:
+            with pytest.raises(NoWay):
+                transport.link_back("client")
+            reply = Node.of(system).reply_to(asker)
+            assert reply is not None
+            reply.complete(1)  # which reaches nobody, and harms nobody
+    async with recado.Broker() as broker:
+        quiet = Amqp(broker.url, AmqpSettings(serve=False))
+        async with ActorSystem("server", transport=quiet) as system:
+            with pytest.raises(NoWay):
+                quiet.link_back("client")
+
+
+@in_a_loop
+async def test_an_ask_of_one_node_too_many_is_not_answered() -> None:
+    async with ActorSystem("server", transport=MemoryTransport(Hub())) as system:
+        node = Node.of(system)
+        node.ways._most = 0
+        reply = node.reply_to(Asker("client", "client", b"x" * 16, 1))
+        assert reply is UNASKED

@@ -22,6 +22,7 @@ from recado.actors import (
     Stopped,
     Unhandled,
 )
+from recado.actors.failing.signals import Watch
 from recado.actors.remote.faults import Refusal, Refused
 from recado.actors.remote.node import Node
 from recado.actors.remote.options import Options
@@ -29,6 +30,7 @@ from recado.actors.remote.sealed.controls import (
     Abandon,
     Control,
     Create,
+    Identified,
     Move,
     Signalled,
     SignalName,
@@ -177,6 +179,19 @@ async def test_a_node_speaks_for_its_own_actors_only() -> None:
             await asyncio.sleep(0)
         assert link.refusals == [Refusal.ENVELOPE]
         assert heard == []
+
+
+@in_a_loop
+async def test_a_node_says_of_its_own_actors_only_who_has_a_name() -> None:
+    async with watched() as it:
+        theirs = it.house.system.actor("account", node="branch")
+        ours = it.house.system.actor("account")
+        vigil = it.house.node.presence.vigil
+        token = vigil.sent(theirs, Watch(ours)).token
+        said = Identified(f"{theirs}#1", token)
+        link = it.house.give(Mallory().control(said, target=str(ours)))
+        assert link.refusals == [Refusal.ENVELOPE]
+        assert vigil.sent(theirs, Watch(ours)).uid == 0
 
 
 @in_a_loop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -31,6 +32,7 @@ from recado.actors.remote.sealed.controls import (
     COMMANDING,
     Abandon,
     Create,
+    Identified,
     Move,
     Ping,
     Pong,
@@ -78,6 +80,30 @@ def test_every_signal_travels(signal: CellSignal) -> None:
 def test_who_is_called_otherwise_there_is_called_so() -> None:
     for signal in (Down(REF, None), Failed(REF, ERROR), Ended(REF, None), Exit(REF, ERROR)):
         assert write_signal(signal, "by name").ref == "by name"
+
+
+def test_what_is_said_of_a_bond_travels() -> None:
+    said = write_signal(Watch(REF), token=7, uid=9)
+    assert decode_control(encode_control(said)) == Signalled("watch", str(REF), token=7, uid=9)
+    assert decode_control(encode_control(Identified(str(REF), 7))) == Identified(str(REF), 7)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Signalled("watch", str(REF), token=-1),
+        Signalled("watch", str(REF), uid=-1),
+        Identified(str(REF), -1),
+    ],
+)
+def test_no_token_and_no_uid_is_negative(said: Signalled | Identified) -> None:
+    with pytest.raises(BadEnvelope):
+        decode_control(encode_control(said))
+
+
+def test_a_signal_of_an_earlier_version_is_read() -> None:
+    said = decode_control(msgspec.msgpack.encode(["signal", "watch", str(REF), b""]))
+    assert said == Signalled("watch", str(REF))
 
 
 def test_what_a_supervisor_says_to_itself_does_not_travel() -> None:
