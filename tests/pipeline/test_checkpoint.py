@@ -76,9 +76,9 @@ def test_the_working_directory_may_change(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark's Java was started in another one, and keeps it."""
-    stored(tmp_path / "in", [message(n, {}) for n in range(1, 4)])
+    folder = stored(tmp_path / "in", [message(n, {}) for n in range(1, 4)])
     monkeypatch.chdir(tmp_path)
-    pipeline = reading("x", "in", Path("a state")).write("out", "parquet", path="out")
+    pipeline = reading("x", folder, Path("a state")).write("out", "parquet", path="out")
     assert run(pipeline, spark).sinks == {"out": 3}
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a state", "in", "out"]
     assert {"offsets", "recado"} <= {each.name for each in (tmp_path / "a state").iterdir()}

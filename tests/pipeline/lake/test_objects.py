@@ -116,6 +116,20 @@ def test_files_laid_out_by_columns(
     assert found == [(at, kind, 15 + at % 2) for at, kind in enumerate(kinds)]
 
 
+def test_a_store_that_cannot_be_reached(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bool:
+        raise OSError(
+            "Generic S3 error\n   \x1b[31m↳\x1b[0m no such\n     \x1b[31m↳\x1b[0m bucket\n"
+        )
+
+    monkeypatch.setattr("deltalake.DeltaTable.is_deltatable", refuse)
+    told = "s3a://lake/x cannot be reached: Generic S3 error: no such: bucket; the option storage"
+    with pytest.raises(TableError, match=told):
+        write(spark.range(1), delta_sink(ObjectStore("http://x"), "x"), Batch("w", 0))
+
+
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a task, and without Spark."""
     import pyarrow as pa

@@ -22,7 +22,7 @@ import msgspec
 
 from ..location import folder_of, is_local
 from .batch import RECENT_BATCHES, Batch, Digests, is_there
-from .errors import TableError, drifted, laid_out
+from .errors import TableError, drifted, laid_out, unreachable
 from .files import File, Written, counted_rows, names_of, nullable, write_files
 from .objects import write_objects
 from .settings import DeltaOptions, check_table_location
@@ -57,7 +57,7 @@ def write_delta(rows: DataFrame, options: DeltaOptions, batch: Batch) -> bool:
     storage = options.storage or None
     partition_by = names_of(options.partition_by)
     schema = schema_of(rows)
-    if DeltaTable.is_deltatable(uri, storage):
+    if _exists(uri, storage):
         table = DeltaTable(uri, storage_options=storage)
         last, known = _last(table, batch)
         if is_there(uri, batch, last, known, lambda: counted_rows(rows)):
@@ -93,9 +93,21 @@ def write_delta(rows: DataFrame, options: DeltaOptions, batch: Batch) -> bool:
     return True
 
 
+def _exists(uri: str, storage: dict[str, str] | None) -> bool:
+    """Raises TableError if the store cannot be asked."""
+    from deltalake import DeltaTable
+
+    try:
+        return DeltaTable.is_deltatable(uri, storage)
+    except OSError as error:
+        raise unreachable(uri, error) from error
+
+
 def _last(table: DeltaTable, batch: Batch) -> tuple[int | None, Digests | None]:
     """The writer's last batch, and the digests of the batch with this number."""
     last = table.transaction_version(batch.writer)
+    if last is None or last < batch.number:
+        return last, None
     offsets, rows = (table.transaction_version(name) for name in _digest_names(batch))
     if offsets is None or rows is None:
         return last, None

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
 class TableError(Exception):
     """A table that cannot take these rows; the text says why, and what to do."""
+
+
+def unreachable(location: str, error: Exception) -> TableError:
+    """An object store that does not answer as it should. deltalake tells why in many lines, with colours."""
+    lines = (re.sub(r"\x1b\[\d+m|↳", "", line).strip() for line in str(error).splitlines())
+    why = ": ".join(line for line in lines if line)
+    return TableError(
+        f"{location} cannot be reached: {why}; the option storage has the store's options"
+    )
 
 
 def laid_out(table: str, names: Sequence[str]) -> TableError:
