@@ -338,7 +338,7 @@ async def test_replies_are_of_the_type_that_was_declared() -> None:
 
 
 @in_a_loop
-async def test_who_asks_what_is_refused_learns_why() -> None:
+async def test_the_asker_of_a_refused_message_learns_the_reason() -> None:
     """A message whose class the other node knows otherwise."""
     async with pair() as it:
         heard: list[object] = []

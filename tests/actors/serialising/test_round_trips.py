@@ -34,7 +34,12 @@ from recado.actors.serialising.serialisers import (
     TAGGED_MSGPACK,
     Serialisers,
 )
-from recado.actors.serialising.tagged import DEPTH_MOST, FLAGS_MOST, INTEGER_BITS_MOST
+from recado.actors.serialising.tagged import (
+    COLLISIONS_MOST,
+    DEPTH_MOST,
+    FLAGS_MOST,
+    INTEGER_BITS_MOST,
+)
 from tests.actors import values
 from tests.actors.values import (
     EXAMPLES,
@@ -427,6 +432,23 @@ def test_depth_is_bounded() -> None:
     with pytest.raises(BadEnvelope, match="deeper"):
         tagged(["list", tree])
     assert alike(ALL["msgpack"].read(*ALL["msgpack"].write(deep(DEPTH_MOST))), deep(DEPTH_MOST))
+
+
+def test_keys_that_collide_are_bounded() -> None:
+    colliding = [number * (2**61 - 1) for number in range(2 * COLLISIONS_MOST)]
+    assert len({hash(number) for number in colliding}) == 1
+    for container in (set(colliding), dict.fromkeys(colliding)):
+        with pytest.raises(CannotSerialise, match=r"Carry\.value: .* equal hashes"):
+            ALL["msgpack"].write(Carry(container))
+    keys = [number if number < 2**64 else ["int", f"{number:x}"] for number in colliding]
+    for tree in (
+        ["set", *keys],
+        ["frozenset", *keys],
+        ["dict", *[k for key in keys for k in (key, 1)]],
+    ):
+        with pytest.raises(BadEnvelope, match="equal hashes"):
+            tagged(tree)
+    assert alike(tagged(["list", *keys]), colliding)
 
 
 def test_the_body_is_of_the_class_that_the_manifest_names() -> None:

@@ -57,7 +57,7 @@ def test_arguments_of_every_type_arrive_as_they_were(value: object) -> None:
     assert alike(arrived.args, ("no", value))
 
 
-def test_who_passes_on_a_refusal_passes_on_why() -> None:
+def test_a_refusal_is_passed_on_with_its_reason() -> None:
     refused = travelled(Refused(Refusal.ENVELOPE, "a field is missing"))
     assert isinstance(refused, Refused)
     assert (refused.reason, refused.why) == (Refusal.ENVELOPE, "a field is missing")
