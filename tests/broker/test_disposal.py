@@ -24,7 +24,7 @@ def runs(count: int, messages: int = 1) -> deque[Run]:
 def portions(disposal: Disposal) -> int:
     """How often it has to go on until all is freed."""
     count = 0
-    while disposal:
+    while disposal.waiting:
         disposal.go_on()
         count += 1
     return count
@@ -33,7 +33,7 @@ def portions(disposal: Disposal) -> int:
 def test_few_runs_are_freed_at_once() -> None:
     disposal, few = Disposal(), runs(FEW_RUNS)
     disposal.add(few)
-    assert not disposal
+    assert not disposal.waiting
     assert not few
 
 

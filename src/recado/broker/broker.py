@@ -216,7 +216,7 @@ class Broker:
 
     def deadline(self) -> int | None:
         """When `tick` has something to do next; 0 is at once."""
-        if self._disposal:
+        if self._disposal.waiting:
             return 0
         soonest, check = self._alarms.next(), self.timeouts.next
         if soonest is None or (check is not None and check < soonest):

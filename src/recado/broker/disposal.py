@@ -15,26 +15,23 @@ RUN_COST = 8  # as much as freeing so many messages of a run
 
 class Disposal:
     def __init__(self) -> None:
-        self._waiting: list[deque[Any] | list[Any]] = []
+        self.waiting: list[deque[Any] | list[Any]] = []
 
     def add(self, runs: "deque[Any] | list[Any]") -> None:
         """Free these runs, or tuples that end with one, before long. They must not be used any more."""
         if len(runs) <= FEW_RUNS:
             runs.clear()
         else:
-            self._waiting.append(runs)
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+            self.waiting.append(runs)
 
     def go_on(self) -> None:
         """Free a portion of what waits."""
         left = PORTION_COST
-        while left > 0 and self._waiting:
-            runs = self._waiting[-1]
+        while left > 0 and self.waiting:
+            runs = self.waiting[-1]
             if runs:
                 last = runs.pop()
                 run = last[-1] if isinstance(last, tuple) else last
                 left -= len(run.tails) + RUN_COST
             else:
-                self._waiting.pop()
+                self.waiting.pop()

@@ -98,6 +98,10 @@ class Lane:
     def returned_runs(self) -> Iterator[Run]:
         return (run for _, run in self._returned)
 
+    def detach(self) -> None:
+        """The queue is deleted, and nothing more is fetched: do not refer to it any more."""
+        self._fetch = None
+
     def empty(self) -> "tuple[deque[Run], list[tuple[int, Run]]]":
         """Let go of everything; gives the runs that were in memory, to be freed in time."""
         emptied = self._fresh, self._returned

@@ -224,6 +224,8 @@ class WorkQueue(LimitedQueue):
                 self._keeper.empty_shelf(self, number)
             for runs in lane.empty():
                 self._dispose(runs)
+            if self.deleted:
+                lane.detach()
         self.ready = self._ready_bytes = 0
         if count and self._keeps and not self.deleted:
             self._keeper.purged(self)

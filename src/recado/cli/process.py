@@ -16,6 +16,7 @@ from recado.cli.flags import damage_hint
 from recado.journal.record import Corrupt, Unknown
 from recado.node.assembly import CannotListen, at
 from recado.node.broker import Broker
+from recado.node.garbage import Collector
 from recado.node.loop import new_runner
 from recado.node.settings import Settings
 
@@ -51,9 +52,7 @@ async def until_signal(settings: Settings, welcome: bool) -> str | None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with Broker.of(settings) as broker:
-        # What was loaded lives as long as the process: the collector need never look at it.
-        gc.freeze()
-        gc.enable()
+        collect_garbage(settings)
         announce(f"recado {__version__} listening on amqp://{broker.address}")
         if broker.tls_port is not None:
             announce(f"and with TLS on amqps://{at(broker.host, broker.tls_port)}")
@@ -66,6 +65,15 @@ async def until_signal(settings: Settings, welcome: bool) -> str | None:
     reason = failure.result() if failure.done() else None  # it may also fail as it closes
     print("recado stopped", file=sys.stderr)
     return reason
+
+
+def collect_garbage(settings: Settings) -> None:
+    """It was disabled until now. An archive in the same process makes circles of its own."""
+    if settings.feeds.archives:
+        gc.freeze()  # modules are no garbage
+        gc.enable()
+    else:
+        Collector().start(asyncio.get_running_loop())
 
 
 def kept_where(settings: Settings) -> str:

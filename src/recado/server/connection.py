@@ -155,6 +155,9 @@ class Connection(asyncio.BufferedProtocol):
         self.session.end(clock())
         self.session.detach()
         self._server.arm()
+        # asyncio's transport refers to itself by this, until the garbage collector looks at it.
+        if hasattr(self.transport, "_read_ready_cb"):
+            self.transport._read_ready_cb = None
 
     def pause_writing(self) -> None:
         self.writing_paused = True

@@ -1,6 +1,6 @@
 """What is to be sent to a peer: gathered while the broker decides, taken when the socket is ready."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from recado.amqp.frames import HEARTBEAT_FRAME, method_frame
 from recado.amqp.methods import Method
@@ -58,11 +58,7 @@ class Outbox:
             self._held_size += len(data)
             self.congested |= self._held_size > CONGESTED_FROM
             self.is_stalled |= self._held_size > CHOKED_FROM
-        else:
-            self._put(data)
-
-    def _put(self, data: bytes) -> None:
-        """Add a piece to the output that may be sent."""
+            return
         if not self.output:
             self._wake()
         self.output.append(data)
@@ -112,17 +108,22 @@ class Outbox:
         self._held_operations -= held.operations
         much = self._held_size > CHOKED_FROM or self._held_operations >= HELD_OPERATIONS_MAX
         self.is_stalled = much
-        for piece in held.pieces:
-            self._put(piece)
+        self._write_before_held(held.pieces)
         if not held.pieces:
             self._wake()
+
+    def _write_before_held(self, pieces: Iterable[bytes]) -> None:
+        held, self._held = self._held, []
+        for piece in pieces:
+            self.write(piece)
+        self._held = held
 
     def send(self, channel: int, method: Method) -> None:
         self.write(method_frame(channel, method))
 
     def beat(self) -> None:
         """At once, whatever is held: a full disk may take hours, and the peer is to know that we live."""
-        self._put(HEARTBEAT_FRAME)
+        self._write_before_held((HEARTBEAT_FRAME,))
 
     def detach(self) -> None:
         """The connection is gone: drop held output, and the reference to whoever takes from here."""

@@ -430,6 +430,10 @@ class Session(Outbox):
         for queue in list(self.exclusive):
             self.broker.delete_queue(queue, now)
 
+    def detach(self) -> None:
+        super().detach()
+        self._opening = None  # it refers to the connection
+
     # ── alarms ────────────────────────────────────────────────────────────────────────────────────────
 
     def block(self, reason: str) -> None:
