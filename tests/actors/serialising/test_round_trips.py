@@ -12,12 +12,13 @@ from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from decimal import Decimal
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, NewType
+from typing import Annotated, Any, ClassVar, Generic, Literal, NewType, TypeAlias, TypeVar
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import TypeAliasType
 
 from recado.actors import ActorRef, ActorSystem, Message
 from recado.actors.address import Address
@@ -184,6 +185,73 @@ def test_values_of_exactly_the_declared_types_are_written_without_tags(name: str
         assert alike(serialisers.read(*written), other)
 
 
+T = TypeVar("T")
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | Decimal | None"
+Money = TypeAliasType("Money", Decimal)
+
+
+class Box(msgspec.Struct, Generic[T], frozen=True):
+    content: T
+    more: list[T] = []
+
+
+class Configured(Message[None], rename="camel", omit_defaults=True, kw_only=True):
+    first_one: int = 0
+    second_one: Decimal | None = None
+    third_one: Any = None
+
+
+class Row(Message[None], array_like=True, tag="row"):
+    number: int
+    value: Any = None
+
+
+class Column(Message[None], array_like=True, tag="column"):
+    number: int
+
+
+class Table(Message[None]):
+    parts: list[Row | Column]
+    cost: Money = Decimal(0)
+
+
+class Holding(Message[None]):
+    numbers: Box[int]
+    tree: Json = None
+    maybe: int | msgspec.UnsetType = msgspec.UNSET
+
+
+@register
+@dataclass
+class Shipping:
+    manifest: str = "default"  # a field, and no name of the class
+
+
+@register
+class Kind(enum.StrEnum):
+    manifest = "also no name of the class"
+
+
+@each_serialiser
+@pytest.mark.parametrize(
+    "message",
+    [
+        Configured(),
+        Configured(first_one=1, second_one=Decimal("1.50")),
+        Configured(first_one=True, third_one=Configured(second_one=Decimal(0))),
+        Table([Row(1), Column(2)]),
+        Table([Row(1, Decimal(1)), Column(2)], Decimal(3)),
+        Holding(Box(1, [2])),
+        Holding(Box(1), {"a": [{"b": Decimal(1)}, None]}, 5),
+        Carry(Box(Decimal(1), [Decimal(2)])),
+        Carry([Shipping("a"), Kind.manifest]),
+    ],
+    ids=repr,
+)
+def test_classes_of_all_sorts(serialisers: Serialisers, message: object) -> None:
+    assert alike(serialisers.read(*serialisers.write(message)), message)
+
+
 # ── refused when it is sent ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -305,6 +373,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "not in the union": (
         Carry(msgspec.structs.replace(Plain(1, Decimal(1)), side=Rank.LOW)),
         r"Carry\.value\.side: ",
+    ),
+    "not what its type variable means": (
+        Holding(Box("a")),  # type: ignore[arg-type]
+        r"Holding\.numbers: a value of type Box does not fit .*Box\[int\]",
     ),
     "beyond a limit": (Within(-1), r"Within\.level: "),
     "sent by reference": (ByReference(1), "by reference"),
@@ -528,7 +600,11 @@ FITS: list[tuple[Any, list[Any], list[Any]]] = [
     (values.Extra, [{}, {"note": "n"}], [{"note": 1}, {"other": 1}, []]),
     (Annotated[int, "a hint"], [1], ["a"]),
     (Annotated[str, msgspec.Meta(max_length=2)], ["ab"], ["abc", 1]),
-    (Annotated[list[Bid | Ask], msgspec.Meta(max_length=1)], [[Bid(1)]], [[1]]),
+    (Annotated[list[Bid | Ask], msgspec.Meta(max_length=1)], [[Bid(1)]], [[1], [Bid(1)] * 2]),
+    (Annotated[int | None, msgspec.Meta(ge=0)], [1, None], [-1, "a"]),
+    (list[Annotated[int, msgspec.Meta(ge=0)]], [[1]], [[-1]]),
+    (Box[int], [Box(1), Box(1, [2])], [Box("a"), Box(1, ["a"]), 1]),
+    (Money, [Decimal(1)], [1]),
     (Annotated[int, {}], [1], ["a"]),
     (type[int], [], []),
 ]

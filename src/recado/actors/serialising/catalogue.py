@@ -156,7 +156,10 @@ def _own_manifest(cls: type) -> str:
     if issubclass(cls, ProtobufMessage):
         return str(cls.DESCRIPTOR.full_name)
     said = cls.__dict__.get("manifest")
-    return said if isinstance(said, str) else f"{cls.__module__}.{cls.__qualname__}"
+    is_field = "manifest" in getattr(cls, "__dataclass_fields__", ())  # and this its default
+    if type(said) is str and not is_field:
+        return said
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _same_source(one: type, other: type) -> bool:

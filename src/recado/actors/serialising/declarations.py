@@ -155,24 +155,37 @@ def _can_be_asked(kind: type) -> bool:
 
 def _annotated(annotation: Any, inner: Any, metadata: tuple[Any, ...]) -> Check:
     check = conformance(inner)
-    if not any(isinstance(each, msgspec.Meta) for each in metadata):
+    limits = tuple(each for each in metadata if isinstance(each, msgspec.Meta))
+    if not limits:
         return check
+    if typing.get_origin(inner) in (typing.Union, types.UnionType):
+        checks = [
+            _annotated(_limited(each, limits), each, limits) for each in typing.get_args(inner)
+        ]
+        return lambda value: any(check(value) for check in checks)
+    # Of a list[Bid | Ask], which msgspec does not know, the limits are those of a list.
+    bare = _limited(typing.get_origin(inner) or inner, limits)
 
     def constrained(value: Any) -> bool:
-        if not check(value):
-            return False
-        try:
-            msgspec.convert(value, annotation, dec_hook=_as_it_is)
-        except msgspec.ValidationError:
-            return False
-        except (
-            TypeError,
-            NotImplementedError,
-        ):  # msgspec does not know this type, so no limits of it
-            return True
-        return True
+        return check(value) and _is_within(value, annotation) and _is_within(value, bare)
 
     return constrained
+
+
+def _limited(annotation: Any, limits: tuple[Any, ...]) -> Any:
+    annotated: Any = typing.Annotated
+    return annotated[(annotation, *limits)]
+
+
+def _is_within(value: Any, annotation: Any) -> bool:
+    """Whether msgspec accepts a value, or does not know its type."""
+    try:
+        msgspec.convert(value, annotation, dec_hook=_as_it_is)
+    except msgspec.ValidationError:
+        return False
+    except (TypeError, NotImplementedError):
+        pass
+    return True
 
 
 def _as_it_is(_: type, value: object) -> object:
@@ -211,7 +224,31 @@ def _of_class(kind: type, arguments: tuple[Any, ...]) -> Check:
     if issubclass(kind, collections.abc.Iterable) and len(arguments) == 1:
         element = conformance(arguments[0])
         return lambda value: is_kind(value) and all(element(each) for each in _elements(value))
+    parameters = getattr(kind, "__parameters__", ())
+    if can_be_named(kind) and len(parameters) == len(arguments):
+        return _generic(kind, dict(zip(parameters, arguments, strict=True)))
     return is_kind
+
+
+def _generic(kind: type, meant: Mapping[Any, Any]) -> Check:
+    """For Box[int]: a Box whose fields fit what its type variables mean."""
+
+    def check(value: Any) -> bool:
+        return isinstance(value, kind) and all(
+            fits(getattr(value, field.name, None), _substituted(field.annotation, meant))
+            for field in fields_of(kind)
+        )
+
+    return check
+
+
+def _substituted(annotation: Any, meant: Mapping[Any, Any]) -> Any:
+    if isinstance(annotation, typing.TypeVar):
+        return meant.get(annotation, annotation)
+    parameters = getattr(annotation, "__parameters__", ())
+    if isinstance(annotation, type) or not parameters:
+        return annotation
+    return annotation[tuple(meant.get(each, each) for each in parameters)]
 
 
 def _items(mapping: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:

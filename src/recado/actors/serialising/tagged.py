@@ -100,8 +100,10 @@ class Tagged:
         try:
             return self._lower(value, 0)
         except _Unwritable as error:
-            place = type(value).__qualname__ + "".join(reversed(error.path))
-            raise CannotSerialise(f"{place}: {error.reason}", error.hint) from None
+            place = "".join((type(value).__qualname__, *reversed(error.path)))
+            whole = not error.path and error.reason.startswith(place)  # it names the class itself
+            said = error.reason if whole else f"{place}: {error.reason}"
+            raise CannotSerialise(said, error.hint) from None
         except RecursionError:
             raise CannotSerialise(f"{type(value).__qualname__}: nested too deeply") from None
 
