@@ -47,7 +47,7 @@ PLAIN_INTERVAL_S: Final = 30.0
 
 
 VIOLATIONS: Final = {
-    Kind.LOST: limit("lost", "owed to a recovering subscriber and never received", "messages"),
+    Kind.LOST: limit("lost", "owed to a subscriber and never received", "messages"),
     Kind.PHANTOM: limit("phantom", "never published, or other bytes", "messages"),
     Kind.DISORDER: limit("disorder", "out of their publisher's order", "messages"),
     Kind.GAP: limit("gap", "left out within a life, not told as lost", "messages"),

@@ -40,7 +40,7 @@ class Intensity:
     """and sometimes only then."""
     blackout_interval: float = float("inf")
     blackout: tuple[float, float] = (0.0, 0.0)
-    moment: tuple[float, float] = (0.0, 1.0)
+    moment: tuple[float, float] = (0.2, 1.0)
     """How long others are away in a blackout."""
 
 
@@ -106,10 +106,12 @@ class Schedule:
             if faults and at < faults[-1].end < at + seconds:
                 faults[-1] = replace(faults[-1], seconds=at + seconds - faults[-1].at)
             self.add(Fault(at, name, self._rng.choice([FaultKind.KILL, FaultKind.STOP]), seconds))
+        spread = self._rng.choice([0.0, seconds / 4])  # at once, nobody has what they miss
+        begun = at + self._rng.uniform(0, seconds / 4)
         for name in others:
             kind = self._rng.choice([FaultKind.KILL, FaultKind.CUT])
-            begun = at + self._rng.uniform(0, seconds / 4)
-            self.add(Fault(begun, name, kind, self._rng.uniform(*self._intensity.moment)))
+            away = self._rng.uniform(*self._intensity.moment)
+            self.add(Fault(begun + self._rng.uniform(0, spread), name, kind, away))
 
 
 def make_schedule(
