@@ -31,6 +31,7 @@ Sequences = dict[bytes, set[int]]
 """Messages, by publisher."""
 
 FOREVER: Final = float("inf")
+UNKNOWN: Final = "unknown"
 
 
 class Diary:
@@ -129,6 +130,20 @@ class ViewSeen:
     id: tuple[int, str]
     members: frozenset[str]
     cut: frozenset[tuple[bytes, int]] | None = None
+    at: float = field(default=0.0, compare=False)
+
+
+@dataclass
+class Saved:
+    """A vector that a subscriber began with."""
+
+    upto: dict[bytes, int] = field(default_factory=dict)
+    holes: Sequences = field(default_factory=dict)
+
+    def covers(self, publisher: bytes, sequence: int) -> bool:
+        return sequence <= self.upto.get(publisher, 0) and sequence not in self.holes.get(
+            publisher, ()
+        )
 
 
 @dataclass
@@ -136,7 +151,7 @@ class Life:
     """Of a subscriber: from one subscription to the end of it."""
 
     born: float
-    vector: dict[bytes, int]
+    vector: Saved
     joined: float = FOREVER
     events: list[Got | Lost | ViewSeen] = field(default_factory=list)
     stalls: list[tuple[float, float]] = field(default_factory=list)
@@ -169,7 +184,8 @@ def read_subscriber(file: Path) -> list[Life]:
                 lives[-1].events.append(Lost(at, bytes.fromhex(digits), int(first), int(last)))
             case ["view", number, coordinator, members]:
                 members_seen = frozenset(members.split(","))
-                lives[-1].events.append(ViewSeen((int(number), coordinator), members_seen))
+                view = ViewSeen((int(number), coordinator), members_seen, at=at)
+                lives[-1].events.append(view)
             case ["stalled", seconds]:
                 lives[-1].stalls.append((at - float(seconds), at))
             case ["failed", *_]:
@@ -179,13 +195,23 @@ def read_subscriber(file: Path) -> list[Life]:
     return lives
 
 
-def read_vector(text: str) -> dict[bytes, int]:
-    pairs = (part.split(":") for part in text.split(",") if part)
-    return {bytes.fromhex(digits): int(number) for digits, number in pairs}
+def read_vector(text: str) -> Saved:
+    """PUBLISHER:SEQUENCE/FIRST-LAST/…,…: behind the sequence are holes, if there are any."""
+    saved = Saved()
+    for part in filter(None, text.split(",")):
+        digits, _, numbers = part.partition(":")
+        number, *holes = numbers.split("/")
+        publisher = bytes.fromhex(digits)
+        saved.upto[publisher] = int(number)
+        for hole in holes:
+            first, _, last = hole.partition("-")
+            missing = range(int(first), int(last) + 1)
+            saved.holes.setdefault(publisher, set()).update(missing)
+    return saved
 
 
 def read_output(file: Path) -> list[Got]:
-    """The table of a subscriber that commits, in the order of its rows."""
+    """The table of a subscriber that commits, in the order of its rows; it does not have the certainty."""
     if not file.is_file():
         return []
     database = sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)
@@ -194,13 +220,21 @@ def read_output(file: Path) -> list[Got]:
             "select at, publisher, first, last, whole from output order by rowid"
         )
         return [
-            Got(at, publisher, first, last, whole=bool(whole))
+            Got(at, publisher, first, last, UNKNOWN, whole=bool(whole))
             for at, publisher, first, last, whole in rows
         ]
     except sqlite3.OperationalError:  # killed before it created its tables
         return []
     finally:
         database.close()
+
+
+def add_output(lives: list[Life], output: list[Got]) -> None:
+    """Each row to the life in which it was committed."""
+    bounds = [*(life.born for life in lives[1:]), FOREVER][: len(lives)]
+    for life, until in zip(lives, bounds, strict=True):
+        rows = [got for got in output if life.born <= got.at < until]
+        life.events = sorted([*life.events, *rows], key=lambda event: event.at)
 
 
 def sequences_of(some: Iterable[Got]) -> Sequences:

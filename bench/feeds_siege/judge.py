@@ -7,10 +7,11 @@ DISORDER  within a life the messages of a publisher come in order, and none twic
 GAP       within a life none is left out, unless the subscriber was told that it is lost, or an earlier life of
           a subscriber that relies on the archives had it (F1)
 TWICE     a subscriber that commits its output with its vector has each message once (F5)
-REPEATED  a subscriber that saves its vector is not given again what a saved vector covers (F5)
+REPEATED  a subscriber that saves its vector is not given again what the saved vector covers (F5)
 UNMARKED  a message that an earlier life was given comes again only if marked as uncertain (F5, F6)
 STALE     a subscriber without recovery is given no message that was confirmed before it started (F1)
-FALSE     a subscriber is not told that a message is lost which it is owed (F2)
+FALSE     a recovering subscriber is not told that a message is lost which it is owed (F2); one without recovery
+          may be, if no archive is there for too long
 HOLE      in the end each archive has every message that is owed or that another archive has (F7)
 CLASS     an archive calls a message delivered only if the subscriber got it, and missed only if not (F6)
 VIEWS     all who know a view agree on its members and its cut, and no live message from before the cut comes
@@ -104,16 +105,15 @@ class Verdict:
 
 @dataclass
 class Subscriber:
-    """What one subscriber noted over its lives; `output` is that of one that commits."""
+    """What one subscriber noted over its lives."""
 
     name: str
     recovery: Recovery
     lives: Sequence[Life]
-    output: Sequence[Got] = ()
 
     @property
     def got(self) -> list[Got]:
-        return [*self.output, *(got for life in self.lives for got in life.got)]
+        return [got for life in self.lives for got in life.got]
 
 
 @dataclass
@@ -159,8 +159,6 @@ def judge(evidence: Evidence) -> Verdict:
 
 def judge_subscriber(subscriber: Subscriber, evidence: Evidence) -> Iterator[Finding]:
     who, published, owed = subscriber.name, evidence.published, evidence.owed
-    if subscriber.recovery is Recovery.COMMITTED:
-        yield from judge_output(who, subscriber.output, published)
     before: Sequences = defaultdict(set)
     sure: Sequences = defaultdict(set)
     told: Sequences = defaultdict(set)
@@ -169,32 +167,18 @@ def judge_subscriber(subscriber: Subscriber, evidence: Evidence) -> Iterator[Fin
         yield from find_disorder(who, life.got)
         yield from find_gaps(subscriber, life, before, told, owed)
         yield from find_repeats(subscriber, life, sure, evidence)
-        yield from find_false_losses(who, life, owed)
+        if subscriber.recovery is not Recovery.NONE:
+            yield from find_false_losses(who, life, owed)
         for got in life.got:
             sequences = range(got.first, got.last + 1)
             before[got.publisher].update(sequences)
-            if not is_exempt(who, life, got, evidence):
+            is_known = subscriber.recovery is Recovery.COMMITTED  # by itself, not by archives
+            if is_known or not is_exempt(who, life, got, evidence):
                 sure[got.publisher].update(sequences)
     if subscriber.recovery is not Recovery.NONE:
         everything = sequences_of(subscriber.got)
         for publisher, wanted in owed.items():
             yield Finding(Kind.LOST, who, publisher, wanted - everything[publisher])
-
-
-def judge_output(who: str, output: Sequence[Got], published: Published) -> Iterator[Finding]:
-    """Of a subscriber that commits: its lives are not visible in its output."""
-    yield from find_phantoms(who, output, published)
-    seen: Sequences = defaultdict(set)
-    last: dict[bytes, int] = {}
-    for got in output:
-        sequences = set(range(got.first, got.last + 1))
-        again = sequences & seen[got.publisher]
-        yield Finding(Kind.TWICE, who, got.publisher, again)
-        position = last.get(got.publisher, 0)
-        disordered = {each for each in sequences - again if each <= position}
-        yield Finding(Kind.DISORDER, who, got.publisher, disordered)
-        seen[got.publisher] |= sequences
-        last[got.publisher] = max(position, got.last)
 
 
 def find_phantoms(who: str, some: Iterable[Got], published: Published) -> Iterator[Finding]:
@@ -221,9 +205,7 @@ def find_gaps(
 ) -> Iterator[Finding]:
     """`told` has the messages that this or an earlier life was told to be lost; it is extended."""
     who, recovery = subscriber.name, subscriber.recovery
-    if recovery is Recovery.COMMITTED:
-        return  # its output says so
-    position = dict(life.vector)
+    position = dict(life.vector.upto)
     for event in life.events:
         if isinstance(event, ViewSeen):
             continue
@@ -263,8 +245,10 @@ def find_repeats(
                 if got.certainty != "uncertain":
                     yield Finding(Kind.UNMARKED, who, got.publisher, again, got.certainty)
                 yield Finding(Kind.STALE, who, got.publisher, old - again, got.certainty)
-            case Recovery.SAVED | Recovery.COMMITTED:
-                covered = {each for each in sequences if each <= life.vector.get(got.publisher, 0)}
+            case Recovery.COMMITTED:
+                yield Finding(Kind.TWICE, who, got.publisher, again)
+            case Recovery.SAVED:
+                covered = {each for each in sequences if life.vector.covers(got.publisher, each)}
                 yield Finding(Kind.REPEATED, who, got.publisher, covered)
                 if got.certainty == "missed":
                     yield Finding(Kind.CLASS, who, got.publisher, again, "came as missed")
@@ -310,8 +294,8 @@ def judge_classes(
     got = sequences_of(subscriber.got)
     known = sequences_of(
         each
-        for life, some in lives_and_output(subscriber)
-        for each in some
+        for life in subscriber.lives
+        for each in life.got
         if not is_exempt(subscriber.name, life, each, evidence)
     )
     for publisher, ranges in classes.ranges.items():
@@ -325,13 +309,6 @@ def judge_classes(
                 case _:
                     wrong = set()
             yield Finding(Kind.CLASS, who, publisher, wrong, f"called {name}")
-
-
-def lives_and_output(subscriber: Subscriber) -> Iterator[tuple[Life, list[Got]]]:
-    """Each life with all that it got, also where that is in the output."""
-    bounds = [life.born for life in subscriber.lives[1:]] + [FOREVER]
-    for life, until in zip(subscriber.lives, bounds, strict=True):
-        yield life, life.got + [got for got in subscriber.output if life.born <= got.at < until]
 
 
 # --- views

@@ -365,14 +365,14 @@ def owed_messages(published: Published, stored: list[Sequences], *, is_udp: bool
 
 def read_subscriber(folder: Path, name: str, role: str, faults: list[Interval]) -> Subscriber:
     lives = diary.read_subscriber(folder / f"{name}.diary")
+    diary.add_output(lives, diary.read_output(folder / f"{name}.sqlite"))
     kills = [each.start for each in faults if is_kill(each)]
     for life, until in zip(
         lives, [*(each.born for each in lives[1:]), FOREVER][: len(lives)], strict=True
     ):
         life.ended = min([life.ended, *(each for each in kills if life.born < each < until)])
         life.is_killed = life.ended in kills
-    output = diary.read_output(folder / f"{name}.sqlite")
-    return Subscriber(name, RECOVERY[role], lives, output)
+    return Subscriber(name, RECOVERY[role], lives)
 
 
 def is_kill(fault: Interval) -> bool:
