@@ -66,6 +66,9 @@ class LossyPort:
         if not self._file.exists():
             self._port.send(to, packet)
 
+    def listen(self, *, to_coordinators: bool) -> None:
+        self._port.listen(to_coordinators=to_coordinators)
+
     def settle(self, upto: int) -> None:
         self._port.settle(upto)
 

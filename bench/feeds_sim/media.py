@@ -1,7 +1,7 @@
 """What carries packets between the nodes of a simulated feed: a local network by itself, or a broker on it.
 
 A node is known by its address, which is new in each of its lives. On channel P a packet goes to all, on A to
-an address, to "members" or to "archives".
+an address, to "members", to "archives", or to "coordinators": members that have asked for that.
 
 Ether   datagrams: each is delayed, lost, doubled and reordered for each receiver by itself.
 Post    a broker, in `post.py`.
@@ -28,10 +28,12 @@ class Address(msgspec.Struct, frozen=True):
     is_member: bool
     is_archive: bool
 
-    def hears(self, to: str) -> bool:
+    def hears(self, to: str, *, coordinates: bool) -> bool:
         match to:
             case "members":
                 return self.is_member
+            case "coordinators":
+                return self.is_member and coordinates
             case "archives":
                 return self.is_archive
             case _:
@@ -57,6 +59,8 @@ class Medium(Protocol):
 
     def send(self, node: Address, to: str, packet: bytes) -> None: ...
 
+    def listen(self, node: Address, *, to_coordinators: bool) -> None: ...
+
     def settle(self, node: Address, upto: int) -> None: ...
 
     def calm(self) -> None:
@@ -76,6 +80,7 @@ class Ether:
     def __init__(self, schedule: Schedule, random: Random, listener: Listener) -> None:
         self._listener = listener
         self._nodes: dict[str, Address] = {}
+        self._coordinators: set[Address] = set()
         self.network = Network[Datagram](schedule, random, self._arrive)
 
     def join(self, node: Address) -> None:
@@ -94,8 +99,17 @@ class Ether:
     def send(self, node: Address, to: str, packet: bytes) -> None:
         datagram = Datagram(node, to, packet)
         for other in self._nodes.values():
-            if other.hears(to):
+            if self._hears(other, to):
                 self.network.send(node.name, other.name, datagram)
+
+    def _hears(self, node: Address, to: str) -> bool:
+        return node.hears(to, coordinates=node in self._coordinators)
+
+    def listen(self, node: Address, *, to_coordinators: bool) -> None:
+        if to_coordinators:
+            self._coordinators.add(node)
+        else:
+            self._coordinators.discard(node)
 
     def settle(self, node: Address, upto: int) -> None:
         pass
@@ -109,6 +123,6 @@ class Ether:
     def _arrive(self, _: str, name: str, datagram: Datagram) -> None:
         node = self._nodes.get(name)
         to = datagram.to
-        if node is not None and (to is None or node.hears(to)):
+        if node is not None and (to is None or self._hears(node, to)):
             on_a = to is not None
             self._listener.arrived(node, on_a, datagram.sender, datagram.packet, UNTAGGED)

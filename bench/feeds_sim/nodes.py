@@ -32,6 +32,7 @@ from recado.feeds.boundary import (
     Gap,
     Installed,
     Left,
+    Listen,
     Publish,
     Recall,
     Recovered,
@@ -220,6 +221,8 @@ class Node:
                 self.world.overheard(packet)
                 whom = to if isinstance(to, str) else self.world.text(to)
                 self.world.medium.send(self.address, whom, packet)
+            case Listen(to_coordinators):
+                self.world.medium.listen(self.address, to_coordinators=to_coordinators)
             case Failed(reason):
                 self.world.gave_up(self.life, reason)
             case Installed():

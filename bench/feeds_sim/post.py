@@ -60,6 +60,7 @@ class Client:
         self.unconfirmed: deque[Letter] = deque()
         self.unsettled: deque[tuple[int, Letter]] = deque()
         self.tags = 0
+        self.coordinates = False
 
 
 class Post:
@@ -100,6 +101,9 @@ class Post:
 
     def send(self, node: Address, to: str, packet: bytes) -> None:
         self._mail(self._clients[node.text], Letter(node, True, to, packet))
+
+    def listen(self, node: Address, *, to_coordinators: bool) -> None:
+        self._clients[node.text].coordinates = to_coordinators
 
     def settle(self, node: Address, upto: int) -> None:
         """As if the broker knew at once: what it hears too late would only come again."""
@@ -180,8 +184,13 @@ class Post:
         safe_at = self._schedule.now + SAFE_AFTER
         accepted = msgspec.structs.replace(letter, safe_at=safe_at)
         way = BROKER if self._one_order else client.node.text
-        for node in [each.node for each in self._clients.values()]:
-            if node.hears(letter.to) if letter.on_a else node.is_member and not node.is_archive:
+        for each in self._clients.values():
+            node = each.node
+            if letter.on_a:
+                hears = node.hears(letter.to, coordinates=each.coordinates)
+            else:
+                hears = node.is_member and not node.is_archive
+            if hears:
                 self._routes.send(way, node.text, accepted)
         if not letter.on_a:
             for name in self._shelves:

@@ -114,6 +114,8 @@ class Network:
     def send(self, _to: Target, packet: bytes) -> None:
         self.passed.append(("send", packet))
 
+    def listen(self, *, to_coordinators: bool) -> None: ...
+
     def settle(self, upto: int) -> None: ...
 
     def arrived(self, _channel: Channel, _sender: MemberId, packet: bytes, _tag: int) -> None:

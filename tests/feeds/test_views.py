@@ -2,7 +2,7 @@
 
 import pytest
 
-from recado.feeds.boundary import Cast, Effect, Left, Ticked
+from recado.feeds.boundary import Effect, Left, Send, Ticked
 from recado.feeds.clock import MemberClock
 from recado.feeds.packet import Prepare
 from recado.feeds.vector import Vector
@@ -90,7 +90,7 @@ def test_who_made_a_view_meanwhile_is_asked_again_at_once() -> None:
 
 def asked(effects: list[Effect]) -> bool:
     """Whether a view is to be made."""
-    return any(isinstance(e, Cast) and isinstance(decode(e.packet), Prepare) for e in effects)
+    return any(isinstance(e, Send) and isinstance(decode(e.packet), Prepare) for e in effects)
 
 
 def test_who_was_stalled_does_not_take_the_others_for_failed() -> None:

@@ -22,6 +22,7 @@ from recado.feeds.boundary import (
     Failed,
     Gap,
     Installed,
+    Listen,
     Options,
     Publish,
     Query,
@@ -98,6 +99,7 @@ class Node:
         self.role = role
         self.disk = disk
         self.alive = True
+        self.coordinates = False
         self.wakes: float | None = None
         self.got: list[Batch] = []
         self.views: list[Installed] = []
@@ -183,6 +185,8 @@ class World:
                         self._carry(node, other, Arrived(Channel.P, node.me, packet), self.ordered)
             case Send(to, packet):
                 self._send(node, to, packet)
+            case Listen(to_coordinators):
+                node.coordinates = to_coordinators
             case Acknowledge(packet):
                 self._send(node, "archives", packet)
             case Deliver(batch):
@@ -209,6 +213,7 @@ class World:
             meant = other.me == to or (
                 (to == "members" and other.role is not Role.PUBLISHER)
                 or (to == "archives" and other.role is Role.ARCHIVE)
+                or (to == "coordinators" and other.coordinates)
             )
             if meant and other is not node:
                 self._carry(node, other, Arrived(Channel.A, node.me, packet), False)

@@ -3,8 +3,9 @@
 `Member.handle(event, now)` takes one event and gives the effects in the order in which they must happen.
 
 Channel P is the feed itself: everybody hears what is cast there, the sender included, and on an ordered
-transport all hear it in one order. Channel A is for members: addressed to one of them, to all archives, or to
-all members; the sender may hear itself or not. Both may lose, double and reorder; on AMQP they rarely do.
+transport all hear it in one order. Channel A is for members: addressed to one of them, to all archives, to
+all members, or to those that coordinate; the sender may hear itself or not. Both may lose, double and reorder;
+on AMQP they rarely do.
 """
 
 from enum import Enum
@@ -31,9 +32,11 @@ from .views import (
 
 ARCHIVES: Final = "archives"
 MEMBERS: Final = "members"
+COORDINATORS: Final = "coordinators"
+"""Members that coordinate a view or may have to, as far as they have asked for it by `Listen`."""
 MOST_RECALLED: Final = 2_048
 """Batches in an answer of an archive's store: half of what a packet has room for, as some are split there."""
-Target = MemberId | Literal["archives", "members"]
+Target = MemberId | Literal["archives", "members", "coordinators"]
 
 
 class Channel(Enum):
@@ -165,8 +168,14 @@ class Cast(Struct, frozen=True):
     number: int = 0
 
 
+class Listen(Struct, frozen=True):
+    """Whether packets to `COORDINATORS` are to be brought here from now on. At the start they are not."""
+
+    to_coordinators: bool
+
+
 class Send(Struct, frozen=True):
-    """Tell one member, all archives or all members, on A; transient."""
+    """Tell one member, all archives, all members or coordinators, on A; transient."""
 
     to: Target
     packet: bytes
@@ -219,7 +228,19 @@ class Failed(Struct, frozen=True):
     reason: str
 
 
-Effect = Cast | Send | Acknowledge | Deliver | Gap | Installed | Recovered | Store | Recall | Failed
+Effect = (
+    Cast
+    | Listen
+    | Send
+    | Acknowledge
+    | Deliver
+    | Gap
+    | Installed
+    | Recovered
+    | Store
+    | Recall
+    | Failed
+)
 
 
 # --- how it is set up ------------------------------------------------------------------------------
@@ -245,7 +266,11 @@ class Options(Struct, frozen=True, kw_only=True):
     """The largest packet that the transport takes."""
     beat: float = 0.5
     suspect: float = 2.0
-    """Who is silent for so long is taken for failed."""
+    """A member that is silent for so long is taken for failed."""
+    full_rate_members: int = 100
+    """In a group of up to so many, subscribers send a heartbeat every `beat`; in one that is n times as large
+    every n beats, and it takes n times `suspect` until one is taken for failed. Archives and the oldest members
+    always keep the full rate."""
     flush: float = 1.0
     """How long a change of view waits for answers."""
     again: float = 0.2

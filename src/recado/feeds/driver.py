@@ -38,6 +38,7 @@ from .boundary import (
     Gap,
     Installed,
     Left,
+    Listen,
     Options,
     Query,
     Recall,
@@ -170,6 +171,8 @@ class Driver:
                 self.port.cast(packet, key, number)
             case Send(to, packet):
                 self.port.send(to, packet)
+            case Listen(to_coordinators):
+                self.port.listen(to_coordinators=to_coordinators)
             case Acknowledge(packet):
                 self._station.acknowledge(packet)
             case Deliver(batch):

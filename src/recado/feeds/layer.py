@@ -133,6 +133,8 @@ class Site:
         """Which view the messages that pass FIFO now belong to."""
         self.outsider = -inf
         """When somebody was last heard who lives and is not in our view."""
+        self.scale = 1.0
+        """How many times as rare as in a small group heartbeats are, and what else goes to all members."""
         self.refused = 0
         """Packets that were malformed."""
         self.failed = False
@@ -150,9 +152,8 @@ class Site:
         """The other members of the view, archives first."""
         if self.view is None:
             return []
-        archives = self.view.archives()
-        every = archives + [m for m in self.view.members() if m not in set(archives)]
-        return [member for member in every if member != self.me]
+        seats = sorted(self.view.seats, key=lambda seat: seat.role is not Role.ARCHIVE)
+        return [seat.member for seat in seats if seat.member != self.me]
 
 
 class Layer:

@@ -1,4 +1,5 @@
-"""Who takes part in a feed, seen by somebody who does not: it hears beats and answers none."""
+"""Who takes part in a feed, seen by a program that does not: it asks coordinators for the members of their
+views, and hears the heartbeats of newcomers and what publishers tell."""
 
 from __future__ import annotations
 
@@ -8,15 +9,16 @@ from typing import Final
 import msgspec
 
 from .block import Malformed
-from .boundary import Channel
+from .boundary import COORDINATORS, Channel
 from .naming import check_feed, new_id
-from .packet import Beat, Last
+from .packet import Beat, Last, NewView, Roll
 from .transport.opening import carrier_for
 from .transport.port import UNTAGGED, Port
 from .views import NO_VIEW, MemberId, Role, ViewId
-from .wire import decode, extent
+from .wire import decode, encode, extent
 
 GIVE_UP: Final = 10.0
+ROLL_CALLS: Final = 4
 
 
 class Seen(msgspec.Struct):
@@ -56,6 +58,9 @@ class Onlooker:
                 self._member(sender, role, view)
             case Beat(leaving=True):
                 self.seen.pop(sender, None)
+            case NewView(view):
+                for seat in view.seats:
+                    self._member(seat.member, seat.role, view.id)
             case Last(publisher, last):
                 self._publishes(publisher, last)
             case _:
@@ -86,7 +91,9 @@ async def onlook(url: str, feed: str, seconds: float) -> list[Seen]:
     try:
         me = new_id("onlooker")
         onlooker.port = await carrier.join(check_feed(feed), me, Role.SUBSCRIBER, onlooker)
-        await asyncio.sleep(seconds)  # whoever lives beats; nobody says that all were heard
+        for _ in range(ROLL_CALLS):  # a datagram may get lost, and a view may be in the making
+            onlooker.port.send(COORDINATORS, encode(Roll()))
+            await asyncio.sleep(seconds / ROLL_CALLS)
         await onlooker.port.close()
     finally:
         await carrier.close()

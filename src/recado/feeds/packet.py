@@ -17,7 +17,20 @@ from msgspec import Meta, Struct
 from .block import MAX_BLOCK, MAX_COUNT, Block
 from .boundary import Range
 from .vector import MAX_VECTOR
-from .views import MAX_MEMBERS, Certainty, Count, Id, MemberId, Record, Role, Sequence, View, ViewId
+from .views import (
+    MAX_MEMBERS,
+    NO_VIEW,
+    Certainty,
+    Count,
+    Id,
+    MemberId,
+    Record,
+    Role,
+    Seat,
+    Sequence,
+    View,
+    ViewId,
+)
 
 MAGIC: Final = 0xFD
 VERSION: Final = 1
@@ -57,6 +70,8 @@ class Kind(IntEnum):
     RECORDS = 20
     DOUBT = 21
     BOUND = 22
+    NEXT_VIEW = 23
+    ROLL = 24
 
 
 # --- of publishers, on P ---------------------------------------------------------------------------
@@ -112,19 +127,28 @@ class Lack(Struct, frozen=True, array_like=True):
 
 
 class Beat(Struct, frozen=True, array_like=True):
-    """A member lives. `since` is the number of the first view of its present stay, 0 if it is in none yet."""
+    """Heartbeat of a member. `since` is the number of the first view of its present stay, 0 if it is in none
+    yet."""
 
     role: Role
     view: ViewId
     since: Count
     leaving: bool = False
+    leads: bool = False
+    """It coordinates its view."""
+    hears_others: bool = False
+    """It hears a member that is not in its view."""
 
 
 class Prepare(Struct, frozen=True, array_like=True):
-    """Stop delivering, and say what you have: a view is to be made. On P and A."""
+    """Stop delivering, and say what you have: a view is to be made. Invited are the members of the view `base`
+    without the seats `gone`, and `more`. On P it names nobody: there an archive sees its place among the
+    messages."""
 
     round: ViewId
-    invited: Annotated[list[MemberId], Meta(max_length=MAX_MEMBERS)]
+    more: Annotated[list[MemberId], Meta(max_length=MAX_MEMBERS)]
+    base: ViewId = NO_VIEW
+    gone: Annotated[list[Count], Meta(max_length=MAX_MEMBERS)] = []
 
 
 class Outlook(IntEnum):
@@ -145,14 +169,36 @@ class Prepared(Struct, frozen=True, array_like=True):
     since: Count
     vector: Entries
     outlook: Outlook
+    base: ViewId = NO_VIEW
+    """`vector` has only what differs from the cut of this view; 0: it is not in the vector."""
 
 
 class NewView(Struct, frozen=True, array_like=True):
+    """The whole of a view."""
+
     view: View
     since: Annotated[list[Count], Meta(max_length=MAX_MEMBERS)]
     cut: Entries
     previous: Annotated[list[ViewId], Meta(max_length=MAX_MEMBERS)]
     complete: bool
+
+
+class NextView(Struct, frozen=True, array_like=True):
+    """A view as what differs from the view `base`: its seats without `gone`, and `more`, each with its `since`,
+    ordered by age; of the cut only entries that differ, with 0 for those that are not in it."""
+
+    id: ViewId
+    base: ViewId
+    gone: Annotated[list[Count], Meta(max_length=MAX_MEMBERS)]
+    more: Annotated[list[tuple[Count, Seat]], Meta(max_length=MAX_MEMBERS)]
+    cut: Entries
+    previous: Annotated[list[ViewId], Meta(max_length=MAX_MEMBERS)]
+    complete: bool
+
+
+class Roll(Struct, frozen=True, array_like=True):
+    """To coordinators, from a program that is no member: who is in your view? Answered by NewView without a
+    cut."""
 
 
 class Ack(Struct, frozen=True, array_like=True):
@@ -263,6 +309,6 @@ class Piece(Struct, frozen=True):
 
 
 Packet = (
-    Data | Fragment | Last | Nak | Lack | Beat | Prepare | Prepared | NewView | Ack
+    Data | Fragment | Last | Nak | Lack | Beat | Prepare | Prepared | NewView | NextView | Roll | Ack
     | Pull | Pulled | Recover | Answer | Offer | Doubt | Bound | Stable | Known | Records | Piece
 )  # fmt: skip

@@ -44,7 +44,7 @@ class Certainty(IntEnum):
     is then marked as UNCERTAIN: the vector knows better."""
 
 
-class MemberId(Struct, frozen=True, array_like=True, order=True):
+class MemberId(Struct, frozen=True, array_like=True, order=True, cache_hash=True):
     """The name stays over restarts; the incarnation is new at each start. A publisher has no name."""
 
     name: Name

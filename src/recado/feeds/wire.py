@@ -36,6 +36,7 @@ from .packet import (
     Last,
     Nak,
     NewView,
+    NextView,
     Offer,
     Packet,
     Piece,
@@ -45,6 +46,7 @@ from .packet import (
     Pulled,
     Records,
     Recover,
+    Roll,
     Stable,
 )
 from .vector import MAX_SEQUENCE, Vector
@@ -63,6 +65,8 @@ _KINDS: Final[dict[type, Kind]] = {
     Prepare: Kind.PREPARE,
     Prepared: Kind.PREPARED,
     NewView: Kind.VIEW,
+    NextView: Kind.NEXT_VIEW,
+    Roll: Kind.ROLL,
     Ack: Kind.ACK,
     Recover: Kind.RECOVER,
     Answer: Kind.ANSWER,

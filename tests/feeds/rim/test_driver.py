@@ -86,6 +86,9 @@ class Noting(Station):
     def send(self, to: Target, packet: bytes) -> None:
         self.done.append(("send", to, packet))
 
+    def listen(self, *, to_coordinators: bool) -> None:
+        self.done.append(("listen", to_coordinators))
+
     def settle(self, upto: int) -> None:
         self.done.append(("settle", upto))
 

@@ -11,7 +11,7 @@ import pytest
 import recado
 from recado.client import ChannelRefused
 from recado.feeds.block import Block
-from recado.feeds.boundary import ARCHIVES, MEMBERS, Channel
+from recado.feeds.boundary import ARCHIVES, COORDINATORS, MEMBERS, Channel
 from recado.feeds.errors import CannotJoin
 from recado.feeds.naming import new_id
 from recado.feeds.packet import Beat, Data
@@ -124,6 +124,40 @@ async def test_whom_a_packet_is_sent_to(kind: str) -> None:
         assert {sender for _, sender, _ in ears[1].heard} == {ids[0]}
         for port in (a, b, archive):
             await port.close()
+
+
+@pytest.mark.parametrize("kind", CARRIERS)
+@in_the_loop
+async def test_what_is_sent_to_coordinators_comes_to_those_who_listen(kind: str) -> None:
+    async with carriers(kind) as (one, two):
+        ids, ears = [new_id("a"), new_id("b")], [Ear(), Ear()]
+        a = await one.join("quotes", ids[0], Role.SUBSCRIBER, ears[0])
+        b = await two.join("quotes", ids[1], Role.SUBSCRIBER, ears[1])
+
+        sent = 0
+
+        async def comes() -> bool:
+            """Whether what is sent to coordinators now comes to b."""
+            nonlocal sent
+            sent += 1
+            packet, mark = b"\xfd\x01%d" % sent, b"\xfd\x01mark%d" % sent
+            a.send(COORDINATORS, packet)
+            a.send(ids[1], mark)
+            await until(lambda: mark in ears[1].packets(Channel.A))
+            return packet in ears[1].packets(Channel.A)
+
+        assert not await comes()
+        b.listen(to_coordinators=True)
+        while not await comes():
+            pass
+        b.listen(to_coordinators=False)
+        b.listen(to_coordinators=True)
+        b.listen(to_coordinators=False)
+        while await comes():
+            pass
+        assert ears[1].errors == []
+        await a.close()
+        await b.close()
 
 
 @pytest.mark.parametrize("kind", ["memory", "amqp"])

@@ -7,6 +7,7 @@ from typing import Any
 
 from bench.feeds_sim.archive import Archive
 from recado.feeds.layer import Layer
+from recado.feeds.layers.agreement import Agreement
 from recado.feeds.layers.archiver import Archiver
 from recado.feeds.layers.fifo import Fifo
 from recado.feeds.layers.pull import PullLayer
@@ -18,7 +19,7 @@ from recado.feeds.layers.sync import Sync
 from recado.feeds.layers.total import Total
 from recado.feeds.layers.track import Gap
 from recado.feeds.lineage import Interval, Lineage
-from recado.feeds.packet import NewView, Outlook, Prepared, Stable
+from recado.feeds.packet import NewView, Outlook, Prepare, Prepared, Stable
 from recado.feeds.table import Standing, Table
 from recado.feeds.vector import Vector
 from recado.feeds.views import NO_VIEW, OPEN, MemberId, View, ViewId
@@ -77,7 +78,7 @@ _accept = Reach._accept
 
 def accept_any(self: Reach, new: NewView, now: float) -> None:
     answer = Prepared(new.view.id, self.site.role, self._view_id, self._since, {}, Outlook.CLEAR)
-    self._promise = Promise(self.site.me, answer, now)
+    self._promise = Promise(self.site.me, answer, 1, now)
     _accept(self, new, now)
 
 
@@ -90,9 +91,13 @@ def as_if_all_had_told(self: Settling, since: float, now: float) -> Vector | Non
 _consider = Reach._consider
 
 
-def consider_any(self: Reach, sender: MemberId, round_: ViewId, *rest: Any) -> None:
+def consider_any(self: Reach, sender: MemberId, prepare: Prepare, *rest: Any) -> None:
     self._promised = NO_VIEW
-    _consider(self, sender, round_, *rest)
+    _consider(self, sender, prepare, *rest)
+
+
+def keep_the_cut(self: Agreement, answers: object) -> dict[bytes, int]:
+    return dict(self.cut)
 
 
 _finish_if_done = Sync._finish_if_done

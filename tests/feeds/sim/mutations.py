@@ -17,7 +17,8 @@ from bench.feeds_sim.archive import Archive
 from bench.feeds_sim.verdict import Rule
 from recado.feeds import table
 from recado.feeds.layer import Site
-from recado.feeds.layers import reach, settling
+from recado.feeds.layers import settling
+from recado.feeds.layers.agreement import Agreement
 from recado.feeds.layers.archiver import Archiver
 from recado.feeds.layers.fifo import Fifo
 from recado.feeds.layers.nak import NakMember, NakPublisher
@@ -65,10 +66,10 @@ MUTATIONS = (
         seed=2,
     ),
     Mutation(
-        "a cut is what nobody said",
-        reach,
-        "raise_to",
-        instead.nothing,
+        "a cut is that of the last view, whatever members have received since",
+        Agreement,
+        "joined",
+        instead.keep_the_cut,
         frozenset({Rule.VIEWS, Rule.GAP, Rule.REPEAT}),
         seed=3,
     ),
@@ -86,7 +87,7 @@ MUTATIONS = (
         "_consider",
         instead.consider_any,
         frozenset({Rule.VIEWS}),
-        seed=26,
+        seed=337,
     ),
     Mutation(
         "a view does not wait for all that is before it",

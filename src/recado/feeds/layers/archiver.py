@@ -194,7 +194,7 @@ class Archiver(Layer):
             return
         self._next_beat = now + self.site.options.beat
         self._beats += 1
-        if self._beats % 2 == 0:
+        if self._beats % round(2 * self.site.scale) == 0:
             self._said = {}  # all of it again: some may not have heard
         self._tell_stable(now)
         self._record(self.settling.tick(now))

@@ -1,35 +1,55 @@
-"""REACH: who takes part. Members tell that they live; who is silent is left out; all agree on each view.
+"""REACH: membership. Members send heartbeats; a silent member is left out; all members agree on each view.
 
-A view is made in three steps. The oldest member that lives coordinates: PREPARE asks everybody to stop
-delivering; each answers PREPARED with what it has received; VIEW then names the members and the cut, the
-largest of what anybody has. Each member lets pass what is before the cut, as soon as it has it, and is in the
-view. Nobody waits for another to do so.
+A view is made in three steps. The coordinator, the oldest member that lives, sends PREPARE: everybody stops
+delivering. Each member answers PREPARED with what it has received. VIEW then names the members and the cut,
+the largest of what any of them has. Each member lets pass what is before the cut, as soon as it has it, and is
+in the view. No member waits for another to do so.
+
+Heartbeats go through the coordinator, so that their number grows with the group and not with its square:
+
+    the core        the coordinator and the next DEPUTIES members by age: they hear each other every `beat`
+    other members   send theirs to the coordinator; archives every `beat`, subscribers the more rarely the
+                    larger the group is (`_scale`)
+    coordinator     is heard by the core every `beat`, by all members as often as it hears them
+    newcomers       call the core every `beat`; the coordinator answers, and asks them to the next view. One
+                    that gets no answer listens to such calls itself, and so becomes the first coordinator
+
+PREPARE, PREPARED and VIEW say only what differs from the view that the coordinator and the receiver are in; a
+receiver that is in another view is sent the whole.
 
 RC1  Numbers of views grow, for each member and along every line of views that follow each other.
 RC2  A member has promised itself to one round at a time, the highest that asked it, and takes the VIEW of that
      round only; and none after it gave the promise up, because by then it has delivered behind what it had
      said.
 RC3  Between the promise and the view, or its giving up, nothing passes.
-RC4  The oldest member that one hears coordinates. After a partition, the oldest of all makes one view of the
-     groups.
-RC5  Who did not answer is left out, and asked again only after a while, or when it has come to another view by
-     itself; so that one who cannot answer stops nobody.
-RC6  A view is called complete only if all who were asked are in it, none of them hears anybody else, and one of
-     them has listened for `suspect`. While a view with an archive is not, another one follows.
+RC4  The oldest member that one hears coordinates. A member outside the core takes over only after all older
+     ones had the time to (`_limit`). After a partition, the oldest coordinator makes one view of the groups:
+     members that hear an older coordinator than theirs tell it that they live.
+RC5  A member that did not answer is left out, and asked again only after a while, or when it has come to
+     another view by itself; so that one that cannot answer stops nobody.
+RC6  A view is called complete only if all who were asked are in it, none of them hears anybody else, and one
+     that hears all members, and whoever calls them, has listened for `suspect`. While a view with an archive is
+     not complete, another one follows.
 RC7  Silence counts only while one listens: `now` leaves out the time in which a member was stalled, and it has
-     then not listened for long. Who is new in a view hears others for `suspect` before it takes them for
-     failed. Who heard nothing at all, of publishers neither, may have been deaf, and
-     has not listened.
+     then not listened for long. A member that is new in a view, or has just become its coordinator, hears
+     others for `suspect` before it takes them for failed. One that heard nothing at all, of publishers neither,
+     may have been deaf, and has not listened.
 RC8  A subscriber without recovery begins behind all that was published before it. Where publishers cast again
      what others lack, it keeps quiet until it has heard what each of them has published: what is published
      when it has joined is then surely behind that.
+RC9  A member that lives is heard by every coordinator in its reach: one that is in no view calls the core, one
+     that coordinates calls all, and one that hears a coordinator of another view tells it that it lives. So a
+     coordinator that has listened for `suspect` knows whoever else there is.
 """
 
+from collections.abc import Iterable
 from itertools import islice
+from math import log2
+from zlib import crc32
 
-from ..boundary import MEMBERS, Left
+from ..boundary import COORDINATORS, MEMBERS, Left, Listen
 from ..layer import Accepted, Falling, Heard, Layer, Rising, Site, Thawed
-from ..packet import Beat, NewView, Outlook, Prepare, Prepared
+from ..packet import Beat, NewView, NextView, Outlook, Prepare, Prepared, Roll
 from ..vector import Vector, raise_to
 from ..views import (
     MAX_MEMBERS,
@@ -42,21 +62,31 @@ from ..views import (
     ViewRecord,
     is_credible,
 )
+from .agreement import Agreement, joined_whole
 from .reception import MOST_ORDERS, QUIET, Reception
+
+DEPUTIES = 4  # that hear each other fail with the coordinator: more than fail at once by chance
 
 
 class Peer:
     """Another member, as it was last heard."""
 
-    __slots__ = ("heard", "leaving", "role", "shy", "since", "view")
+    __slots__ = ("follows", "heard", "leads", "leaving", "limit", "role", "shy", "since", "view")
 
-    def __init__(self, beat: Beat, now: float) -> None:
+    def __init__(self, beat: Beat, now: float, limit: float) -> None:
         self.shy = 0.0  # not to be invited before
+        self.follows = False  # it was told that we coordinate, or are going to
+        self.limit = limit  # seconds of silence after which it counts as failed
         self.view = beat.view
         self.update(beat, now)
 
     def is_as_before(self, beat: Beat) -> bool:
-        return self.view == beat.view and self.since == beat.since and self.leaving == beat.leaving
+        return (
+            self.view == beat.view
+            and self.since == beat.since
+            and self.leaving == beat.leaving
+            and self.leads == beat.leads
+        )
 
     def update(self, beat: Beat, now: float) -> None:
         if beat.view != self.view:
@@ -65,7 +95,11 @@ class Peer:
         self.view = beat.view
         self.since = beat.since
         self.leaving = beat.leaving
+        self.leads = beat.leads
         self.heard = now
+
+    def lives(self, now: float) -> bool:
+        return not self.leaving and now - self.heard < self.limit
 
 
 class Round:
@@ -73,22 +107,23 @@ class Round:
 
     __slots__ = ("answers", "begun", "id", "invited", "repeat")
 
-    def __init__(self, id_: ViewId, invited: list[MemberId], now: float) -> None:
+    def __init__(self, id_: ViewId, invited: Iterable[MemberId], now: float) -> None:
         self.id = id_
-        self.invited = invited
+        self.invited = dict.fromkeys(invited)
         self.begun = now
         self.repeat = now
         self.answers: dict[MemberId, Prepared] = {}
 
 
 class Promise:
-    """A view that somebody is making, and that we wait for."""
+    """A view that another member is making, and that we wait for."""
 
-    __slots__ = ("answer", "begun", "repeat", "to")
+    __slots__ = ("answer", "begun", "repeat", "size", "to")
 
-    def __init__(self, to: MemberId, answer: Prepared, now: float) -> None:
+    def __init__(self, to: MemberId, answer: Prepared, size: int, now: float) -> None:
         self.to = to
         self.answer = answer
+        self.size = size  # members that were asked
         self.begun = now
         self.repeat = now
 
@@ -98,6 +133,14 @@ class Reach(Layer):
         super().__init__(site)
         self.reception = reception
         self.peers: dict[MemberId, Peer] = {}
+        """Those whose heartbeats come here: in the core or outside of our view, or all if we coordinate."""
+        self._agreed: Agreement | None = None
+        self._rank: int | None = None  # by age in our view; 0 coordinates
+        self._listens = False  # to what is sent to coordinators
+        self._listens_since = 0.0
+        self._call_again_at = 0.0  # while we are in no view
+        self._listen_at = 0.0
+        self._watched: set[MemberId] = set()  # members of our view whose silence we notice
         self._view_id = last
         self._since = 0
         self._number = last.number
@@ -110,9 +153,11 @@ class Reach(Layer):
         self._alone = True  # in every view so far
         self._begun = 0.0
         self._attended = 0.0
-        self._heard = 0.0  # somebody
+        self._heard = 0.0  # any other member or publisher
         self._listening = 0.0  # since when
         self._next_beat = 0.0
+        self._beats_until_call = 0
+        self._next_introduction = 0.0
         self._quiet_until = 0.0
         self._next_round = 0.0
         self._next_completion = 0.0
@@ -122,7 +167,55 @@ class Reach(Layer):
         options = self.site.options
         if self.reception.since is not None and not options.ordered:
             self._quiet_until = now + QUIET * options.beat
+        delay = self._delay() * options.beat
+        self._call_again_at = max(now + delay, self._quiet_until + delay / 2)
+        self._listen_at = self._call_again_at + options.again
         self._beat(now)
+        if self.site.role is Role.ARCHIVE:
+            self._listen(True, now)
+
+    def _delay(self) -> float:
+        """Beats after which a newcomer calls once more, and listens if it still gets no answer. Of those who
+        start together few do so early, each time twice as many after a tenth of a beat: the first one answers
+        all but a few of the others."""
+        chance = (crc32(self.site.me.incarnation) + 1) / 2**32
+        return max(0.1, 1 + log2(chance) / 10)
+
+    def _listen(self, to_coordinators: bool, now: float) -> None:
+        if to_coordinators != self._listens:
+            self._listens = to_coordinators
+            self.site.effects.append(Listen(to_coordinators))
+            self._listening = self._listens_since = now
+
+    # --- our place in the view ---
+
+    @property
+    def _coordinates(self) -> bool:
+        return self._rank == 0
+
+    @property
+    def _leads(self) -> bool:
+        """Whether newcomers are to turn to us."""
+        return self._listens if self._rank is None else self._rank == 0
+
+    @property
+    def _is_core(self) -> bool:
+        """Or may become part of it: a newcomer is in no view yet."""
+        return self._rank is None or self._rank <= DEPUTIES
+
+    @property
+    def _hears_all(self) -> bool:
+        """Whether every member of our view is heard here."""
+        if self._agreed is None or self._coordinates:
+            return self._listens
+        return len(self._agreed.view.seats) <= DEPUTIES + 1
+
+    def _is_seated(self, member: MemberId) -> bool:
+        return self._agreed is not None and member in self._agreed.ranks
+
+    def _scale_for(self, members: int) -> float:
+        """How many times as long things may take in a group of this size."""
+        return max(1.0, members / self.site.options.full_rate_members)
 
     # --- hearing ---
 
@@ -140,87 +233,154 @@ class Reach(Layer):
                 self.site.refused += 1
             case Beat() as beat:
                 self._hear(event.sender, beat, now)
-            case Prepare(round_, invited):
-                self._consider(event.sender, round_, invited, now)
-                self._above(event, now)
+            case Prepare() as prepare:
+                invited = self._invited(prepare)
+                self._consider(event.sender, prepare, invited, now)
+                named = Prepare(prepare.round, invited)
+                self._above(Heard(event.channel, event.sender, named), now)
             case Prepared() as answer:
                 self._collect(event.sender, answer, now)
             case NewView() as new:
                 self._accept(new, now)
+            case NextView() as next_:
+                if self._agreed is not None and self._agreed.id == next_.base:
+                    self._accept(self._agreed.whole(next_), now)
+            case Roll():
+                self._tell_members(event.sender, now)
             case _:
                 self._above(event, now)
 
     def down(self, event: Falling, now: float) -> None:
         if isinstance(event, Left):
-            self.say(Beat(self.site.role, self._view_id, self._since, True), MEMBERS, now)
+            beat = Beat(self.site.role, self._view_id, self._since, True)
+            lead = self._lead(now)
+            if lead is not None:
+                self.say(beat, lead, now)
+            if lead is None or self._is_core:
+                self.say(beat, COORDINATORS, now)
         self._below(event, now)
 
     def _hear(self, sender: MemberId, beat: Beat, now: float) -> None:
         self._number = max(self._number, beat.view.number)
         peer = self.peers.get(sender)
-        if peer is not None and peer.is_as_before(beat) and beat.view == self._view_id:
+        ours = self._rank is not None and beat.view == self._view_id
+        if beat.hears_others and ours:
+            self.site.outsider = now
+        if peer is not None and ours and peer.is_as_before(beat):
             peer.heard = now  # whether others are silent is looked at with our own beat
             return
-        view = self.site.view
-        if not beat.leaving and (view is None or sender not in view.members()):
+        if not beat.leaving and not self._is_seated(sender):
             self.site.outsider = now
-        if peer is None:
-            if not beat.leaving and len(self.peers) < MAX_MEMBERS - 1:
-                self.peers[sender] = Peer(beat, now)
-                self._beat(now)  # so that it knows of us at once
-        else:
+        news = peer is None or not peer.is_as_before(beat)
+        if peer is not None:
             peer.update(beat, now)
+        elif not beat.leaving and len(self.peers) < MAX_MEMBERS - 1:
+            limit = self.site.options.suspect * (1.0 if self._is_core else self.site.scale)
+            self.peers[sender] = Peer(beat, now, limit)
+        if not ours and not beat.leaving:
+            self._hear_other(sender, beat, news, now)
         self._coordinate(now)
+
+    def _hear_other(self, sender: MemberId, beat: Beat, news: bool, now: float) -> None:
+        """A newcomer, a member that was left out, or one of another group."""
+        if not beat.since:
+            self._hear_newcomer(sender, beat, now)
+        elif self._rank is None:
+            if beat.leads and self.site.role is not Role.ARCHIVE:
+                self._listen(False, now)
+        elif beat.leads and self._coordinates and news:
+            # Those of its group answer; they are then asked to one view.
+            self._call(now)
+            self._next_round = max(self._next_round, now + self.site.options.again)
+        elif beat.leads:
+            self._introduce(sender, now)
+        if news and self._rank is None and not self._listens and self._lead(now) is None:
+            self._beat(now)  # the one that we had turned to refers us to another
+
+    def _hear_newcomer(self, sender: MemberId, beat: Beat, now: float) -> None:
+        """Answer it, so that it knows of us at once; or tell it that we are not its coordinator any more."""
+        rivals = self._rank is None and beat.leads
+        if rivals and sender < self.site.me and self.site.role is not Role.ARCHIVE:
+            self._listen(False, now)
+        peer = self.peers.get(sender)
+        if peer is not None and (self._leads or peer.follows):
+            peer.follows = self._leads
+            self.say(self._own_beat(now), sender, now)
+
+    def _introduce(self, coordinator: MemberId, now: float) -> None:
+        """RC9: tell a coordinator of another view that we live."""
+        if now >= self._next_introduction:
+            self._next_introduction = now + self.site.options.beat / 2
+            self.say(self._own_beat(now), coordinator, now)
+
+    def _tell_members(self, sender: MemberId, now: float) -> None:
+        if self._agreed is not None and self._coordinates:
+            view, since = self._agreed.view, self._agreed.since
+            self.say(NewView(view, since, {}, [], self._complete), sender, now)
 
     def stall(self, seconds: float) -> None:
         """RC7: what was said meanwhile may be lost. The loop has run again within a beat."""
         if seconds > self.site.options.suspect / 2:
-            self._listening = self._attended + self.site.options.beat
+            self._listening = self._attended + self._interval()
 
     # --- promising ---
 
+    def _invited(self, prepare: Prepare) -> list[MemberId]:
+        """Empty if we are not in the view that the packet refers to: then we are sent the whole."""
+        if prepare.base == NO_VIEW:
+            return prepare.more
+        if self._agreed is not None and self._agreed.id == prepare.base:
+            return self._agreed.invited(prepare)
+        return []
+
     def _consider(
-        self, sender: MemberId, round_: ViewId, invited: list[MemberId], now: float
+        self, sender: MemberId, prepare: Prepare, invited: list[MemberId], now: float
     ) -> None:
+        round_ = prepare.round
         self._number = max(self._number, round_.number)
         promise = self._promise
         if promise is not None and promise.answer.round == round_:
-            if sender != self.site.me:
+            if sender != self.site.me and self.site.me in invited:
                 self.say(promise.answer, promise.to, now)
         elif self.site.me in invited and round_ > self._promised:
             if sender != self.site.me:
                 self._round = None
-            self._give(sender, round_, invited, now)
+            self._give(sender, round_, invited, prepare.base, now)
 
-    def _give(self, to: MemberId, round_: ViewId, invited: list[MemberId], now: float) -> None:
+    def _give(
+        self, to: MemberId, round_: ViewId, invited: list[MemberId], base: ViewId, now: float
+    ) -> None:
         """Stop delivering, and say what we have."""
         self._promised = round_
         self.reception.freeze()
         vector = self.reception.received()
+        if base != NO_VIEW:
+            assert self._agreed is not None
+            vector = self._agreed.shorten(vector)
         site = self.site
         # In a view of its own a subscriber has seen nobody of whom an archive would want to know.
         unseen = self._alone and site.role is not Role.ARCHIVE
         view = NO_VIEW if unseen else self._view_id
         outlook = self._outlook(invited, now)
-        answer = Prepared(round_, site.role, view, self._since, vector, outlook)
-        self._promise = Promise(to, answer, now)
+        answer = Prepared(round_, site.role, view, self._since, vector, outlook, base)
+        self._promise = Promise(to, answer, len(invited), now)
         if to == site.me:
             self._collect(to, answer, now)
         else:
             self.say(answer, to, now)
 
     def _outlook(self, invited: list[MemberId], now: float) -> Outlook:
-        names = {member.name for member in invited}
-        others = [m for m, peer in self.peers.items() if self._lives(peer, now)]
-        if any(member.name not in names for member in others):  # a name that is back counts once
+        heard = {m.name for m, peer in self.peers.items() if peer.lives(now)}
+        if heard.difference(m.name for m in invited):  # a name that is back counts once
             return Outlook.OTHERS
-        return Outlook.CLEAR if self._has_listened(now) else Outlook.SHORT
+        return Outlook.CLEAR if self._hears_all and self._has_listened(now) else Outlook.SHORT
 
     def _is_hearing(self, now: float) -> bool:
-        return now - self._heard <= self.site.options.suspect / 2
+        return now - self._heard <= self.site.options.suspect * self.site.scale / 2
 
     def _has_listened(self, now: float) -> bool:
-        return self._is_hearing(now) and now - self._listening >= self.site.options.suspect
+        wanted = self.site.options.suspect * self.site.scale
+        return self._is_hearing(now) and now - self._listening >= wanted
 
     def _give_up(self, now: float) -> None:
         self._promise = None
@@ -228,25 +388,50 @@ class Reach(Layer):
 
     def _accept(self, new: NewView, now: float) -> None:
         view, promise = new.view, self._promise
-        if promise is None or promise.answer.round != view.id or len(new.since) != len(view.seats):
+        rank = next((i for i, s in enumerate(view.seats) if s.member == self.site.me), None)
+        if rank is None:
+            if view.seats and view.id.number > self._view_id.number:
+                self._introduce(view.seats[0].member, now)
             return
-        seats = dict(zip(view.members(), new.since, strict=True))
-        if self.site.me not in seats:
+        if promise is None or promise.answer.round != view.id or len(new.since) != len(view.seats):
             return
         self._promise = None
         self._view_id = view.id
         self._view_at = now
         self._complete = new.complete
-        self._alone = self._alone and len(seats) == 1
+        self._alone = self._alone and len(view.seats) == 1
         self._number = max(self._number, view.id.number)
-        self._since = seats[self.site.me]
+        self._since = new.since[rank]
         self.site.view = view
-        for seat, since in zip(view.seats, new.since, strict=True):
-            if seat.member not in self.peers and seat.member != self.site.me:
-                self.peers[seat.member] = Peer(Beat(seat.role, view.id, since), now)
-        self._beat(now)
+        self._take_seat(Agreement(new), rank, now)
         record = ViewRecord(view, Vector(new.cut), tuple(new.previous), complete=new.complete)
         self._above(Accepted(record), now)
+
+    def _take_seat(self, agreed: Agreement, rank: int, now: float) -> None:
+        """Watch those whose heartbeats come to our place."""
+        heard_all = self._hears_all
+        self._agreed, self._rank = agreed, rank
+        seats = agreed.view.seats
+        site, options = self.site, self.site.options
+        site.scale = self._scale_for(len(seats))
+        self._listen(self._is_core, now)
+        if self._coordinates and not heard_all:
+            self._listening = now
+        watched = len(seats) if rank == 0 else DEPUTIES + 1 if self._is_core else 1
+        self._watched = set()
+        self.peers = {m: peer for m, peer in self.peers.items() if not self._is_seated(m)}
+        for i, seat in enumerate(seats[:watched]):
+            if seat.member != site.me:
+                beat = Beat(seat.role, agreed.id, agreed.since[i], leads=i == 0)
+                limit = options.suspect
+                if not self._is_core:
+                    # Older members notice it before, and one of them takes over.
+                    limit += limit * (site.scale - 1) + (rank - DEPUTIES) * options.again / 4
+                elif i > DEPUTIES and seat.role is not Role.ARCHIVE:
+                    limit *= site.scale
+                self._watched.add(seat.member)
+                self.peers[seat.member] = Peer(beat, now, limit)
+        self._next_beat = min(self._next_beat, now + self._interval())
 
     # --- coordinating ---
 
@@ -255,44 +440,67 @@ class Reach(Layer):
         options = self.site.options
         if self._round is not None or self._promise is not None or now < self._next_round:
             return
-        if self._view_id == NO_VIEW and now < self._begun + 2 * options.beat:
-            return
-        living = {m: peer for m, peer in self.peers.items() if self._lives(peer, now)}
-        mine = (self._since or self._number + 1, self.site.me)
-        for member, peer in living.items():
-            if (peer.since or self._number + 1, member) < mine:
+        if self._view_id == NO_VIEW:  # others that listen, too, are to be heard before
+            begins = max(self._begun + 2 * options.beat, self._listens_since + 2 * options.again)
+            if not self._listens or now < begins:
                 return
+        living = {m: peer for m, peer in self.peers.items() if peer.lives(now)}
+        if any(self._is_older(member, peer) for member, peer in living.items()):
+            return
+        failed = self._watched - living.keys()
+        fresh_view = now < self._view_at + 2 * options.flush * self.site.scale
+        wanted, astray = [], False
+        for member, peer in living.items():
+            if peer.shy <= now:
+                seated = self._is_seated(member)
+                astray = astray or (peer.view != self._view_id and not (seated and fresh_view))
+                if not seated:
+                    wanted.append(member)
         view = self.site.view
-        seated = set(view.members()) if view is not None else set()
-        wanted = [m for m, peer in living.items() if peer.shy <= now]
-        fresh_view = now < self._view_at + 2 * options.flush
-        astray = [
-            m
-            for m in wanted
-            if living[m].view != self._view_id and not (m in seated and fresh_view)
-        ]
-        failed = seated - {self.site.me} - living.keys()
         if view is None or astray or failed or self._is_to_be_completed(view, living, now):
-            self._open([self.site.me, *wanted], now)
+            kept = [m for m in view.members() if m not in failed] if view is not None else []
+            shy = {m for m, peer in living.items() if peer.shy > now}
+            me = self.site.me
+            self._open([me, *(m for m in (*kept, *wanted) if m != me and m not in shy)], now)
+
+    def _is_older(self, member: MemberId, peer: Peer) -> bool:
+        """Whether this one coordinates before us. Of newcomers only one that listens does."""
+        if not peer.since and not peer.leads:
+            return False
+        youngest = self._number + 1
+        return (peer.since or youngest, member) < (self._since or youngest, self.site.me)
 
     def _is_to_be_completed(self, view: View, living: dict[MemberId, Peer], now: float) -> bool:
         """Whether archives would learn from another view that all others are silent."""
         if self._complete or now < self._next_completion or not view.archives():
             return False
-        members = set(view.members())
-        return self._has_listened(now) and all(member in members for member in living)
-
-    def _lives(self, peer: Peer, now: float) -> bool:
-        return not peer.leaving and now - peer.heard < self.site.options.suspect
+        return self._has_listened(now) and all(map(self._is_seated, living))
 
     def _open(self, invited: list[MemberId], now: float) -> None:
         self._number += 1
-        self._round = Round(ViewId(self._number, self.site.me.incarnation), invited, now)
-        prepare = Prepare(self._round.id, invited)
-        # On P too: there an archive sees its place among the messages.
-        self.say(prepare, None, now)
-        self.say(prepare, MEMBERS, now)
-        self._give(self.site.me, self._round.id, invited, now)
+        round_ = ViewId(self._number, self.site.me.incarnation)
+        self._round = Round(round_, invited, now)
+        whole = Prepare(round_, invited)
+        base = NO_VIEW
+        if self.site.options.ordered and self._knows_archive():
+            self.say(Prepare(round_, []), None, now)
+        if self._agreed is None:
+            self.say(whole, MEMBERS, now)
+        else:
+            base = self._agreed.id
+            short = self._agreed.prepare(round_, invited)
+            self.say(short, MEMBERS, now)
+            for member in short.more:
+                self.say(whole, member, now)
+        self._give(self.site.me, round_, invited, base, now)
+
+    def _knows_archive(self) -> bool:
+        view = self.site.view
+        return (
+            self.site.role is Role.ARCHIVE
+            or any(peer.role is Role.ARCHIVE for peer in self.peers.values())
+            or (view is not None and bool(view.archives()))
+        )
 
     def _collect(self, sender: MemberId, answer: Prepared, now: float) -> None:
         round_ = self._round
@@ -300,67 +508,126 @@ class Reach(Layer):
             decided = self._decided
             if decided is not None and answer.round == decided.view.id:
                 self.say(decided, sender, now)
-        elif sender in round_.invited:
+        elif sender in round_.invited and answer.base in (NO_VIEW, self._base()):
             round_.answers[sender] = answer
             if len(round_.answers) == len(round_.invited):
                 self._decide(round_, now)
 
+    def _base(self) -> ViewId:
+        return NO_VIEW if self._agreed is None else self._agreed.id
+
     def _decide(self, round_: Round, now: float) -> None:
-        options = self.site.options
+        suspect = self.site.options.suspect * self.site.scale
         self._round = None
-        self._next_round = now + options.again
-        self._next_completion = now + options.suspect if self._has_listened(now) else 0.0
+        scale = self._scale_for(len(round_.invited))
+        self._next_round = now + self.site.options.again * scale
+        self._next_completion = now + suspect if self._has_listened(now) else 0.0
         for member in round_.invited:
             if member not in round_.answers and member in self.peers:
-                self.peers[member].shy = now + 2 * options.suspect
-        number = round_.id.number
+                self.peers[member].shy = now + 2 * suspect
+        decided = self._decided = self._next_view(round_)
+        if self._agreed is None:
+            self.say(decided, MEMBERS, now)
+        else:
+            self.say(self._agreed.difference(decided), MEMBERS, now)
+            for member, answer in round_.answers.items():
+                if answer.base == NO_VIEW:
+                    self.say(decided, member, now)
+        self._accept(decided, now)
+
+    def _next_view(self, round_: Round) -> NewView:
+        answers, number = round_.answers, round_.id.number
         cut: dict[bytes, int] = {}
-        for answer in round_.answers.values():
-            raise_to(cut, answer.vector)
+        if self._agreed is not None:
+            cut = self._agreed.joined(a for a in answers.values() if a.base != NO_VIEW)
+        raise_to(cut, joined_whole(a for a in answers.values() if a.base == NO_VIEW))
         # Groups that meet may have more together than anybody follows; the oldest member's come first.
         cut = dict(islice(cut.items(), self.reception.most + MOST_ORDERS))
-        order = sorted(round_.answers, key=lambda m: (round_.answers[m].since or number, m))
-        seats = tuple(Seat(member, round_.answers[member].role) for member in order)
-        since = [round_.answers[member].since or number for member in order]
-        previous = sorted({a.view for a in round_.answers.values()} - {NO_VIEW})
-        outlooks = {answer.outlook for answer in round_.answers.values()}
+        order = sorted(answers, key=lambda m: (answers[m].since or number, m))
+        seats = tuple(Seat(member, answers[member].role) for member in order)
+        since = [answers[member].since or number for member in order]
+        previous = sorted({a.view for a in answers.values()} - {NO_VIEW})
+        outlooks = {answer.outlook for answer in answers.values()}
         complete = (
-            len(round_.answers) == len(round_.invited)
+            len(answers) == len(round_.invited)
             and Outlook.OTHERS not in outlooks
             and Outlook.CLEAR in outlooks
         )
-        self._decided = NewView(View(round_.id, seats), since, cut, previous, complete)
-        self.say(self._decided, MEMBERS, now)
-        self._accept(self._decided, now)
+        return NewView(View(round_.id, seats), since, cut, previous, complete)
 
     # --- time ---
 
+    def _interval(self) -> float:
+        """Seconds between our heartbeats."""
+        full_rate = self._is_core or self.site.role is Role.ARCHIVE
+        return self.site.options.beat * (1.0 if full_rate else self.site.scale)
+
+    def _own_beat(self, now: float) -> Beat:
+        hears_others = now - self.site.outsider < self.site.options.suspect
+        return Beat(
+            self.site.role,
+            self._view_id,
+            self._since,
+            leads=self._leads,
+            hears_others=self._coordinates and hears_others,
+        )
+
+    def _lead(self, now: float) -> MemberId | None:
+        """The coordinator to send our heartbeats to; None: we are in the core, or hear none."""
+        if self._rank is not None:
+            agreed = self._agreed
+            assert agreed is not None
+            return None if self._is_core else agreed.view.seats[0].member
+        leads = [
+            (p.since or self._number + 1, m)
+            for m, p in self.peers.items()
+            if p.leads and p.lives(now)
+        ]
+        return min(leads)[1] if leads and not self._listens else None
+
     def _beat(self, now: float) -> None:
-        self._next_beat = now + self.site.options.beat
-        if now >= self._quiet_until:
-            self.say(Beat(self.site.role, self._view_id, self._since), MEMBERS, now)
-        else:
+        if now < self._quiet_until:
             self._next_beat = self._quiet_until
+            return
+        self._next_beat = now + self._interval()
+        if self._rank is None and now < self._call_again_at:
+            self._next_beat = min(self._next_beat, self._call_again_at)
+        self._beats_until_call -= 1
+        if self._coordinates and self._beats_until_call <= 0:
+            self._call(now)
+        else:
+            self.say(self._own_beat(now), self._lead(now) or COORDINATORS, now)
+
+    def _call(self, now: float) -> None:
+        """The coordinator's heartbeat to all."""
+        self._beats_until_call = round(self.site.scale)
+        self.say(self._own_beat(now), MEMBERS, now)
 
     def tick(self, now: float) -> None:
         options = self.site.options
         self._attended = now
+        newcomer = self._rank is None and not self._listens
+        if newcomer and now >= self._listen_at and self._lead(now) is None:
+            self._listen(True, now)
+            self._beat(now)
+            self._next_beat = now + options.again  # not all may have listened yet
         if now >= self._next_beat:
             self._beat(now)
         promise, round_ = self._promise, self._round
         if round_ is not None:
-            if now >= round_.begun + options.flush:
+            if now >= round_.begun + options.flush * self._scale_for(len(round_.invited)):
                 self._decide(round_, now)
-            elif now >= round_.repeat + options.again:
+            elif now >= self._repeat_at(round_.repeat, len(round_.invited)):
                 round_.repeat = now
+                whole = Prepare(round_.id, list(round_.invited))
                 for member in round_.invited:
                     if member not in round_.answers:
-                        self.say(Prepare(round_.id, round_.invited), member, now)
+                        self.say(whole, member, now)
         elif promise is not None:
             # Longer than the coordinator waits, or its view would come to those who have gone on.
-            if now >= promise.begun + 3 * options.flush:
+            if now >= promise.begun + 3 * options.flush * self._scale_for(promise.size):
                 self._give_up(now)
-            elif now >= promise.repeat + options.again:
+            elif now >= self._repeat_at(promise.repeat, promise.size):
                 promise.repeat = now
                 self.say(promise.answer, promise.to, now)
         for member, peer in list(self.peers.items()):
@@ -368,19 +635,25 @@ class Reach(Layer):
                 self._part(member)
         self._coordinate(now)
 
+    def _repeat_at(self, last: float, size: int) -> float:
+        """When to ask once more, in a round of so many members."""
+        return last + self.site.options.again * self._scale_for(size)
+
     def _part(self, member: MemberId) -> None:
-        """Forget who is gone, once it is in no view of ours."""
-        view = self.site.view
-        if view is None or member not in view.members():
+        """Forget a member that is gone, once it is not in our view."""
+        if member not in self._watched:
             del self.peers[member]
 
     def deadline(self) -> float | None:
-        options = self.site.options
         due = self._next_beat
+        if self._rank is None:
+            for moment in (self._listen_at, self._listens_since + 2 * self.site.options.again):
+                if moment > self._attended:
+                    due = min(due, moment)
         if self._round is not None:
-            due = min(due, self._round.repeat + options.again)
+            due = min(due, self._repeat_at(self._round.repeat, len(self._round.invited)))
         elif self._promise is not None:
-            due = min(due, self._promise.repeat + options.again)
+            due = min(due, self._repeat_at(self._promise.repeat, self._promise.size))
         elif self._next_round > self._attended:
             due = min(due, self._next_round)
         return due

@@ -3,7 +3,8 @@
     channel P   topic exchange `feed.F`            a member's queue is its own and goes with it; an archive's
                                                    is durable and waits for it: `feed.F.archive.NAME`
     channel A   direct exchange `feed.F.archive`   bound by the member's id and `members`, an archive's also by
-                                                   `archives`
+                                                   `archives`, and by `coordinators` while the member listens
+                                                   to what is sent to those
 
 What has messages is persistent and confirmed, and is repeated until it is; everything else is transient. A
 member settles what came on P as it is processed, an archive as it is stored, so a broker keeps what an archive
@@ -36,7 +37,7 @@ from recado.client import (
     connect,
 )
 from recado.client.notices import GivenUp, Lost, Notice, Restored
-from recado.feeds.boundary import ARCHIVES, MEMBERS, Channel, Target
+from recado.feeds.boundary import ARCHIVES, COORDINATORS, MEMBERS, Channel, Target
 from recado.feeds.errors import CannotJoin
 from recado.feeds.naming import archive_queue, exchange_a, exchange_p, id_of, text_of
 from recado.feeds.vector import PUBLISHER_SIZE
@@ -156,6 +157,9 @@ class AmqpPort:
         self._owed = 0  # packets that are settled and not acknowledged
         self._ack_timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self._listens = False  # to what is sent to coordinators,
+        self._is_bound = False  # and whether the broker has been told
+        self._binding: asyncio.Task[None] | None = None
 
     # --- the beginning
 
@@ -180,6 +184,7 @@ class AmqpPort:
     async def _consume_a(self) -> Consumer:
         channel = await self._channel()
         queue = await channel.declare_queue(exclusive=True, auto_delete=True)
+        self._for_members, self._queue_a = channel, queue.name
         keys = [text_of(self._me), MEMBERS]
         if self._role is Role.ARCHIVE:
             keys.append(ARCHIVES)
@@ -248,6 +253,29 @@ class AmqpPort:
     def _broken(self, error: Exception) -> None:
         if not self._closed:
             self.listener.broken(error)
+
+    def listen(self, *, to_coordinators: bool) -> None:
+        self._listens = to_coordinators
+        if self._binding is None and not self._closed:
+            self._binding = self._loop.create_task(self._bind())
+            self._tasks.append(self._binding)
+
+    async def _bind(self) -> None:
+        channel, queue = self._for_members, self._queue_a
+        try:
+            while self._is_bound != self._listens:
+                wanted = self._listens
+                if wanted:
+                    await channel.bind_queue(queue, self._a, COORDINATORS)
+                else:
+                    await channel.unbind_queue(queue, self._a, COORDINATORS)
+                self._is_bound = wanted
+        except ClientError as error:
+            self._broken(error)
+        finally:
+            if self._binding is not None:
+                self._tasks.remove(self._binding)
+            self._binding = None
 
     def settle(self, upto: int) -> None:
         """One ack for all that is settled within some milliseconds, unless that is much."""

@@ -4,7 +4,8 @@
     | packet … |
 
 `channel` is 0 for P and 1 for A. `sender` and `to` are members' ids as text; `to` is empty on P, and on A may
-be `members` or `archives`. Several feeds may share one group and port: a member drops what is of another feed.
+be `members`, `archives` or `coordinators`. Several feeds may share one group and port: a member drops what is
+of another feed.
 """
 
 from __future__ import annotations

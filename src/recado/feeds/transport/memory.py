@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from recado.feeds.boundary import ARCHIVES, MEMBERS, Channel, Target
+from recado.feeds.boundary import ARCHIVES, COORDINATORS, MEMBERS, Channel, Target
 from recado.feeds.views import MemberId, Role
 
 from .port import UNTAGGED, Listener
@@ -74,6 +74,7 @@ class MemoryPort:
         self._loop = asyncio.get_running_loop()
         self._tag = UNTAGGED
         self._settled = UNTAGGED
+        self._coordinates = False
         if role is Role.ARCHIVE:
             self._queue = hub.queues.setdefault((feed, me.name), deque())
             for sender, packet in self._queue:
@@ -82,6 +83,8 @@ class MemoryPort:
     def answers_to(self, to: Target) -> bool:
         if to == MEMBERS:
             return self.role is not Role.PUBLISHER
+        if to == COORDINATORS:
+            return self._coordinates
         if to == ARCHIVES:
             return self.role is Role.ARCHIVE
         return to == self.me
@@ -108,6 +111,9 @@ class MemoryPort:
 
     def send(self, to: Target, packet: bytes) -> None:
         self._hub.send(self.feed, self.me, to, packet)
+
+    def listen(self, *, to_coordinators: bool) -> None:
+        self._coordinates = to_coordinators
 
     def settle(self, upto: int) -> None:
         if self.role is Role.ARCHIVE:

@@ -41,7 +41,10 @@ class Port(Protocol):
         """To every member, ourselves included, on P. What has a number above 0 is confirmed."""
 
     def send(self, to: Target, packet: bytes) -> None:
-        """To one member, all members or all archives, on A."""
+        """To one member, all members, all archives or all coordinators, on A."""
+
+    def listen(self, *, to_coordinators: bool) -> None:
+        """Whether to bring what is sent to coordinators; it is not brought to a member that has just joined."""
 
     def settle(self, upto: int) -> None:
         """What came up to this tag need not come again, and makes room for more."""

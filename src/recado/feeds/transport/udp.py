@@ -27,7 +27,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from recado.feeds.boundary import Channel, Target
+from recado.feeds.boundary import ARCHIVES, COORDINATORS, MEMBERS, Channel, Target
 from recado.feeds.errors import CannotJoin
 from recado.feeds.naming import id_of, text_of
 from recado.feeds.views import MemberId, Role
@@ -171,11 +171,11 @@ class UdpPort:
         self._feed = feed
         self._me = text_of(me)
         self._listener = listener
-        self._takes = {self._me, ""}
+        self._takes: set[str] = {self._me, ""}
         if role is not Role.PUBLISHER:
-            self._takes.add("members")
+            self._takes.add(MEMBERS)
         if role is Role.ARCHIVE:
-            self._takes.add("archives")
+            self._takes.add(ARCHIVES)
         self._sockets = sockets
         self._addresses: dict[str, Address] = {}
         self._waiting: dict[Letter, int] = {}  # and its number
@@ -198,6 +198,12 @@ class UdpPort:
         text = text_of(to)
         address = self._addresses.get(text, self._group)
         self._post(Datagram(True, self._feed, self._me, text, packet), address, 0)
+
+    def listen(self, *, to_coordinators: bool) -> None:
+        if to_coordinators:
+            self._takes.add(COORDINATORS)
+        else:
+            self._takes.discard(COORDINATORS)
 
     def settle(self, upto: int) -> None:
         """Nobody remembers what came."""
