@@ -29,6 +29,7 @@ from recado.actors.system import ActorSystem
 from recado.journal.disk import Disk, MemoryDisk
 from tests.actors.remote.running import in_a_loop
 from tests.actors.remote.shop import until
+from tests.actors.values import EXAMPLES, Carry, alike
 
 SECONDS = 30  # for an ask that must be answered
 
@@ -45,15 +46,17 @@ class Divide(Message[int]):
     by: int
 
 
-class Clerk(Actor[Double | Leave | Divide]):
+class Clerk(Actor[Double | Leave | Divide | Carry]):
     """`Leave` stops it: what is behind that in its mailbox waits for the next one."""
 
-    def receive(self, message: Double | Leave | Divide) -> None:
+    def receive(self, message: Double | Leave | Divide | Carry) -> None:
         match message:
             case Double(number):
                 self.reply(2 * number)
             case Divide(by):
                 self.reply(1 // by)
+            case Carry(value):
+                self.reply(value)
             case Leave():
                 self.stop()
 
@@ -99,7 +102,7 @@ async def left_waiting(boxes: DurableMailboxes, count: int) -> None:
     await until(lambda: not boxes.open and boxes.left() == {"clerk": count})
 
 
-def clerk_of(client: ActorSystem) -> ActorRef[Double | Leave | Divide]:
+def clerk_of(client: ActorSystem) -> ActorRef[Double | Leave | Divide | Carry]:
     return client.actor("clerk", Clerk, node="server")
 
 
@@ -121,6 +124,20 @@ async def test_the_next_life_of_the_node_answers(kind: str) -> None:
             assert await asyncio.gather(*asks) == [2, 4]
             with pytest.raises(ZeroDivisionError):
                 await failing
+
+
+@in_a_loop
+async def test_answers_of_the_next_life_arrive_as_they_were() -> None:
+    disk = MemoryDisk()
+    async with world("amqp") as there, ActorSystem("client", transport=there.client()) as client:
+        clerk = clerk_of(client)
+        async with office(there.server(), disk) as (_, boxes):
+            clerk.tell(Leave())
+            asks = [clerk.ask_future(Carry(value), SECONDS) for value in EXAMPLES.values()]
+            await left_waiting(boxes, len(EXAMPLES))
+        async with office(there.server(), disk):
+            for ask, value in zip(asks, EXAMPLES.values(), strict=True):
+                assert alike(await ask, value)
 
 
 @pytest.mark.parametrize("kind", KINDS)

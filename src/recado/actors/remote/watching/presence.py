@@ -237,7 +237,8 @@ class Presence:
             RENAME,
         )
         self._system.publish(NodeReplaced(peer.name))
-        self._outbound.pending.fail(peer, lambda: Refused(Refusal.REPLACED))
+        why = f"another node named {self._system.name} has connected since. {RENAME}"
+        self._outbound.pending.fail(peer, lambda: Refused(Refusal.REPLACED, why))
         if peer.link is not None:  # the peer still takes what is told on this connection
             peer.link.close()
 
