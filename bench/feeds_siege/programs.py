@@ -92,6 +92,7 @@ async def publish(name: str, url: str, folder: Path, rng: Random) -> None:
                     await asyncio.sleep(rng.random() * PUBLISH_PAUSE_S)
                 await feed.flush()
                 diary.note(stamped(f"confirmed {feed.confirmed}"))
+                mark_ready(name, folder)
 
 
 # --- subscribers

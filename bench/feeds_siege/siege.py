@@ -171,24 +171,26 @@ class Site:
             for program in members:
                 program.start()
             for program in members:
-                self._until_joined(program)
-            for program in self.programs:
-                if program.role == PUBLISHER:
-                    program.start()
+                self._until_ready(program)
+            publishers = [each for each in self.programs if each.role == PUBLISHER]
+            for program in publishers:
+                program.start()
+            for program in publishers:
+                self._until_ready(program)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _until_joined(self, program: Program) -> None:
-        """Until an archive has its queue and a subscriber its place: then neither misses the beginning."""
+    def _until_ready(self, program: Program) -> None:
+        """Until an archive or subscriber has joined, so that it misses nothing, or a publisher publishes."""
         deadline = time.monotonic() + JOIN_S
         ready = self._folder / f"{program.name}.ready"
         while not ready.exists():
             if time.monotonic() > deadline:
                 raise peers.DidNotStart(
-                    f"{program.name} did not join within {JOIN_S:.0f} s:\n{peers.tail(program.log)}"
+                    f"{program.name} was not ready in {JOIN_S:.0f} s:\n{peers.tail(program.log)}"
                 )
             time.sleep(0.02)
 
