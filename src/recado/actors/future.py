@@ -136,6 +136,16 @@ def pass_on(reply: Reply, done: asyncio.Future[Any]) -> None:
         reply.complete(done.result())
 
 
+def interrupted(ref: ActorRef[Any], error: BaseException) -> Interrupted:
+    """The failure of an actor whose handler or hook raised `error`, which is no Exception: the asker of a
+    cancelled handler is not cancelled itself."""
+    cancelled = isinstance(error, asyncio.CancelledError)
+    how = "was cancelled" if cancelled else f"raised {error!r}"
+    failure = Interrupted(f"a handler or hook of {ref} {how}")
+    failure.__cause__ = error
+    return failure
+
+
 def _error(done: asyncio.Future[Any]) -> BaseException | None:
     return Interrupted("what it waits for was cancelled") if done.cancelled() else done.exception()
 

@@ -27,6 +27,8 @@ from recado.actors.serialising.catalogue import manifest_of, register
 from recado.actors.serialising.declarations import fits
 from recado.actors.serialising.exceptions import register_exception
 from recado.actors.serialising.faults import BadEnvelope, CannotSerialise, Unacceptable
+from recado.actors.serialising.instances import FLAGS_MOST
+from recado.actors.serialising.scalars import INTEGER_BITS_MOST
 from recado.actors.serialising.serialisers import (
     JSON,
     MSGPACK,
@@ -35,12 +37,7 @@ from recado.actors.serialising.serialisers import (
     TAGGED_MSGPACK,
     Serialisers,
 )
-from recado.actors.serialising.tagged import (
-    COLLISIONS_MOST,
-    DEPTH_MOST,
-    FLAGS_MOST,
-    INTEGER_BITS_MOST,
-)
+from recado.actors.serialising.tagged import COLLISIONS_MOST, DEPTH_MOST
 from tests.actors import values
 from tests.actors.values import (
     EXAMPLES,

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from recado.actors.failing.lifecycle import GRACE
+from recado.actors.future import interrupted
 
 if TYPE_CHECKING:
     from recado.actors.running.cell import Cell
@@ -79,7 +80,7 @@ class Crew(ABC):
         try:
             cell.run(messages)
         except Exception as error:  # noqa: BLE001  a cell whose actor was stopped while its handler ran
-            cell.fail(cell.interrupted(error))
+            cell.fail(interrupted(cell.ref, error))
         self._runs += 1
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 
+from recado.actors.future import interrupted
 from recado.actors.occurrences import GivenUp, Restarted
 from recado.actors.ref import ActorRef, current
 from recado.actors.running.cell import NOTHING, Cell, Hold
@@ -229,7 +230,7 @@ async def _put_up(cell: Cell, reason: BaseException) -> None:
         failed(cell, error)
         return
     except BaseException as error:  # noqa: BLE001  as above
-        failed(cell, cell.interrupted(error))
+        failed(cell, interrupted(cell.ref, error))
         return
     finally:
         current.reset(token)

@@ -25,9 +25,10 @@ from queue import Empty
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from recado.actors.errors import Interrupted, Unhandled
+from recado.actors.errors import Unhandled
 from recado.actors.failing.bonds import Bonds
 from recado.actors.failing.signals import CellSignal, Reason, Signal
+from recado.actors.future import interrupted
 from recado.actors.ref import ActorRef, Reply, current
 from recado.actors.taking import Taken, taken_by
 
@@ -201,11 +202,8 @@ class Cell:
                     if self.lasting is not None:
                         self.lasting.settle(self.letter, None)
                     continue
-            except Exception as error:  # noqa: BLE001  whatever it is, the supervisor decides
-                self.fail(error)
-                return
-            except BaseException as error:  # noqa: BLE001  as above; it is raised again where it has to be
-                self._interrupt(error)
+            except BaseException as error:  # noqa: BLE001  whatever it is, the supervisor decides
+                self._raised(error)
                 return
             # Behind it, the handlers of a thread belong to that thread again.
             here = get_ident() == self.system.home
@@ -231,32 +229,19 @@ class Cell:
                     going = None
                 if self.lasting is not None:
                     self.lasting.settle(self.letter, None)
-            except GeneratorExit:  # the loop was closed: this task is being collected
-                raise
-            except Exception as error:  # noqa: BLE001  as above
-                self.fail(error)
-                return
             except BaseException as error:  # noqa: BLE001  as above
-                self._interrupt(error)
+                self._raised(error)
                 return
         self.awaits = awaited
         self.task = None
         self.rest()
 
-    def interrupted(self, error: BaseException) -> Interrupted:
-        """The failure of the actor when a handler or hook raised `error`, which is no Exception: the asker of
-        a cancelled handler is not cancelled itself."""
-        cancelled = isinstance(error, asyncio.CancelledError)
-        interrupted = Interrupted(
-            f"a handler or hook of {self.ref} {'was cancelled' if cancelled else f'raised {error!r}'}"
-        )
-        interrupted.__cause__ = error
-        return interrupted
-
-    def _interrupt(self, error: BaseException) -> None:
-        """Fail by a BaseException. Those that end a program end it, if raised in the loop's thread; other
+    def _raised(self, error: BaseException) -> None:
+        """A handler has raised this. What ends a program ends it, if raised in the thread of the loop; other
         threads cannot end it."""
-        self.fail(self.interrupted(error))
+        if isinstance(error, GeneratorExit) and self.system.loop.is_closed():
+            raise error  # the task is being collected
+        self.fail(error if isinstance(error, Exception) else interrupted(self.ref, error))
         if isinstance(error, KeyboardInterrupt | SystemExit) and get_ident() == self.system.home:
             raise error
 

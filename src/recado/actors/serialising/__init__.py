@@ -2,6 +2,7 @@
 
 serialisers   how values are written and read     catalogue      which classes there are, by name
 tagged        values that say what they are       exceptions     which exceptions
-lossless      values that need not                declarations   whether values are of their declared types
+scalars       those without parts                 instances      those of classes
+lossless      values that need no tags            declarations   whether values are of their declared types
 faults        what is wrong with a message that is not
 """

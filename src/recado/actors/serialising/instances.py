@@ -1,0 +1,173 @@
+"""Tagged instances of the classes in the catalogue: what they are made of, and how they are made again.
+
+IN1  An instance that is written is the same when it is made again of its fields, or of its args: it is made
+     when it is written, where its class could raise or change something.
+IN2  Only classes of the catalogue are made, and combinations of a Flag only in a bounded number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+from google.protobuf.message import Message as ProtobufMessage
+
+from .catalogue import class_of, manifest_of
+from .declarations import can_be_named, describe, fields_of, is_named_tuple
+from .faults import BadEnvelope, CannotSerialise, Unacceptable
+from .lossless import same, stays
+from .scalars import Tree, Unwritable, read_bytes
+
+FLAGS_MOST: Final = 10_000  # combinations of one Flag class: Python keeps each for ever
+
+
+def manifest_for(cls: type) -> str:
+    try:
+        return manifest_of(cls)
+    except CannotSerialise as error:
+        raise Unwritable(error.what, error.hint) from None
+
+
+def known_class(manifest: object) -> type:
+    cls = class_of(manifest) if isinstance(manifest, str) else None
+    if cls is None:
+        raise Unacceptable(f"no class is registered as {manifest!r}"[:300])
+    return cls
+
+
+def fields_for(cls: type) -> Iterable[tuple[str, Any, Callable[[Any], bool]]]:
+    try:
+        return fields_of(cls)
+    except CannotSerialise as error:
+        raise Unwritable(error.what, error.hint) from None
+
+
+def misfit(value: object, annotation: Any) -> str:
+    return f"{_said(value)} does not fit {describe(annotation)}"
+
+
+def _said(value: object) -> str:
+    kind = type(value).__qualname__
+    text = repr(value) if isinstance(value, int | float | str | bytes | None) else ""
+    return f"the {kind} {text[:50]}" if text else f"a value of type {kind}"
+
+
+def check_instance(cls: type, value: Any) -> None:
+    """Whether an instance made of the fields would be the same (TG1)."""
+    if is_named_tuple(cls):
+        if not stays(value):
+            raise Unwritable(f"{cls.__qualname__} cannot be made of its fields")
+    elif dataclasses.is_dataclass(cls):
+        _check_dataclass(cls, value)
+    elif hasattr(cls, "__post_init__") and not stays(value):
+        raise Unwritable("__post_init__ raises for these fields, or changes them")
+
+
+def _check_dataclass(cls: type, value: Any) -> None:
+    names = {field.name for field in dataclasses.fields(cls)}
+    for extra in getattr(value, "__dict__", {}).keys() - names:
+        if not isinstance(inspect.getattr_static(cls, extra, None), cached_property):
+            raise Unwritable(f"the attribute {extra} is no field of {cls.__qualname__}")
+    values = {name: getattr(value, name) for name in names}
+    try:
+        again = _make_dataclass(cls, values)
+        changed = [name for name in names if not same(getattr(again, name), values[name])]
+    except Exception as error:  # noqa: BLE001  its constructor is anybody's
+        raise Unwritable(f"{cls.__qualname__} cannot be made of its fields: {error}") from None
+    if changed:
+        raise Unwritable(f"__post_init__ of {cls.__qualname__} changes the field {changed[0]}")
+
+
+def parts_of_error(
+    kind: type[BaseException], value: BaseException
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What it is made of, and its attributes, as `copy` knows them."""
+    try:
+        reduced: Any = value.__reduce__()
+        made_by, args, *rest = reduced
+        attributes = rest[0] if rest and rest[0] else {}
+        again = made_by(*args)
+    except Exception as error:  # noqa: BLE001  as above
+        raise Unwritable(f"{kind.__qualname__} cannot be made of its args: {error}") from None
+    if made_by is not kind or again.args != value.args or not isinstance(attributes, dict):
+        raise Unwritable(f"{kind.__qualname__} is another one when it is made of its args")
+    return args, attributes
+
+
+def _check_names(cls: type, given: Iterable[str], known: set[str]) -> None:
+    if issubclass(cls, msgspec.Struct) and cls.__struct_config__.forbid_unknown_fields:
+        for name in given:
+            if name not in known:
+                raise BadEnvelope(f"{cls.__qualname__} has no field {name[:50]!r}")
+
+
+def make_instance(cls: type, given: dict[str, Any]) -> Any:
+    """Of the values of its fields, which are checked. Raises BadEnvelope, and what its constructor raises."""
+    if not can_be_named(cls) or issubclass(cls, enum.Enum):
+        raise BadEnvelope(f"{cls.__qualname__} has no fields")
+    fields = fields_of(cls)
+    _check_names(cls, given, {field.name for field in fields})
+    values: dict[str, Any] = {}
+    for name, annotation, accepts in fields:
+        if name in given:
+            values[name] = part = given[name]
+            if not accepts(part):
+                raise BadEnvelope(f"{cls.__qualname__}.{name}: {misfit(part, annotation)}")
+    if dataclasses.is_dataclass(cls):
+        return _make_dataclass(cls, values)
+    return cls(**values)
+
+
+def _make_dataclass(cls: type, values: dict[str, Any]) -> Any:
+    """By its constructor, which checks them; fields that it does not take are set behind it."""
+    taken = {field.name for field in dataclasses.fields(cls) if field.init}
+    made = cls(**{name: value for name, value in values.items() if name in taken})
+    for name, value in values.items():
+        if name not in taken:
+            object.__setattr__(made, name, value)
+    return made
+
+
+def write_enum(cls: type[enum.Enum], value: enum.Enum) -> Tree:
+    if issubclass(cls, enum.Flag):
+        if type(value.value) is not int:
+            raise Unwritable(f"the value of {value!r} is no int")
+        return ["flag", manifest_for(cls), value.value]
+    return ["enum", manifest_for(cls), value.name]
+
+
+def _read_enum(manifest: str, name: str) -> enum.Enum:
+    cls = known_class(manifest)
+    member = cls.__members__.get(name) if issubclass(cls, enum.Enum) else None
+    if not isinstance(member, enum.Enum):
+        raise BadEnvelope(f"{cls.__qualname__} has no member {str(name)[:50]!r}")
+    return member
+
+
+def _read_flag(manifest: str, value: int) -> enum.Enum:
+    cls = known_class(manifest)
+    if not issubclass(cls, enum.Flag) or type(value) is not int:
+        raise BadEnvelope(f"{cls.__qualname__} is no Flag")
+    known = cls._value2member_map_
+    if value not in known and len(known) >= FLAGS_MOST:
+        raise BadEnvelope(f"more than {FLAGS_MOST} combinations of {cls.__qualname__}")
+    return cls(value)
+
+
+def _read_protobuf(manifest: str, data: bytes | str) -> ProtobufMessage:
+    cls = known_class(manifest)
+    if not issubclass(cls, ProtobufMessage):
+        raise BadEnvelope(f"{cls.__qualname__} is no message of protobuf")
+    return cls.FromString(read_bytes(data))
+
+
+READERS: Final[dict[str, Callable[..., Any]]] = {
+    "enum": _read_enum,
+    "flag": _read_flag,
+    "protobuf": _read_protobuf,
+}
