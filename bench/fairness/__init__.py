@@ -10,8 +10,9 @@ that an aim is about; as in all benchmarks, the median of the rounds counts. Bes
 and the wait is long, the machine was busy with something else. The first row is the wait while nothing else
 happens.
 
-recado is started anew for each sample, RabbitMQ once for all attacks. It needs minutes for the larger ones, and
-no aim compares with it, so it has one round. Only the full form asks for uvloop.
+recado is started anew for each sample, RabbitMQ once for all attacks but those that it does not survive. It
+needs minutes for the larger ones, and no aim compares with it, so it has one round, and none of those in
+the quick form. Only the full form asks for uvloop.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from types import MappingProxyType
 from bench import processes
 from bench.book import Book, NotMeasured
 from bench.broker.life import fresh
-from bench.fairness.attacks import ATTACKS, BY_NAME
+from bench.fairness.attacks import ATTACKS, BY_NAME, PATIENCE_SECONDS
 from bench.fairness.measuring import attack, waits_during
 from bench.generator import generate
 from bench.plan import Plan
@@ -79,7 +80,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
             if not loops:
                 continue
             with book.measuring(*names):
-                if peer is None and suits_peer(plan, name):
+                if peer is None and shares_peer(plan, name):
                     peer = stack.enter_context(fresh(Side.PEER, book, folder / "peer"))
                 for turn in range(plan.rounds):
                     work = partial(sample, name, seed + turn, plan, book, folder / f"{name}-{turn}")
@@ -102,9 +103,14 @@ def loops_of(plan: Plan, name: str) -> list[str]:
 def suits_peer(plan: Plan, name: str) -> bool:
     if not plan.with_peer:
         return False
-    if name == RECOVERY:
-        return not plan.quick
-    return BY_NAME[name].suits_peer
+    if plan.quick and (name == RECOVERY or BY_NAME[name].ruins_peer):
+        return False  # it would have to be started once more
+    return name == RECOVERY or BY_NAME[name].suits_peer
+
+
+def shares_peer(plan: Plan, name: str) -> bool:
+    """Whether RabbitMQ is of use for other attacks before and after."""
+    return name != RECOVERY and suits_peer(plan, name) and not BY_NAME[name].ruins_peer
 
 
 def enter(book: Book, name: str, side: Side, loops: list[str], taken: Sample) -> None:
@@ -121,9 +127,14 @@ def sample(
     data = folder / (loop or "peer")
     if name == RECOVERY:
         return recovery(loop, plan, book, data)
+    kind = BY_NAME[name]
+    if not loop and kind.ruins_peer:
+        with broker(loop, book, data) as ruined:
+            patience = PATIENCE_SECONDS[0] if plan.quick else PATIENCE_SECONDS[1]
+            return attack(ruined, name, seed, quick=plan.quick, patience=patience)
     if peer is not None:
         return attack(peer, name, seed, quick=plan.quick)
-    with broker(loop, book, data if BY_NAME[name].needs_disk else None) as server:
+    with broker(loop, book, data if kind.needs_disk else None) as server:
         return attack(server, name, seed, quick=plan.quick)
 
 

@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("host")
     parser.add_argument("port", type=int)
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--patience", type=float, default=TIMEOUT_S, help="seconds for the attack")
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args()
     attack = BY_NAME[chosen.attack](Random(chosen.seed), quick=chosen.quick)
@@ -35,12 +36,19 @@ def main() -> int:
             print(READY, flush=True)
             sys.stdin.readline()
             begun = time.monotonic()
-            attack.run(client)
+            client.set_timeout(chosen.patience)
+            finished = True
+            try:
+                attack.run(client)
+            except TimeoutError:  # RabbitMQ takes hours for some
+                finished = False
             took = time.monotonic() - begun
             time.sleep(attack.seconds(AFTERMATH_SECONDS))
-            print(json.dumps({"seconds": took}), flush=True)
+            print(json.dumps({"seconds": took, "finished": finished}), flush=True)
             sys.stdin.readline()
-            attack.clean(client)
+            if finished:
+                client.set_timeout(TIMEOUT_S)
+                attack.clean(client)
     except (NotMeasured, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -33,6 +33,7 @@ EXCHANGE = "fairness.exchange"
 WORDS = "abcdefgh"
 IDLE_SECONDS = (0.5, 2.0)  # quick, full
 PUBLISH_SECONDS = (0.5, 5.0)
+PATIENCE_SECONDS = (3.0, 30.0)  # with RabbitMQ, for an attack that ruins it
 AFTERMATH_SECONDS = (0.2, 1.0)  # a broker may reply at once and do the work later
 BLOCK_MESSAGES = 3_000
 TOPIC_BINDINGS = 3_000
@@ -50,6 +51,8 @@ class Attack:
     title: ClassVar[str] = "nothing else"
     needs_disk: ClassVar[bool] = False
     suits_peer: ClassVar[bool] = True
+    ruins_peer: ClassVar[bool] = False
+    """Whether RabbitMQ is busy for hours, and of no use afterwards."""
     sizes: ClassVar[tuple[int, int] | None] = None
     """How many there are of what the title names, in the quick form and in the full one, if they differ."""
 
@@ -102,6 +105,7 @@ class Routing(Attack):
     """Messages that are expensive to route, from an exchange with many bindings."""
 
     exchange_type: ClassVar[str] = "topic"
+    ruins_peer = True  # it follows every possibility of several # by itself
 
     def prepare(self, client: Client) -> None:
         client.call(QueueDeclare(QUEUE), QueueDeclareOk)

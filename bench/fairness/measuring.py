@@ -59,11 +59,17 @@ def sample_of(figures: Figures) -> Sample:
     return Sample(details["max_ms"], details)
 
 
-def attack(server: Server, name: str, seed: int, *, quick: bool) -> Sample:
-    """The waits during an attack, without its preparation and its removal."""
+def attack(
+    server: Server, name: str, seed: int, *, quick: bool, patience: float | None = None
+) -> Sample:
+    """The waits during an attack, without its preparation and its removal.
+
+    After `patience` seconds the attack is left alone, and so must be the broker.
+    """
     arguments = [sys.executable, "-m", "bench.fairness.attacker", name]
     arguments += [server.host, str(server.port), "--seed", str(seed)]
     arguments += ["--quick"] if quick else []
+    arguments += [] if patience is None else ["--patience", str(patience)]
     with running(f"attacker ({name})", arguments) as (program, process):
         program.until_ready()
         go = stream(process.stdin)
@@ -77,7 +83,7 @@ def attack(server: Server, name: str, seed: int, *, quick: bool) -> Sample:
         sample = waits_during(server, work)
         go.close()
         process.wait()
-    details = {**sample.details, "attack_seconds": took["seconds"]}
+    details = {**sample.details, "attack_seconds": took["seconds"], "finished": took["finished"]}
     sizes = BY_NAME[name].sizes
     if quick and sizes is not None:
         details["taken_at"] = sizes[0]

@@ -61,6 +61,9 @@ class Client:
     def __exit__(self, *exception: object) -> None:
         self._socket.close()
 
+    def set_timeout(self, seconds: float) -> None:
+        self._socket.settimeout(seconds)
+
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 
