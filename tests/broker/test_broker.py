@@ -21,6 +21,8 @@ def broker() -> Broker:
 class Connection:
     """As much of one as owns queues."""
 
+    leaving = False
+
     def __init__(self) -> None:
         self.exclusive: dict[Queue, None] = {}
 

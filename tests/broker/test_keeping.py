@@ -324,10 +324,10 @@ def test_what_lasts_is_told_and_what_does_not_is_not(broker: Broker, keeper: Cup
     broker.delete_queue(passing, 0)
     assert keeper.notes == [
         "-amq.fanout → lasting",
+        "-exchange lasting",
         "-lasting → lasting",
         "-lasting → lasting",
         "-amq.fanout → lasting",
-        "-exchange lasting",
         "-queue lasting",
         "-queue passing",
     ]

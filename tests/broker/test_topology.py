@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from recado.amqp.errors import NotFound, PreconditionFailed
 from recado.amqp.values import Table
 from recado.broker.binding import DEAD_LETTER_BINDING
+from recado.broker.cleanup import Cleanup
 from recado.broker.search import depends_on_headers, find_queues
 from recado.broker.steps import finish
 from recado.broker.vhost import Vhost
@@ -177,7 +178,9 @@ class Topology(RuleBasedStateMachine):
     @rule(name=st.sampled_from(QUEUES))
     def toggle_queue(self, name: str) -> None:
         if name in self.model.queues:
-            self.vhost.remove_queue(self.vhost.find_queue(name))
+            queue = self.vhost.find_queue(name)
+            queue.deleted = True
+            self.vhost.remove_queue(queue)
             self.model.remove(name)
         else:
             self.vhost.add_queue(StandInQueue(name))
@@ -261,3 +264,24 @@ class Topology(RuleBasedStateMachine):
 
 Topology.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
 TestTopology = Topology.TestCase
+
+
+class SlowTopology(Topology):
+    """Nothing of what was deleted is taken apart at once, and nobody can tell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.vhost = Vhost("/", cleanup=Cleanup(first_units=0))
+
+    @rule(name=st.sampled_from(EXCHANGES), wanted=exchanges)
+    def declare_exchange(self, name: str, wanted: ModelExchange) -> None:
+        """But for exchanges that go with their last binding: they do when it is taken apart."""
+        super().declare_exchange(name, wanted._replace(auto_delete=False))
+
+    @rule(units=st.integers(1, 4))
+    def clean_up(self, units: int) -> None:
+        self.vhost.cleanup.go_on(units)
+
+
+SlowTopology.TestCase.settings = Topology.TestCase.settings
+TestSlowTopology = SlowTopology.TestCase

@@ -330,6 +330,9 @@ def test_a_long_chain_of_auto_delete_exchanges(vhost: Here) -> None:
     vhost.bind_queue("q", "x0", "")
     assert routed(vhost, f"x{count - 1}") == ["q"]
     vhost.remove_queue(queue)
+    while vhost.cleanup:
+        vhost.check()
+        vhost.cleanup.go_on()
     assert not [name for name in vhost.exchanges if name.startswith("x")]
     vhost.check()
 

@@ -165,3 +165,96 @@ def test_nothing_is_left_of_what_was_under_way_when_it_is_closed(broker: Broker,
     client.session.go_on(0)
     assert waits(client) is False
     assert client.session.state is (State.OPEN if how == "channel" else State.CLOSING)
+
+
+# ── deletions ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def bind_many(client: Client, exchange: str, count: int) -> None:
+    client.send(*((1, m.QueueBind("q", exchange, f"{i}", no_wait=True)) for i in range(count)))
+    client.received()
+
+
+@pytest.mark.parametrize(
+    "method", [m.ExchangeDelete("x"), m.QueueDelete("q"), m.QueueUnbind("q", "x", "0")]
+)
+def test_what_has_many_bindings_is_deleted_in_many_turns(
+    broker: Broker, turns: Turns, method: m.Method
+) -> None:
+    client, idle = Client(broker), Client(broker)
+    client.call(m.QueueDeclare("q"), m.ExchangeDeclare("x", "direct", auto_delete=True))
+    bind_many(client, "x", 1)
+    client.call(m.ExchangeDeclare("y", "fanout"))
+    if isinstance(method, m.QueueUnbind):  # which takes the exchange with it
+        client.send(*((1, m.ExchangeBind("x", "y", f"{i}", no_wait=True)) for i in range(5000)))
+    else:
+        bind_many(client, "x", 5000)
+    client.received()
+    costs = play(client, turns, idle, method_frame(1, method))
+    assert sum(costs) >= 5000
+    assert len(costs) > 2
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    (answer,) = answers(client.received())
+    assert answer.name == f"{method.name}-ok"
+    assert "x" not in broker.vhosts["/"].exchanges
+    assert not broker.vhosts["/"].exchanges["y"].bindings
+
+
+def test_the_name_of_something_that_is_being_deleted_is_waited_for(broker: Broker) -> None:
+    deleting, declaring = Client(broker), Client(broker)
+    deleting.call(m.QueueDeclare("q"), m.ExchangeDeclare("x", "direct"))
+    bind_many(deleting, "x", 5000)
+    deleting.session.receive(method_frame(1, m.ExchangeDelete("x")), 0)
+    declaring.session.receive(method_frame(1, m.ExchangeDeclare("x", "fanout")), 0)
+    assert waits(declaring)
+    assert answers(declaring.received()) == []
+    while waits(deleting):
+        deleting.session.go_on(0)
+    declaring.session.go_on(0)
+    assert answers(declaring.received()) == [m.ExchangeDeclareOk()]
+    bind_many(deleting, "x", 5000)
+    deleting.session.receive(method_frame(1, m.QueueDelete("q")), 0)
+    declaring.session.receive(method_frame(1, m.QueueDeclare("q")), 0)
+    assert waits(declaring)
+    deleting.session.end(0)  # then the broker goes on by itself
+    while broker.deadline() == 0:
+        broker.tick(0)
+    declaring.session.go_on(0)
+    assert answers(declaring.received()) == [m.QueueDeclareOk("q", 0, 0)]
+
+
+def test_a_connection_with_many_exclusive_queues_ends_in_many_turns(
+    broker: Broker, turns: Turns
+) -> None:
+    client, other = Client(broker), Client(broker)
+    names = [f"q{i}" for i in range(3000)]
+    client.send(*((1, m.QueueDeclare(name, exclusive=True, no_wait=True)) for name in names))
+    turns.take()
+    client.session.end(0)
+    assert turns.take() <= TURN_UNITS + OVERSHOOT
+    assert broker.deadline() == 0
+    assert "q2999" in broker.vhosts["/"].queues
+    other.session.receive(method_frame(1, m.QueueDeclare("q2999")), 0)
+    assert waits(other)
+    ticks = 0
+    while broker.deadline() == 0:
+        turns.take()
+        broker.tick(0)
+        assert turns.take() <= 2 * TURN_UNITS  # that of a queue counts again for the connection
+        ticks += 1
+    assert ticks > 2
+    other.session.go_on(0)
+    assert answers(other.received()) == [m.QueueDeclareOk("q2999", 0, 0)]
+    assert [*broker.vhosts["/"].queues] == ["q2999"]
+
+
+def test_a_connection_with_many_channels_ends_in_many_turns(broker: Broker, turns: Turns) -> None:
+    client = Client(broker, channels=range(1, 1001))
+    turns.take()
+    client.session.end(0)
+    assert turns.take() <= TURN_UNITS + OVERSHOOT
+    assert client.session.channels
+    client.session.end(0)  # the socket is gone, too
+    while broker.deadline() == 0:
+        broker.tick(0)
+    assert not client.session.channels

@@ -15,6 +15,7 @@ from recado.amqp.facts import REPLY_HERE
 from .access import User
 from .alarms import Alarms
 from .arguments import QueueSettings, describe
+from .cleanup import Cleanup
 from .consumer import Consumer
 from .consumer_timeout import ConsumerTimeouts
 from .dead_letter import DeadLetters
@@ -26,10 +27,13 @@ from .policy import POLICY_KINDS, Policy
 from .queue import Home, Owner, Queue
 from .routing import Admission
 from .run import Run
+from .steps import Steps
 from .stream import Stream
 from .tally import Tally
 from .vhost import Vhost
 from .work_queue import WorkQueue
+
+_UNITS_PER_CONSUMER = 2
 
 
 class ReplyQueue(Queue):
@@ -47,6 +51,8 @@ class ReplyQueue(Queue):
 
 
 class Broker:
+    leaving = False
+
     def __init__(
         self,
         new_name: Callable[[], str],
@@ -58,6 +64,7 @@ class Broker:
         self.users: dict[str, User] = {}
         self.exclusive: dict[Queue, None] = {}
         self.vhosts: dict[str, Vhost[Queue]] = {}
+        self.cleanup = Cleanup()
         self._dead_letters: dict[str, DeadLetters] = {}
         self._homes: dict[str, Home] = {}
         self._admissions: dict[tuple[str, str], Admission] = {}
@@ -73,7 +80,7 @@ class Broker:
         """A lasting one is there after a restart too, whatever the configuration says by then."""
         if lasting:
             self.keeper.remember("vhost", name, "", b"")
-        vhost: Vhost[Queue] = Vhost(name, self.keeper)
+        vhost: Vhost[Queue] = Vhost(name, self.keeper, self.cleanup)
         self.vhosts[name] = vhost
         letters = self._dead_letters[name] = DeadLetters(vhost)
         home = Home(vhost, letters, self._alarms.set, self.keeper, self._disposal)
@@ -169,9 +176,14 @@ class Broker:
         self.keeper.queue_deleted(queue)
         if answer is not None:
             answer(count)
-        for consumer in (*queue.consumers, *queue.taps):
-            consumer.channel.dismiss(consumer, now)
         self._alarms.drop(queue)
+        self.cleanup.begin(self._dismiss_consumers(queue, now))
+
+    def _dismiss_consumers(self, queue: Queue, now: int) -> Steps[None]:
+        for consumer in (*queue.consumers, *queue.taps):
+            if consumer in queue.consumers or consumer in queue.taps:  # else its channel has ended
+                consumer.channel.dismiss(consumer, now)
+            yield _UNITS_PER_CONSUMER
 
     def cancel(self, consumer: Consumer, now: int) -> None:
         consumer.channel.remove(consumer, now)
@@ -216,7 +228,7 @@ class Broker:
 
     def deadline(self) -> int | None:
         """When `tick` has something to do next; 0 is at once."""
-        if self._disposal.waiting:
+        if self._disposal.waiting or self.cleanup:
             return 0
         soonest, check = self._alarms.next(), self.timeouts.next
         if soonest is None or (check is not None and check < soonest):
@@ -231,6 +243,7 @@ class Broker:
         """Let expire what has had its time: messages, queues, deliveries; and go on with dead letters."""
         self.gathering.let_in(now)
         self._disposal.go_on()
+        self.cleanup.go_on()
         for letters in self._dead_letters.values():
             letters.go_on(now)
         self.timeouts.check(now)

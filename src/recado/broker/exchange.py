@@ -181,7 +181,8 @@ class Exchange(Generic[Q]):
     def unbind(self, binding: Binding[Q | Exchange[Q]]) -> None:
         destination = binding.destination
         del self.bindings[destination, binding.routing_key, fingerprint(binding.arguments)]
-        self._matcher(binding.arguments).remove(binding)
+        if not self.deleted:  # else nobody searches here any more
+            self._matcher(binding.arguments).remove(binding)
         if isinstance(destination, Exchange):
             self.bound_exchanges[destination] -= 1
             if not self.bound_exchanges[destination]:

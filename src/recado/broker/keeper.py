@@ -56,7 +56,7 @@ class Keeper:
         """An exchange is new."""
 
     def exchange_deleted(self, vhost: str, exchange: "Exchange[Any]") -> None:
-        """An exchange is gone; its bindings went before."""
+        """An exchange is gone. Its bindings go before or after: one without an exchange is none."""
 
     def queue_declared(self, queue: "Queue") -> None:
         """A queue is new. Raises OSError if there is no room for it: then it is not there."""

@@ -33,6 +33,9 @@ Alarm = Callable[["Queue", int], None]
 class Owner(Protocol):
     """Whose an exclusive queue is: a connection."""
 
+    leaving: bool
+    """It has ended, and its queues are about to be deleted."""
+
     exclusive: "dict[Queue, None]"
 
 

@@ -71,6 +71,8 @@ def depends_on_headers(vhost: Vhost[Q], exchange: Exchange[Q]) -> Steps[bool]:
     entered = {exchange}
     ahead = [exchange]
     for here in ahead:
+        if here.deleted:
+            continue
         if here.by_headers or here.window is not None:
             return True
         following = {*here.bound_exchanges, *vhost.alternate(here)} - entered

@@ -44,7 +44,7 @@ class Work(Generic[T]):
         """Run steps until they are done or have used the budget, which the last may exceed; return the cost."""
         spent = 0
         try:
-            while spent < budget:
+            while spent < budget and not self.is_done:
                 spent += next(self._steps)
         except StopIteration as stop:
             self._result.append(stop.value)

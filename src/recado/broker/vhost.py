@@ -1,7 +1,7 @@
 """A virtual host: its exchanges and queues, and what is bound to what.
 
-V1  Every binding leads from one of `exchanges` to one of `exchanges` or `queues`, and is known at
-    either end.
+V1  Every binding leads from an exchange to an exchange or a queue, which are there or leaving, and is
+    known at either end.
 V2  An auto-delete exchange that had bindings has one still.
 V3  `epoch` grows with every change that may give some message another way, so that a route may be
     kept for as long as the epoch lasts.
@@ -28,22 +28,29 @@ from .arguments import (
     parse_exchange_arguments,
 )
 from .binding import Binding, Destination
+from .cleanup import Cleanup
 from .deduplication import window_of
 from .delay import DELAYED, check_delayed_type
 from .equivalence import check_exchange_equivalent, check_queue_equivalent
 from .exchange import KINDS, PREDECLARED, Exchange, Holder
 from .keeper import Keeper
 from .policy import Policies
+from .steps import TURN_UNITS, Steps
 
 Q = TypeVar("Q", bound=Destination)
 
 _RESERVED_PREFIX: Final = "amq."
+_UNITS_PER_THING: Final = 2
+_UNITS_PER_RECORD: Final = 4  # that a durable binding is gone
 
 
 class Vhost(Generic[Q]):
-    def __init__(self, name: str, keeper: Keeper | None = None) -> None:
+    def __init__(
+        self, name: str, keeper: Keeper | None = None, cleanup: Cleanup | None = None
+    ) -> None:
         self.name = name
         self.keeper = keeper or Keeper()
+        self.cleanup = Cleanup() if cleanup is None else cleanup
         self.epoch = 0
         self.policies = Policies()
         self.holdings: Holder[Q] | None = None  # without them nothing is delayed
@@ -53,6 +60,9 @@ class Vhost(Generic[Q]):
         }
         self.default = self.exchanges[""]
         self._inbound: dict[Q | Exchange[Q], dict[Binding[Q | Exchange[Q]], None]] = {}
+        # Deleted, with bindings that are not removed yet. Nothing else gets such a name meanwhile.
+        self._leaving_exchanges: dict[str, Exchange[Q]] = {}
+        self._leaving_queues: dict[str, Q] = {}
 
     # ── exchanges ───────────────────────────────────────────────────────────────────────────────
 
@@ -102,6 +112,8 @@ class Vhost(Generic[Q]):
             arguments=arguments or {},
         )
         if exchange is None:
+            while self.is_leaving("exchange", name):
+                self.cleanup.go_on()
             exchange = self.exchanges[name] = Exchange(name, wanted)
             exchange.settings = self.policies.for_exchange(name, wanted)
             exchange.window = window_of(
@@ -124,18 +136,21 @@ class Vhost(Generic[Q]):
         self.epoch += 1
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
-        """Deletes it with all its bindings; one that is not there is gone already."""
+        """Deletes it with all its bindings; one that is not there is gone already.
+
+        If there are many bindings, they are removed later; messages take none of them from now on.
+        """
         _refuse_default_exchange(name)
         if name.startswith(_RESERVED_PREFIX):
             raise AccessRefused(f"deletion of system {self._exchange(name)} not allowed")
         exchange = self.exchanges.get(name)
         if exchange is None:
             return
-        if if_unused and exchange.bindings:
+        if if_unused and not all(
+            binding.destination.deleted for binding in exchange.bindings.values()
+        ):
             raise PreconditionFailed(f"{self._exchange(name)} in use")
-        for binding in list(exchange.bindings.values()):
-            self._remove_binding(exchange, binding)
-        self._remove(exchange)
+        self._delete(exchange)
 
     # ── queues ──────────────────────────────────────────────────────────────────────────────────
 
@@ -167,12 +182,73 @@ class Vhost(Generic[Q]):
         return queue
 
     def add_queue(self, queue: Q) -> None:
+        while self.is_leaving("queue", queue.name):
+            self.cleanup.go_on()
         self.queues[queue.name] = queue
         self.epoch += 1
 
     def remove_queue(self, queue: Q) -> None:
-        """Takes the queue away, its bindings, and auto-delete exchanges that live by them."""
-        self._remove(queue)
+        """Takes the queue away, its bindings, and auto-delete exchanges that live by them.
+
+        If there are many bindings, they are removed later; messages take none of them from now on.
+        """
+        self._delete(queue)
+
+    # ── what is leaving ─────────────────────────────────────────────────────────────────────────
+
+    def is_leaving(self, kind: str, name: str) -> bool:
+        """Whether a queue or an exchange was deleted, and some of its bindings are still to be removed."""
+        return name in (self._leaving_exchanges if kind == "exchange" else self._leaving_queues)
+
+    def until_gone(self, kind: str, name: str) -> Steps[None]:
+        """Wait for the name of a thing that is leaving, turn by turn."""
+        while self.is_leaving(kind, name):
+            yield TURN_UNITS
+
+    def _delete(self, thing: Q | Exchange[Q]) -> None:
+        self._unlist(thing)
+        self.cleanup.begin(self._take_apart(thing))
+
+    def _unlist(self, thing: Q | Exchange[Q]) -> None:
+        """From now on it is not found, and no message gets there."""
+        if isinstance(thing, Exchange):
+            thing.deleted = True
+            del self.exchanges[thing.name]
+            self._leaving_exchanges[thing.name] = thing
+            if thing.settings.durable:
+                self.keeper.exchange_deleted(self.name, thing)
+            if thing.holding is not None and self.holdings is not None:
+                self.holdings.close(thing.holding)
+        else:
+            del self.queues[thing.name]
+            self._leaving_queues[thing.name] = thing
+        self.epoch += 1
+
+    def _take_apart(self, thing: Q | Exchange[Q]) -> Steps[None]:
+        """Remove the bindings of a thing that is leaving, and the exchanges that lived by it.
+
+        One after the other, not by recursion: a chain of auto-delete exchanges may be long.
+        """
+        going = [thing]
+        for gone in going:
+            if isinstance(gone, Exchange):
+                for binding in list(gone.bindings.values()):
+                    if self._is_bound(binding):
+                        yield self._remove_binding(gone, binding)
+            for binding in list(self.bindings_to(gone)):
+                if not self._is_bound(binding):  # its source was deleted as well
+                    continue
+                name = binding.source
+                source = self.exchanges.get(name) or self._leaving_exchanges[name]
+                yield self._remove_binding(source, binding)
+                if _is_abandoned(source) and not source.deleted:
+                    self._unlist(source)
+                    going.append(source)
+            if isinstance(gone, Exchange):
+                del self._leaving_exchanges[gone.name]
+            else:
+                del self._leaving_queues[gone.name]
+            yield _UNITS_PER_THING
 
     # ── bindings ────────────────────────────────────────────────────────────────────────────────
 
@@ -241,42 +317,22 @@ class Vhost(Generic[Q]):
             self._remove_binding(source, binding)
             self.epoch += 1
             if _is_abandoned(source):
-                self._remove(source)
+                self._delete(source)
 
-    def _remove_binding(self, source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) -> None:
-        source.unbind(binding)
-        if _lasts(source, binding):
-            self.keeper.unbound(self.name, binding)
+    def _is_bound(self, binding: Binding[Q | Exchange[Q]]) -> bool:
+        return binding in self._inbound.get(binding.destination, ())
+
+    def _remove_binding(self, source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) -> int:
+        """Return the cost."""
         inbound = self._inbound[binding.destination]
         del inbound[binding]
         if not inbound:
             del self._inbound[binding.destination]
-
-    def _remove(self, thing: Q | Exchange[Q]) -> None:
-        """Takes a thing away that nothing is bound from, and the exchanges that lived by it.
-
-        One after the other, not by recursion: a chain of auto-delete exchanges may be long.
-        """
-        going = [thing]
-        for gone in going:
-            if isinstance(gone, Exchange):
-                gone.deleted = True
-                del self.exchanges[gone.name]
-            else:
-                del self.queues[gone.name]
-            for binding in list(self.bindings_to(gone)):
-                source = self.exchanges[binding.source]
-                self._remove_binding(source, binding)
-                if _is_abandoned(source):
-                    going.append(source)
-        for gone in going:
-            if not isinstance(gone, Exchange):
-                continue
-            if gone.settings.durable:
-                self.keeper.exchange_deleted(self.name, gone)
-            if gone.holding is not None and self.holdings is not None:
-                self.holdings.close(gone.holding)
-        self.epoch += 1
+        source.unbind(binding)
+        if not _lasts(source, binding):
+            return 1
+        self.keeper.unbound(self.name, binding)
+        return _UNITS_PER_RECORD
 
     def alternate(self, exchange: Exchange[Q]) -> Sequence[Exchange[Q]]:
         """Where messages go that match no binding of an exchange."""
@@ -304,12 +360,9 @@ class Vhost(Generic[Q]):
 
     def check(self) -> None:
         """V1 and V2; V3 takes two looks, so a test must compare."""
-        things = {*self.exchanges.values(), *self.queues.values()}
-        outbound = [
-            binding
-            for exchange in self.exchanges.values()
-            for binding in exchange.bindings.values()
-        ]
+        sources = {*self.exchanges.values(), *self._leaving_exchanges.values()}
+        things = {*sources, *self.queues.values(), *self._leaving_queues.values()}
+        outbound = [binding for source in sources for binding in source.bindings.values()]
         inbound = [binding for bindings in self._inbound.values() for binding in bindings]
         assert len(outbound) == len(inbound), "V1"
         assert set(outbound) == set(inbound), "V1"

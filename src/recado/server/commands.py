@@ -17,7 +17,6 @@ from recado.broker.arguments import (
 )
 from recado.broker.channel import Channel, Settlement
 from recado.broker.queue import Queue
-from recado.broker.steps import Steps
 
 from .names import binding_names, check_binding, check_some_access, queue_name, readable_queue
 
@@ -28,23 +27,12 @@ M = TypeVar("M", bound=m.Method)
 Command = Callable[["Session", Channel, M, int], None]
 
 COMMANDS: dict[type[m.Method], Command[Any]] = {}
-Preparation = Callable[["Session", Channel, M], Steps[None] | None]
-PREPARATIONS: dict[type[m.Method], Preparation[Any]] = {}
-"""Work in steps that must be done before a command, which is atomic."""
 
 
 def _command(method: type[M]) -> Callable[[Command[M]], Command[M]]:
     def register(command: Command[M]) -> Command[M]:
         COMMANDS[method] = command
         return command
-
-    return register
-
-
-def _preparation(method: type[M]) -> Callable[[Preparation[M]], Preparation[M]]:
-    def register(preparation: Preparation[M]) -> Preparation[M]:
-        PREPARATIONS[method] = preparation
-        return preparation
 
     return register
 
@@ -336,12 +324,6 @@ def tx_select(session: "Session", channel: Channel, method: m.TxSelect, now: int
     if channel.publisher.pending is None:
         channel.publisher.pending = []
     channel.send(m.TxSelectOk())
-
-
-@_preparation(m.TxCommit)
-def prepare_commit(session: "Session", channel: Channel, method: m.TxCommit) -> Steps[None] | None:
-    publisher = channel.publisher
-    return publisher.prepare() if publisher.pending and not publisher.is_prepared else None
 
 
 @_command(m.TxCommit)

@@ -36,14 +36,16 @@ from recado.broker.broker import Broker
 from recado.broker.channel import Channel
 from recado.broker.queue import Queue
 from recado.broker.routing import Admission
-from recado.broker.steps import TURN_UNITS, Work
+from recado.broker.steps import TURN_UNITS, Steps, Work
 
-from .commands import COMMANDS, PREPARATIONS
+from .commands import COMMANDS
 from .offer import Offer
 from .opening import Opening
 from .outbox import CHOKED_FROM, Outbox
+from .preparations import PREPARATIONS
 
 FRAME_BEFORE_LOGIN = 8192
+_UNITS_PER_QUEUE = 4  # that is deleted
 METHOD_COST = 16  # units, see `recado.broker.steps`
 _PUBLISH, _ACK = (60, 40), (60, 80)
 _LASTING = (40, 50, 90)  # exchange, queue, tx: their answers say that something is done for good
@@ -79,6 +81,7 @@ class Session(Outbox):
         "exclusive",
         "frame_max",
         "heartbeat",
+        "leaving",
         "publishes",
         "state",
         "told_of_block",
@@ -108,6 +111,7 @@ class Session(Outbox):
         self.state = State.HANDSHAKE
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[Queue, None] = {}
+        self.leaving = False  # the connection has ended; some of what it held may still be there
         self._inbox: deque[Iterator[e.Event | Unfinished]] = deque()  # received, not yet handled
         self._owing: dict[Channel, None] = {}  # channels with confirms to send
         self._admission: Admission | None = None
@@ -221,7 +225,7 @@ class Session(Outbox):
 
     def _handle(self, event: e.Event | Unfinished, now: int, budget: int) -> int:
         """Any other event of an open connection; return the cost. Errors of a channel end here."""
-        culprit, cost = _PUBLISH, METHOD_COST
+        culprit, cost, spent = _PUBLISH, METHOD_COST, self.broker.cleanup.spent
         self.broker.gathering.let_in(now)
         try:
             match event:
@@ -250,7 +254,7 @@ class Session(Outbox):
             self._fail_channel(getattr(event, "channel", 0), error, culprit, now)
         except ClosesConnection as error:
             self.fail(error, now, culprit)
-        return cost
+        return cost + self.broker.cleanup.spent - spent
 
     def _no_channel(self, number: int) -> Channel:
         raise ChannelFault(f"channel {number} is not open: expected 'channel.open'")
@@ -287,12 +291,24 @@ class Session(Outbox):
                 self._inbox.appendleft(self._prepared(number, method, Work(steps)))
                 return
             keeper = self.broker.keeper
-            entries, mark = keeper.entries, self.mark
+            cleanup = self.broker.cleanup
+            entries, mark, begun = keeper.entries, self.mark, cleanup.begun
             command(self, channel, method, now)
+            if cleanup.begun != begun:
+                works = cleanup.newest(cleanup.begun - begun)
+                self._inbox.appendleft(self._finished(number, method, works))
             # What is as asked for already may be so by somebody whose own answer is still held.
             new = keeper.entries != entries or keeper.changed > keeper.safe
             if new and method.class_id in _LASTING:
                 self._hold_until_safe(mark)
+
+    def _finished(
+        self, number: int, method: m.Method, works: list[Work[None]]
+    ) -> Iterator[e.Event | Unfinished]:
+        """Nothing, when the work is done that a method has left."""
+        for work in works:
+            while not work.is_done:
+                yield Unfinished(number, method, work)
 
     def _prepared(
         self, number: int, method: m.Method, work: Work[None]
@@ -425,10 +441,21 @@ class Session(Outbox):
         self.congested = True  # what a channel gives back, or enters now, is not for the others
         self.broker.gathering.let_in(now)
         self._owing.clear()
+        self.leaving = True
+        self.broker.cleanup.begin(self._let_go(now))
+
+    def _let_go(self, now: int) -> Steps[None]:
+        cleanup = self.broker.cleanup
         for channel in list(self.channels.values()):
-            self._end_channel(channel, now)
+            spent = cleanup.spent  # for queues that go with their last consumer
+            if self.channels.get(channel.number) is channel:
+                self._end_channel(channel, now)
+            yield METHOD_COST + cleanup.spent - spent
         for queue in list(self.exclusive):
-            self.broker.delete_queue(queue, now)
+            spent = cleanup.spent
+            if not queue.deleted:
+                self.broker.delete_queue(queue, now)
+            yield _UNITS_PER_QUEUE + cleanup.spent - spent
 
     def detach(self) -> None:
         super().detach()

@@ -277,6 +277,30 @@ def test_arguments_return_as_they_came(node: Node) -> None:
     assert isinstance(arguments["x-max-length"], Int8)
 
 
+@pytest.mark.parametrize("end", ["exchange", "queue"])
+def test_bindings_that_a_crash_left_behind_do_not_return(node: Node, end: str) -> None:
+    """Those of a thing that was deleted, and declared again after the crash."""
+
+    def declare() -> None:
+        node.broker.vhosts["/"].declare_exchange("e", "direct", durable=True)
+        if "q" not in node.broker.vhosts["/"].queues:
+            node.declare()
+
+    declare()
+    for i in range(2000):
+        node.broker.vhosts["/"].bind_queue("q", "e", f"{i}")
+    if end == "exchange":
+        node.broker.vhosts["/"].delete_exchange("e")
+    else:
+        node.broker.delete_queue(node.queue(), 0)
+    assert node.broker.cleanup
+    node.restart()
+    declare()
+    assert not node.broker.vhosts["/"].exchanges["e"].bindings
+    node.restart()
+    assert not node.broker.vhosts["/"].exchanges["e"].bindings
+
+
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_topology_returns_in_its_order(node: Node, *, checkpoint: bool) -> None:
     vhost = node.broker.vhosts["/"]

@@ -109,8 +109,11 @@ def _of_vhost(vhost: Vhost[Queue]) -> dict[str, list[Object]]:
             }
             for exchange in vhost.exchanges.values()
             for binding in exchange.bindings.values()
-            if not (is_queue := isinstance(binding.destination, Queue))
-            or _is_public(binding.destination)
+            if not binding.destination.deleted
+            and (
+                not (is_queue := isinstance(binding.destination, Queue))
+                or _is_public(binding.destination)
+            )
         ],
     }
 

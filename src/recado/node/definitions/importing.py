@@ -65,6 +65,8 @@ def import_definitions(
 class _Nobody:
     """The owner of an exclusive queue in a copy."""
 
+    leaving = False
+
     def __init__(self) -> None:
         self.exclusive: dict[Queue, None] = {}
 
@@ -83,6 +85,8 @@ def copy_of(broker: Broker) -> Broker:
             copy.create_queue(twin, queue.name, queue.declared, owner, 0)
         for exchange in vhost.exchanges.values():
             for binding in exchange.bindings.values():
+                if binding.destination.deleted:
+                    continue
                 to_queue = isinstance(binding.destination, Queue)
                 things: Any = twin.queues if to_queue else twin.exchanges
                 end = things[binding.destination.name]
@@ -214,6 +218,7 @@ class Import:
                 _identity(binding)
                 for exchange in vhost.exchanges.values()
                 for binding in exchange.bindings.values()
+                if not binding.destination.deleted
             }
         key, arguments = wanted.routing_key, comparable(wanted.arguments)
         identity = wanted.source, wanted.to_queue, wanted.destination, key, arguments

@@ -6,6 +6,7 @@ The messages that a delayed exchange holds are in a queue of its own, which come
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from recado.amqp.errors import NotFound
 from recado.amqp.values import Table, Value
 from recado.broker.arguments import parse_queue_arguments
 from recado.broker.binding import Binding
@@ -124,8 +125,11 @@ class Catalogue:
     def numbers(self) -> dict[Name, int]:
         return {_name(record): number for number, record in self.queues.items()}
 
-    def declare(self, broker: Broker, now: int) -> None:
-        """Tell a new broker of everything."""
+    def declare(self, broker: Broker, now: int) -> list[bytes]:
+        """Tell a new broker of everything.
+
+        Return records of the end of bindings that a crash left behind while one of their ends was deleted.
+        """
         for vhost, _ in (*self.exchanges, *self.numbers()):
             if vhost not in broker.vhosts:  # as one is that is no longer in the configuration
                 broker.add_vhost(vhost)
@@ -134,8 +138,10 @@ class Catalogue:
             _declare_exchange(broker, record)
         for record in self.queues.values():
             _declare_queue(broker, record, now)
-        for record in self._bindings.values():
-            _bind(broker, record)
+        left = [record for record in self._bindings.values() if not _bind(broker, record)]
+        for record in left:
+            del self._bindings[record[1:]]
+        return [bytes((records.BINDING_GONE,)) + record[1:] for record in left]
 
 
 def _declare_exchange(broker: Broker, record: bytes) -> None:
@@ -166,13 +172,20 @@ def _declare_queue(broker: Broker, record: bytes, now: int) -> None:
     broker.create_queue(vhost, name, settings, None, now)
 
 
-def _bind(broker: Broker, record: bytes) -> None:
+def _bind(broker: Broker, record: bytes) -> bool:
+    """Return whether both ends are there."""
     table, arguments = records.decode_tables(record)
-    vhost = broker.vhosts[_text(table, "vhost")]
+    vhost = broker.vhosts.get(_text(table, "vhost"))
+    if vhost is None:
+        return False
     bind: Callable[[str, str, str, Table], None] = vhost.bind_queue
     if table["to_exchange"]:
         bind = vhost.bind_exchange
-    bind(_text(table, "destination"), _text(table, "source"), _text(table, "key"), arguments)
+    try:
+        bind(_text(table, "destination"), _text(table, "source"), _text(table, "key"), arguments)
+    except NotFound:
+        return False
+    return True
 
 
 def _binding_tables(vhost: str, binding: Binding[Any]) -> tuple[Table, Table]:

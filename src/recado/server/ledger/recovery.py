@@ -156,7 +156,7 @@ class Found:
         numbers = self._catalogue.numbers()
         ledger.restored = {name: self._account(number) for name, number in numbers.items()}
         ledger.next_queue = self._next_queue
-        self._catalogue.declare(broker, now)
+        left = self._catalogue.declare(broker, now)
         ledger.restored = None
         for page in ledger.pages.all():
             page.live = 0
@@ -177,6 +177,8 @@ class Found:
         for account in accounts:
             if account.stored and account.queue is not None:
                 account.queue.resume(now)
+        for record in left:
+            ledger.note(record)
         self._forget_the_rest()
 
     def _complete(self, account: Account) -> None:

@@ -1,0 +1,66 @@
+"""What must be done before some methods can be carried out, which is atomic then.
+
+It may be much, so it is done in steps, and the method waits for it together with all that its connection sent
+behind it.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from recado.amqp import methods as m
+from recado.broker.channel import Channel
+from recado.broker.queue import Queue
+from recado.broker.steps import TURN_UNITS, Steps
+
+if TYPE_CHECKING:
+    from .session import Session
+
+M = TypeVar("M", bound=m.Method)
+Preparation = Callable[["Session", Channel, M], Steps[None] | None]
+
+PREPARATIONS: dict[type[m.Method], Preparation[Any]] = {}
+"""Each returns the work that is to be done, or None if there is none."""
+
+
+def _preparation(method: type[M]) -> Callable[[Preparation[M]], Preparation[M]]:
+    def register(preparation: Preparation[M]) -> Preparation[M]:
+        PREPARATIONS[method] = preparation
+        return preparation
+
+    return register
+
+
+@_preparation(m.ExchangeDeclare)
+def prepare_exchange_declare(
+    session: "Session", channel: Channel, method: m.ExchangeDeclare
+) -> Steps[None] | None:
+    """An exchange of that name may still be on its way out."""
+    vhost = channel.admission.vhost
+    if not vhost.is_leaving("exchange", method.exchange):
+        return None
+    return vhost.until_gone("exchange", method.exchange)
+
+
+@_preparation(m.QueueDeclare)
+def prepare_queue_declare(
+    session: "Session", channel: Channel, method: m.QueueDeclare
+) -> Steps[None] | None:
+    """A queue of that name may still be on its way out, or be about to: one of a connection that has ended."""
+    vhost = channel.admission.vhost
+    if vhost.is_leaving("queue", method.queue):
+        return vhost.until_gone("queue", method.queue)
+    queue = vhost.queues.get(method.queue)
+    if queue is None or queue.owner is None or not queue.owner.leaving:
+        return None
+    return _until_deleted(queue)
+
+
+def _until_deleted(queue: Queue) -> Steps[None]:
+    while not queue.deleted:
+        yield TURN_UNITS
+
+
+@_preparation(m.TxCommit)
+def prepare_commit(session: "Session", channel: Channel, method: m.TxCommit) -> Steps[None] | None:
+    publisher = channel.publisher
+    return publisher.prepare() if publisher.pending and not publisher.is_prepared else None
