@@ -297,6 +297,27 @@ def test_a_base_exception_is_a_failure_of_the_actor_and_does_not_block_it(
 broken: list[str] = []
 
 
+@pytest.mark.parametrize("kind", [GeneratorExit, asyncio.CancelledError])
+@pytest.mark.parametrize("awaits", [False, True])
+def test_what_python_raises_itself_is_a_failure_of_the_actor(
+    kind: type[BaseException], awaits: bool
+) -> None:
+    async def slowly(_: Stage) -> None:
+        await asyncio.sleep(0)
+        raise kind
+
+    def at_once(_: Stage) -> None:
+        raise kind
+
+    async def story(system: ActorSystem) -> None:
+        stage = await system.spawn(Stage)
+        with pytest.raises(Interrupted):
+            await stage.ask(Do(slowly if awaits else at_once))
+        assert await stage.ask(Do(lambda _: "again")) == "again"
+
+    told(story)
+
+
 def test_a_base_exception_is_counted_as_a_failure_and_monitors_hear_of_the_end() -> None:
     async def story(system: ActorSystem) -> None:
         ref = await system.spawn(Fragile, lifecycle=TEMPORARY)
