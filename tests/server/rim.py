@@ -77,7 +77,13 @@ class Wire(asyncio.Transport):
         self.wrote = asyncio.Event()
         self._half_close = half_close
 
+    def _check_open(self) -> None:
+        """As uvloop does it; asyncio says nothing."""
+        if not self.open:
+            raise RuntimeError("the handler is closed")
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._check_open()
         self.written += bytes(data)
         self.wrote.set()
         if self.room is not None:
@@ -96,12 +102,15 @@ class Wire(asyncio.Transport):
         return self._half_close
 
     def write_eof(self) -> None:
+        self._check_open()
         self.ended = True
 
     def pause_reading(self) -> None:
+        self._check_open()
         self.reading = False
 
     def resume_reading(self) -> None:
+        self._check_open()
         self.reading = True
 
     def is_closing(self) -> bool:

@@ -16,10 +16,16 @@ from recado.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
+from recado.server.listener import READ_SIZE
 from recado.server.offer import Offer
 
 from .client import publishing
 from .rim import Guest, in_the_loop, new_server, skip, soon, turns
+
+
+def is_read(guest: Guest) -> bool:
+    return guest.wire.reading
+
 
 # ── heartbeats ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -309,6 +315,58 @@ async def test_a_fault_in_writing_or_in_time_stops_nobody_else(
     await other.call(QueueDeclare("brief", arguments={"x-expires": 1}))
     await skip(1)
     assert "while messages expired" in caplog.text
+
+
+@in_the_loop
+async def test_a_loop_that_reads_again_and_again_lets_others_go_first() -> None:
+    """As uvloop does while a read fills the buffer."""
+    server = new_server()
+    server.reads_repeatedly = True
+    guest, other = Guest(server), Guest(server)
+    for each in (guest, other):
+        await each.greet()
+    await guest.call(QueueDeclare("q"))
+    message = publishing(1, "q", b"x" * 1000)
+    guest.feed(message)
+    assert is_read(guest)
+    read = (message * (READ_SIZE // len(message) + 1))[:READ_SIZE]
+    guest.feed(read)
+    assert not is_read(guest)
+    assert await other.call(QueueDeclare("q", passive=True)) != []
+    assert is_read(guest)
+    guest.feed(read)
+    guest.wire.close()
+    await turns()
+    assert not is_read(guest)
+
+
+@in_the_loop
+async def test_a_loop_that_reads_once_is_not_told_to_stop() -> None:
+    guest = Guest(new_server())
+    await guest.greet()
+    message = publishing(1, "q", b"x" * 1000)
+    guest.feed((message * (READ_SIZE // len(message) + 1))[:READ_SIZE])
+    assert is_read(guest)
+
+
+@in_the_loop
+async def test_nothing_is_done_to_a_transport_that_is_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A peer vanishes while there is something for it, or something of it to be done."""
+    server = new_server()
+    publisher, consumer, talker = Guest(server), Guest(server), Guest(server)
+    for each in (publisher, consumer, talker):
+        await each.greet()
+    await consumer.call(QueueDeclare("q"), BasicConsume("q", no_ack=True))
+    publisher.feed(publishing(1, "q", b"x"))
+    consumer.wire.close()
+    talker.send(*[(1, QueueDeclare(f"q{i}")) for i in range(1000)])
+    assert talker.protocol.session.has_more
+    talker.wire.close()
+    await turns(10)
+    assert caplog.text == ""
+    assert server.connections == {publisher.protocol}
 
 
 # ── the end ───────────────────────────────────────────────────────────────────────────────────────────────

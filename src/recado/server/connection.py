@@ -42,6 +42,7 @@ class Connection(asyncio.BufferedProtocol):
         "_ending",
         "_finished",
         "_opening",
+        "_paused_for_others",
         "_quiet_beats",
         "_reads",
         "_reads_seen",
@@ -66,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = False
         self._finished = False
         self._blocked = False  # by an alarm
+        self._paused_for_others = False
         self.full_since = 0.0  # when the socket took something for the last time
         self._unsent = 0
         self.overfull_since: float | None = None
@@ -113,9 +115,22 @@ class Connection(asyncio.BufferedProtocol):
             self.pause_publisher(server.alarm)
         # All that it would find out, for the many times that there is nothing: 1 µs of 40.
         changing = self._opening or self._blocked or self.reading_paused
-        if changing or session.has_more or session.state is not State.OPEN:
+        if nbytes == len(server.buffer) and server.reads_repeatedly:
+            self._pause_for_others()
+        elif changing or session.has_more or session.state is not State.OPEN:
             self._look_after()
         server.end_read()
+
+    def _pause_for_others(self) -> None:
+        """Read on in the next turn of the loop. uvloop reads up to 32 times from a socket that fills the buffer
+        before it looks at any other: a busy publisher had an idle client wait 0.5 s, and it is 20 ms so."""
+        self._paused_for_others = True
+        self._look_after()
+        self._server.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._paused_for_others = False
+        self._look_after()
 
     def _fault(self, error: Exception, now: int) -> None:
         """A fault of ours costs the client that met it, and nobody else."""
@@ -137,8 +152,8 @@ class Connection(asyncio.BufferedProtocol):
         more = session.has_more
         if more and not session.is_stalled:
             self._server.flush_soon(self)
-        hold = more or (self._blocked and session.state is State.OPEN)
-        if hold is not self.reading_paused:
+        hold = more or self._paused_for_others or (self._blocked and session.state is State.OPEN)
+        if hold is not self.reading_paused and not self.transport.is_closing():
             self.reading_paused = hold
             if hold:
                 self.transport.pause_reading()
@@ -204,8 +219,10 @@ class Connection(asyncio.BufferedProtocol):
     # ── output ────────────────────────────────────────────────────────────────────────────────────────
 
     def write(self) -> None:
-        """What there is, unless the socket is full."""
+        """What there is, unless the socket is full, or gone."""
         session = self.session
+        if self.transport.is_closing():  # uvloop's raises then
+            return
         while session.output and not self.writing_paused:
             output = session.take(WRITE_SIZE)
             self._writes += 1
@@ -237,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if not self.transport.can_write_eof():
             self.transport.close()
-        elif not self._finished:
+        elif not self._finished and not self.transport.is_closing():
             self._finished = True
             try:
                 self.transport.write_eof()

@@ -91,6 +91,8 @@ class Server:
         self._looked_again = False
         # What asyncio's loop has still to call in this turn; other loops do not tell.
         self._ready_callbacks: Collection[object] | None = getattr(self.loop, "_ready", None)
+        # asyncio's loop reads once from each socket and turn.
+        self.reads_repeatedly = self._ready_callbacks is None
         self._armed: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._rest_timer: asyncio.TimerHandle | None = None
