@@ -150,6 +150,27 @@ def test_nothing_is_reserved_on_a_disk_with_little_room() -> None:
     assert journal.last_file_size() == HEADER_SIZE + OVERHEAD + 3
 
 
+def test_a_quota_may_allow_less_than_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: MemoryFile, size: int) -> None:
+        raise OSError(errno.EDQUOT, "disk quota exceeded")
+
+    disk = MemoryDisk()
+    journal = opened(disk)
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryFile, "reserve", refuse)
+        patched.setattr(MemoryFile, "write", grow_and_write)
+        journal.append(b"one")
+        journal.write()
+    journal.sync()
+    assert contents(disk) == [b"one"]
+
+
+def grow_and_write(file: MemoryFile, at: int, *parts: bytes) -> None:
+    content, data = file._content, b"".join(parts)
+    content.extend(bytes(max(0, at - len(content))))
+    content[at : at + len(data)] = data
+
+
 def test_a_roll_begins_a_segment_so_that_the_last_can_be_dropped() -> None:
     disk = MemoryDisk()
     journal = opened(disk, 1000)
