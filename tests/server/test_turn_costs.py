@@ -167,6 +167,37 @@ def test_nothing_is_left_of_what_was_under_way_when_it_is_closed(broker: Broker,
     assert client.session.state is (State.OPEN if how == "channel" else State.CLOSING)
 
 
+# ── patterns ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def played(client: Client, *sent: m.Method) -> int:
+    """The number of turns that methods take."""
+    client.session.receive(b"".join(method_frame(1, method) for method in sent), 0)
+    count = 1
+    while client.session.has_more:
+        client.session.go_on(0)
+        count += 1
+    return count
+
+
+def test_regular_expressions_cost_what_compiling_them_does(broker: Broker) -> None:
+    client = Client(broker)
+    client.call(
+        m.QueueDeclare("q"), m.ExchangeDeclare("x", "regex"), m.ExchangeDeclare("y", "direct")
+    )
+    assert played(client, *(m.QueueBind("q", "y", f"{i}") for i in range(100))) == 1
+    assert played(client, *(m.QueueBind("q", "x", f"{i}") for i in range(100))) > 5
+    assert played(client, *(m.ExchangeBind("y", "x", f"{i}") for i in range(100))) > 5
+
+
+def test_a_refusal_ends_the_turn(broker: Broker) -> None:
+    """To find a pattern too complex may take as long as a turn."""
+    client = Client(broker)
+    client.call(m.QueueDeclare("q"), m.ExchangeDeclare("x", "regex"))
+    refused = (m.QueueBind("q", "x", r"\pL{5}"), m.ChannelCloseOk(), m.ChannelOpen())
+    assert played(client, *refused * 20) >= 20
+
+
 # ── deletions ─────────────────────────────────────────────────────────────────────────────────────────────
 
 

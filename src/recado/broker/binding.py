@@ -66,6 +66,10 @@ class Matcher(Protocol[T]):
     def by_key(self) -> bool:
         """Whether the routing key matters, so that a message with several keys is looked up by each."""
 
+    @property
+    def add_units(self) -> int:
+        """What it costs at most to take a binding in, beyond what any method costs."""
+
     def add(self, binding: Binding[T]) -> None:
         """Takes the binding in, or refuses it with `PreconditionFailed` and stays as it was."""
 

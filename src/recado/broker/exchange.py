@@ -49,6 +49,7 @@ class DirectMatcher(Generic[T]):
     __slots__ = ("_by_key",)
 
     by_key = True
+    add_units = 0
 
     def __init__(self) -> None:
         self._by_key: dict[str, dict[Binding[T], None]] = {}
@@ -72,6 +73,7 @@ class FanoutMatcher(Generic[T]):
     __slots__ = ("_bindings",)
 
     by_key = False
+    add_units = 0
 
     def __init__(self) -> None:
         self._bindings: dict[Binding[T], None] = {}
@@ -157,6 +159,11 @@ class Exchange(Generic[Q]):
     def is_new(self) -> bool:
         """Whether it never had a binding."""
         return not self._next_serial
+
+    @property
+    def bind_units(self) -> int:
+        """What a binding costs to make, beyond what any method costs."""
+        return self._ordinary.add_units
 
     def bind(
         self, destination: Q | Exchange[Q], routing_key: str, arguments: Table

@@ -33,6 +33,7 @@ class HeadersMatcher(Generic[T]):
     __slots__ = ("_criteria", "_undemanding", "_wanting")
 
     by_key = False
+    add_units = 0
 
     def __init__(self) -> None:
         self._criteria: dict[Binding[T], _Criteria] = {}

@@ -199,6 +199,7 @@ class PatternMatcher(Generic[T]):
     __slots__ = ("_entries", "_groups", "_singles", "_singles_steps", "_steps")
 
     by_key = True
+    add_units = 128  # to compile a pattern, and now and then a set
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry[T]] = {}

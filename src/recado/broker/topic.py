@@ -87,6 +87,7 @@ class TopicMatcher(Generic[T]):
     __slots__ = ("_root",)
 
     by_key = True
+    add_units = 0
 
     def __init__(self) -> None:
         self._root: _Node[T] = _Node()

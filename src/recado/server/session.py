@@ -238,6 +238,7 @@ class Session(Outbox):
                     self._inbox.appendleft(self._remaining(number, channel.publisher.sorted(event)))
                 case e.MethodReceived(number, method):
                     culprit = (method.class_id, method.method_id)
+                    cost += self._bind_units(method)
                     self._command(number, method, now)
                 case Unfinished(_, method, work):
                     culprit = (method.class_id, method.method_id)
@@ -251,10 +252,21 @@ class Session(Outbox):
                 case _:
                     raise CommandInvalid("a server's message from a client")
         except ClosesChannel as error:
+            cost = TURN_UNITS  # to refuse a complex pattern takes 10 ms
             self._fail_channel(getattr(event, "channel", 0), error, culprit, now)
         except ClosesConnection as error:
             self.fail(error, now, culprit)
         return cost + self.broker.cleanup.spent - spent
+
+    def _bind_units(self, method: m.Method) -> int:
+        """What a binding costs beyond other methods, where its exchange is known."""
+        match method:
+            case m.QueueBind(exchange=name) | m.ExchangeBind(source=name):
+                assert self._admission is not None
+                exchange = self._admission.vhost.exchanges.get(name)
+                return 0 if exchange is None else exchange.bind_units
+            case _:
+                return 0
 
     def _no_channel(self, number: int) -> Channel:
         raise ChannelFault(f"channel {number} is not open: expected 'channel.open'")
