@@ -2,6 +2,7 @@
 
     live.py     a persistent feed beside a volatile one with one more plain subscriber: rate and latency
     store.py    an archive by itself: messages in, and out again as columns and as objects
+    members.py  what membership costs: 50 and 500 subscribers join at once, and idle
     rivals.py   publishing with persistence and replay, beside NATS JetStream and RabbitMQ streams
     clients/    the programs that publish, subscribe and replay, each a process of its own
 
@@ -15,11 +16,11 @@ from collections.abc import Iterator
 from bench import processes
 from bench.book import Book
 from bench.durable import CACHE
-from bench.feeds import live, rivals, store
+from bench.feeds import live, members, rivals, store
 from bench.plan import Plan
 from workshop import peers
 
-SCENARIOS = (*live.SCENARIOS, *store.SCENARIOS, *rivals.SCENARIOS)
+SCENARIOS = (*live.SCENARIOS, *store.SCENARIOS, *members.SCENARIOS, *rivals.SCENARIOS)
 
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
@@ -30,4 +31,5 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
     with peers.temporary_folder("bench-feeds", CACHE) as folder:
         yield from store.run(plan, book, folder)
         yield from live.run(plan, book, folder)
+        yield from members.run(plan, book, folder)
         yield from rivals.run(plan, book, folder)

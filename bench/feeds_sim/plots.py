@@ -15,7 +15,7 @@ from typing import TypeAlias
 from recado.simulator.network import Way
 
 from .company import ARCHIVES, Company
-from .fault import Crash, Cut, CutOff, Fault, Leave
+from .fault import Crash, Cut, CutOff, Fault, Leave, Stall
 
 MOMENT = 1e-6  # seconds: behind what ends at the same time
 
@@ -126,6 +126,19 @@ def laggards(random: Random, company: Company) -> Troubles:
         (first, Crash(subscriber, 0.1)),
         (second, Crash(subscriber, back + random.uniform(0.01, 0.1) - second)),
     )
+
+
+def stalls(random: Random, company: Company) -> Troubles:
+    """Programs stop for longer than it takes to be suspected, one after the other or at the same time, and go
+    on as if nothing had been: an archive first, as the oldest member, which says the total order, mostly is
+    one; then any."""
+    begin = random.uniform(3.0, 5.0)
+    troubles: list[tuple[float, Fault]] = []
+    for number in range(random.randint(2, 4)):
+        name = random.choice(company.everybody if number else ARCHIVES)
+        troubles.append((begin, Stall(name, random.uniform(3.0, 7.0))))
+        begin += random.uniform(0.0, 3.0)
+    return tuple(troubles)
 
 
 Plot: TypeAlias = Callable[[Random, Company], Troubles]

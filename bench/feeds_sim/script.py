@@ -43,6 +43,9 @@ END = 17.0
 PLOTTED = 0.25
 """The share of worlds whose faults belong together."""
 
+STALLED = 0.06
+"""The share of worlds in total order in which nothing fails, but programs are stopped for long."""
+
 PATIENCE = 8.0
 """Longer than anybody is away or anything under way, shorter than the quiet: what nobody has by then is
 nowhere."""
@@ -104,10 +107,11 @@ def draw(seed: int) -> Script:
         weather = Weather(loss=loss, duplication=loss / 2, straying=strays, lifetime=LIFETIME)
     count = random.randint(1, 7)
     moments = sorted(random.uniform(BEGIN + 0.5, TROUBLE - 2.0) for _ in range(count))
+    stalls = _stalls(seed, company)
     return Script(
         seed,
         kind,
-        total=random.random() < 0.25,
+        total=random.random() < 0.25 or bool(stalls),
         uniform=random.random() < 0.3,
         counted=random.random() < 0.5,
         packet=random.choice((400, 1400, 1 << 20)),
@@ -119,9 +123,16 @@ def draw(seed: int) -> Script:
         silent=tuple(name for name in publishers if random.random() < 0.5),
         disk=random.choice((0.005, 0.02, 0.4)),
         weather=weather,
-        faults=_plot(seed, kind, company)
+        faults=stalls
+        or _plot(seed, kind, company)
         or tuple((moment, _fault(random, kind, company)) for moment in moments),
     )
+
+
+def _stalls(seed: int, company: Company) -> Troubles:
+    """None, in most worlds."""
+    random = Random(f"{seed} stalls")
+    return plots.stalls(random, company) if random.random() < STALLED else ()
 
 
 def _plot(seed: int, kind: Kind, company: Company) -> Troubles:

@@ -33,6 +33,14 @@ def test_the_aims_are_those_that_were_agreed() -> None:
         "archive-ingest": 200_000,
         "replay-arrow": 1_000_000,
         "replay-objects": 200_000,
+        "members-join-50": 5,
+        "members-cpu-50": 2,
+        "members-idle-50": 5,
+        "members-memory-50": 60,
+        "members-join-500": 10,
+        "members-cpu-500": 8,
+        "members-idle-500": 10,
+        "members-memory-500": 100,
         "publish-jetstream": 1,
         "replay-jetstream": 1,
         "publish-rabbitmq": 1,
@@ -171,6 +179,17 @@ def test_a_feed_publishes_and_replays(tmp_path: Path) -> None:
         samples = ours.sample("trial", share=50)
     assert list(samples) == list(TASKS)
     assert all(sample.value > 100 for sample in samples.values())
+
+
+def test_members_of_two_processes_join_one_view() -> None:
+    with peers.recado() as server, ExitStack() as stack:
+        programs = [
+            stack.enter_context(started("members", server.url, "feed", name, 2, 4, 0.0))
+            for name in ("one", "two")
+        ]
+        for program in programs:
+            program.until_ready()
+        assert all(program.figures()["seconds"] > 0 for program in programs)
 
 
 def test_a_client_that_fails_is_not_measured() -> None:

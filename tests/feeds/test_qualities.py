@@ -96,6 +96,35 @@ def test_recovery_gives_only_what_is_uniform() -> None:
 
 
 @pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_one_that_is_left_out_does_not_change_the_order_of_the_others(
+    seed: int, ordered: bool
+) -> None:
+    """F9: it is taken for failed though it lives, and orders by itself until it is back."""
+    world = World(seed, jitter=0.05, ordered=ordered, stacks=TOTAL)
+    publishers = [world.add(Role.PUBLISHER) for _ in range(3)]
+    nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]
+    assert together(world, *nodes)
+    oldest = nodes[0].views[-1].view.seats[0].member
+    left_out = next(node for node in nodes if node.me == oldest)
+    others = [node for node in nodes if node is not left_out]
+    shared = [node.views[-1].view.id for node in nodes]
+    world.cut = lambda one, other: (
+        left_out in (one, other) and not ({one.role, other.role} & {Role.PUBLISHER})
+    )
+    for i in range(60):
+        world.publish(publishers[i % 3], b"%d" % i)
+        world.run(0.02)
+    world.cut = lambda one, other: False
+    assert together(world, *nodes)
+    world.run(5)
+    for node in nodes:
+        assert sorted(node.bodies()) == sorted(b"%d" % i for i in range(60))
+        assert node.views[-1].view.id > shared[0]
+    assert others[0].bodies() == others[1].bodies()
+
+
+@pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("seed", range(10))
 def test_total_order_is_one_order(seed: int, ordered: bool) -> None:
     world = World(seed, loss=0.1, jitter=0.05, ordered=ordered, stacks=TOTAL)

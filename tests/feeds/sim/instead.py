@@ -13,7 +13,7 @@ from recado.feeds.layers.fifo import Fifo
 from recado.feeds.layers.pull import PullLayer
 from recado.feeds.layers.pulse import Pulse
 from recado.feeds.layers.reach import Promise, Reach
-from recado.feeds.layers.reception import Reception
+from recado.feeds.layers.reception import ORDERS, Reception
 from recado.feeds.layers.settling import Settling
 from recado.feeds.layers.sync import Sync
 from recado.feeds.layers.total import Total
@@ -117,6 +117,21 @@ def turn_as_it_came(self: Total, view: View, now: float) -> None:
             self._above(event, now)
     self._pending = {}
     _turn(self, view, now)
+
+
+_received = Reception.received
+
+
+def received_without_places(self: Reception) -> dict[bytes, int]:
+    return {p: last for p, last in _received(self).items() if not p.startswith(ORDERS)}
+
+
+def drain_by_name(self: Total, now: float) -> None:
+    """As if no place were ever missing: what has none passes as it comes."""
+    for publisher in sorted(self._pending):
+        pending = self._pending.pop(publisher)
+        for event in pending:
+            self._above(event, now)
 
 
 def ask_nobody(self: PullLayer, now: float) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from bench.feeds_sim import __main__ as again
 from bench.feeds_sim import work
-from bench.feeds_sim.fault import Cut, Outage
+from bench.feeds_sim.fault import Cut, Outage, Stall
 from bench.feeds_sim.faults import Faults
 from bench.feeds_sim.judge import judge
 from bench.feeds_sim.script import Kind, draw
@@ -68,6 +68,19 @@ def test_the_seeds_meet_every_kind_of_trouble() -> None:
     assert {(script.total, script.uniform) for script in scripts} == {
         (total, uniform) for total in (False, True) for uniform in (False, True)
     }
+
+
+def test_some_worlds_in_total_order_have_long_stalls_of_any_member() -> None:
+    stalled = [
+        script
+        for script in map(draw, SEEDS)
+        if len(script.faults) > 1
+        and all(isinstance(fault, Stall) and fault.seconds >= 3.0 for _, fault in script.faults)
+    ]
+    assert {script.kind for script in stalled} == set(Kind)
+    assert all(script.total for script in stalled)
+    names = {fault.name[0] for s in stalled for _, fault in s.faults if isinstance(fault, Stall)}
+    assert names == {"a", "p", "s"}, "archives, publishers and subscribers"
 
 
 def test_a_seed_is_the_same_in_another_process() -> None:
