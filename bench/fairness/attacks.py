@@ -28,8 +28,6 @@ from recado.amqp.methods import (
 from recado.amqp.properties import Properties
 from recado.amqp.values import Value
 
-QUEUE = "fairness.queue"
-EXCHANGE = "fairness.exchange"
 WORDS = "abcdefgh"
 IDLE_SECONDS = (0.5, 2.0)  # quick, full
 PUBLISH_SECONDS = (0.5, 5.0)
@@ -59,6 +57,9 @@ class Attack:
     def __init__(self, rng: Random, *, quick: bool) -> None:
         self.rng = rng
         self.quick = quick
+        # Of its own: what an attack could not remove must not be in the way of the next.
+        self.queue = f"fairness.{self.name}.queue"
+        self.exchange = f"fairness.{self.name}.exchange"
 
     def prepare(self, client: Client) -> None:
         """Declare what the attack needs, and render it."""
@@ -77,6 +78,11 @@ class Attack:
         assert self.sizes is not None
         return self.sizes[0] if self.quick else self.sizes[1]
 
+    def bindings(self, patterns: list[str]) -> bytes:
+        return rendered(
+            *(QueueBind(self.queue, self.exchange, each, no_wait=True) for each in patterns)
+        )
+
     def long_key(self) -> str:
         return ".".join(self.rng.choices(WORDS, k=KEY_WORDS))
 
@@ -88,8 +94,8 @@ class Publishing(Attack):
     title = "publishing, distinct ids"
 
     def prepare(self, client: Client) -> None:
-        client.call(QueueDeclare(QUEUE), QueueDeclareOk)
-        self._block = block_of_messages(self.rng)
+        client.call(QueueDeclare(self.queue), QueueDeclareOk)
+        self._block = block_of_messages(self.rng, self.queue)
 
     def run(self, client: Client) -> None:
         end = time.monotonic() + self.seconds(PUBLISH_SECONDS)
@@ -98,7 +104,7 @@ class Publishing(Attack):
         client.sync()
 
     def clean(self, client: Client) -> None:
-        client.call(QueueDelete(QUEUE), QueueDeleteOk)
+        client.call(QueueDelete(self.queue), QueueDeleteOk)
 
 
 class Routing(Attack):
@@ -108,10 +114,10 @@ class Routing(Attack):
     ruins_peer = True  # it follows every possibility of several # by itself
 
     def prepare(self, client: Client) -> None:
-        client.call(QueueDeclare(QUEUE), QueueDeclareOk)
-        client.call(ExchangeDeclare(EXCHANGE, self.exchange_type), ExchangeDeclareOk)
+        client.call(QueueDeclare(self.queue), QueueDeclareOk)
+        client.call(ExchangeDeclare(self.exchange, self.exchange_type), ExchangeDeclareOk)
         for patterns in portions(self.patterns()):
-            client.send(bindings(patterns))
+            client.send(self.bindings(patterns))
         client.sync()
         self._messages = self.messages()
 
@@ -120,8 +126,8 @@ class Routing(Attack):
         client.sync()
 
     def clean(self, client: Client) -> None:
-        client.call(ExchangeDelete(EXCHANGE), ExchangeDeleteOk)
-        client.call(QueueDelete(QUEUE), QueueDeleteOk)
+        client.call(ExchangeDelete(self.exchange), ExchangeDeleteOk)
+        client.call(QueueDelete(self.queue), QueueDeleteOk)
 
     def patterns(self) -> Iterator[str]:
         for _ in range(TOPIC_BINDINGS):
@@ -136,7 +142,7 @@ class TopicKeys(Routing):
     title = "3,000 topics, 100 keys"
 
     def messages(self) -> bytes:
-        return b"".join(published(EXCHANGE, self.long_key(), b"x") for _ in range(TOPIC_KEYS))
+        return b"".join(published(self.exchange, self.long_key(), b"x") for _ in range(TOPIC_KEYS))
 
 
 class CarbonCopies(Routing):
@@ -145,7 +151,7 @@ class CarbonCopies(Routing):
 
     def messages(self) -> bytes:
         copies: list[Value] = [self.long_key() for _ in range(TOPIC_KEYS)]
-        return published(EXCHANGE, "z", b"x", Properties(headers={"CC": copies}))
+        return published(self.exchange, "z", b"x", Properties(headers={"CC": copies}))
 
 
 class RegexKeys(Routing):
@@ -159,7 +165,9 @@ class RegexKeys(Routing):
             yield f"x{i}.*[a-z]+y"
 
     def messages(self) -> bytes:
-        return b"".join(published(EXCHANGE, f"x{i}{'z' * 200}", b"x") for i in range(REGEX_KEYS))
+        return b"".join(
+            published(self.exchange, f"x{i}{'z' * 200}", b"x") for i in range(REGEX_KEYS)
+        )
 
 
 class Declaring(Attack):
@@ -169,7 +177,7 @@ class Declaring(Attack):
     sizes = (5_000, 20_000)
 
     def prepare(self, client: Client) -> None:
-        self._names = [f"{QUEUE}.{i}" for i in range(self.count())]
+        self._names = [f"{self.queue}.{i}" for i in range(self.count())]
         self._declarations = rendered(
             *(QueueDeclare(name, durable=True, no_wait=True) for name in self._names)
         )
@@ -191,10 +199,10 @@ class Binding(Attack):
     sizes = (10_000, 100_000)
 
     def prepare(self, client: Client) -> None:
-        client.call(QueueDeclare(QUEUE, durable=True), QueueDeclareOk)
-        client.call(ExchangeDeclare(EXCHANGE, "topic", durable=True), ExchangeDeclareOk)
+        client.call(QueueDeclare(self.queue, durable=True), QueueDeclareOk)
+        client.call(ExchangeDeclare(self.exchange, "topic", durable=True), ExchangeDeclareOk)
         patterns = (f"a.{i}.*.#" for i in range(self.count()))
-        self._bindings = [bindings(portion) for portion in portions(patterns)]
+        self._bindings = [self.bindings(portion) for portion in portions(patterns)]
 
     def run(self, client: Client) -> None:
         for portion in self._bindings:
@@ -202,8 +210,8 @@ class Binding(Attack):
         client.sync()
 
     def clean(self, client: Client) -> None:
-        client.call(ExchangeDelete(EXCHANGE), ExchangeDeleteOk)
-        client.call(QueueDelete(QUEUE), QueueDeleteOk)
+        client.call(ExchangeDelete(self.exchange), ExchangeDeleteOk)
+        client.call(QueueDelete(self.queue), QueueDeleteOk)
 
 
 class Unbinding(Binding):
@@ -215,7 +223,7 @@ class Unbinding(Binding):
         super().run(client)
 
     def run(self, client: Client) -> None:
-        client.call(ExchangeDelete(EXCHANGE), ExchangeDeleteOk)
+        client.call(ExchangeDelete(self.exchange), ExchangeDeleteOk)
         client.sync()
 
 
@@ -227,18 +235,18 @@ class Purging(Attack):
     sizes = (99_000, 4_998_000)  # in whole blocks
 
     def prepare(self, client: Client) -> None:
-        client.call(QueueDeclare(QUEUE), QueueDeclareOk)
-        block = block_of_messages(self.rng)
+        client.call(QueueDeclare(self.queue), QueueDeclareOk)
+        block = block_of_messages(self.rng, self.queue)
         for _ in range(self.count() // BLOCK_MESSAGES):
             client.send(block)
         client.sync()
 
     def run(self, client: Client) -> None:
-        client.call(QueuePurge(QUEUE), QueuePurgeOk)
+        client.call(QueuePurge(self.queue), QueuePurgeOk)
         client.sync()
 
     def clean(self, client: Client) -> None:
-        client.call(QueueDelete(QUEUE), QueueDeleteOk)
+        client.call(QueueDelete(self.queue), QueueDeleteOk)
 
 
 class Deleting(Purging):
@@ -246,7 +254,7 @@ class Deleting(Purging):
     title = "5 M messages deleted"
 
     def run(self, client: Client) -> None:
-        client.call(QueueDelete(QUEUE), QueueDeleteOk)
+        client.call(QueueDelete(self.queue), QueueDeleteOk)
         client.sync()
 
 
@@ -265,16 +273,12 @@ ATTACKS: tuple[type[Attack], ...] = (
 BY_NAME = {attack.name: attack for attack in ATTACKS}
 
 
-def block_of_messages(rng: Random) -> bytes:
+def block_of_messages(rng: Random, queue: str) -> bytes:
     """Messages of different sizes, with an id each."""
     return b"".join(
-        published("", QUEUE, bytes(i % 50), Properties(message_id=f"{rng.getrandbits(64):x}"))
+        published("", queue, bytes(i % 50), Properties(message_id=f"{rng.getrandbits(64):x}"))
         for i in range(BLOCK_MESSAGES)
     )
-
-
-def bindings(patterns: list[str]) -> bytes:
-    return rendered(*(QueueBind(QUEUE, EXCHANGE, pattern, no_wait=True) for pattern in patterns))
 
 
 def portions(names: Iterator[str]) -> Iterator[list[str]]:
