@@ -238,7 +238,8 @@ class Session(Outbox):
                     self._inbox.appendleft(self._remaining(number, channel.publisher.sorted(event)))
                 case e.MethodReceived(number, method):
                     culprit = (method.class_id, method.method_id)
-                    cost += self._bind_units(method)
+                    if isinstance(method, m.QueueBind | m.ExchangeBind):
+                        cost += self._bind_units(method)
                     self._command(number, method, now)
                 case Unfinished(_, method, work):
                     culprit = (method.class_id, method.method_id)
@@ -258,15 +259,12 @@ class Session(Outbox):
             self.fail(error, now, culprit)
         return cost + self.broker.cleanup.spent - spent
 
-    def _bind_units(self, method: m.Method) -> int:
+    def _bind_units(self, method: m.QueueBind | m.ExchangeBind) -> int:
         """What a binding costs beyond other methods, where its exchange is known."""
-        match method:
-            case m.QueueBind(exchange=name) | m.ExchangeBind(source=name):
-                assert self._admission is not None
-                exchange = self._admission.vhost.exchanges.get(name)
-                return 0 if exchange is None else exchange.bind_units
-            case _:
-                return 0
+        assert self._admission is not None
+        name = method.exchange if isinstance(method, m.QueueBind) else method.source
+        exchange = self._admission.vhost.exchanges.get(name)
+        return 0 if exchange is None else exchange.bind_units
 
     def _no_channel(self, number: int) -> Channel:
         raise ChannelFault(f"channel {number} is not open: expected 'channel.open'")
