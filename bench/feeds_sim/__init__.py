@@ -49,6 +49,7 @@ TITLES: Final = {
     Rule.FIFO: "out of their publisher's order",
     Rule.GAP: "left out",
     Rule.REPEAT: "given twice, or covered by the vector given",
+    Rule.HISTORY: "of publishers that had ended, to subscribers without recovery",
     Rule.MARK: "repeated, and not marked as uncertain",
     Rule.CERTAINTY: "said to be delivered or missed, and not so",
     Rule.UNIFORM: "delivered before enough archives had them",

@@ -18,7 +18,8 @@ def facts(table: Table, world: Surroundings, alive: Collection[Life]) -> dict[st
 
     def words(vector: Vector) -> str:
         known = {world.label(p): s for p, s in vector.items() if not p.startswith(ORDERS)}
-        return " ".join(f"{publisher}:{known[publisher]}" for publisher in sorted(known))
+        holes = {world.label(p): f" without {list(spans)}" for p, spans in vector.holes.items()}
+        return " ".join(f"{p}:{known[p]}{holes.get(p, '')}" for p in sorted(known))
 
     found = {}
     for id_, record in table.views.items():

@@ -68,11 +68,13 @@ class PublisherEnded(Event, frozen=True):
 
 
 class Began(Event, frozen=True):
-    """A subscriber. `vector` is the one it gave, of publisher to sequence; empty for other policies."""
+    """A subscriber. `vector` is the one it gave, of publisher to sequence, and its holes; empty for other
+    policies."""
 
     life: Life
     policy: Policy
     vector: dict[str, int]
+    holes: dict[str, tuple[tuple[int, int], ...]] = {}
     total: bool = False
     uniform: bool = False
     copies: int = 0

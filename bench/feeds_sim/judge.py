@@ -12,12 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from . import history as h
+from .company import ARCHIVES
 from .history import Life, Mark, Message, Policy, named, titled
 from .orders import TotalOrder, Views
 from .shelves import Shelves, Uniform
 from .verdict import Rule, Verdict, Violation
 
 AS_KNOWN = (Policy.PESSIMISTIC, Policy.ARCHIVE)
+LONG_S = 6.0
+"""What was published so long ago is no longer under way."""
 
 
 def judge(events: Iterable[h.AnyEvent]) -> Verdict:
@@ -32,7 +35,10 @@ class Name:
 
     def __init__(self) -> None:
         self.given: dict[str, set[int]] = defaultdict(set)  # in any life
-        self.lost: dict[str, set[int]] = defaultdict(set)  # it was told so
+        self.lost: dict[str, set[int]] = defaultdict(set)  # it was told so, and never got it
+        self.denied: set[Message] = (
+            set()
+        )  # it was told so, and should not have been if an archive has it
         self.position: dict[str, int] = {}
         self.complete = True
 
@@ -50,7 +56,25 @@ class Course:
         self.name = name
         self.before = {publisher: frozenset(given) for publisher, given in name.given.items()}
         self.started: set[str] = set()
-        """Publishers of whom this life was given something."""
+        """Publishers of whom this life was given something that was not in a hole."""
+        self.holes: dict[str, set[int]] = {
+            publisher: {each for low, high in spans for each in range(low, high + 1)}
+            for publisher, spans in began.holes.items()
+        }
+        if began.policy in AS_KNOWN:
+            self.holes = {publisher: set(lost) for publisher, lost in name.lost.items()}
+        self.owed: set[Message] = set()
+        """Of the holes, what all archives had when it began."""
+        self.was_without_archives = False
+        """In one of its views."""
+
+    def fills_hole(self, message: Message) -> bool:
+        """Whether earlier lives passed it over, and it comes before all that is behind them."""
+        publisher, sequence = message
+        is_behind = sequence > self.name.position.get(publisher, 0)
+        if is_behind or publisher in self.started:
+            return False
+        return sequence in self.holes.get(publisher, ())
 
     def is_accounted_for(self, message: Message) -> bool:
         """It was given to an earlier life, or some life was told that it is lost."""
@@ -68,7 +92,7 @@ class Judge:
         self.verdict = Verdict()
         self._published: dict[str, list[int]] = {}
         self._confirmed: dict[str, int] = {}
-        self._ended: set[str] = set()
+        self._ended: dict[str, float] = {}
         self._names: dict[str, Name] = defaultdict(Name)
         self._courses: dict[Life, Course] = {}
         self._alive: dict[Life, None] = {}
@@ -92,7 +116,7 @@ class Judge:
             case h.Confirmed(_, publisher, upto):
                 self._confirmed[publisher] = max(upto, self._confirmed.get(publisher, 0))
             case h.PublisherEnded(_, publisher):
-                self._ended.add(publisher)
+                self._ended[publisher] = event.at
             case h.Began():
                 self._begin(event)
             case h.Ended(_, life):
@@ -104,6 +128,8 @@ class Judge:
                 self._tell_lost(event)
             case h.Agreed():
                 self._uniform.agree(event)
+                if event.life in self._courses and not event.archives:
+                    self._courses[event.life].was_without_archives = True
             case h.Installed():
                 course = self._courses.get(event.life)
                 self._views.install(event, course.name.position if course else None)
@@ -158,7 +184,13 @@ class Judge:
         elif event.policy is Policy.NONE:
             name.position = {}
             name.complete = False
-        self._courses[event.life] = Course(event, name)
+        course = self._courses[event.life] = Course(event, name)
+        course.owed = {
+            (publisher, sequence)
+            for publisher, sequences in course.holes.items()
+            for sequence in sequences
+            if len(self._shelves.holders((publisher, sequence))) == len(ARCHIVES)
+        }
         self._alive[event.life] = None
 
     # ── deliveries ────────────────────────────────────────────────────────────────────────────────
@@ -167,18 +199,32 @@ class Judge:
         course = self._courses[event.life]
         self.verdict.counts["delivered"] += len(event.checks)
         self.verdict.counts[event.mark.value] += len(event.checks)
+        self._check_age(course, event.publisher)
         for sequence, check in enumerate(event.checks, event.first):
             message = (event.publisher, sequence)
-            if self._is_intact(course, message, check) and self._is_in_place(course, message):
+            fills = course.fills_hole(message)
+            in_place = fills or self._is_in_place(course, message)
+            if self._is_intact(course, message, check) and in_place:
                 self._check_mark(course, message, event.mark)
-            course.started.add(event.publisher)
-            course.name.position[event.publisher] = sequence
+            if fills:
+                self.verdict.counts["out of holes"] += 1
+                course.holes[event.publisher].discard(sequence)
+            else:
+                course.started.add(event.publisher)
+                course.name.position[event.publisher] = sequence
+            course.name.lost[event.publisher].discard(sequence)
             course.name.given[event.publisher].add(sequence)
             if course.uniform:
                 self._uniform.delivered(course.life, course.copies, message)
             if course.total and event.mark is Mark.LIVE:
                 self._total.delivered(course.life, message)
         self._views.delivered(event)
+
+    def _check_age(self, course: Course, publisher: str) -> None:
+        ended = self._ended.get(publisher)
+        if course.policy is Policy.NONE and ended is not None and ended + LONG_S < course.began:
+            told = f"got messages of {publisher}, which ended {course.began - ended:.1f} s before it began"
+            self._violated(Rule.HISTORY, f"{named(course.life)} {told}")
 
     def _is_intact(self, course: Course, message: Message, check: int) -> bool:
         publisher, sequence = message
@@ -230,7 +276,10 @@ class Judge:
         if self._is_in_place(course, first):
             course.started.add(event.publisher)
         course.name.position[event.publisher] = event.last
-        course.name.lost[event.publisher].update(range(event.first, event.last + 1))
+        sequences = range(event.first, event.last + 1)
+        course.name.lost[event.publisher].update(sequences)
+        if course.policy is not Policy.NONE or not course.was_without_archives:
+            course.name.denied.update((event.publisher, sequence) for sequence in sequences)
 
     def _check_mark(self, course: Course, message: Message, mark: Mark) -> None:
         if mark is Mark.UNCERTAIN or not course.was_given(message):
@@ -263,15 +312,19 @@ class Judge:
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
 
     def _check_lost(self, name: str, known: Name) -> None:
-        for publisher, sequences in known.lost.items():
-            for sequence in sorted(sequences):
-                message = (publisher, sequence)
-                if self._shelves.has(message) or sequence <= self._confirmed.get(publisher, 0):
-                    told = f"{name} was told that {titled(message)} is lost, and it is not"
-                    self._violated(Rule.LOST, told)
-                    break
+        for message in sorted(known.denied):
+            publisher, sequence = message
+            if self._shelves.has(message) or sequence <= self._confirmed.get(publisher, 0):
+                told = f"{name} was told that {titled(message)} is lost, and it is not"
+                self._violated(Rule.LOST, told)
+                break
 
     def _compare_with_shelves(self, course: Course) -> None:
+        for publisher, sequence in sorted(course.owed):
+            if sequence in course.holes[publisher]:
+                told = f"never got {publisher}:{sequence}, which an earlier life had passed over"
+                self._violated(Rule.BEHIND, f"{named(course.life)} {told}")
+                break
         for publisher, last in self._shelves.last.items():
             position = course.name.position.get(publisher)
             if position is None:

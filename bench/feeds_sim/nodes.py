@@ -44,7 +44,7 @@ from recado.feeds.clock import MemberClock
 from recado.feeds.layers.reception import ORDERS
 from recado.feeds.member import Member
 from recado.feeds.packet import Kind
-from recado.feeds.vector import Vector
+from recado.feeds.vector import Progress, Vector
 from recado.feeds.views import Certainty, MemberId, View, ViewId
 from recado.simulator.schedule import Schedule
 
@@ -297,7 +297,7 @@ class Subscriber(Node):
     ) -> None:
         """`pace` tells how long the application takes for the next one."""
         super().__init__(world, address, life, member)
-        self.taken: dict[bytes, int] = {}
+        self.taken = Progress(Vector())
         """The vector that the application would save."""
         self._pace = pace
         self._waiting: deque[Item] = deque()
@@ -318,7 +318,7 @@ class Subscriber(Node):
                 pass
 
     def leave(self) -> None:
-        self.handle(Left(Vector(self.taken)))
+        self.handle(Left(self.taken.vector()))
         self.end()
 
     def _put(self, item: Item) -> None:
@@ -348,7 +348,7 @@ class Subscriber(Node):
         now = self.world.schedule.now
         match self._waiting.popleft():
             case Batch() as batch:
-                self.taken[batch.publisher] = batch.last
+                self.taken.deliver(batch.publisher, batch.first, batch.last)
                 self.world.record(
                     h.Delivered(
                         now,
@@ -361,7 +361,7 @@ class Subscriber(Node):
                     )
                 )
             case Gap(lost):
-                self.taken[lost.publisher] = lost.last
+                self.taken.skip(lost.publisher, lost.first, lost.last)
                 label = self.world.label(lost.publisher)
                 self.world.record(h.ToldLost(now, self.life, label, lost.first, lost.last))
             case Installed() as effect:

@@ -1,9 +1,10 @@
 """Faults that belong together: what would seldom meet by chance, and does in life.
 
-A machine is cut off and then fails; two halves of a feed each go on with an archive; the archive that was away
-is back when the others fail; one hears and is not heard; who returns meets first one that lags. Chance chooses
-who, and when. Nobody returns while archives are apart: what one says until then of a subscriber that lives on
-unheard is not promised.
+All archives are away for longer than anybody waits for a message that nobody present has; a member is stopped
+for as long. A machine is cut off and then fails; two halves of a feed each go on with an archive; the archive
+that was away is back when the others fail; one hears and is not heard; who returns meets first one that lags.
+Chance chooses who, and when. Nobody returns while archives are apart: what one says until then of a subscriber
+that lives on unheard is not promised.
 """
 
 from __future__ import annotations
@@ -141,11 +142,92 @@ def stalls(random: Random, company: Company) -> Troubles:
     return tuple(troubles)
 
 
+def away(random: Random, company: Company) -> Troubles:
+    """All archives are away for longer than `patience`, a subscriber is cut off for a while, and all who could
+    give it what it missed fail: only archives have it. When they are back it returns, too."""
+    subscriber = random.choice(company.subscribers)
+    others = [name for name in company.subscribers if name != subscriber]
+    begin = random.uniform(4.0, 4.3)
+    back = begin + random.uniform(10.0, 10.3)
+    mended = begin + random.uniform(0.0, 0.2)
+    cut = begin - random.uniform(1.0, 1.5)
+    return (
+        (cut, Cut(apart((subscriber,), company.besides(subscriber)), mended - cut)),
+        *((begin, Crash(archive, back - begin)) for archive in ARCHIVES),
+        *((begin, Crash(name, 0.3)) for name in (*others, *company.publishers)),
+        (back + random.uniform(1.5, 2.0), Crash(subscriber, 0.2)),
+    )
+
+
+def away_from_broker(random: Random, company: Company) -> Troubles:
+    """The same; here it is in the queues of the archives."""
+    subscriber = random.choice(company.subscribers)
+    others = [name for name in company.subscribers if name != subscriber]
+    begin = random.uniform(3.0, 3.3)
+    back = begin + random.uniform(11.0, 11.5)
+    cut = begin + random.uniform(0.1, 0.5)
+    seconds = random.uniform(0.7, 1.2)
+    return (
+        *((begin, Crash(archive, back - begin)) for archive in ARCHIVES),
+        (cut, CutOff(subscriber, seconds)),
+        *((cut + seconds, Crash(name, 0.3)) for name in others),
+        (back + random.uniform(1.5, 2.0), Crash(subscriber, 0.2)),
+    )
+
+
+def mistaken(random: Random, company: Company) -> Troubles:
+    """An archive does not hear the publishers for a while, which then fail, and before the others have given
+    it what it missed it is cut off from all, for longer than `patience`: it takes for lost what they have."""
+    archive = random.choice(ARCHIVES)
+    begin = random.uniform(3.5, 4.5)
+    alone = begin + random.uniform(0.8, 1.5)
+    mended = alone + random.uniform(9.0, 10.0)
+    deaf = tuple((publisher, archive) for publisher in company.publishers)
+    return (
+        (begin, Cut(deaf, alone - begin)),
+        (alone + MOMENT, Cut(apart((archive,), company.besides(archive)), mended - alone)),
+        *((alone, Crash(name, 0.2)) for name in company.publishers),
+    )
+
+
+def newcomers(random: Random, company: Company) -> Troubles:
+    """A publisher ends. Later, while all archives are away, subscribers begin that have never heard of it;
+    then the archives are back, and know it."""
+    publisher = random.choice(company.publishers)
+    ends = random.uniform(3.2, 3.4)
+    crash = random.uniform(4.0, 4.5)
+    back = random.uniform(12.5, 13.5)
+    begin = ends + random.uniform(6.2, 6.5)
+    return (
+        (ends, Crash(publisher, 0.2)),
+        *((crash, Crash(archive, back - crash)) for archive in ARCHIVES),
+        *((begin, Crash(name, random.uniform(0.1, 1.0))) for name in company.subscribers),
+    )
+
+
+def stopped(random: Random, company: Company) -> Troubles:
+    """Members are stopped for longer than `patience`, one of them perhaps while messages are lost; when it runs
+    again, time seems to have passed that nobody has lived through."""
+    names = random.sample(company.everybody, random.randint(1, 2))
+    begin = random.uniform(3.2, 4.5)
+    return tuple(
+        (begin + random.uniform(0.0, 2.0), Stall(name, random.uniform(8.5, 11.0))) for name in names
+    )
+
+
 Plot: TypeAlias = Callable[[Random, Company], Troubles]
-ANYWHERE: tuple[Plot, ...] = (by_turns,)
+ANYWHERE: tuple[Plot, ...] = (by_turns, newcomers, stopped)
 """Whatever the medium is."""
-WITHOUT_BROKER: tuple[Plot, ...] = (*ANYWHERE, machine_lost, halves, half_back, unheard)
-WITH_BROKER: tuple[Plot, ...] = (*ANYWHERE, laggards)
+WITHOUT_BROKER: tuple[Plot, ...] = (
+    *ANYWHERE,
+    machine_lost,
+    halves,
+    half_back,
+    unheard,
+    away,
+    mistaken,
+)
+WITH_BROKER: tuple[Plot, ...] = (*ANYWHERE, laggards, away_from_broker)
 
 
 def apart(group: Sequence[str], others: Sequence[str]) -> tuple[Way, ...]:

@@ -41,6 +41,13 @@ class Shelves:
             if not 1 <= sequence <= len(known) or known[sequence - 1] != check:
                 self._violated(Rule.INTACT, f"{told}, which was not published so")
             end = ends.get(publisher, 0)
+            if (
+                sequence <= end
+                and (publisher, sequence) in lost
+                and (publisher, sequence) not in has
+            ):
+                has[publisher, sequence] = None  # it was found later
+                continue
             while (publisher, end + 1) in lost and end + 1 < sequence:
                 end += 1
             if sequence != end + 1:

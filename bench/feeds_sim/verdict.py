@@ -17,6 +17,8 @@ class Rule(Enum):
     """None is left out: behind the vector given, behind the last known position, or between two."""
     REPEAT = "repeat"
     """None comes twice to one life, nor what the vector given covers."""
+    HISTORY = "history"
+    """Without recovery nothing comes of a publisher that had ended long before the subscriber began."""
     MARK = "mark"
     """Under the pessimistic policy whatever comes again is marked as uncertain."""
     CERTAINTY = "certainty"
@@ -32,7 +34,8 @@ class Rule(Enum):
     CONVERGE = "converge"
     """In the end all archives have the same messages, and the same records of views."""
     LOST = "lost"
-    """In the end what was confirmed, or its publisher still had, is in the archives."""
+    """In the end what was confirmed, or its publisher still had, is in the archives. What a subscriber is told
+    to be lost is in none, unless it is without recovery and was in a view without archives."""
     BEHIND = "behind"
     """In the end every subscriber has got all that is archived and owed to it."""
 

@@ -18,7 +18,7 @@ from recado.feeds.boundary import Policy as Recovery
 from recado.feeds.member import Member
 from recado.feeds.stack import Stack
 from recado.feeds.table import Table
-from recado.feeds.vector import Vector
+from recado.feeds.vector import Progress, Vector
 from recado.feeds.views import Lost, MemberId, Role
 from recado.simulator.schedule import Schedule
 
@@ -111,7 +111,7 @@ class World:
         """Those who are alive, by name."""
         self.stores = {name: Store() for name in ARCHIVES}
         self._lives: dict[str, int] = {}
-        self._saved: dict[str, dict[bytes, int]] = {}
+        self._saved: dict[str, Vector] = {}
         self._members: dict[bytes, tuple[Life, MemberId]] = {}
         self._ids: dict[str, MemberId] = {}
         self.is_settled = False
@@ -257,9 +257,10 @@ class World:
         policy = self.script.policies[name]
         if life[1] == 1 and policy is not Policy.NONE:
             policy = Policy.VECTOR  # from the beginning; it is not known yet
-        vector = self._saved.get(name, {}) if policy is Policy.VECTOR else {}
+        saved = self._saved.get(name, Vector())
+        vector = saved if policy is Policy.VECTOR else Vector()
         self._classify(name)
-        options = self._options(recovery=RECOVERIES[policy], vector=Vector(vector))
+        options = self._options(recovery=RECOVERIES[policy], vector=vector)
         member = self._member(me, Role.SUBSCRIBER, options, None)
         script = self.script
         self.record(
@@ -268,6 +269,7 @@ class World:
                 life,
                 policy,
                 {self.label(publisher): last for publisher, last in vector.items()},
+                {self.label(publisher): spans for publisher, spans in vector.holes.items()},
                 total=script.total,
                 uniform=script.uniform,
                 copies=len(ARCHIVES) // 2 + 1 if script.counted else 0,
@@ -279,7 +281,7 @@ class World:
             return self.random.uniform(0.0, 0.2) if slow and not self.is_settled else 0.0
 
         node = Subscriber(self, address, life, member, pace)
-        node.taken.update(vector)
+        node.taken = Progress(vector)
         return node
 
     def _classify(self, subscriber: str) -> None:
@@ -319,7 +321,7 @@ class World:
                 self.record(h.PublisherEnded(now, h.named(node.life)))
             case Subscriber():
                 if self.random.random() < 0.7:  # else it has saved no vector since the last time
-                    self._saved[name] = dict(node.taken)
+                    self._saved[name] = node.taken.vector()
                 self.record(h.Ended(now, node.life))
             case _:
                 pass

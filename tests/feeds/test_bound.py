@@ -7,6 +7,7 @@ from recado.feeds.layer import Changed, Heard, Messages
 from recado.feeds.layers.reception import Reception
 from recado.feeds.layers.sync import Sync
 from recado.feeds.packet import Answer, Bound, Doubt
+from recado.feeds.vector import Vector
 from recado.feeds.views import Certainty
 
 from .test_layers import OTHER, Between, P, batch, record
@@ -26,7 +27,7 @@ class Returned:
         self.sync.layer.site.view = record(1, "a").view
         self.sync.layer.start(10.0)
         self.sync.layer.up(Changed(record(1, "a")), 10.0)
-        self.sync.layer.up(Heard(Channel.A, OTHER, Answer(0, {}, [], 0, False, {})), 10.0)
+        self.sync.layer.up(Heard(Channel.A, OTHER, Answer(0, Vector(), [], 0, False, {})), 10.0)
         self.bound(bound, 10.0)
 
     def bound(self, bound: dict[bytes, int], now: float) -> None:

@@ -319,7 +319,7 @@ def test_what_is_missing_live_is_told_from_where_recovery_ended() -> None:
     )
     sync.layer.up(Changed(record(1)), 0.0)
     sync.layer.up(Missing(Lost(P, 3, 8)), 0.1)
-    sync.layer.up(Heard(Channel.A, OTHER, Answer(0, {}, [], 0, False, {})), 0.2)
+    sync.layer.up(Heard(Channel.A, OTHER, Answer(0, Vector(), [], 0, False, {})), 0.2)
     missing = [event for event in sync.risen if isinstance(event, Missing)]
     assert missing == [Missing(Lost(P, 6, 8))]
 

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
-from recado.feeds.table import Table
+from recado.feeds.table import Table, weight
 from recado.feeds.vector import Vector
 from recado.feeds.views import (
     OPEN,
@@ -226,3 +227,45 @@ def test_who_has_left_has_left() -> None:
     assert table.add(ack("x", 1, 0, 5, final=True))
     assert not table.add(ack("x", 1, 0, 5))
     assert table.acknowledged[member("x")].final
+
+
+def test_what_was_passed_over_is_not_delivered() -> None:
+    life, view = MemberId("x", bytes(16)), ViewId(1, bytes(16))
+    first = Acknowledged(life, view, Vector(), Vector({P: 30}, {P: [(11, 20)]}), final=True)
+    table = Table([first])
+    split = table.standing("x").split(P, 1, 40)
+    assert [(low, high) for low, high, each in split if each is Certainty.DELIVERED] == [
+        (1, 10),
+        (21, 30),
+    ]
+    assert table.start("x") == first.vector, "and is asked for again"
+
+
+def test_what_came_out_of_a_hole_is_delivered_or_in_doubt() -> None:
+    life, view = MemberId("x", bytes(16)), ViewId(1, bytes(16))
+    start = Vector({P: 30}, {P: [(11, 20)]})
+    filled = Acknowledged(life, view, start, Vector({P: 40}, {P: [(16, 17), (35, 35)]}), final=True)
+    split = Table([filled]).standing("x").split(P, 1, 40)
+    delivered = [(low, high) for low, high, each in split if each is Certainty.DELIVERED]
+    assert delivered == [(11, 15), (18, 20), (31, 34), (36, 40)]
+    open_ = msgspec.structs.replace(filled, final=False)
+    doubt = dict.fromkeys(
+        sequence
+        for low, high, each in Table([open_]).standing("x").split(P, 11, 60)
+        if each is Certainty.UNCERTAIN
+        for sequence in range(low, high + 1)
+    )
+    assert list(doubt) == [16, 17, *range(41, 61)], "35 was passed over in this life"
+
+
+def test_an_acknowledgement_with_a_smaller_hole_is_the_newer() -> None:
+    life, view = MemberId("x", bytes(16)), ViewId(1, bytes(16))
+    vectors = [
+        Vector({P: 10}),
+        Vector({P: 30}, {P: [(11, 20)]}),
+        Vector({P: 30}, {P: [(16, 20)]}),
+        Vector({P: 30}),
+    ]
+    acks = [Acknowledged(life, view, Vector(), vector) for vector in vectors]
+    assert sorted(acks, key=weight) == acks
+    assert len({weight(ack) for ack in acks}) == 4

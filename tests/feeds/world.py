@@ -4,6 +4,7 @@ It is for tests that look at one thing; the simulation of whole feeds under all 
 """
 
 from collections.abc import Callable
+from functools import reduce
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -36,8 +37,8 @@ from recado.feeds.boundary import (
 )
 from recado.feeds.member import Member
 from recado.feeds.stack import ARCHIVE, PUBLISHER, SUBSCRIBER, Stack
-from recado.feeds.vector import Vector
-from recado.feeds.views import Acknowledged, Lost, MemberId, Role, Settled, ViewRecord
+from recado.feeds.vector import Vector, without
+from recado.feeds.views import Acknowledged, Found, Lost, MemberId, Role, Settled, ViewRecord
 
 TEXTS = {Role.PUBLISHER: PUBLISHER, Role.SUBSCRIBER: SUBSCRIBER, Role.ARCHIVE: ARCHIVE}
 
@@ -47,21 +48,23 @@ class Disk:
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, Batch]] = []
-        self.records: list[ViewRecord | Settled | Acknowledged | Lost] = []
+        self.records: list[ViewRecord | Settled | Acknowledged | Lost | Found] = []
         self.vector: dict[bytes, int] = {}
         self.offset = 0
 
     def append(self, entries: list[object]) -> None:
         for entry in entries:
             if isinstance(entry, Batch):
-                assert entry.first == self.vector.get(entry.publisher, entry.first - 1) + 1
+                known = self.vector.get(entry.publisher, entry.first - 1)
+                found = Found(entry.publisher, entry.first, entry.last) in self.records
+                assert found or entry.first == known + 1
                 self.batches.append((self.offset, entry))
                 self.offset += entry.count
-                self.vector[entry.publisher] = entry.last
+                self.vector[entry.publisher] = max(entry.last, known)
             elif isinstance(entry, Lost):
                 self.vector[entry.publisher] = entry.last
                 self.records.append(entry)
-            elif isinstance(entry, ViewRecord | Settled | Acknowledged):
+            elif isinstance(entry, ViewRecord | Settled | Acknowledged | Found):
                 self.records.append(entry)
 
     def state(self) -> ArchiveState:
@@ -71,17 +74,43 @@ class Disk:
             tuple(r for r in self.records if isinstance(r, Settled)),
             tuple(r for r in self.records if isinstance(r, Acknowledged)),
             self.offset,
+            tuple(self.lost()),
         )
+
+    def lost(self) -> list[Lost]:
+        """What was not found since."""
+        found = [r for r in self.records if isinstance(r, Found)]
+        return [
+            Lost(lost.publisher, *span)
+            for lost in self.records
+            if isinstance(lost, Lost)
+            for span in reduce(
+                lambda spans, one: without(spans, one.first, one.last),
+                [one for one in found if one.publisher == lost.publisher],
+                [(lost.first, lost.last)],
+            )
+        ]
+
+    def _in_order(self) -> list[tuple[int, Batch]]:
+        """What was found late is in its place."""
+        batches = [batch for _, batch in self.batches]
+        for publisher in {batch.publisher for batch in batches}:
+            places = [i for i, batch in enumerate(batches) if batch.publisher == publisher]
+            own = sorted((batches[i] for i in places), key=lambda batch: batch.first)
+            for i, batch in zip(places, own, strict=True):
+                batches[i] = batch
+        return [(offset, batch) for (offset, _), batch in zip(self.batches, batches, strict=True)]
 
     def recall(self, number: int, query: Query) -> Recalled:
         found: list[Batch] = []
         size = 0
-        for offset, batch in self.batches:
+        for offset, batch in self._in_order():
             if offset < query.offset:
                 continue
             if size > query.limit:
                 return Recalled(number, found, True, Vector(), offset)
-            wanted = [(query.after.of(batch.publisher) + 1, batch.last)]
+            wanted = [*query.after.holes.get(batch.publisher, ())]
+            wanted.append((query.after.of(batch.publisher) + 1, batch.last))
             if query.ranges:
                 named = [one for one in query.ranges if one.publisher == batch.publisher]
                 wanted = [(one.first, one.last) for one in named]

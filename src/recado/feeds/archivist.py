@@ -284,7 +284,7 @@ class Archivist(Station):
         if settled:
             self.driver.port.settle(settled)
 
-    def failed(self, reason: str) -> None:
+    def failed(self, reason: str, *, recovery: bool) -> None:
         self._stop(self._stopped(reason))
 
     def broken(self, error: Exception) -> None:

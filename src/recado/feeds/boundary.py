@@ -102,6 +102,8 @@ class ArchiveState(Struct, frozen=True):
     acknowledged: tuple[Acknowledged, ...] = ()
     offset: int = 0
     """The next one."""
+    lost: tuple[Lost, ...] = ()
+    """What was recorded as lost, and not found since."""
 
 
 # --- what happened ---------------------------------------------------------------------------------
@@ -226,6 +228,8 @@ class Failed(Struct, frozen=True):
     """The feed cannot do what was asked, and why; the member is of no more use."""
 
     reason: str
+    recovery: bool = False
+    """Messages that were missed cannot be had."""
 
 
 Effect = (
@@ -288,6 +292,9 @@ class Options(Struct, frozen=True, kw_only=True):
     """How long to wait for an archive to answer."""
     live_without_archive: bool = False
     """If none answers: go live with a gap instead of failing."""
+    gap_timeout: float | None = None
+    """Of a subscriber with recovery: how long it waits for a message that nobody present has, and that an
+    absent archive may have, before it fails. None waits until an archive is back."""
     acknowledge: float = 5.0
     """How often, between views, a member tells the archives what it has delivered."""
     archives: int = 0

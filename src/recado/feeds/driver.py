@@ -110,8 +110,8 @@ class Station:
         """A packet that came with a tag was given to the member, and all effects are done; or it was of no
         use."""
 
-    def failed(self, reason: str) -> None:
-        pass
+    def failed(self, reason: str, *, recovery: bool) -> None:
+        """`recovery`: because messages that were missed cannot be had."""
 
     def broken(self, error: Exception) -> None:
         """By what carries packets."""
@@ -187,8 +187,8 @@ class Driver:
                 self._station.store_entries(entries)
             case Recall(number, query):
                 self._station.recall(number, query)
-            case Failed(reason):
-                self._station.failed(reason)
+            case Failed(reason, recovery):
+                self._station.failed(reason, recovery=recovery)
 
     # --- time
 

@@ -256,7 +256,7 @@ class Feed(Station):
     def confirmed_upto(self, number: int) -> None:
         self._gatherer.confirm(number)
 
-    def failed(self, reason: str) -> None:
+    def failed(self, reason: str, *, recovery: bool) -> None:
         self._gatherer.fail(FeedError(reason))
 
     def broken(self, error: Exception) -> None:

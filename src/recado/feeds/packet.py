@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from .block import MAX_BLOCK, MAX_COUNT, Block
 from .boundary import Range
-from .vector import MAX_VECTOR
+from .vector import MAX_HOLES, MAX_VECTOR, Vector
 from .views import (
     MAX_MEMBERS,
     NO_VIEW,
@@ -46,6 +46,9 @@ MAX_RECORDS: Final = 16_384
 MAX_EARLIER: Final = 8
 
 Entries = Annotated[dict[Id, Count], Meta(max_length=MAX_VECTOR)]
+Holed = Annotated[list[Count], Meta(min_length=3, max_length=1 + 2 * MAX_HOLES)]
+VectorEntries = Annotated[dict[Id, Count | Holed], Meta(max_length=MAX_VECTOR)]
+"""A `Vector`. Where a publisher has holes: its sequence, then the first and the last of each hole."""
 
 
 class Kind(IntEnum):
@@ -202,11 +205,12 @@ class Roll(Struct, frozen=True, array_like=True):
 
 
 class Ack(Struct, frozen=True, array_like=True):
-    """To archives: all behind `start` up to `vector` has been delivered here, in this view or before."""
+    """To archives: all behind `start` up to `vector` has been delivered here, in this view or before, but for
+    the holes of `vector`; and the holes of `start` that `vector` does not have."""
 
     view: ViewId
-    start: Entries
-    vector: Entries
+    start: Vector
+    vector: Vector
     final: bool
 
 
@@ -237,6 +241,8 @@ class Pulled(Struct, frozen=True, array_like=True):
     number: Count
     batches: Annotated[list[Carried], Meta(max_length=MAX_BATCHES)]
     lacking: Annotated[list[Range], Meta(max_length=MAX_RANGES)]
+    lost: Annotated[list[Range], Meta(max_length=MAX_RANGES)] = []
+    """Of an archive: those of `lacking` that its log is past. It has recorded them as lost, or let them go."""
 
 
 class Recover(Struct, frozen=True, array_like=True):
@@ -244,7 +250,7 @@ class Recover(Struct, frozen=True, array_like=True):
     it should be."""
 
     number: Count
-    after: Entries | None
+    after: Vector | None
     offset: Count
 
 
@@ -253,7 +259,7 @@ class Answer(Struct, frozen=True, array_like=True):
     `offset`."""
 
     number: Count
-    start: Entries | None
+    start: Vector | None
     batches: Annotated[list[Carried], Meta(max_length=MAX_BATCHES)]
     offset: Count
     more: bool
@@ -263,7 +269,7 @@ class Answer(Struct, frozen=True, array_like=True):
 class Offer(Struct, frozen=True, array_like=True):
     """From an archive to a subscriber whose name it has seen return."""
 
-    start: Entries
+    start: Vector
 
 
 class Doubt(Struct, frozen=True, array_like=True):

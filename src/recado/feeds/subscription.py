@@ -5,8 +5,8 @@
             …                                  # messages.vector covers what has come, this one included
 
 S1  Of each publisher messages come in order, none twice and none left out, except where `lost` says so.
-S2  `vector` covers what the application was given. Saved together with what was made of the messages, and
-    given as `recovery` the next time, it makes each message count exactly once.
+S2  `vector` covers what the application was given; what is lost is a hole in it. Saved together with what was
+    made of the messages, and given as `recovery` the next time, it makes each message count exactly once.
 S3  A view is acknowledged only after the application asked for what follows it: so what it was not given, or
     was given and had not finished when it died, is never called delivered.
 """
@@ -24,7 +24,7 @@ from .driver import Driver, Station
 from .errors import CannotJoin, CarrierLost, FeedError, MemberFailed, RecoveryFailed
 from .inbox import Inbox
 from .message import Message, messages_of
-from .vector import Vector, raise_to
+from .vector import MAX_SEQUENCE, Progress, Span, Vector, within
 from .views import Lost, View
 
 Recovery: TypeAlias = Literal["optimistic", "pessimistic", "archive"] | Vector | None
@@ -115,21 +115,23 @@ class Subscription(Station):
         self._on_view = on_view
         self._join_seconds = join_seconds
         self._inbox = Inbox()
-        self._entries = dict(start)
+        self._progress = Progress(start)
         self._member: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._entered = False
-        self._has_recovered = False
         self._closed = False
         self._tag = 0
-        self._in_hand: dict[bytes, int] = {}  # of a publisher so many, the last ones
+        self._in_hand: dict[
+            bytes, list[Span]
+        ] = {}  # of publishers; of one without any, the last message
         self._walked: Batch | None = None  # a batch that was not yet walked to its end,
-        self._ahead: Iterator[Message] = iter(())  # and what of it is still to come
+        self._ahead: Iterator[Message] = iter(())  # what of it is still to come,
+        self._hole_at: int | None = None  # and where we are, if it is out of a hole
 
     # --- for the application
 
     @property
     def vector(self) -> Vector:
-        return Vector(self._entries)
+        return self._progress.vector()
 
     @property
     def is_closed(self) -> bool:
@@ -172,8 +174,10 @@ class Subscription(Station):
         deque(self._ahead, maxlen=0)  # exhausted, so that the walk ends without a look at each step
         if self._driver is not None and not self._closed:
             self._closed = True
-            for publisher, count in () if finished else self._in_hand.items():
-                self._entries[publisher] -= count
+            for publisher, spans in () if finished else self._in_hand.items():
+                last = self._progress.entries[publisher]
+                for span in spans or [(last, last)]:
+                    self._progress.withdraw(publisher, *span)
             await self._driver.leave(self.vector)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
@@ -212,37 +216,54 @@ class Subscription(Station):
         return found
 
     def _give(self, batch: Batch) -> Messages:
-        self._in_hand[batch.publisher] = self._in_hand.get(batch.publisher, 0) + batch.count
-        self._entries[batch.publisher] = batch.last
+        self._in_hand.setdefault(batch.publisher, []).append((batch.first, batch.last))
+        self._progress.deliver(batch.publisher, batch.first, batch.last)
         return Messages(self.feed, batch, self._wanted)
 
     def finished_with(self, message: Message) -> None:
         """Of the batch in hand only what is up to this message counts as taken: we go no further."""
-        self._entries[message.publisher] = message.sequence
+        for publisher, spans in self._in_hand.items():
+            for span in within(spans, message.sequence + 1, MAX_SEQUENCE):
+                if publisher == message.publisher:
+                    self._progress.withdraw(publisher, *span)
         self._in_hand = {}
 
     async def take(self) -> Batch | None:
         """The next batch, for whoever then walks it; it counts as given only so far as that came. What is left
         of one that was not walked to its end comes first."""
         walked, self._walked = self._walked, None
-        if walked is not None and self._entries[walked.publisher] < walked.last:
-            return walked.part(self._entries[walked.publisher] + 1, walked.last)
+        if walked is not None:
+            at = self._hole_at or self._progress.entries[walked.publisher]
+            self._hole_at = None
+            if at < walked.last:
+                return walked.part(at + 1, walked.last)
         batch = await self._inbox.take()
         self._make_room()
         return batch
 
     def walk(self, batch: Batch) -> Iterator[Message]:
-        entries, publisher = self._entries, batch.publisher
+        entries, publisher = self._progress.entries, batch.publisher
         self._ahead = iter(Messages(self.feed, batch, self._wanted))
         self._walked = batch
-        self._in_hand = {publisher: 1}
-        for message in self._ahead:
-            entries[publisher] = message.sequence
-            yield message
+        if batch.first <= entries.get(publisher, 0):
+            yield from self._walk_hole(publisher)
+        else:
+            self._in_hand = {publisher: []}
+            for message in self._ahead:
+                entries[publisher] = message.sequence
+                yield message
         if self._walked is batch:  # else it was closed meanwhile
-            entries[publisher] = batch.last
+            self._progress.deliver(publisher, batch.first, batch.last)
             self._in_hand = {}
-            self._walked = None
+            self._walked = self._hole_at = None
+
+    def _walk_hole(self, publisher: bytes) -> Iterator[Message]:
+        """A batch that an earlier life had passed over."""
+        for message in self._ahead:
+            at = self._hole_at = message.sequence
+            self._in_hand = {publisher: [(at, at)]}
+            self._progress.deliver(publisher, at, at)
+            yield message
 
     # --- for the driver
 
@@ -263,7 +284,7 @@ class Subscription(Station):
 
     def _passed(self, view: View, cut: Vector) -> None:
         self.view = view
-        raise_to(self._entries, cut)
+        self._progress.raise_to(cut)
         if self._on_view is not None:
             self._on_view(view)
 
@@ -274,12 +295,11 @@ class Subscription(Station):
 
     def recovered(self, vector: Vector) -> None:
         self._let_in()
-        self._has_recovered = True
         self._inbox.then(lambda: self._caught_up(vector))
 
     def _caught_up(self, vector: Vector) -> None:
         self.is_live = True
-        raise_to(self._entries, vector)
+        self._progress.raise_to(vector)
 
     def lost_some(self, lost: Lost) -> None:
         log.warning(
@@ -290,7 +310,7 @@ class Subscription(Station):
 
     def _skipped(self, lost: Lost) -> None:
         self.lost.append(lost)
-        raise_to(self._entries, {lost.publisher: lost.last})
+        self._progress.skip(lost.publisher, lost.first, lost.last)
 
     def handled(self, packet: bytes, tag: int, *, refused: bool) -> None:
         self._tag = tag
@@ -305,8 +325,8 @@ class Subscription(Station):
             self._driver.port.settle(self._tag)
             self._tag = 0
 
-    def failed(self, reason: str) -> None:
-        self._fail(FeedError(reason) if self._has_recovered else RecoveryFailed(reason))
+    def failed(self, reason: str, *, recovery: bool) -> None:
+        self._fail(RecoveryFailed(reason) if recovery else FeedError(reason))
 
     def broken(self, error: Exception) -> None:
         self._fail(CarrierLost(f"the feed {self.feed} is out of reach: {error}"))

@@ -5,12 +5,13 @@ from typing import Final
 from zlib import crc32
 
 from .lineage import Interval, Lineage
-from .vector import Vector
+from .vector import Vector, within
 from .views import (
     MAX_MEMBERS,
     OPEN,
     Acknowledged,
     Certainty,
+    Found,
     Lost,
     MemberId,
     Record,
@@ -69,7 +70,7 @@ class Table:
                 self.acknowledged[member] = record
                 if len(self.acknowledged) > MAX_MEMBERS:
                     del self.acknowledged[next(iter(self.acknowledged))]
-            case Lost():
+            case Lost() | Found():
                 return True
         self._standings.clear()
         return True
@@ -78,7 +79,7 @@ class Table:
         return member in self._known().lives(member.name)
 
     def start(self, name: str, without: MemberId | None = None) -> Vector:
-        """Up to where the name has acknowledged: it may miss all that is behind."""
+        """What the name has last acknowledged: it may miss all that is behind, and its holes."""
         acks = [ack for m, ack in self.acknowledged.items() if m.name == name and m != without]
         return max(acks, key=lambda ack: ack.view).vector if acks else Vector()
 
@@ -99,8 +100,7 @@ class Table:
             if member == without or (ack is not None and ack.final):
                 continue
             last = ack.view.number if ack is not None else 0
-            begin = ack.vector if ack is not None else Vector()
-            doubtful.append((begin, lineage.end(member, last)))
+            doubtful.append((_begin_of_doubt(ack), lineage.end(member, last)))
         return Standing(sure, doubtful)
 
     def _known(self) -> Lineage:
@@ -121,8 +121,10 @@ class Standing:
         ends = {last}
         for interval in (*self._sure, *self._doubtful):
             for bound in interval:
-                if bound is not None and first <= bound.of(publisher) < last:
-                    ends.add(bound.of(publisher))
+                if bound is not None:
+                    holes = bound.holes.get(publisher, ())
+                    edges = [end for low, high in holes for end in (low - 1, high)]
+                    ends.update(end for end in (bound.of(publisher), *edges) if first <= end < last)
         ranges: list[tuple[int, int, Certainty]] = []
         for end in sorted(ends):
             certainty = self._of(publisher, first)
@@ -152,8 +154,24 @@ class Standing:
 
 
 def weight(ack: Acknowledged) -> int:
-    """Of two acknowledgements of one life the heavier one is the newer."""
-    return 2 * sum(ack.vector.values()) + ack.final
+    """Of two acknowledgements of one life the heavier one is the newer: it passes over messages, or is given
+    them, behind all others or out of a hole."""
+    vector = ack.vector
+    holes = sum(high - low + 1 for spans in vector.holes.values() for low, high in spans)
+    return 2 * (2 * sum(vector.values()) - holes) + ack.final
+
+
+def _begin_of_doubt(ack: Acknowledged | None) -> Vector:
+    """Behind this, and in its holes, a life may have been given what it has not acknowledged. What it passed
+    over never came to it; a hole that it began with may have been filled."""
+    if ack is None:
+        return Vector()
+    begun = ack.start.holes
+    holes = {
+        publisher: [each for span in spans for each in within(begun.get(publisher, ()), *span)]
+        for publisher, spans in ack.vector.holes.items()
+    }
+    return Vector(ack.vector, holes)
 
 
 def _safer(one: Vector, other: Vector) -> Vector:
@@ -168,4 +186,4 @@ def _safer(one: Vector, other: Vector) -> Vector:
 
 def _within(publisher: bytes, sequence: int, interval: Interval) -> bool:
     low, high = interval
-    return low.of(publisher) < sequence and (high is None or sequence <= high.of(publisher))
+    return not low.has(publisher, sequence) and (high is None or high.has(publisher, sequence))

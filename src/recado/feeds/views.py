@@ -121,7 +121,8 @@ class Settled(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Acknowledged(Struct, frozen=True, array_like=True, tag=True):
-    """What an archive keeps of an acknowledgement: everything behind `start`, up to `vector`, was delivered."""
+    """What an archive keeps of an acknowledgement: what `vector` has and `start` has not was delivered. What
+    was passed over is a hole in `vector`."""
 
     member: MemberId
     view: ViewId
@@ -139,7 +140,16 @@ class Lost(Struct, frozen=True, array_like=True, tag=True):
     last: Sequence
 
 
-Record = ViewRecord | Settled | Acknowledged | Lost
+class Found(Struct, frozen=True, array_like=True, tag=True):
+    """Messages first..last, of which an earlier record says that they are lost, are stored all the same: from
+    the offset of this record on. Another archive had them."""
+
+    publisher: Id
+    first: Sequence
+    last: Sequence
+
+
+Record = ViewRecord | Settled | Acknowledged | Lost | Found
 """What an archive keeps beside messages."""
 
 NO_VIEW: Final = ViewId(0, bytes(PUBLISHER_SIZE))

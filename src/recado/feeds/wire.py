@@ -28,7 +28,6 @@ from .packet import (
     Carried,
     Data,
     Doubt,
-    Entries,
     Fragment,
     Kind,
     Known,
@@ -48,6 +47,7 @@ from .packet import (
     Recover,
     Roll,
     Stable,
+    VectorEntries,
 )
 from .vector import MAX_SEQUENCE, Vector
 from .views import Record
@@ -83,13 +83,26 @@ _KINDS: Final[dict[type, Kind]] = {
 
 def _plain(value: object) -> object:
     assert isinstance(value, Vector)
-    return dict(value)
+    plain: dict[bytes, int | list[int]] = dict(value)
+    for publisher, spans in value.holes.items():
+        plain[publisher] = [value.of(publisher), *(bound for span in spans for bound in span)]
+    return plain
 
 
 def _special(wanted: type, value: object) -> object:
     """Raises ValueError, which msgspec turns into its own."""
     assert wanted is Vector
-    return Vector(convert(value, Entries))
+    entries: dict[bytes, int] = {}
+    holes: dict[bytes, list[tuple[int, int]]] = {}
+    for publisher, told in convert(value, VectorEntries).items():
+        if isinstance(told, int):
+            entries[publisher] = told
+            continue
+        entries[publisher], *bounds = told
+        holes[publisher] = list(zip(bounds[::2], bounds[1::2], strict=True))
+        if any(not 1 <= low <= high for low, high in holes[publisher]):
+            raise ValueError(f"holes {bounds}")
+    return Vector(entries, holes)
 
 
 _HEADS: Final = {cls: bytes((MAGIC, VERSION, kind)) for cls, kind in _KINDS.items()}

@@ -20,7 +20,7 @@ from recado.feeds.archive.errors import WrongArchive
 from recado.feeds.archive.store import Store
 from recado.feeds.boundary import MOST_RECALLED, Batch, Query, Range
 from recado.feeds.vector import Vector
-from recado.feeds.views import Acknowledged, Lost, MemberId, View, ViewId, ViewRecord
+from recado.feeds.views import Acknowledged, Found, Lost, MemberId, View, ViewId, ViewRecord
 from recado.journal.disk import InUse
 
 from .making import Clock, Row, batch, publisher, rows_in, rows_of
@@ -327,3 +327,41 @@ def test_reading_and_sealing_beside_appending(
         sealer.join()
     with Archive.open(tmp_path) as archive:
         assert [row[1] for row in rows_in(archive)] == list(range(1, 3 * total + 1))
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_what_is_found_late_is_given_in_its_place(sealed: bool, tmp_path: Path) -> None:
+    """Its rows have later offsets, which a record says; whoever asks by vector gets them in order."""
+    with Store(tmp_path, "f") as store:
+        store.append([batch(1, 1, 3), Lost(publisher(1), 4, 6), batch(1, 7, 3), batch(2, 1, 2)])
+        assert store.state().lost == (Lost(publisher(1), 4, 6),)
+        if sealed:
+            store.sync()
+            store.seal()
+        with pytest.raises(ValueError, match="is stored already"):
+            store.append([batch(1, 4, 2)])
+        store.append([Found(publisher(1), 4, 5), batch(1, 4, 2)])
+        store.append([batch(1, 10, 1)])
+        if sealed:
+            store.sync()
+            store.seal()
+    with Store(tmp_path, "f") as store:
+        state = store.state()
+        assert state.vector == {publisher(1): 10, publisher(2): 2}
+        assert state.offset == 11
+        assert state.lost == (Lost(publisher(1), 6, 6),)
+        found = store.recall(Query(Vector({publisher(1): 2})))
+        own = [s for p, s, *_ in rows_of(found.batches) if p == publisher(1)]
+        assert own == [3, 4, 5, 7, 8, 9, 10]
+        assert found.reached == state.vector
+        holes = Vector({publisher(1): 10, publisher(2): 2}, {publisher(1): [(2, 2), (5, 6)]})
+        found = store.recall(Query(holes))
+        assert [s for _, s, *_ in rows_of(found.batches)] == [2, 5]
+        part = store.recall(Query(Vector(), (Range(publisher(1), 4, 6),)))
+        assert [s for _, s, *_ in rows_of(part.batches)] == [4, 5]
+        little = store.recall(Query(Vector({publisher(1): 3}), (), 0, 1))
+        assert [s for _, s, *_ in rows_of(little.batches)][:1] == [4]
+    with Archive.open(tmp_path) as archive:
+        assert [row[1] for row in rows_in(archive)] == [1, 2, 3, 7, 8, 9, 1, 2, 4, 5, 10]
+        (record,) = [each for each in archive.records() if isinstance(each.record, Found)]
+        assert record.offset == 8

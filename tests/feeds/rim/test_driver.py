@@ -104,7 +104,7 @@ class Noting(Station):
     def recovered(self, vector: Vector) -> None:
         self.done.append(vector)
 
-    def failed(self, reason: str) -> None:
+    def failed(self, reason: str, *, recovery: bool) -> None:
         self.done.append(reason)
 
     def handled(self, packet: bytes, tag: int, *, refused: bool) -> None:

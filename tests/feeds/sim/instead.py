@@ -17,12 +17,11 @@ from recado.feeds.layers.reception import ORDERS, Reception
 from recado.feeds.layers.settling import Settling
 from recado.feeds.layers.sync import Sync
 from recado.feeds.layers.total import Total
-from recado.feeds.layers.track import Gap
 from recado.feeds.lineage import Interval, Lineage
 from recado.feeds.packet import NewView, Outlook, Prepare, Prepared, Stable
 from recado.feeds.table import Standing, Table
-from recado.feeds.vector import Vector
-from recado.feeds.views import NO_VIEW, OPEN, MemberId, View, ViewId
+from recado.feeds.vector import Progress, Vector
+from recado.feeds.views import NO_VIEW, OPEN, MemberId, View, ViewId, ViewRecord
 
 
 def nothing(*_: object) -> None:
@@ -41,8 +40,16 @@ def begin_behind_the_cut(self: Reception, publisher: bytes, beat: float) -> int:
     return self.tracks[publisher].next - 1
 
 
-def close_after_patience(self: Fifo, gap: Gap) -> float:
-    return gap.since + self.site.options.patience
+def skip_and_forget(self: Progress, publisher: bytes, first: int, last: int) -> None:
+    self.entries[publisher] = max(last, self.entries.get(publisher, 0))
+
+
+def begin_as_if_new(self: Fifo, record: ViewRecord, first: bool, now: float) -> None:
+    self._seated = set(record.view.members())
+    _meet_at(self, record, first, now)
+
+
+_meet_at = Fifo._meet_at
 
 
 def silence(self: Pulse, now: float) -> None:

@@ -33,7 +33,7 @@ from recado.feeds.layers.uniform import Uniform
 from recado.feeds.lineage import Lineage
 from recado.feeds.packet import Outlook
 from recado.feeds.table import Table
-from recado.feeds.vector import Vector
+from recado.feeds.vector import Progress, Vector
 
 from . import instead
 
@@ -239,14 +239,38 @@ MUTATIONS = (
         "PATIENCE",
         0.1,
         frozenset({Rule.LOST, Rule.CONVERGE, Rule.ARCHIVE, Rule.BEHIND}),
-        seed=6,
+        seed=470,
     ),
     Mutation(
-        "a gap is taken for a loss though somebody is heard who may have what is missing",
+        "a subscriber with recovery gives up what an absent archive may have",
         Fifo,
-        "_closes",
-        instead.close_after_patience,
+        "_waits_for_archives",
+        lambda *_: False,
         frozenset({Rule.LOST}),
+        seed=19,
+    ),
+    Mutation(
+        "what a subscriber has passed over counts as delivered",
+        Progress,
+        "skip",
+        instead.skip_and_forget,
+        frozenset({Rule.CERTAINTY, Rule.BEHIND}),
+        seed=304,
+    ),
+    Mutation(
+        "who begins without recovery takes what archives that return know of old publishers",
+        Fifo,
+        "_meet_at",
+        instead.begin_as_if_new,
+        frozenset({Rule.HISTORY}),
+        seed=21,
+    ),
+    Mutation(
+        "archives do not ask each other for what they have recorded as lost",
+        Archiver,
+        "_ask_for_lost",
+        instead.nothing,
+        frozenset({Rule.CONVERGE}),
         seed=37,
     ),
     Mutation(
@@ -335,7 +359,7 @@ MUTATIONS = (
         "_is_hearing",
         lambda *_: True,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
-        seed=13,
+        seed=77,
     ),
     Mutation(
         "a view is the end of whoever is not in it, wherever they were",

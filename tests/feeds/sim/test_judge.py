@@ -354,3 +354,60 @@ def test_what_is_lost_is_told_and_really_lost() -> None:
 def test_a_history_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="published 5 after 3"):
         broken(published(3), published(6, first=5))
+
+
+# ── what was passed over ──────────────────────────────────────────────────────────────────────────
+
+
+def test_what_comes_out_of_a_hole_comes_first() -> None:
+    holes = {"p": ((2, 3),)}
+    has = began(vector={"p": 5}, holes=holes)
+    assert broken(published(), has, got(2, 3, 6)) == []
+    assert broken(published(), has, got(6)) == []
+    assert broken(published(), has, got(4)) == [Rule.REPEAT]
+    assert broken(published(), has, got(6, 2)) == [Rule.FIFO]
+    assert broken(published(), has, got(2, 2)) == [Rule.REPEAT]
+
+
+def test_what_all_archives_had_comes_out_of_a_hole() -> None:
+    archives = ("a1", "a2", "a3")
+    shelves = [shelved(name, 1, 2, 3, 4, 5) for name in archives]
+    has = began(vector={"p": 5}, holes={"p": ((2, 3),)})
+    assert broken(published(5), kept(*archives, upto=5), has, got(2, 3), *shelves) == []
+    assert broken(published(5), kept(*archives, upto=5), has, got(3), *shelves) == [Rule.BEHIND]
+    assert broken(published(5), has, kept(*archives, upto=5), *shelves) == []
+
+
+def test_what_a_name_was_told_to_be_lost_it_may_get_later() -> None:
+    first = [*began(), *got(1), h.ToldLost(0, S1, "p", 2, 3), *got(4), h.Ended(0, S1)]
+    again = began(S2, Policy.PESSIMISTIC)
+    missed = got(2, 3, life=S2, mark=Mark.MISSED)
+    assert broken(published(), first, again, missed, got(5, life=S2)) == []
+    assert broken(published(), first, again, missed, got(6, life=S2)) == [Rule.GAP]
+
+
+@pytest.mark.parametrize(
+    ("policy", "archives", "rules"),
+    [
+        (Policy.NONE, 0, []),
+        (Policy.NONE, 1, [Rule.LOST]),
+        (Policy.VECTOR, 0, [Rule.LOST]),
+    ],
+)
+def test_who_may_be_told_that_something_is_lost(
+    policy: Policy, archives: int, rules: list[Rule]
+) -> None:
+    told = [h.Agreed(0, S1, "1", archives), *got(1), h.ToldLost(0, S1, "p", 2, 2), *got(3)]
+    assert broken(published(3), began(policy=policy), told, shelved("a", 1, 2, 3)) == rules
+
+
+@pytest.mark.parametrize(
+    ("began_at", "policy", "rules"),
+    [(9, Policy.NONE, [Rule.HISTORY]), (3, Policy.NONE, []), (9, Policy.VECTOR, [])],
+)
+def test_without_recovery_nothing_comes_of_one_that_had_ended(
+    began_at: float, policy: Policy, rules: list[Rule]
+) -> None:
+    ended = h.PublisherEnded(1, "p")
+    begins = h.Began(began_at, S1, policy, {})
+    assert broken(published(), ended, begins, viewed(members=(S1,)), got(1)) == rules

@@ -13,7 +13,7 @@ from contextlib import suppress
 from recado.journal.disk import Disk
 
 from ..table import Table
-from ..views import Acknowledged, Lost, Settled, ViewRecord
+from ..views import Acknowledged, Found, Lost, Settled, ViewRecord
 from . import manifest as manifests
 from . import sealing, views
 from .collection import Limits, Report, surplus
@@ -159,7 +159,8 @@ class Keeping:
             first = dropped[-1].end if dropped else manifest.first
             begin = dict(manifest.begin)
             for file in dropped:
-                begin |= {publisher: last for publisher, (_, last) in file.publishers.items()}
+                for who, (_, last) in file.publishers.items():
+                    begin[who] = max(last, begin.get(who, 0))
             for stored in self.records:
                 if isinstance(stored.record, Lost) and stored.offset <= first:
                     who, last = stored.record.publisher.hex(), stored.record.last
@@ -200,7 +201,7 @@ def still_needed(records: list[StoredRecord], manifest: Manifest) -> list[Stored
                 needed = view_id in table.views
             case Acknowledged(member):
                 needed = table.acknowledged.get(member) == stored.record
-            case Lost(publisher, _, last):
+            case Lost(publisher, _, last) | Found(publisher, _, last):
                 needed = manifest.begin.get(publisher.hex(), 0) < last
         if needed:
             kept.append(stored)
@@ -211,7 +212,8 @@ def vector_at_tail(manifest: Manifest, records: Iterable[StoredRecord]) -> dict[
     """Of each publisher, the last sequence before the tail."""
     texts = dict(manifest.begin)
     for file in manifest.files:
-        texts |= {publisher: last for publisher, (_, last) in file.publishers.items()}
+        for who, (_, last) in file.publishers.items():
+            texts[who] = max(last, texts.get(who, 0))
     vector = {bytes.fromhex(publisher): last for publisher, last in texts.items()}
     for stored in records:
         if isinstance(stored.record, Lost):

@@ -3,13 +3,16 @@
 What cannot have anything wanted is not read: a file by what the manifest says of its publishers, the
 beginning of the tail by checkpoints of the vector. Those who ask for more go on where the last answer ended,
 mostly within the row group that was read last; so the last few stay in memory.
+
+Rows that were found after they had been recorded as lost have later offsets than what follows them. An answer
+by vector gives them before the first row behind them: a subscriber that recovers gets them in order.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -18,7 +21,7 @@ import pyarrow as pa
 
 from ..boundary import MOST_RECALLED, Batch, Query, Range
 from ..vector import Vector
-from ..views import Lost
+from ..views import Found, Lost
 from .batches import Keys, Mask, batches_of, keys_of
 from .columns import OF_BATCH
 from .files import ParquetReader
@@ -99,7 +102,10 @@ class _Wanted:
         if self._ranges:
             ranges = self._ranges.get(publisher, ())
             return any(each.first <= last and first <= each.last for each in ranges)
-        return last > self._after.of(publisher)
+        if last > self._after.of(publisher):
+            return True
+        holes = self._after.holes.get(publisher, ())
+        return any(low <= last and first <= high for low, high in holes)
 
     def behind(self, vector: Mapping[bytes, int]) -> bool:
         """Whether nothing up to this vector is wanted."""
@@ -114,7 +120,12 @@ class _Wanted:
     def rows(self, keys: Keys) -> Mask:
         if not self._ranges:
             after = np.array([self._after.of(each) for each in keys.publishers], np.int64)
-            return np.asarray(keys.sequence > after[keys.publisher])
+            behind = np.asarray(keys.sequence > after[keys.publisher])
+            for number, publisher in enumerate(keys.publishers):
+                for low, high in self._after.holes.get(publisher, ()):
+                    within = (keys.sequence >= low) & (keys.sequence <= high)
+                    behind |= (keys.publisher == number) & within
+            return behind
         wanted = np.zeros(len(keys.sequence), np.bool_)
         for number, publisher in enumerate(keys.publishers):
             for each in self._ranges.get(publisher, ()):
@@ -124,6 +135,9 @@ class _Wanted:
 
     def parts(self, batch: Batch) -> Iterator[Batch]:
         if not self._ranges:
+            for low, high in self._after.holes.get(batch.publisher, ()):
+                if low <= batch.last and batch.first <= high:
+                    yield batch.part(low, high)
             after = self._after.of(batch.publisher)
             if batch.last > after:
                 yield batch.part(after + 1, batch.last)
@@ -197,6 +211,41 @@ def recall(source: Source, query: Query, tail: TailReader, start: Checkpoint) ->
         if at <= offset:
             answer.passed(lost.publisher, lost.last)
     return Recollection(answer.batches, more, Vector(answer.reached), max(offset, query.offset))
+
+
+def in_order(
+    query: Query,
+    answer: Recollection,
+    found: Sequence[tuple[int, Found]],
+    read: Callable[[Query], Recollection],
+) -> Recollection:
+    """An answer by vector, with what was found late before what is behind it. Where that is much, it ends
+    there, and the next question, with a later vector, gets the rest."""
+    wanted = _Wanted(query)
+    late: dict[bytes, list[tuple[int, Found]]] = {}
+    for at, each in found:
+        if wanted.within(each.publisher, each.first, each.last):
+            late.setdefault(each.publisher, []).append((at, each))
+    batches: list[Batch] = []
+    given: list[Found] = []
+    for batch in answer.batches:
+        waiting = late.get(batch.publisher, [])
+        for at, each in sorted(waiting, key=lambda one: one[1].first):
+            if each.last >= batch.first:
+                break
+            waiting.remove((at, each))
+            given.append(each)
+            span = Range(each.publisher, each.first, each.last)
+            part = read(Query(Vector(), (span,), at, query.limit))
+            batches += [one for whole in part.batches for one in wanted.parts(whole)]
+            if part.more:
+                return answer._replace(batches=batches, more=True, offset=query.offset)
+        if not any(
+            each.publisher == batch.publisher and each.first <= batch.first <= each.last
+            for each in given
+        ):
+            batches.append(batch)
+    return answer._replace(batches=batches)
 
 
 def _from_file(cache: GroupCache, file: DataFile, start: int, answer: _Gathering) -> int | None:

@@ -3,7 +3,8 @@
 S1  What `sync` covered is in the archive until it is collected, each row once: in a file or in the tail.
 S2  Offsets are given in the order of `append`, without gaps, and name the same row after every restart. Only a
     repair of the journal leaves a gap, where it drops what is damaged.
-S3  Of one publisher, sequences grow with offsets.
+S3  Of one publisher, sequences grow with offsets, except for rows that were recorded as lost and are found
+    later: a record of that stands before them, and `recall` gives them in their place.
 S4  Whoever reads by the manifest and up to the journal's mark sees all that was durable then.
 
 `append` is for one thread, the loop's. All others may run beside it in threads of their own; those that change
@@ -28,8 +29,8 @@ from ..block import Malformed
 from ..boundary import ArchiveState, Batch, Entry, Query
 from ..naming import exchange_p
 from ..table import Table
-from ..vector import Vector
-from ..views import Lost
+from ..vector import Span, Vector, merged, without
+from ..views import Found, Lost
 from . import identity
 from . import manifest as manifests
 from .collection import NO_LIMITS, Limits, Report
@@ -37,7 +38,7 @@ from .errors import CorruptArchive, WrongArchive
 from .keeping import Keeping, Merge
 from .layout import JOURNAL, MANIFEST, RealTree, Tree
 from .manifest import DataFile, Manifest
-from .recall import Checkpoint, GroupCache, Recollection, Source, recall
+from .recall import Checkpoint, GroupCache, Recollection, Source, in_order, recall
 from .records import StoredRecord, decode, encode
 from .tail import TailReader
 
@@ -96,6 +97,7 @@ class Store:
         self._vector: dict[bytes, int] = {}
         self._table = Table()
         self._lost: list[tuple[int, Lost]] = []
+        self._found: list[tuple[int, Found]] = []
         self._unsynced: list[tuple[bytes, int]] = []
         self._checkpoints: list[Checkpoint] = []
         self._tail_since: int | None = None
@@ -202,6 +204,8 @@ class Store:
         if isinstance(record, Lost):
             self._lost.append((stored.offset, record))
             self._raise(record.publisher, record.last)
+        elif isinstance(record, Found):
+            self._found.append((stored.offset, record))
 
     def _raise(self, publisher: bytes, last: int) -> None:
         if last > self._vector.get(publisher, 0):
@@ -235,9 +239,15 @@ class Store:
         """The entries, if none is there already: else nothing is stored."""
         checked = list(entries)
         last = dict[bytes, int]()
+        found: Found | None = None
         for entry in checked:
+            if isinstance(entry, Found):
+                found = entry
             if isinstance(entry, Batch):
                 known = last.get(entry.publisher) or self._vector.get(entry.publisher, 0)
+                if found == Found(entry.publisher, entry.first, entry.last):
+                    found = None
+                    continue
                 if entry.first <= known:
                     message = f"{entry.publisher.hex()}:{entry.first}"
                     raise ValueError(f"{message} is stored already, up to {known} (S3)")
@@ -274,13 +284,30 @@ class Store:
                 settled=tuple(table.settled.values()),
                 acknowledged=tuple(table.acknowledged.values()),
                 offset=self._next,
+                lost=tuple(self._still_lost()),
             )
+
+    def _still_lost(self) -> Iterator[Lost]:
+        spans: dict[bytes, list[Span]] = {}
+        for _, lost in self._lost:
+            spans.setdefault(lost.publisher, []).append((lost.first, lost.last))
+        for _, found in self._found:
+            lacking = merged(spans.get(found.publisher, ()))
+            spans[found.publisher] = without(lacking, found.first, found.last)
+        for publisher, left in spans.items():
+            yield from (Lost(publisher, *span) for span in left)
 
     # -- reading -----------------------------------------------------------------------------------
 
     def recall(self, query: Query) -> Recollection:
         """What a query asks for of all that was appended before; what it gives is durable."""
         self.sync()
+        answer = self._read(query)
+        if query.ranges or not self._found:
+            return answer
+        return in_order(query, answer, tuple(self._found), self._read)
+
+    def _read(self, query: Query) -> Recollection:
         while True:
             with self._guard:
                 manifest = self._keeping.manifest

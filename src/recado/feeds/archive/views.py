@@ -14,7 +14,7 @@ from recado.journal.disk import Disk
 
 from ..block import Malformed
 from ..vector import Vector
-from ..views import Acknowledged, Lost, MemberId, Settled, ViewId, ViewRecord
+from ..views import Acknowledged, Found, Lost, MemberId, Settled, ViewId, ViewRecord
 from ..wire import record_from_bytes, record_to_bytes
 from . import files
 from .columns import view_text
@@ -87,6 +87,8 @@ def _row(stored: StoredRecord) -> dict[str, Any]:
             row |= {"kind": "settled", "vector": _vector(record.reach), **_view(record.view)}
         case Lost():
             row |= {"kind": "lost", "vector": [(record.publisher.hex(), record.last)]}
+        case Found():
+            row |= {"kind": "found", "vector": [(record.publisher.hex(), record.last)]}
     return row
 
 

@@ -6,11 +6,13 @@ AR3  Every view that the archive was asked to take part in is recorded before an
 AR4  Questions that wait for the store are bounded; who gets no answer asks again.
 
 An archive that lacks something learns so from what others call stable, and FIFO, NAK and PULL get it as any
-other gap: so archives repair each other. Their records of views they compare now and then.
+other gap: so archives repair each other. What was recorded as lost they ask each other for now and then, and
+store it behind a record of that (Found). Their records of views they compare now and then, too.
 """
 
 from collections.abc import Sequence
 
+from ..block import Malformed
 from ..boundary import (
     ARCHIVES,
     MEMBERS,
@@ -44,10 +46,11 @@ from ..packet import (
     Stable,
 )
 from ..table import Standing, Table, weight
-from ..vector import MAX_SEQUENCE, Vector, put_within
+from ..vector import MAX_SEQUENCE, Span, Vector, merged, put_within, within, without
 from ..views import (
     Acknowledged,
     Certainty,
+    Found,
     Lost,
     MemberId,
     Record,
@@ -59,7 +62,8 @@ from ..views import (
     ViewRecord,
     is_credible,
 )
-from ..wire import carry
+from ..wire import carried, carry
+from .pull import MOST_RANGES
 from .reception import Reception
 from .settling import Settling
 from .uniform import MOST_ARCHIVES
@@ -93,6 +97,9 @@ class Archiver(Layer):
         self._others: dict[
             str, dict[bytes, int]
         ] = {}  # what is stable elsewhere, by the archive's name
+        self._lost: dict[bytes, list[Span]] = {}
+        for lost in stored.lost:
+            self._lose(lost)
         self._said: dict[bytes, int] = {}
         self._questions: dict[int, Question] = {}
         self._number = 0
@@ -108,10 +115,12 @@ class Archiver(Layer):
                 self._record(self.settling.met(batch.publisher, now))
                 self._store([batch])
             case Missing(lost):
+                self._lose(lost)
                 self._store([lost])
             case Accepted(record):
                 self._record([record, *self.settling.accepted(record.view.id, now)])
                 self._compare(now)
+                self._ask_for_lost(now)
                 self._above(event, now)
             case Changed(record):
                 self._installed = record.view
@@ -130,9 +139,13 @@ class Archiver(Layer):
                 if channel is Channel.P:
                     self._record(self.settling.marked(round_))
             case Ack(view, start, vector, final):
-                self._record([Acknowledged(sender, view, Vector(start), Vector(vector), final)])
+                self._record([Acknowledged(sender, view, start, vector, final)])
             case Pull(number, ranges):
                 self._ask_store(Question(sender, number, ranges), Query(Vector(), tuple(ranges)))
+            case Pulled(_, batches):
+                for part in batches:
+                    if part.publisher in self._lost:
+                        self._find(part)
             case Recover():
                 self._recover(sender, event.packet, now)
             case Doubt():
@@ -159,7 +172,7 @@ class Archiver(Layer):
                 return is_credible(view.id.number, known)
             case Settled(id_) | Acknowledged(_, id_):
                 return is_credible(id_.number, known)
-            case Lost():
+            case Lost() | Found():
                 return False
 
     def _record(self, records: Sequence[Record]) -> None:
@@ -200,6 +213,7 @@ class Archiver(Layer):
         self._record(self.settling.tick(now))
         if self._beats % COMPARE == 0:
             self._compare(now)
+            self._ask_for_lost(now)
 
     def deadline(self) -> float | None:
         return self._next_beat
@@ -231,6 +245,40 @@ class Archiver(Layer):
         if news:
             self.say(Records(news[:MAX_RECORDS]), sender, now)
 
+    # --- repairing ---
+
+    def _lose(self, lost: Lost) -> None:
+        spans = [*self._lost.get(lost.publisher, ()), (lost.first, lost.last)]
+        self._lost[lost.publisher] = merged(spans)
+
+    def _ask_for_lost(self, now: float) -> None:
+        """Another archive may have what nobody had who was here then."""
+        others = [one for one in self.site.others() if one in self._archives()]
+        ranges = [Range(p, *span) for p, spans in self._lost.items() for span in spans]
+        if others and ranges:
+            turn = self._beats // COMPARE
+            begin = turn // len(others) * MOST_RANGES % len(ranges)
+            asked = ranges[begin : begin + MOST_RANGES]
+            self.say(Pull(0, asked), others[turn % len(others)], now)
+
+    def _archives(self) -> list[MemberId]:
+        return self.site.view.archives() if self.site.view is not None else []
+
+    def _find(self, part: Carried) -> None:
+        """What of it was recorded as lost is stored behind a record of that: offsets stay as they are."""
+        try:
+            batch = carried(part)
+        except Malformed:
+            self.site.refused += 1
+            return
+        spans = self._lost[batch.publisher]
+        for first, last in within(spans, batch.first, batch.last):
+            self._store([Found(batch.publisher, first, last), batch.part(first, last)])
+            spans = without(spans, first, last)
+        self._lost[batch.publisher] = spans
+        if not spans:
+            del self._lost[batch.publisher]
+
     def _offer(self, record: ViewRecord, now: float) -> None:
         """The oldest archive begins the recovery of who has returned."""
         archives = record.view.archives()
@@ -241,7 +289,7 @@ class Archiver(Layer):
         for seat in record.view.seats:
             if seat.role is Role.SUBSCRIBER and seat.member not in known:
                 start = self.table.start(seat.member.name, seat.member)
-                self.say(Offer(dict(start)), seat.member, now)
+                self.say(Offer(start), seat.member, now)
 
     # --- answering ---
 
@@ -260,7 +308,7 @@ class Archiver(Layer):
         waiting = Question(sender, question.number, [])
         after = question.after
         name = sender.name
-        waiting.start = self.table.start(name, sender) if after is None else Vector(after)
+        waiting.start = self.table.start(name, sender) if after is None else after
         waiting.standing = self.table.standing(name, sender)
         waiting.offset = question.offset
         limit = 1024 * 1024 if self.site.options.packet > 65_536 else 256 * 1024
@@ -281,7 +329,8 @@ class Archiver(Layer):
         if question.standing is None:
             wanted = [carry(batch) for batch in answer.batches[:MAX_BATCHES]]
             missing = [] if answer.more else self._lacks(question.ranges, answer)
-            self.say(Pulled(question.number, wanted, missing), question.sender, now)
+            lost = [each for gap in missing if (each := _up_to(gap, answer.reached)) is not None]
+            self.say(Pulled(question.number, wanted, missing, lost), question.sender, now)
             return
         limit = self._uniform_limit()
         reached = answer.reached if limit is None else answer.reached.met(limit)
@@ -300,7 +349,7 @@ class Archiver(Layer):
                 reached, whole = question.start.joined(carried), False
                 break
         offset = answer.offset if whole else question.offset
-        start = dict(question.start)
+        start = question.start
         packet = Answer(question.number, start, found, offset, answer.more and whole, dict(reached))
         self.say(packet, question.sender, now)
 
@@ -324,6 +373,12 @@ class Archiver(Layer):
             ranked = sorted((one.get(publisher, 0) for one in stable), reverse=True)
             limit[publisher] = ranked[copies - 1] if len(ranked) >= copies else 0
         return limit
+
+
+def _up_to(gap: Range, reached: Vector) -> Range | None:
+    """The part of it that a log is past which has reached this."""
+    last = min(gap.last, reached.of(gap.publisher))
+    return Range(gap.publisher, gap.first, last) if gap.first <= last else None
 
 
 def _weight(ack: Acknowledged) -> int:

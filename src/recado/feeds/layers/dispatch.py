@@ -1,24 +1,29 @@
 """DISPATCH: the top of a stack. What arrives here goes to the application, and archives are told how far that
 is.
 
-D1  The vector is what has been delivered, of each publisher without gap from where it began.
+D1  The vector is what has been delivered, of each publisher from where it began. What was passed over is a
+    hole in it, and in what is acknowledged.
 D2  A view is acknowledged after everything before it was delivered, and never more than was delivered.
 """
+
+from msgspec.structs import replace
 
 from ..boundary import ARCHIVES, Acknowledge, Deliver, Gap, Installed, Left, Send
 from ..layer import Began, Changed, Falling, Layer, Messages, Met, Missing, Rising, Site
 from ..packet import Ack
-from ..vector import Vector
+from ..vector import Progress, Vector
 from ..views import NO_VIEW, Role, ViewId
 from ..wire import encode
 from .reception import ORDERS
+
+MOST_HOLES = 64  # in an acknowledgement by datagram
 
 
 class Dispatch(Layer):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.delivered: dict[bytes, int] = {}
-        self._start: dict[bytes, int] | None = None
+        self._delivered = Progress(Vector())
+        self._start: Progress | None = None
         self._view: ViewId = NO_VIEW
         self._news = False
         self._due: float | None = None
@@ -27,22 +32,22 @@ class Dispatch(Layer):
         effects = self.site.effects
         match event:
             case Messages(batch):
-                self.delivered[batch.publisher] = batch.last
+                self._delivered.deliver(batch.publisher, batch.first, batch.last)
                 self._news = True
                 effects.append(Deliver(batch))
             case Missing(lost):
-                self.delivered[lost.publisher] = lost.last
+                self._delivered.skip(lost.publisher, lost.first, lost.last)
+                self._news = True
                 effects.append(Gap(lost))
             case Began(vector):
-                self._start = dict(vector)
-                self.delivered = dict(vector)
+                self._start, self._delivered = Progress(vector), Progress(vector)
             case Met(publisher, last) if self._start is not None:
-                self._start[publisher] = self.delivered[publisher] = last
+                self._start.begin(publisher, last)
+                self._delivered.begin(publisher, last)
             case Changed(record):
                 cut = Vector({p: s for p, s in record.cut.items() if not p.startswith(ORDERS)})
                 if self._start is None:
-                    self._start = dict(cut)
-                    self.delivered = dict(cut)
+                    self._start, self._delivered = Progress(cut), Progress(cut)
                 self._view = record.view.id
                 effects.append(Installed(record.view, cut))
                 self._acknowledge(now)
@@ -51,9 +56,8 @@ class Dispatch(Layer):
 
     def down(self, event: Falling, now: float) -> None:
         if isinstance(event, Left) and self._start is not None and self._tells():
-            vector = self.delivered if event.vector is None else dict(event.vector)
-            ack = Ack(self._view, self._start, vector, True)
-            self.site.effects.append(Send(ARCHIVES, encode(ack)))
+            ack = self._ack(self._start, self.vector if event.vector is None else event.vector)
+            self.site.effects.append(Send(ARCHIVES, encode(replace(ack, final=True))))
         self._below(event, now)
 
     def _tells(self) -> bool:
@@ -62,9 +66,16 @@ class Dispatch(Layer):
     def _acknowledge(self, now: float) -> None:
         self._news = False
         if self._tells() and self._start is not None:
-            ack = Ack(self._view, self._start, dict(self.delivered), False)
+            ack = self._ack(self._start, self.vector)
             self.site.effects.append(Acknowledge(encode(ack)))
             self._due = now + self.site.options.acknowledge
+
+    def _ack(self, start: Progress, vector: Vector) -> Ack:
+        """It has to fit in one packet."""
+        begun = start.vector()
+        if not self.site.options.ordered:
+            begun, vector = begun.with_holes(MOST_HOLES), vector.with_holes(MOST_HOLES)
+        return Ack(self._view, begun, vector, False)
 
     def tick(self, now: float) -> None:
         if self._due is not None and now >= self._due:
@@ -77,4 +88,4 @@ class Dispatch(Layer):
 
     @property
     def vector(self) -> Vector:
-        return Vector(self.delivered)
+        return self._delivered.vector()

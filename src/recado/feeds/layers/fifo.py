@@ -4,11 +4,15 @@ F1  Above FIFO the sequences of a publisher follow each other without gap or dou
     Missing stands in its place.
 F2  A view passes when everything before its cut has passed, and nothing behind the cut passes before it.
 F3  A gap is closed only when it has waited for `patience`, nobody was heard for so long who is not in the view
-    and might have the message, and everybody in it has said not to. What was published before the feed had an
-    archive waits for nobody who is away.
+    and might have the message, and then everybody in it says not to have it. Where P is a queue, it must be
+    past the message. What was published before the feed had an archive waits for nobody who is away.
+F5  A subscriber with recovery closes a gap only if there are archives in its view and the logs of all of them
+    are past it: else an archive that is away may have the message, and is waited for.
 F4  A subscriber without recovery begins behind the cut of the first view that it shares, with whom it has not
     heard yet. Those in it may lag: it passes nothing of that publisher until it has heard it, which says
-    whether what is behind the cut is older than the subscriber.
+    whether what is behind the cut is older than the subscriber. So it is later with a publisher that is new to
+    it, if members join its view who may know it from before: an archive that returns knows all that ever
+    published.
 """
 
 from collections import deque
@@ -16,7 +20,7 @@ from collections.abc import Mapping
 from math import inf
 
 from ..block import EMPTY, KEY, SAME
-from ..boundary import Batch, Channel, Policy, Publish
+from ..boundary import Batch, Channel, Failed, Policy, Publish
 from ..layer import (
     Accepted,
     Changed,
@@ -36,7 +40,7 @@ from ..layer import (
 )
 from ..packet import Data, Fragment, Last
 from ..vector import MAX_SEQUENCE, Vector
-from ..views import Lost, Role, ViewRecord
+from ..views import Lost, MemberId, Role, ViewRecord
 from .reception import ORDERS, Reception, concerns, order_id
 from .track import Gap, Item
 
@@ -75,6 +79,10 @@ class Fifo(Layer):
         self._outbox: deque[Item | Lost | Met] = deque()
         self._busy = False
         self._alone = True
+        self._seated: set[MemberId] = set()  # in the last view
+        self._foreign: set[bytes] = (
+            set()
+        )  # publishers known to those only, perhaps, who have joined
         self._before: Mapping[bytes, int] = {}
         """In a feed's first archive, until it is in its first view: what was published before its time."""
         if begun is not None:
@@ -151,13 +159,20 @@ class Fifo(Layer):
         """Publishers whom the others know (F4). In our first view we have begun behind its cut with all."""
         reception = self.reception
         joining = self._alone
+        seated, self._seated = self._seated, set(record.view.members())
         self._alone = self._alone and len(record.view.seats) == 1
         known = reception.sworn if first else reception.tracks.keys() - reception.strangers
         every = reception.tracks if first else record.cut
         for publisher in [p for p in every if p not in known and not p.startswith(ORDERS)]:
             sequence = record.cut.of(publisher)
             track = reception.tracks.get(publisher)
-            if track is not None and track.next == 1 and not joining:
+            if publisher in self._foreign:
+                continue
+            if track is None and not joining:
+                if self._seated - seated and reception.admits(publisher, now):
+                    self._foreign.add(publisher)
+                    reception.estrange(publisher, 0, now)
+            elif track is not None and track.next == 1 and not joining:
                 self._begin_with(publisher, 0, now)
             elif reception.admits(publisher, now) and (track is not None or joining):
                 if track is None or track.next <= sequence:
@@ -172,6 +187,7 @@ class Fifo(Layer):
         self._outbox += reception.release(publisher, now)
 
     def _begin_with(self, publisher: bytes, last: int, now: float) -> None:
+        self._foreign.discard(publisher)
         self.reception.begin_with(publisher, last, now)
         if last:
             self._outbox.append(Met(publisher, last))
@@ -237,28 +253,64 @@ class Fifo(Layer):
                 if gap.at > most:
                     continue
             last = min(most, self._nobody_has(publisher, now))
+            if last and self._waits_for_archives(publisher):
+                last = min([last, *self._passed_by_archives(gap)])
+                if not last and self._has_waited(gap, now):
+                    self._fail(publisher, gap)
             lost = self.reception.close(publisher, last, now) if last else None
             if lost is not None:
                 self._outbox.append(lost)
                 self._outbox += self.reception.release(publisher, now)
         self._hand_up(now)
 
+    def _waits_for_archives(self, publisher: bytes) -> bool:
+        """F5. Without PULL nobody can tell."""
+        site, options = self.site, self.site.options
+        recovers = site.role is Role.SUBSCRIBER and options.recovery is not Policy.NONE
+        if not recovers or options.live_without_archive or publisher.startswith(ORDERS):
+            return False
+        return "PULL" in site.names
+
+    def _passed_by_archives(self, gap: Gap) -> list[int]:
+        """Up to where each archive of the view says that it is lost; 0 for one that does not."""
+        archives = self.site.view.archives() if self.site.view is not None else []
+        return [gap.lost.get(archive.incarnation, 0) for archive in archives] or [0]
+
+    def _has_waited(self, gap: Gap, now: float) -> bool:
+        timeout = self.site.options.gap_timeout
+        return timeout is not None and now >= gap.since + timeout
+
+    def _fail(self, publisher: bytes, gap: Gap) -> None:
+        self.site.failed = True
+        reason = (
+            f"message {gap.at} of publisher {publisher.hex()} is missing: nobody present has it, and for "
+            f"{self.site.options.gap_timeout:g} s (gap_timeout) no archive has said that it is lost; start the "
+            "archives, then subscribe again"
+        )
+        self.site.effects.append(Failed(reason, recovery=True))
+
     def _closes(self, gap: Gap) -> float:
         """Not before then (F3)."""
         return max(gap.since, self.site.outsider) + self.site.options.patience
 
     def _nobody_has(self, publisher: bytes, now: float) -> int:
-        """Up to where everybody who could have the missing messages says not to; 0 if not known."""
+        """Up to where everybody who could have the missing messages says not to, now that it is time; 0 if not
+        known. A message that is on its way to us may have been on its way to them when they said so before."""
         site, gap = self.site, self.reception.gaps[publisher]
         track = self.reception.tracks[publisher]
         asked = [m.incarnation for m in site.others()] if "PULL" in site.names else []
         silent = now - track.heard >= site.options.suspect
         if not site.options.ordered and not silent:
             asked.append(publisher)
-        if any(one not in gap.lacking for one in asked):
+        in_time = now >= self._closes(gap)
+        if in_time and site.options.ordered and not gap.is_passed:
+            return 0
+        due = self._closes(gap) if in_time else -inf
+        said = [gap.lacking.get(one, (0, -inf)) for one in asked]
+        if any(not upto or at < due for upto, at in said):
             return 0
         _, last = next(track.missing())
-        return min([last, *(gap.lacking[one] for one in asked)])
+        return min([last, *(upto for upto, _ in said)])
 
     def deadline(self) -> float | None:
         gaps, waiting, options = self.reception.gaps, self.reception.waiting, self.site.options

@@ -2,7 +2,9 @@
 
 N1  A gap is asked for while it lasts: of the publisher, where publishers hear what is cast; then it is left to
     PULL.
-N2  What a publisher keeps for others is bounded, and so is what one question brings of it; of what it keeps no
+N2  Where P is a queue of our own, which may be long, a gap that lasts is marked in it: we cast the question
+    and wait until it comes back. By then the message has come, if it was in the queue.
+N3  What a publisher keeps for others is bounded, and so is what one question brings of it; of what it keeps no
     more it says so.
 
 A gap shows when something behind it comes, or when a publisher, an archive or a view tells of a message that
@@ -10,6 +12,7 @@ is not here.
 """
 
 from collections import deque
+from math import inf
 
 from ..boundary import Channel, Range
 from ..layer import Falling, Heard, Layer, Rising, Say, Site
@@ -107,11 +110,18 @@ class NakMember(Layer):
             case Lack(publisher, first, last):
                 gap = self.reception.gaps.get(publisher)
                 if gap is not None and first <= gap.at <= last:
-                    gap.lacking[publisher] = last
-            case Nak():
-                pass
+                    gap.lacking[publisher] = (last, inf)  # for good
+            case Nak(ranges):
+                if event.sender == self.site.me:
+                    self._pass(ranges)
             case _:
                 self._above(event, now)
+
+    def _pass(self, ranges: list[Range]) -> None:
+        for each in ranges:
+            gap = self.reception.gaps.get(each.publisher)
+            if gap is not None and gap.at == each.first:
+                gap.is_passed = True
 
     def tick(self, now: float) -> None:
         due = self.deadline()
@@ -123,7 +133,11 @@ class NakMember(Layer):
             gap.tries += 1
             if self._is_for_others(publisher, gap, now):
                 gap.pull = True
-            if not options.ordered and (gap.tries <= 3 or gap.tries % 5 == 0):
+            if options.ordered:
+                lasts = now - gap.since >= options.patience / 2
+                if lasts and not gap.is_passed and gap.tries % 5 == 0:
+                    ranges += self.reception.missing(publisher, 1)
+            elif gap.tries <= 3 or gap.tries % 5 == 0:
                 ranges += self.reception.missing(publisher, 64)
         if ranges:
             # Nobody cuts it into pieces, so each has to fit.

@@ -2,7 +2,8 @@
 
 P1  One question is open at a time, and the next one follows at once only if the answer was of use. What came
     with it goes to FIFO as if it had just arrived.
-P2  Whoever says not to have a message is noted, so that FIFO may know when nobody has it.
+P2  Whoever says not to have a message is noted, so that FIFO may know when nobody has it. An archive whose log
+    is past it says so too: then it has recorded it as lost, or let it go.
 P3  What is kept for others, and what an answer has, is bounded.
 """
 
@@ -37,6 +38,8 @@ class PullLayer(Layer):
                 self._answer(sender, number, ranges, now)
             case Heard(_, sender, Pulled() as answer):
                 self._take(sender, answer, now)
+                if self.site.role is Role.ARCHIVE:  # it may be what ARCHIVER has asked for
+                    self._above(event, now)
             case _:
                 self._above(event, now)
 
@@ -82,7 +85,11 @@ class PullLayer(Layer):
         for lack in answer.lacking:
             gap = self.reception.gaps.get(lack.publisher)
             if gap is not None and lack.first <= gap.at <= lack.last:
-                gap.lacking[sender.incarnation] = lack.last
+                gap.lacking[sender.incarnation] = (lack.last, now)
+        for lost in answer.lost:
+            gap = self.reception.gaps.get(lost.publisher)
+            if gap is not None and lost.first <= gap.at <= lost.last:
+                gap.lost[sender.incarnation] = lost.last
         if answer.number == self._number and self._places() != before:
             for part in answer.batches:
                 gap = self.reception.gaps.get(part.publisher)

@@ -5,7 +5,8 @@ It joins first. The first view that it shares with an archive has a cut: everyth
 archive to send and to classify, everything behind it comes live and is held until then. So the two meet
 without gap or double, however far the archive lags behind.
 
-S1  Of each publisher what passes up goes on from where recovery began, without gap or double.
+S1  Of each publisher what passes up goes on from where recovery began, without gap or double; before that come
+    messages out of the holes of the vector that it began with.
 S2  Nothing live passes before all that is before it has been recovered.
 S3  What is held is bounded: if it is too much it is let go, and recovered from the archive too.
 S4  The archive keeps nothing about who recovers: each question says all that is needed, so any archive can go
@@ -13,7 +14,9 @@ S4  The archive keeps nothing about who recovers: each question says all that is
 S5  The cut of the view that one returns in may be behind what the last life was given. Where the archive begins
     the recovery, what comes live is marked as uncertain until an archive has told how far earlier lives can
     have come, and up to there.
-S6  Without one order for all, an archive that does not name a publisher may not have heard it yet. What comes
+S6  What one archive has recorded as lost another may have: it is passed over only if all archives in the view
+    say so, and is then a hole in the vector.
+S7  Without one order for all, an archive that does not name a publisher may not have heard it yet. What comes
     of that one is uncertain too, unless it began after us, when all earlier lives were over.
 """
 
@@ -25,7 +28,7 @@ from ..block import Malformed
 from ..boundary import Batch, Failed, Policy, Recovered
 from ..layer import Began, Changed, Heard, Layer, Messages, Missing, Rising, Site
 from ..packet import Answer, Bound, Doubt, Offer, Recover
-from ..vector import Vector
+from ..vector import Span, Vector, within, without
 from ..views import OPEN, Certainty, Lost, MemberId
 from ..wire import carried
 from .reception import ORDERS, Reception
@@ -44,6 +47,9 @@ class Sync(Layer):
         self._anchored = False  # in a view with an archive
         self._target: dict[bytes, int] = {}
         self._done: dict[bytes, int] | None = None
+        self._holes: dict[bytes, list[Span]] = {}  # of the vector that it began with
+        self._denied: dict[bytes, dict[MemberId, int]] = {}
+        """Of whom archives lack what comes next: which, and up to where (S6)."""
         self._held: deque[Waiting] = deque()
         self._held_bytes = 0
         self._archive: MemberId | None = None
@@ -53,7 +59,7 @@ class Sync(Layer):
         self._due: float | None = None
         self._answered = 0.0  # when an archive was last heard
         self._bound: dict[bytes, int] | None = None  # of what earlier lives can have been given
-        self._unnamed: set[bytes] = set()  # of whom something came, and no archive has told (S6)
+        self._unnamed: set[bytes] = set()  # of whom something came, and no archive has told (S7)
         self._is_marked = site.options.recovery in (Policy.PESSIMISTIC, Policy.ARCHIVE)
         self._doubt_due: float | None = None
         self._doubts = 0
@@ -86,7 +92,7 @@ class Sync(Layer):
                     self._doubt_due = None
             case Heard(_, sender, Offer(start)):
                 if self._waits_for_offer():
-                    self._begin(Vector(start), now)
+                    self._begin(start, now)
                     self._archive = sender
                     self._ask(now)
             case _:
@@ -129,6 +135,7 @@ class Sync(Layer):
 
     def _begin(self, start: Vector, now: float) -> None:
         self._done = dict(start)
+        self._holes = {publisher: list(spans) for publisher, spans in start.holes.items()}
         self._above(Began(start), now)
 
     # --- asking ---
@@ -136,7 +143,7 @@ class Sync(Layer):
     def _ask(self, now: float) -> None:
         options = self.site.options
         self._due = now + 5 * options.again
-        archives = self.site.view.archives() if self.site.view is not None else []
+        archives = self._archives()
         if not archives or not self._anchored:
             return
         if self.site.crowded:  # by us, not by the archive, so its time does not run
@@ -146,10 +153,11 @@ class Sync(Layer):
             self._archive = archives[self._attempt % len(archives)]
             self._offset = 0
         self._number += 1
-        self.say(Recover(self._number, self._done, self._offset), self._archive, now)
+        after = None if self._done is None else Vector(self._done, self._holes)
+        self.say(Recover(self._number, after, self._offset), self._archive, now)
 
     def _ask_bound(self, now: float) -> None:
-        archives = self.site.view.archives() if self.site.view is not None else []
+        archives = self._archives()
         if archives:
             self.say(Doubt(), archives[self._doubts % len(archives)], now)
         self._doubts += 1
@@ -176,7 +184,8 @@ class Sync(Layer):
         if options.live_without_archive:
             if self._done is None:
                 self._begin(Vector(self._target), now)
-            self._close(self._target, now)
+            for publisher, last in self._target.items():
+                self._pass_over(publisher, last, now)
             self._finish_if_done(now)
             return
         self._due = None
@@ -185,7 +194,7 @@ class Sync(Layer):
             f"no archive of the feed has answered for {options.recovery_timeout:g} s: start one, or subscribe "
             "without recovery"
         )
-        self.site.effects.append(Failed(reason))
+        self.site.effects.append(Failed(reason, recovery=True))
 
     def deadline(self) -> float | None:
         if self._live or self._due is None:
@@ -197,10 +206,10 @@ class Sync(Layer):
     def _take(self, sender: MemberId, answer: Answer, now: float) -> None:
         self._answered = now
         if self._done is None:
-            self._begin(Vector(answer.start or {}), now)
+            self._begin(answer.start or Vector(), now)
         for part in answer.batches:
             try:
-                self._recover(carried(part), now)
+                self._recover(sender, carried(part), now)
             except Malformed:
                 self.site.refused += 1
                 return
@@ -208,32 +217,75 @@ class Sync(Layer):
         if answer.more:
             self._ask(now)
             return
-        self._close(answer.reached, now)
+        self._close(sender, answer.reached, now)
         self._due = now + self.site.options.again
+        if self._turn_to_another(sender):
+            self._ask(now)
+            return
         self._finish_if_done(now)
 
-    def _recover(self, batch: Batch, now: float) -> None:
+    def _recover(self, sender: MemberId, batch: Batch, now: float) -> None:
         assert self._done is not None
         publisher = batch.publisher
-        done = self._done.get(publisher, 0)
+        for part in self._out_of_holes(batch):
+            self._above(Messages(part), now)
         last = min(batch.last, self._target.get(publisher, 0))
-        if last <= done or last < batch.first:
+        if last <= self._done.get(publisher, 0) or last < batch.first:
             return
-        if batch.first > done + 1:
-            self._above(Missing(Lost(publisher, done + 1, batch.first - 1)), now)
-            done = batch.first - 1
-        self._above(Messages(batch.part(done + 1, last)), now)
+        if not self._is_lost(sender, publisher, batch.first - 1, now):
+            return
+        self._above(Messages(batch.part(self._done.get(publisher, 0) + 1, last)), now)
         self._done[publisher] = last
+        self._denied.pop(publisher, None)
 
-    def _close(self, reached: dict[bytes, int], now: float) -> None:
+    def _out_of_holes(self, batch: Batch) -> list[Batch]:
+        """The parts of it that were passed over before we began."""
+        publisher = batch.publisher
+        spans = self._holes.get(publisher)
+        if spans is None:
+            return []
+        parts = [batch.part(*span) for span in within(spans, batch.first, batch.last)]
+        self._holes[publisher] = without(spans, batch.first, batch.last)
+        if not self._holes[publisher]:
+            del self._holes[publisher]
+        return parts
+
+    def _close(self, sender: MemberId, reached: dict[bytes, int], now: float) -> None:
         """The archive has told all that it has up to `reached`: what is still missing it does not have."""
-        assert self._done is not None
         for publisher, wanted in self._target.items():
-            done = self._done.get(publisher, 0)
-            last = min(wanted, reached.get(publisher, 0))
-            if last > done:
-                self._above(Missing(Lost(publisher, done + 1, last)), now)
-                self._done[publisher] = last
+            self._is_lost(sender, publisher, min(wanted, reached.get(publisher, 0)), now)
+
+    def _is_lost(self, sender: MemberId, publisher: bytes, last: int, now: float) -> bool:
+        """An archive lacks what comes next, up to `last`: it is passed over as far as all archives do (S6).
+        Whether that is all of it."""
+        assert self._done is not None
+        if last <= self._done.get(publisher, 0):
+            return True
+        denied = self._denied.setdefault(publisher, {})
+        denied[sender] = last
+        agreed = min((denied.get(each, 0) for each in self._archives()), default=0)
+        self._pass_over(publisher, agreed, now)
+        return self._done.get(publisher, 0) >= last
+
+    def _pass_over(self, publisher: bytes, last: int, now: float) -> None:
+        assert self._done is not None
+        done = self._done.get(publisher, 0)
+        if last > done:
+            self._above(Missing(Lost(publisher, done + 1, last)), now)
+            self._done[publisher] = last
+            self._denied.pop(publisher, None)
+
+    def _archives(self) -> list[MemberId]:
+        return self.site.view.archives() if self.site.view is not None else []
+
+    def _turn_to_another(self, sender: MemberId) -> bool:
+        """Whether there is an archive that may have what this one lacks; it is asked next."""
+        for denied in self._denied.values():
+            for archive in self._archives():
+                if sender in denied and archive not in denied:
+                    self._archive, self._offset = archive, 0
+                    return True
+        return False
 
     def _finish_if_done(self, now: float) -> None:
         done = self._done
@@ -242,7 +294,7 @@ class Sync(Layer):
             return
         self._live = True
         self._due = None
-        self.site.effects.append(Recovered(Vector(done)))
+        self.site.effects.append(Recovered(Vector(done, self._holes)))
         while self._held:
             self._pass(self._held.popleft(), now)
         self._held_bytes = 0
@@ -267,6 +319,9 @@ class Sync(Layer):
         assert self._done is not None
         if isinstance(event, Messages):
             batch = event.batch
+            for hole in self._out_of_holes(batch):
+                for part in self._marked(hole, now):
+                    self._above(Messages(part), now)
             done = self._done.get(batch.publisher)
             if done is not None and batch.first <= done:
                 if batch.last <= done:

@@ -13,7 +13,7 @@ Item = Batch | Part
 class Gap:
     """The first message of a publisher that is known to exist and is not here."""
 
-    __slots__ = ("at", "lacking", "pull", "since", "tries")
+    __slots__ = ("at", "is_passed", "lacking", "lost", "pull", "since", "tries")
 
     def __init__(self, at: int, now: float) -> None:
         self.at = at
@@ -21,8 +21,13 @@ class Gap:
         self.tries = 0
         self.pull = False
         """NAK has done what it can."""
-        self.lacking: dict[bytes, int] = {}
-        """Who has said to have none of it, and up to where."""
+        self.is_passed = False
+        """Where P is one queue: what we cast ourselves since has come back, so it is not in the queue any
+        more."""
+        self.lacking: dict[bytes, tuple[int, float]] = {}
+        """Who has said to have none of it, up to where, and when."""
+        self.lost: dict[bytes, int] = {}
+        """Which archives have said that their log is past it without it, and up to where."""
 
 
 class Track:
