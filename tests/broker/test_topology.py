@@ -283,5 +283,5 @@ class SlowTopology(Topology):
         self.vhost.cleanup.go_on(units)
 
 
-SlowTopology.TestCase.settings = Topology.TestCase.settings
+SlowTopology.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestSlowTopology = SlowTopology.TestCase
