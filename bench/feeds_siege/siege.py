@@ -21,7 +21,16 @@ from random import Random
 from typing import Final
 
 from bench.feeds_siege import diary
-from bench.feeds_siege.diary import FOREVER, Diary, Interval, Published, Sequences, stamped
+from bench.feeds_siege.diary import (
+    FOREVER,
+    UNKNOWN,
+    Diary,
+    Got,
+    Interval,
+    Published,
+    Sequences,
+    stamped,
+)
 from bench.feeds_siege.judge import (
     Archived,
     Classes,
@@ -103,7 +112,6 @@ def besiege(
     intensity: Intensity = FULL,
     programs: Mapping[str, str] = PROGRAMS,
     schedule: list[Fault] | None = None,
-    recovery_s: float = RECOVERY_S,
     report: Report = lambda share, phase: None,
 ) -> Outcome:
     """Run one siege in an empty folder, which then has the diaries, logs and archives.
@@ -121,7 +129,7 @@ def besiege(
         with Diary(folder / FAULTS_FILE) as noted:
             inject(site, schedule, noted, injected, seconds, report)
         report(1, "recovering")
-        site.until_recovered(recovery_s)
+        site.until_recovered()
     evidence = read_evidence(folder, programs, is_udp=site.is_udp)
     counts = Counter({f"{kind}s": count for kind, count in injected.items()})
     counts["confirmed"] = sum(evidence.published.confirmed.values())
@@ -131,9 +139,13 @@ def besiege(
         for life in subscriber.lives:
             counts["failed subscriptions"] += life.ended != FOREVER and not life.is_killed
             for got in life.got:
-                counts[f"got {got.certainty}"] += got.last - got.first + 1
+                counts[got_text(got)] += got.last - got.first + 1
     faults = [fault for program in site.programs for fault in program.faults]
     return Outcome(transport, seed, judge(evidence), faults, counts)
+
+
+def got_text(got: Got) -> str:
+    return "committed" if got.certainty == UNKNOWN else f"got {got.certainty}"
 
 
 class Site:
@@ -239,12 +251,12 @@ class Site:
     def _connections(self, fault: Fault) -> list[str]:
         return list(self._roles) if fault.target == BROKER else [fault.target]
 
-    def until_recovered(self, seconds: float) -> None:
+    def until_recovered(self) -> None:
         """Until every subscriber and archive has what it is owed; if not in time, the judge will find out."""
         sound = {name: role for name, role in self._roles.items() if role != PLANTED}
         if self._broker is not None:
             self._broker.until_started()
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + RECOVERY_S
         while time.monotonic() < deadline and not is_complete(
             self._folder, sound, is_udp=self.is_udp
         ):
@@ -274,8 +286,7 @@ def inject(
 ) -> None:
     """Begin and end each fault at its time. At the end publishers are killed, and all other faults end."""
     begun = time.monotonic()
-    begins = [(fault.at, number, fault, True) for number, fault in enumerate(schedule)]
-    timeline = list(begins)
+    timeline = [(fault.at, number, fault, True) for number, fault in enumerate(schedule)]
     heapq.heapify(timeline)
     pending: list[Fault] = []
     while timeline and timeline[0][0] < seconds:
