@@ -206,12 +206,14 @@ def newcomers(random: Random, company: Company) -> Troubles:
 
 
 def stopped(random: Random, company: Company) -> Troubles:
-    """Members are stopped for longer than `patience`, one of them perhaps while messages are lost; when it runs
-    again, time seems to have passed that nobody has lived through."""
-    names = random.sample(company.everybody, random.randint(1, 2))
-    begin = random.uniform(3.2, 4.5)
-    return tuple(
-        (begin + random.uniform(0.0, 2.0), Stall(name, random.uniform(8.5, 11.0))) for name in names
+    """A member is stopped for longer than `patience`, and a publisher fails meanwhile. When the member runs
+    again, time seems to have passed that it has not lived through."""
+    begin = random.uniform(3.2, 5.0)
+    name = random.choice((*ARCHIVES, *company.subscribers))
+    fails = begin + random.uniform(0.0, 2.0)
+    return (
+        (begin, Stall(name, random.uniform(8.5, 11.0))),
+        (fails, Crash(random.choice(company.publishers), 0.2)),
     )
 
 
