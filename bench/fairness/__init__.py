@@ -2,6 +2,7 @@
 
     attacks.py    what the busy client does; attacker.py runs one in a process of its own
     wire.py       the AMQP client that it does it with
+    uvloop.py     where that is for the brokers that run on it
     measuring.py  a sample: the attack, and the probe (loadgen/probe.c) beside it
 
 The probe asks for little every millisecond, a basic.qos and a confirm, and its longest wait is the figure
@@ -27,6 +28,7 @@ from types import MappingProxyType
 from bench import processes
 from bench.book import Book, NotMeasured
 from bench.broker.life import fresh
+from bench.fairness import uvloop
 from bench.fairness.attacks import ATTACKS, BY_NAME, PATIENCE_SECONDS
 from bench.fairness.measuring import attack, waits_during
 from bench.generator import generate
@@ -158,6 +160,8 @@ def broker(loop: str, book: Book, data: Path | None) -> Iterator[Server]:
             yield server
         return
     environment = {"RECADO_NODE_LOOP": loop}
+    if loop == "uvloop":
+        environment |= uvloop.environment()
     try:
         with peers.recado(data=data, environment=environment, stop=signal.SIGKILL) as server:
             yield server

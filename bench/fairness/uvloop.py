@@ -1,0 +1,38 @@
+"""uvloop beside our environment: in it, every broker of every test and benchmark would use it.
+
+It is installed when it is first measured, into a folder in .cache that bears its version.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from bench.book import NotMeasured
+
+ROOT = Path(__file__).parents[2]
+INSTALL_SECONDS = 300
+
+
+@cache
+def environment() -> dict[str, str]:
+    """What a broker's process needs to find uvloop. Raises NotMeasured if it cannot be had."""
+    if find_spec("uvloop") is not None:
+        return {}
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    pin = next(line for line in pins if line.startswith("uvloop=="))
+    folder = ROOT / ".cache" / f"{pin}-{sys.implementation.cache_tag}"
+    stamp = folder / "complete"
+    if not stamp.is_file():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
+        install = [*pip, "--target", str(folder), pin]
+        done = subprocess.run(
+            install, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS
+        )
+        if done.returncode:
+            raise NotMeasured(f"uvloop cannot be installed: {done.stderr.strip()[-200:]}")
+        stamp.touch()
+    return {"PYTHONPATH": str(folder)}
