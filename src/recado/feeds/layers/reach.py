@@ -65,6 +65,7 @@ from ..views import (
 from .agreement import Agreement, joined_whole
 from .reception import MOST_ORDERS, QUIET, Reception
 
+MOST_FAILURES = 4  # that make the pause between rounds longer, twice each time
 DEPUTIES = 4  # that hear each other fail with the coordinator: more than fail at once by chance
 
 
@@ -161,6 +162,7 @@ class Reach(Layer):
         self._quiet_until = 0.0
         self._next_round = 0.0
         self._next_completion = 0.0
+        self._failures = 0  # rounds in a row that most did not answer
 
     def start(self, now: float) -> None:
         self._begun = self._attended = self._heard = self._listening = now
@@ -178,8 +180,7 @@ class Reach(Layer):
         """Beats after which a newcomer calls once more, and listens if it still gets no answer. Of those who
         start together few do so early, each time twice as many after a tenth of a beat: the first one answers
         all but a few of the others."""
-        chance = (crc32(self.site.me.incarnation) + 1) / 2**32
-        return max(0.1, 1 + log2(chance) / 10)
+        return max(0.1, 1 + log2(self._chance()) / 10)
 
     def _listen(self, to_coordinators: bool, now: float) -> None:
         if to_coordinators != self._listens:
@@ -484,11 +485,11 @@ class Reach(Layer):
         base = NO_VIEW
         if self.site.options.ordered and self._knows_archive():
             self.say(Prepare(round_, []), None, now)
-        if self._agreed is None:
+        short = None if self._agreed is None else self._agreed.prepare(round_, invited)
+        if short is None or 2 * len(short.more) > len(invited):
             self.say(whole, MEMBERS, now)
         else:
-            base = self._agreed.id
-            short = self._agreed.prepare(round_, invited)
+            base = short.base
             self.say(short, MEMBERS, now)
             for member in short.more:
                 self.say(whole, member, now)
@@ -519,21 +520,34 @@ class Reach(Layer):
     def _decide(self, round_: Round, now: float) -> None:
         suspect = self.site.options.suspect * self.site.scale
         self._round = None
-        scale = self._scale_for(len(round_.invited))
-        self._next_round = now + self.site.options.again * scale
+        self._next_round = now + self._pause(round_)
         self._next_completion = now + suspect if self._has_listened(now) else 0.0
         for member in round_.invited:
             if member not in round_.answers and member in self.peers:
                 self.peers[member].shy = now + 2 * suspect
         decided = self._decided = self._next_view(round_)
-        if self._agreed is None:
+        elsewhere = [m for m, answer in round_.answers.items() if answer.base == NO_VIEW]
+        if self._agreed is None or 2 * len(elsewhere) > len(round_.answers):
             self.say(decided, MEMBERS, now)
         else:
             self.say(self._agreed.difference(decided), MEMBERS, now)
-            for member, answer in round_.answers.items():
-                if answer.base == NO_VIEW:
-                    self.say(decided, member, now)
+            for member in elsewhere:
+                self.say(decided, member, now)
         self._accept(decided, now)
+
+    def _pause(self, round_: Round) -> float:
+        """Seconds until the next round: newcomers are gathered meanwhile. If most members did not answer they
+        may have promised themselves to another coordinator: one of those that compete is to wait longer."""
+        if 2 * len(round_.answers) > len(round_.invited):
+            self._failures = 0
+        else:
+            self._failures = min(self._failures + 1, MOST_FAILURES)
+        pause = self.site.options.again * self._scale_for(len(round_.invited))
+        return pause * (2**self._failures * (0.5 + self._chance()) if self._failures else 1.0)
+
+    def _chance(self) -> float:
+        """Of this member: above 0, up to 1."""
+        return (crc32(self.site.me.incarnation) + 1) / 2**32
 
     def _next_view(self, round_: Round) -> NewView:
         answers, number = round_.answers, round_.id.number
