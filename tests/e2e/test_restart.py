@@ -156,7 +156,7 @@ def test_dead_letters_stay(life: Life) -> None:
         method, _, _ = channel.basic_get("q")
         assert method is not None
         channel.basic_reject(method.delivery_tag, requeue=False)
-        channel.queue_declare("q", passive=True)
+        channel.queue_declare("later", durable=True)  # D3: the next commit covers the rejection
     with life() as channel:
         method, properties, body = channel.basic_get("letters")
         assert (method is not None, body) == (True, b"1")
