@@ -163,13 +163,12 @@ def _annotated(annotation: Any, inner: Any, metadata: tuple[Any, ...]) -> Check:
             _annotated(_limited(each, limits), each, limits) for each in typing.get_args(inner)
         ]
         return lambda value: any(check(value) for check in checks)
+    origin = typing.get_origin(inner)
+    if origin is None:
+        return lambda value: check(value) and _is_within(value, annotation)
     # Of a list[Bid | Ask], which msgspec does not know, the limits are those of a list.
-    bare = _limited(typing.get_origin(inner) or inner, limits)
-
-    def constrained(value: Any) -> bool:
-        return check(value) and _is_within(value, annotation) and _is_within(value, bare)
-
-    return constrained
+    bare = _limited(origin, limits)
+    return lambda value: check(value) and _is_within(value, annotation) and _is_within(value, bare)
 
 
 def _limited(annotation: Any, limits: tuple[Any, ...]) -> Any:

@@ -18,7 +18,7 @@ import msgspec
 from google.protobuf.message import Message as ProtobufMessage
 
 from .catalogue import class_of, manifest_of
-from .declarations import can_be_named, describe, fields_of, is_named_tuple
+from .declarations import can_be_named, describe, field_names, fields_of, is_named_tuple
 from .faults import BadEnvelope, CannotSerialise, Unacceptable
 from .lossless import same, stays
 from .scalars import Tree, Unwritable, read_bytes
@@ -58,7 +58,8 @@ def _said(value: object) -> str:
 
 
 def check_instance(cls: type, value: Any) -> None:
-    """Whether an instance made of the fields would be the same (TG1)."""
+    """Raises Unwritable if an instance made of the fields would not be the same (IN1)."""
+    _check_attributes(cls, value)
     if is_named_tuple(cls):
         if not stays(value):
             raise Unwritable(f"{cls.__qualname__} cannot be made of its fields")
@@ -68,11 +69,17 @@ def check_instance(cls: type, value: Any) -> None:
         raise Unwritable("__post_init__ raises for these fields, or changes them")
 
 
-def _check_dataclass(cls: type, value: Any) -> None:
-    names = {field.name for field in dataclasses.fields(cls)}
-    for extra in getattr(value, "__dict__", {}).keys() - names:
+def _check_attributes(cls: type, value: Any) -> None:
+    """All have to be fields, or be computed of them."""
+    if not cls.__dictoffset__:
+        return
+    for extra in value.__dict__.keys() - {*field_names(cls)}:
         if not isinstance(inspect.getattr_static(cls, extra, None), cached_property):
             raise Unwritable(f"the attribute {extra} is no field of {cls.__qualname__}")
+
+
+def _check_dataclass(cls: type, value: Any) -> None:
+    names = field_names(cls)
     values = {name: getattr(value, name) for name in names}
     try:
         again = _make_dataclass(cls, values)

@@ -35,12 +35,11 @@ from recado.actors.ref import ActorRef
 from .catalogue import class_of, manifest_of
 from .declarations import describe, fits
 from .faults import BadEnvelope, CannotSerialise, RemoteFault, Unacceptable
-from .lossless import Shape, shape_of
+from .lossless import Check, lossless_check
 from .tagged import Hook, Tagged, TypedHook
 
 Write = Callable[[object], bytes]
 Read = Callable[[bytes], object]
-Check = Callable[[Any], bool]
 
 Serialiser = Literal["msgpack", "json", "protobuf", "pickle"]
 
@@ -106,7 +105,7 @@ class Serialisers:
         # Of each class: the serialisation, the manifest, which values it is for, and how they are written.
         self._writers: dict[type, tuple[int, str, Check, Write]] = {}
         self._readers: dict[tuple[int, str], Read] = {}
-        self._reply_shapes: dict[Any, Shape | None] = {}
+        self._reply_checks: dict[Any, Check] = {}
         self._reply_readers: dict[tuple[int, Any], Read] = {}
 
     def use(self, cls: type, serialiser: Serialiser) -> None:
@@ -142,8 +141,7 @@ class Serialisers:
         if manifest or number not in _TAGGED:
             return self.write(value)
         try:
-            shape = None if declared is None else self._reply_shape(declared)
-            if shape is not None and shape.accepts_one(value):
+            if declared is not None and self._reply_check(declared)(value):
                 return number, "", write(value)
         except Exception:  # noqa: BLE001  as in `write`
             pass
@@ -175,8 +173,7 @@ class Serialisers:
             scalar = _SCALARS.get(cls, _never)
             return number, "", _always if (cls, number) == (bytes, MSGPACK) else scalar, write
         manifest = manifest_of(cls)
-        shape = shape_of(cls)
-        return number, manifest, _never if shape is None else shape.look_at or _always, write
+        return number, manifest, lossless_check(cls) or _never, write
 
     def _number(self, cls: type) -> int:
         for ancestor in cls.__mro__:
@@ -276,14 +273,13 @@ class Serialisers:
 
         return read
 
-    def _reply_shape(self, declared: Any) -> Shape | None:
-        try:
-            return self._reply_shapes[declared]
-        except KeyError:
-            if len(self._reply_shapes) >= _REPLY_TYPES_MOST:
-                self._reply_shapes.clear()
-            shape = self._reply_shapes[declared] = shape_of(declared)
-            return shape
+    def _reply_check(self, declared: Any) -> Check:
+        check = self._reply_checks.get(declared)
+        if check is None:
+            if len(self._reply_checks) >= _REPLY_TYPES_MOST:
+                self._reply_checks.clear()
+            check = self._reply_checks[declared] = lossless_check(declared) or _never
+        return check
 
     def _reply_reader(self, serialisation: int, reply: Any) -> Read:
         reader = self._reply_readers.get((serialisation, reply))

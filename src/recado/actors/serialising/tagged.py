@@ -158,7 +158,7 @@ class Tagged:
             return self._object(kind, value, depth)
         raise Unwritable(
             f"{kind.__qualname__} has no serialiser",
-            "Make it a Message, or register it: recado.actors.remote.register",
+            "Send its content as a type that travels, such as a Message or a registered dataclass",
         )
 
     def _object(self, kind: type, value: Any, depth: int) -> Tree:
