@@ -366,7 +366,7 @@ class Archiver(Layer):
             return None
         others = [one for name, one in self._others.items() if name != self.site.me.name]
         stable: list[dict[bytes, int]] = [dict(self.stable), *others]
-        copies = self.site.copies(self._installed)
+        copies = self.site.copies(self._installed or self.site.view)
         every = dict.fromkeys(publisher for one in stable for publisher in one)
         limit = {}
         for publisher in every:
