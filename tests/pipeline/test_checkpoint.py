@@ -10,13 +10,18 @@ import pytest
 from msgspec.structs import replace
 
 from recado.cli import main
-from recado.pipeline import state
+from recado.pipeline import running, state
 from recado.pipeline.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+from recado.pipeline.lake.errors import TableError
 from recado.pipeline.running import PipelineFailed, run
+from recado.pipeline.writing import write
 from tests.pipeline.steps.messages import message, reading, rows_of, stored
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from recado.pipeline.definition import Sink
+    from recado.pipeline.lake.batch import Batch
 
 pytestmark = pytest.mark.spark
 
@@ -75,20 +80,30 @@ def test_a_batch_that_is_repeated_is_there_once(
 def test_the_working_directory_may_change(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's Java was started in another one, and keeps it."""
-    folder = stored(tmp_path / "in", [message(n, {}) for n in range(1, 4)])
-    monkeypatch.chdir(tmp_path)
-    pipeline = reading("x", folder, Path("a state")).write("out", "parquet", path="out")
-    assert run(pipeline, spark).sinks == {"out": 3}
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a state", "in", "out"]
-    assert {"offsets", "recado"} <= {each.name for each in (tmp_path / "a state").iterdir()}
-    uncommit(tmp_path / "a state")
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    assert run(pipeline, spark).sinks == {}
-    assert len(rows_of(tmp_path / "out")) == 3
-    assert not list(elsewhere.iterdir())
+    """After the definition, and after a run that was killed. Spark's Java keeps the one it was started in."""
+    for name in ("defined", "first", "second"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "defined")
+    stored(Path("in"), [message(n, {}) for n in range(1, 4)])
+    table = tmp_path / "out"
+    pipeline = reading("x", str(Path("in").absolute()), Path("a state"))
+    pipeline = pipeline.write("out", "parquet", path=str(table)).write("too", "parquet", path="too")
+
+    def killed(rows: DataFrame, sink: Sink, batch: Batch, *, staging: str) -> bool:
+        write(rows, sink, batch, staging=staging)
+        raise TableError("killed before Spark knows of it")
+
+    monkeypatch.chdir(tmp_path / "first")
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "write", killed)
+        with pytest.raises(PipelineFailed, match="killed before"):
+            run(pipeline, spark)
+    monkeypatch.chdir(tmp_path / "second")
+    report = run(pipeline, spark)
+    assert len(rows_of(table)) == 3
+    assert report.sinks == {"too": 3}
+    assert not list(tmp_path.glob("first/*")) + list(tmp_path.glob("second/*"))
+    assert {"offsets", "recado"} <= {each.name for each in tmp_path.glob("defined/a state/*")}
 
 
 def test_a_file_system_that_spark_does_not_know(spark: SparkSession, tmp_path: Path) -> None:
