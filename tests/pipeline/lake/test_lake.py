@@ -15,6 +15,7 @@ from recado.pipeline.definition import Sink
 from recado.pipeline.lake import iceberg
 from recado.pipeline.lake.batch import Batch
 from recado.pipeline.lake.errors import TableError
+from recado.pipeline.lake.files import counted_rows
 from recado.pipeline.lake.reading import read_delta, read_iceberg
 from recado.pipeline.lake.settings import IcebergSource
 from recado.pipeline.location import folder_of
@@ -161,6 +162,15 @@ def test_a_table_of_before_digests_were_kept(
     with pytest.raises(TableError, match="other rows as batch 2"):
         write(rows(spark, 3), sink, Batch("w", 2, "planned anew"))
     assert ids(sink) == list(range(9))
+
+
+def test_rows_that_differ_in_where_a_null_is(spark: SparkSession) -> None:
+    """Spark's own hash passes over NULLs."""
+    found = {
+        counted_rows(spark.sql(f"SELECT CAST({bid} AS int) AS bid, CAST({ask} AS int) AS ask"))
+        for bid, ask in ((5, "NULL"), ("NULL", 5), (5, 0), ("NULL", "NULL"))
+    }
+    assert len(found) == 4
 
 
 def forget_digests(sink: Sink) -> None:

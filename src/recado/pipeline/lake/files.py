@@ -96,23 +96,25 @@ def _measures(schema: StructType) -> list[Column]:
     """
     from pyspark.sql import functions as f
 
-    row = f.xxhash64(*(_hashable(field) for field in schema))
+    row = f.xxhash64(*(part for field in schema for part in _hashable(field)))
     halves = (f.shiftrightunsigned(row, 32), row.bitwiseAND(f.lit(0xFFFF_FFFF)))
     sums = [f.coalesce(f.sum(half), f.lit(0)) for half in halves]
     named = [each.alias(name) for each, name in zip(sums, _SUMS, strict=True)]
     return [f.count(f.lit(1)).alias("rows"), *named]
 
 
-def _hashable(field: StructField) -> Column:
-    """Spark hashes no maps and no variants. Entries of a map take half the time of its JSON."""
+def _hashable(field: StructField) -> tuple[Column, Column]:
+    """Whether a value is NULL, which Spark's hash passes over, and the value in a type that Spark hashes, which
+    maps and variants are not. Entries of a map take half the time of its JSON."""
     from pyspark.sql import functions as f
 
     column = f.col(f"`{field.name.replace('`', '``')}`")
     kind = field.dataType.simpleString()
     outer, inner = kind.startswith("map<"), kind.removeprefix("map<")
+    value = f.map_entries(column) if outer else column
     if "map<" in inner or "variant" in inner:
-        return f.to_json(f.struct(column))
-    return f.map_entries(column) if outer else column
+        value = f.to_json(f.struct(column))
+    return column.isNull(), value
 
 
 def _rows(measured: Mapping[str, Any]) -> Rows:
