@@ -35,6 +35,30 @@ def test_other_locations_are_no_folders(location: str) -> None:
         folder_of(location)
 
 
+def test_an_empty_path_is_not_the_working_directory() -> None:
+    with pytest.raises(OptionError, match="a path is empty"):
+        folder_of("")
+
+
+def test_a_relative_path_may_have_the_scheme_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for location in ("file:a b", "FILE:a b"):
+        assert resolve(location) == f"file://{tmp_path}/a b"
+        assert resolve(location, Path("/c")) == "file:///c/a b"
+
+
+def test_the_default_configuration_is_that_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    default = {"feed": "f", "config": f"{tmp_path}/recado.toml"}
+    assert Pipeline("x").read("in", "recado", feed="f").sources["in"].options == default
+    for given in ({"Path": "/a"}, {"Config": "/c.toml"}):
+        assert Pipeline("x").read("in", "recado", **given).sources["in"].options == given
+
+
 def test_a_host_is_no_folder() -> None:
     with pytest.raises(OptionError, match="names a host"):
         folder_of("file://host/x")
@@ -67,7 +91,7 @@ def test_paths_are_resolved_when_a_pipeline_is_defined(
 
 
 def test_other_locations_stay_as_they_are() -> None:
-    for location in ("", "/a", "file:a", "hdfs://n/a"):
+    for location in ("", "/a", "file:/a", "file:///a", "file://host/a", "hdfs://n/a"):
         assert resolve(location) == location
     for uri in ("sqlite:////a/c.db", "sqlite://", "sqlite:///:memory:", "postgresql://h/c"):
         sink = Pipeline("x").write("out", "iceberg", catalogue=uri).sinks["out"]

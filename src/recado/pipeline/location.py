@@ -37,8 +37,15 @@ def is_object_store(location: str) -> bool:
     return scheme_of(location) in OBJECT_STORES
 
 
+def has_bucket(location: str) -> bool:
+    """Whether a location with a scheme is complete: `s3:/x` and `s3:///x` name no bucket."""
+    return re.match(r"[^:/]+://[^/]", location) is not None
+
+
 def folder_of(location: str) -> Path:
-    """The absolute path of a local folder. Raises OptionError for a location that is not local."""
+    """The absolute path of a local folder. Raises OptionError for a location that is empty or not local."""
+    if not location:
+        raise OptionError("a path is empty: name a folder; the working directory is .")
     if not is_local(location):
         raise OptionError(
             f"{location} is not a folder of this machine, which is needed here: name one, on a cluster one "
@@ -59,9 +66,14 @@ def local_uri(path: Path) -> str:
 
 def resolve(location: str, folder: Path = _HERE) -> str:
     """A location that no longer depends on the working directory; a relative path is one from `folder` on."""
-    if not location or scheme_of(location):
+    scheme = scheme_of(location)
+    if not location or scheme not in _LOCAL:
         return location
-    return str((folder / location).absolute())
+    path = location[len(f"{scheme}:") :] if scheme else location
+    if path.startswith("/"):
+        return location
+    path = str((folder / path).absolute())
+    return local_uri(Path(path)) if scheme else path
 
 
 def resolve_options(options: Mapping[str, str], folder: Path = _HERE) -> dict[str, str]:

@@ -22,8 +22,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "mergeschema", "outputmode"})
 """What Spark itself was told, and passes on."""
 
-SECRET: Final = frozenset({"storage"})
-"""Options whose values are never shown: they may have keys of a store."""
+_SECRET_NAMES: Final = ("storage", "password", "secret", "token", "jaas")
+HIDDEN: Final = "…"
 
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 
@@ -46,6 +46,21 @@ def read(kind: type[S], source: str, given: Mapping[str, str]) -> S:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise _complaint(source, str(error), values) from None
+
+
+def has_option(options: Mapping[str, str], name: str) -> bool:
+    """Names of options have no case."""
+    return any(each.lower() == name for each in options)
+
+
+def is_secret(name: str, value: str = "") -> bool:
+    """Whether the value of an option may contain keys or passwords, as `storage` and URLs with a user do."""
+    return any(each in name.lower() for each in _SECRET_NAMES) or ("@" in value and "://" in value)
+
+
+def without_secrets(options: Mapping[str, str]) -> dict[str, str]:
+    """Options as they may be shown and logged."""
+    return {name: HIDDEN if is_secret(name, value) else value for name, value in options.items()}
 
 
 def check_columns(
@@ -108,7 +123,7 @@ def _complaint(source: str, told: str, values: Mapping[str, object]) -> OptionEr
     name = place.rstrip("`")
     if name in values:
         what = what[:1].lower() + what[1:]
-        if name in SECRET:
+        if is_secret(name):
             return OptionError(
                 f'option {name} of format("{source}"): {what}; write a table of texts'
             )

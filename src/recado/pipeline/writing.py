@@ -10,7 +10,7 @@ from .lake.delta import write_delta
 from .lake.iceberg import write_iceberg
 from .lake.parquet import write_parquet
 from .lake.settings import ConsoleOptions, DeltaOptions, IcebergOptions, TableOptions
-from .options import read
+from .options import has_option, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,10 +33,11 @@ def write(rows: DataFrame, sink: Sink, batch: Batch, *, staging: str = "") -> bo
             rows.show(shown.num_rows, truncate=shown.truncate)
         case "recado":
             # A batch that comes again is published under the same numbers, which the feed knows.
-            has_staging = any(name.lower() == "staging" for name in sink.options)
-            number = {"writer": batch.writer, "batch": str(batch.number)}
-            known = {**number, "staging": staging} if staging else {}
-            options = {**(number if has_staging else known), **sink.options}
+            options = dict(sink.options)
+            if staging and not has_option(options, "staging"):
+                options["staging"] = staging
+            if has_option(options, "staging"):
+                options = {"writer": batch.writer, "batch": str(batch.number), **options}
             rows.write.format("recado").mode("append").options(**options).save()
         case _:
             rows.write.format(sink.format).mode("append").options(**sink.options).save()

@@ -197,6 +197,20 @@ def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
             "sink d: option path is ftp://b/d, and there is",
         ),
         (quotes().write("d", "delta", path="S4:d"), "there is no store for s4"),
+        (quotes().write("d", "delta", path="s3:/d"), "names no bucket: write s3://BUCKET/PATH"),
+        (quotes().write("d", "delta", path="S3A:///d"), "names no bucket: write s3a://BUCKET/PATH"),
+        (quotes().write("d", "delta", path=""), "sink d: a path is empty"),
+        (quotes().write("p", "parquet", path=""), "sink p: a path is empty"),
+        (
+            quotes().write("p", "parquet", path="file://host/p"),
+            "sink p: file://host/p names a host",
+        ),
+        (
+            quotes()
+            .write("dead_letters", "recado", url="amqp://x", feed="f")
+            .read("r", "recado", path="s3://b/r"),
+            "source r: s3://b/r is not a folder of this machine",
+        ),
         (
             quotes().write("i", "iceberg", table="a.b", warehouse="hdfs://n/i"),
             "sink i: option warehouse is hdfs://n/i, and there is no store for hdfs",

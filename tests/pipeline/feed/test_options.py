@@ -109,9 +109,13 @@ class TestReading:
 class TestWriting:
     def test_a_checkpoint_is_a_place_for_rows(self) -> None:
         given = {"url": "amqp://localhost", "feed": "out"}
-        for checkpoint, expected in (("file:/c", Path("/c/recado")), ("hdfs://host/c", None)):
-            asked = given | {"checkpointLocation": checkpoint}
-            assert staging_of(writing(asked), asked) == expected
+        asked = given | {"checkpointLocation": "file:/c"}
+        assert staging_of(writing(asked), asked) == Path("/c/recado")
+        asked = given | {"checkpointLocation": "hdfs://host/c"}
+        with pytest.raises(
+            OptionError, match=r"hdfs://host/c is on a file .* set the option staging"
+        ):
+            staging_of(writing(asked), asked)
 
     def test_queries_that_are_told_the_same_place_have_folders_of_their_own(
         self, tmp_path: Path

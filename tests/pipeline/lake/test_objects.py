@@ -130,6 +130,17 @@ def test_a_store_that_cannot_be_reached(
         write(spark.range(1), delta_sink(ObjectStore("http://x"), "x"), Batch("w", 0))
 
 
+def test_a_store_that_fails_on_the_way(
+    spark: SparkSession, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no such bucket")
+
+    monkeypatch.setattr(iceberg, "_write", fail)
+    with pytest.raises(TableError, match="s3://lake/my ações cannot be reached: no such bucket"):
+        write(spark.range(1), iceberg_sink(store, "failing", tmp_path), Batch("w", 0))
+
+
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a task, and without Spark."""
     import pyarrow as pa

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from ..options import SECRET
+from ..options import without_secrets
 from .checking import Checked
 from .fields import Fields
 from .step import Step, is_stateful, label
@@ -77,9 +77,4 @@ def _value(value: object) -> str:
 
 
 def _told(options: dict[str, str]) -> str:
-    """Options, without what is nobody's business."""
-    shown = {
-        key: "…" if key.lower() in SECRET or ("@" in value and "://" in value) else value
-        for key, value in options.items()
-    }
-    return "".join(f" {key}={value}" for key, value in shown.items())
+    return "".join(f" {key}={value}" for key, value in without_secrets(options).items())

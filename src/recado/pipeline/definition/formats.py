@@ -24,7 +24,7 @@ from ..lake.settings import (
     check_table_location,
 )
 from ..location import folder_of, is_local
-from ..options import OptionError, read
+from ..options import OptionError, has_option, read
 from ..rows import FEED, QUEUE, ddl
 from .fields import UNKNOWN, Fields, NoType, from_ddl, plain
 from .pipeline import Pipeline, Sink, Source
@@ -54,9 +54,8 @@ def options_of(pipeline: Pipeline, name: str) -> dict[str, str]:
     """The options of a source as Spark is given them: a queue is spooled beside the checkpoint."""
     source = pipeline.sources[name]
     options = {key: value for key, value in source.options.items() if key != SCHEMA}
-    spooled = any(key.lower() == "spool" for key in options)
-    has_folder = bool(pipeline.checkpoint) and is_local(pipeline.checkpoint)
-    if source.format == "amqp" and not spooled and has_folder:
+    is_spooled = has_option(options, "spool")
+    if source.format == "amqp" and not is_spooled and pipeline.has_local_checkpoint:
         options["spool"] = str(folder_of(pipeline.checkpoint) / "spool" / name)
     return options
 
@@ -189,6 +188,8 @@ def check_dead_letters(pipeline: Pipeline) -> Iterator[Problem]:
 
 def check_checkpoint(pipeline: Pipeline) -> Iterator[Problem]:
     """A feed as a sink keeps files of this machine, in the checkpoint unless the option staging says where."""
+    if not pipeline.checkpoint:
+        return
     if is_local(pipeline.checkpoint):
         try:
             folder_of(pipeline.checkpoint)
@@ -196,7 +197,7 @@ def check_checkpoint(pipeline: Pipeline) -> Iterator[Problem]:
             yield Problem("checkpoint", str(error))
         return
     for name, sink in pipeline.sinks.items():
-        if sink.format == "recado" and "staging" not in _lower(sink.options):
+        if sink.format == "recado" and not has_option(sink.options, "staging"):
             what = "it needs the option staging, a folder that all machines mount"
             hint = f"the checkpoint {pipeline.checkpoint} is on a file system that only Spark reads"
             yield Problem(f"sink {name}", what, hint)
@@ -215,7 +216,7 @@ def _feed_at(path: str) -> str | None:
     try:
         with Archive.open(folder_of(path)) as archive:
             return archive.feed
-    except (ArchiveError, OSError):
+    except (ArchiveError, OSError, OptionError):
         return None
 
 

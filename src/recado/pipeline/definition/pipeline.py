@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ..location import resolve, resolve_options
+from ..location import is_local, resolve, resolve_options
+from ..options import has_option, without_secrets
 from .problems import PipelineError, Problem, nearest
 from .step import STEPS, AnyStep, Enrich, JsonField, Missing, Route, Way, WireTap
 
@@ -32,20 +33,35 @@ AVAILABLE_NOW: Final = "available-now"
 Option = str | int | float | bool | date | Mapping[str, object] | Sequence[str]
 
 
-class Source(msgspec.Struct, frozen=True):
+class Endpoint(msgspec.Struct, frozen=True):
+    """A source or a sink. Its locations are resolved when it is made; its `repr` shows no secrets."""
+
     format: str
     options: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "options", resolve_options(self.options))
 
+    def __repr__(self) -> str:
+        shown = without_secrets(self.options)
+        return f"{type(self).__name__}(format={self.format!r}, options={shown!r})"
 
-class Sink(msgspec.Struct, frozen=True):
-    format: str
-    options: dict[str, str] = {}
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("format", self.format), ("options", without_secrets(self.options))]
 
+
+class Source(Endpoint, frozen=True):
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "options", resolve_options(self.options))
+        super().__post_init__()
+        has_place = any(has_option(self.options, name) for name in ("path", "config"))
+        if self.format == "recado" and not has_place:
+            from recado.node.config import FILE
+
+            self.options["config"] = resolve(FILE)  # the default, which a working directory decides
+
+
+class Sink(Endpoint, frozen=True):
+    pass
 
 
 class Pipeline(msgspec.Struct, frozen=True):
@@ -72,6 +88,10 @@ class Pipeline(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "checkpoint", resolve(self.checkpoint))
 
     # --- what it consists of
+
+    @property
+    def has_local_checkpoint(self) -> bool:
+        return bool(self.checkpoint) and is_local(self.checkpoint)
 
     def tables(self) -> dict[str, Source]:
         """The sources that steps look things up in."""

@@ -246,8 +246,13 @@ def staging_of(options: Writing, given: Mapping[str, str]) -> Path | None:
     checkpoint = given.get("checkpointLocation") or given.get("checkpointlocation")
     if checkpoint is None:
         return None if options.staging is None else folder_of(options.staging)
+    if options.staging is None and not is_local(checkpoint):
+        raise OptionError(
+            f"the checkpoint {checkpoint} is on a file system that only Spark reads: set the option staging to "
+            "a folder that all machines mount"
+        )
     if options.staging is None:
-        return folder_of(checkpoint) / "recado" if is_local(checkpoint) else None
+        return folder_of(checkpoint) / "recado"
     staging = folder_of(options.staging)
     if is_local(checkpoint):
         with suppress(FileNotFoundError):

@@ -14,7 +14,7 @@ import msgspec
 
 from ..location import folder_of, is_local, local_uri
 from .batch import RECENT_BATCHES, Batch, Digests, is_there
-from .errors import drifted
+from .errors import drifted, unreachable
 from .files import Written, counted_rows, nullable, write_files
 from .objects import write_objects
 from .settings import IcebergOptions, IcebergSource, check_catalogue
@@ -75,11 +75,13 @@ def write_iceberg(rows: DataFrame, options: IcebergOptions, batch: Batch) -> boo
                 if attempt == _ATTEMPTS - 1:
                     raise
                 table = table.refresh()
-                if _has(
-                    table, batch, rows
-                ):  # by our own commit after all, or by a job thought dead
-                    return False
+                if _has(table, batch, rows):
+                    return False  # by our own commit after all, or by a job thought dead
         return True
+    except OSError as error:
+        if is_local(options.warehouse):
+            raise
+        raise unreachable(options.warehouse, error) from error
     finally:
         catalogue.close()
 
@@ -125,14 +127,14 @@ def catalogue_of(options: IcebergOptions | IcebergSource) -> Catalog:
 
     check_catalogue(options)
     if not is_local(options.warehouse):
-        return SqlCatalog(
-            "recado", uri=options.catalogue, warehouse=options.warehouse, **options.storage
-        )
+        place = {"uri": options.catalogue, "warehouse": options.warehouse}
+        return SqlCatalog("recado", **(options.storage | place))
     warehouse = folder_of(options.warehouse)
     warehouse.mkdir(parents=True, exist_ok=True)
     beside = URL.create("sqlite", database=str(warehouse / "catalogue.db"))
     uri = options.catalogue or beside.render_as_string()
-    return SqlCatalog("recado", uri=uri, warehouse=local_uri(warehouse), **options.storage)
+    place = {"uri": uri, "warehouse": local_uri(warehouse)}
+    return SqlCatalog("recado", **(options.storage | place))
 
 
 def arrow_schema(rows: DataFrame) -> pa.Schema:

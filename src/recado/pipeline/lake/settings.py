@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ..location import OBJECT_STORES, is_local, is_object_store, scheme_of
+from ..location import OBJECT_STORES, folder_of, has_bucket, is_local, is_object_store, scheme_of
 from ..options import OptionError
 
 Storage = dict[str, str]
@@ -78,15 +78,22 @@ def check_parquet_path(path: str) -> None:
             f"option path is {path}: a Parquet table must be in a folder, local or mounted; a folder with such "
             f"a name is ./{path}"
         )
+    folder_of(path)
 
 
 def check_table_location(option: str, location: str) -> None:
     """Of Delta and Iceberg. Raises OptionError."""
-    if not is_local(location) and not is_object_store(location):
+    if is_local(location):
+        folder_of(location)
+    elif not is_object_store(location):
         known = ", ".join(f"{each}://" for each in OBJECT_STORES)
         raise OptionError(
             f"option {option} is {location}, and there is no store for {scheme_of(location)}: name a folder, "
             f"local or mounted, or an object store ({known}); a folder with such a name is ./{location}"
+        )
+    elif not has_bucket(location):
+        raise OptionError(
+            f"option {option} is {location}, which names no bucket: write {scheme_of(location)}://BUCKET/PATH"
         )
 
 
