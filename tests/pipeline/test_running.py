@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from recado.cli import main
@@ -68,9 +70,40 @@ def test_a_job_that_dies_between_two_sinks(
     tapped = DeltaTable(tmp_path / "tap").to_pyarrow_table()["sequence"].to_pylist()
     assert sorted(tapped) == [1, 2, 3, 4, 5, 6, 7]
     assert report.sinks == {"tap": 3}  # what was there already is not written again
-    once = run(pipeline, spark, batch=True, name="again")
-    twice = run(pipeline, spark, batch=True, name="again")
-    assert (once.sinks, twice.sinks) == ({"out": 5, "tap": 7}, {})
+
+
+def test_a_batch_with_a_name_is_recognised_by_what_it_reads(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Not by the rows of its sinks alone: a dead letter has another time whenever it is made."""
+    good, bad = [message(n, {"n": n}) for n in (1, 2)], message(3, b"no JSON")
+    folder = stored(tmp_path / "in", [*good, bad])
+    names = tmp_path / "names.parquet"
+    pq.write_table(pa.table({"n": [1, 2], "name": ["a", "b"]}), names)
+    pipeline = (
+        reading("named", folder, tmp_path / "state")
+        .read("names", "parquet", path=str(names))
+        .translate(json={"n": "long"})
+        .enrich("names", on=["n"])
+        .write("dead_letters", "delta", path=str(tmp_path / "dead"))
+        .write("out", "parquet", path=str(tmp_path / "out"))
+    )
+    assert run(pipeline, spark, batch=True, name="a").sinks == {"dead_letters": 1, "out": 2}
+    assert run(pipeline, spark, batch=True, name="a").sinks == {}
+
+    def refuse(changed: Pipeline) -> None:
+        with pytest.raises(
+            PipelineFailed, match=r"the batch named-\w+-a with other .* another name"
+        ):
+            run(changed, spark, batch=True, name="a")
+        assert len(rows_of(tmp_path / "out")) == 2
+
+    refuse(pipeline.filter("n > 1"))
+    pq.write_table(pa.table({"n": [1, 2], "name": ["a", "c"]}), names)
+    refuse(pipeline)
+    pq.write_table(pa.table({"n": [1, 2], "name": ["a", "b"]}), names)
+    stored(tmp_path / "in", [*good, bad, message(4, {"n": 4})])
+    refuse(pipeline)
 
 
 def test_the_command(
@@ -164,6 +197,10 @@ def test_what_cannot_run_is_refused(spark: SparkSession, tmp_path: Path) -> None
         run(two_sinks(tmp_path), spark, batch=True, name="2027/01")
     with pytest.raises(PipelineError, match=r"is no name; letters, digits"):
         run(two_sinks(tmp_path), spark, batch=True, name="../../elsewhere")
+    batch = Pipeline("x").read("r", "text", path=str(tmp_path)).translate(body=["value"])
+    batch = batch.write("out", "recado", url="amqp://localhost", feed="f")
+    with pytest.raises(PipelineError, match="sink out: a batch with a name needs a checkpoint, or"):
+        run(batch, spark, batch=True, name="again")
 
 
 def test_what_spark_or_a_sink_refuses_is_told_without_a_trace(

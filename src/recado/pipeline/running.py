@@ -15,9 +15,10 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Observation, SparkSession
@@ -31,8 +32,8 @@ from .definition.problems import PipelineError, Problem
 from .definition.step import label
 from .lake.batch import Batch
 from .lake.errors import TableError
-from .location import is_local
-from .options import OptionError
+from .lake.files import counted_rows
+from .options import OptionError, has_option
 from .progress import Following, Watcher
 from .report import Came, Report, Tally
 from .steps.flow import Flow
@@ -70,7 +71,7 @@ def run(
     begun = time.monotonic()
     if batch:
         try:
-            report = _run_batch(pipeline, spark, name or uuid.uuid4().hex[:16])
+            report = _run_batch(pipeline, spark, name)
         except _FAILURES as error:
             raise PipelineFailed(told(error)) from error
         report.seconds = time.monotonic() - begun
@@ -174,7 +175,7 @@ def _started(
 
 def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> Report:
     check(pipeline, batch=True)
-    if problems := [*check_name("name of the batch", name)]:
+    if problems := [*_check_named(pipeline, name)] if name else []:
         raise PipelineError(pipeline.name, problems)
     rows = batch_rows(pipeline, spark)
     tables = once_read(pipeline, spark)
@@ -182,8 +183,10 @@ def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> Report:
     tally = Tally()
     try:
         flow = walked(pipeline, Flow(rows), tables, is_streaming=False)
-        # The name says which batch it is, whatever its rows are.
-        write_all(pipeline, outlets(pipeline, flow), Batch(name, 0, offsets=name), tally)
+        batch = Batch(name or uuid.uuid4().hex[:16], 0)
+        if name:
+            batch = batch._replace(offsets=_content(pipeline, rows, tables), is_named=True)
+        write_all(pipeline, outlets(pipeline, flow), batch, tally)
         came = Came(rows.count())
     finally:
         rows.unpersist()
@@ -192,12 +195,29 @@ def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> Report:
     return Report(pipeline.name, 0, 1, sources={source: came}, sinks=tally.sinks, dead=tally.dead)
 
 
+def _check_named(pipeline: Pipeline, name: str) -> Iterator[Problem]:
+    """A feed recognises a batch by a note in the checkpoint, or in the folder of the option staging."""
+    yield from check_name("name of the batch", name)
+    for place, sink in pipeline.sinks.items():
+        has_staging = pipeline.has_local_checkpoint or has_option(sink.options, "staging")
+        if sink.format == "recado" and not has_staging:
+            what = "a batch with a name needs a checkpoint, or the option staging"
+            yield Problem(f"sink {place}", what, "a feed would get it each time it is run")
+
+
+def _content(pipeline: Pipeline, rows: DataFrame, tables: Mapping[str, DataFrame]) -> str:
+    """What a batch is made of: the rows of its sources and tables, and the steps; functions by their names."""
+    read = {name: counted_rows(table) for name, table in tables.items()}
+    steps = msgspec.to_builtins(pipeline.steps, enc_hook=lambda function: function.__qualname__)
+    return repr((counted_rows(rows), read, steps))
+
+
 def write_all(
     pipeline: Pipeline, rows: Mapping[str, DataFrame], batch: Batch, tally: Tally
 ) -> None:
     """Write one batch of the pipeline, its writer being the stream or the batch, and count what was written."""
     staging = ""
-    if pipeline.checkpoint and is_local(pipeline.checkpoint):
+    if pipeline.has_local_checkpoint:
         staging = str(state.feeds(pipeline.checkpoint))
     for sink, part in rows.items():
         steps = _steps(pipeline) if sink == pipeline.dead_letters else {}

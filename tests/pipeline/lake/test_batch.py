@@ -67,6 +67,15 @@ def test_b5_any_other_batch_is_refused(
         found(batch, last, known, rows)
 
 
+def test_b5_a_batch_with_a_name_has_the_same_content() -> None:
+    named = Batch("w", 0, "these rows", is_named=True)
+    known = Digests.of(named, ROWS)
+    assert found(named, 0, known, OTHERS)
+    assert found(named._replace(offsets="other rows"), 0, known, ROWS)
+    with pytest.raises(TableError, match=r"table has the batch w with other rows.*another name"):
+        found(named._replace(offsets="other rows"), 0, known, OTHERS)
+
+
 def test_a_history_is_bounded() -> None:
     history = History(-1)
     for number in range(250):

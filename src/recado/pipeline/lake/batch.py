@@ -4,7 +4,8 @@ Spark numbers the batches of a checkpoint. If an older checkpoint is restored, o
 same numbers come again with other rows. So a table keeps two digests with each batch:
 
     offsets   of the entry in Spark's offset log by which the batch was planned: equal only for a repeat of
-              that very plan, whose rows may differ all the same (`current_timestamp`, `rand`)
+              that very plan, whose rows may differ all the same (`current_timestamp`, `rand`). For a batch that
+              a user has named: of the rows that it reads and of its steps
     rows      of the rows themselves, whatever their order: equal also if the batch was planned anew and
               happens to have the same rows
 
@@ -39,6 +40,8 @@ class Batch(NamedTuple):
     number: int
     offsets: str = ""
     """A text that only repeats of the batch have; empty if there is none."""
+    is_named: bool = False
+    """Whether a user has named it (`run --batch --name`): it is the only one of its writer."""
 
     @property
     def key(self) -> str:
@@ -100,6 +103,12 @@ def is_there(
         return True  # B2
     if batch.number < last and not found.total:
         return True  # B3
+    if batch.is_named:
+        raise TableError(
+            f"{table} has the batch {batch.writer} with other rows, so these were not written: the sources or "
+            "the steps have changed since. Run it under another name; rows that both have are in the table "
+            "twice then"
+        )
     raise TableError(
         f"{table} has batches up to {last} of {batch.writer}, and other rows as batch {batch.number}, which "
         "was not written. The checkpoint is older than the table: it was restored from a backup, or two "
