@@ -320,6 +320,54 @@ async def test_a_watch_by_name_is_not_passed_on_to_the_next_of_that_name() -> No
         assert not book.bonds().watchers
 
 
+@each_kind
+@in_a_loop
+async def test_a_watch_may_be_the_first_contact_with_the_next_life_of_a_node(kind: str) -> None:
+    """The node was known, was restarted, and has said nothing since: its actor is not dead for that."""
+    async with lives(kind) as (client, server):
+        seer = await watcher(client)
+        book = client.actor("book", node="server")
+        async with server() as first:
+            await first.spawn(Book, name="book")
+            await book.ask(Place(1))
+        link_there = Node.of(client).ways.peers["server"].link
+        assert link_there is not None
+        if kind == "tcp":
+            await until(lambda: not link_there.is_up)
+        async with server() as second:
+            await second.spawn(Book, name="book")
+            await until(lambda: link_there.is_up)
+            await asyncio.sleep(0)  # links in memory tell that they are healed in the next turn
+            boss = await boss_of(client, book)
+            monitor(cell(seer), book)
+            await is_identified(client)
+            assert await book.ask(Place(2)) == Ack(2)  # behind all that the probes are answered by
+            assert seer.heard == []
+            assert [*boss.children] == [book]
+            await second.stop(second.actor("book"))
+            assert await seer.until(1) == [Down(book, None)]
+
+
+@in_a_loop
+async def test_a_watch_that_only_the_last_life_of_a_node_got_is_told_by_the_next() -> None:
+    async with lives("memory") as (client, server):
+        seer = await watcher(client)
+        book = client.actor("book", node="server")
+        async with server() as first:
+            await first.spawn(Book, name="book")
+            await book.ask(Place(1))
+            silence(first)
+            monitor(cell(seer), book)
+            spawned = first.cell(first.actor("book").address)
+            assert spawned is not None
+            await until(lambda: bool(spawned.bonds().watchers))
+        async with server() as second:
+            await second.spawn(Book, name="book")
+            [down] = await seer.until(1)
+            assert isinstance(down, Down)
+            assert isinstance(down.reason, NoSuchActor)
+
+
 @in_a_loop
 async def test_a_watch_that_was_set_before_the_node_was_there_is_about_its_first_life() -> None:
     async with lives("tcp") as (client, server):

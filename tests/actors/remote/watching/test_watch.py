@@ -26,6 +26,7 @@ from recado.actors.failing.signals import (
 from recado.actors.ref import ActorRef
 from recado.actors.remote.faults import Full
 from recado.actors.remote.watching.watch import (
+    NO_UID,
     Bond,
     Kind,
     Marks,
@@ -188,19 +189,61 @@ def test_a_bond_by_name_is_with_one_incarnation(begins: CellSignal) -> None:  # 
     vigil = Vigil(10)
     token = vigil.sent(NAMED, begins).token
     assert vigil.back("there", reborn=False) == [Told(NAMED, begins)]
-    assert vigil.sent(NAMED, begins) == Marks(token)  # nothing is known of it yet
+    assert said(vigil.sent(NAMED, begins)) == (token, 0)  # nothing is known of it yet
     vigil.identified(HERE, NAMED, 7, token + 1)  # that is about another bond
-    assert vigil.sent(NAMED, begins) == Marks(token)
+    assert said(vigil.sent(NAMED, begins)) == (token, 0)
     vigil.identified(HERE, NAMED, 7, token)
     vigil.identified(HERE, NAMED, 8, token)
     for reborn in (False, True):
         assert vigil.back("there", reborn=reborn) == [Told(NAMED, begins)]
-        assert vigil.sent(NAMED, begins) == Marks(token, uid=7)
+        assert said(vigil.sent(NAMED, begins)) == (token, 7)
 
 
-def test_whom_a_node_did_not_name_before_its_next_life_is_dead() -> None:  # V6
+def said(marks: Marks) -> tuple[int, int]:
+    return marks.token, marks.uid
+
+
+PROBED = [
+    (Watch(HERE), Down(NAMED, ERROR)),
+    (Link(HERE), Ended(NAMED, ERROR)),
+    (Tie(HERE), Exit(NAMED, ERROR)),
+]
+
+
+@pytest.mark.parametrize(("begins", "end"), PROBED)
+def test_the_answer_to_a_probe_ends_a_bond_with_the_last_life(  # V6
+    begins: CellSignal, end: CellSignal
+) -> None:
+    vigil = Vigil(10)
+    token = vigil.sent(NAMED, begins).token
+    for reborn in (True, False, True):  # each time it is asked again
+        assert vigil.back("there", reborn=reborn) == [Told(NAMED, begins)]
+        probe, uid = said(vigil.sent(NAMED, begins))
+        assert uid == NO_UID
+        assert probe != token
+    assert vigil.heard(HERE, end, token=probe)
+    assert vigil.bonds == {}
+
+
+@pytest.mark.parametrize(("begins", "end"), PROBED)
+def test_a_bond_with_the_present_life_outlasts_a_probe(  # V6
+    begins: CellSignal, end: CellSignal
+) -> None:
+    vigil = Vigil(10)
+    token = vigil.sent(NAMED, begins).token
+    vigil.back("there", reborn=True)
+    probe, _ = said(vigil.sent(NAMED, begins))
+    vigil.identified(HERE, NAMED, 7, token)
+    assert not vigil.heard(HERE, end, token=probe)
+    assert said(vigil.sent(NAMED, begins)) == (token, 7)
+    assert vigil.heard(HERE, end, token=token)
+    assert vigil.bonds == {}
+
+
+def test_actors_that_were_bound_twice_before_the_next_life_of_their_node_are_dead() -> None:  # V6
     vigil = Vigil(10)
     for begins, _ in BONDS:
+        vigil.sent(NAMED, begins)
         vigil.sent(NAMED, begins)
     effects = vigil.back("there", reborn=True)
     told = [effect.signal for effect in effects if isinstance(effect, Told)]

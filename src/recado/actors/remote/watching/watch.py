@@ -14,8 +14,10 @@ V3  When a node comes back before that, or in another life, the bonds that were 
 V4  There are no more bonds made by others than the limit.
 V5  Who was bound by its name alone is called so in what follows from the bond: those who made it know no other.
 V6  A bond is with one incarnation of an actor. If it was made by name, the actor's node says which uid has the
-    name, and the bond is made again with that one only. If the node began another life before it said so, the
-    actor is dead.
+    name, and the bond is made again with that one only. If the first word of another life of the node comes
+    before that, the signal reached the last life or this one. A *probe* tells: the same signal, for a uid that
+    no actor has. Its answer says that the actor is dead, and comes after the uid if this life got the signal.
+    If the signal was sent twice by then, the actor is dead.
 V7  A bond has a token, which is in all that follows from it. So the end of an earlier bond of the same two
     actors, told late or twice, does not end the present one.
 """
@@ -56,7 +58,13 @@ class Kind(Enum):
 
 
 _MADE_THERE = (Kind.WATCHED, Kind.SUPERVISED)
-_MADE_HERE = (Kind.WATCHES, Kind.SUPERVISES, Kind.TIED)  # the last one by either side
+# Those made here, by the signals that make them; a tie is made by either side.
+_MADE_BY: Final[dict[Kind, type[Watch | Link | Tie]]] = {
+    Kind.WATCHES: Watch,
+    Kind.SUPERVISES: Link,
+    Kind.TIED: Tie,
+}
+NO_UID: Final = 2**63 - 1  # larger than those of actors
 
 
 class Bond(NamedTuple):
@@ -74,6 +82,16 @@ class Marks(NamedTuple):
     """How the other node calls the actor here, if not by its full address (V5)."""
     uid: int = 0
     """Of the actor there, if it was bound by name and its node has said which one that is (V6)."""
+    probe: int = 0
+    """The token of the last probe, if there was one (V6)."""
+    is_repeated: bool = False
+    """Whether the signal was sent again before the uid was known (V6)."""
+
+    def is_ended_by(self, token: int) -> bool:
+        """Whether the end that was told with this token is that of the bond. Nodes that give none mean any."""
+        if token and token == self.probe:
+            return not self.uid
+        return token in (0, self.token)
 
 
 UNMARKED: Final = Marks()
@@ -170,14 +188,18 @@ class Vigil:
                 if self._marks(tied) is None:  # or it is ours, and the other side makes it again
                     self._add(tied, Marks(token, called))
             case Untie(there) | Exit(there, _):
-                self._discard(Bond(Kind.TIED, here, there))
+                tied = Bond(Kind.TIED, here, there)
+                marks = self._marks(tied) or UNMARKED
+                if token and token == marks.probe and marks.uid:
+                    return False
+                self._discard(tied)
             case _:
                 pass
         return True
 
     def identified(self, here: Ref, named: Ref, uid: int, token: int) -> None:
         """The actor that a bond of ours calls by name has this uid (V6)."""
-        for kind in _MADE_HERE:
+        for kind in _MADE_BY:
             bond = Bond(kind, here, named)
             marks = self._marks(bond)
             if marks is not None and marks.token == token and not marks.uid:
@@ -194,6 +216,10 @@ class Vigil:
             self._token += 1
             marks = Marks(self._token)
             self._add(bond, marks)
+        elif _is_by_name(bond, marks):
+            if marks.probe:
+                return marks._replace(token=marks.probe, uid=NO_UID)
+            self._add(bond, marks._replace(is_repeated=True))
         return marks
 
     def _add(self, bond: Bond, marks: Marks = UNMARKED) -> None:
@@ -209,9 +235,9 @@ class Vigil:
         return self.bonds.get(bond.there.address.node, {}).get(bond)
 
     def _end(self, bond: Bond, token: int) -> bool:
-        """They say that it has ended: whether it was this one. Those who give no token mean any."""
+        """They say that it has ended: whether it was this one."""
         marks = self._marks(bond)
-        if marks is not None and token not in (0, marks.token):
+        if marks is not None and not marks.is_ended_by(token):
             return False
         self._discard(bond)
         return True
@@ -252,18 +278,17 @@ class Vigil:
         bonds = self.bonds.get(node, {})
         effects: list[Effect] = []
         for bond, marks in list(bonds.items()):
-            by_name = not (bond.there.address.uid or marks.uid)
             match bond.kind:
-                case Kind.WATCHES | Kind.SUPERVISES | Kind.TIED if reborn and by_name:
-                    self._discard(bond)
-                    gone = NoSuchActor(f"{bond.there} is gone: its node began another life")
-                    effects += _bereaved(*bond, gone)
-                case Kind.WATCHES:
-                    effects.append(Told(bond.there, Watch(bond.here)))
-                case Kind.SUPERVISES:
-                    effects.append(Told(bond.there, Link(bond.here)))
-                case Kind.TIED:
-                    effects.append(Told(bond.there, Tie(bond.here)))
+                case Kind.WATCHES | Kind.SUPERVISES | Kind.TIED:
+                    if reborn and _is_by_name(bond, marks):
+                        if marks.is_repeated:
+                            self._discard(bond)
+                            gone = NoSuchActor(f"{bond.there} is gone: its node began another life")
+                            effects += _bereaved(*bond, gone)
+                            continue
+                        self._token += 1
+                        self._add(bond, marks._replace(probe=self._token))
+                    effects.append(Told(bond.there, _MADE_BY[bond.kind](bond.here)))
                 case Kind.WATCHED | Kind.SUPERVISED if reborn:
                     self._discard(bond)
                     effects.append(_parted(bond))
@@ -273,6 +298,11 @@ class Vigil:
                 case Kind.WATCHED:
                     pass
         return effects
+
+
+def _is_by_name(bond: Bond, marks: Marks) -> bool:
+    """Whether it is not known which actor it is with (V6)."""
+    return not (bond.there.address.uid or marks.uid)
 
 
 def _parted(bond: Bond) -> Effect:
