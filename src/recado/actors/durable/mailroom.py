@@ -7,8 +7,8 @@
     Narrowed   [5, incarnation, [floor, starts, ends, held]]                  what is known of one sender now
 
 Records are msgpack. A `number` is given once, and is the order of a mailbox; an `origin` is the sender's
-(incarnation, sequence); an `asker` is where its answer goes, [node, client, incarnation, number], nil if it is
-none of another node. Records without it, of earlier versions, are read as if it were nil.
+(incarnation, sequence); an `asker` is where its answer goes, [node, client, incarnation, number], nil if the
+asker is not on another node. Records without it, of earlier versions, are read as if it were nil.
 
 MR1  What `when_safe` reported is found again until it is handled, whatever ends, the process or the power.
 MR2  What was attempted or handled is known after the end of the process. After that of the power, perhaps not:

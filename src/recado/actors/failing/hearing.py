@@ -83,16 +83,17 @@ def hear(cell: Cell, signal: CellSignal) -> None:
 
 
 def echo(ref: Ref, signal: CellSignal) -> None:
-    """Answer for an address where nobody lives, or nobody any more."""
-    if (answer := answer_of_nobody(ref, signal)) is not None:
+    """Answer for an address without an actor."""
+    if (answer := answer_for_absent(ref, signal)) is not None:
         to, said = answer
         to.signal(said)
 
 
-def answer_of_nobody(
+def answer_for_absent(
     ref: Ref, signal: CellSignal, gone: Address | None = None
 ) -> tuple[Ref, CellSignal] | None:
-    """Who is told what, if anybody. `gone` is the actor that is not there, if not whoever has that address."""
+    """The recipient and the signal that answer for an absent actor, if any. `gone` is its address, if that is
+    not the one of `ref`."""
     absent = NoSuchActor(f"{gone or ref} is not there")
     match signal:
         case Watch(by):

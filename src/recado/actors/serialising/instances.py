@@ -20,7 +20,7 @@ from google.protobuf.message import Message as ProtobufMessage
 from .catalogue import class_of, manifest_of
 from .declarations import can_be_named, describe, field_names, fields_of, is_named_tuple
 from .faults import BadEnvelope, CannotSerialise, Unacceptable
-from .lossless import same, stays
+from .lossless import is_rebuilt, is_same
 from .scalars import Tree, Unwritable, read_bytes
 
 FLAGS_MOST: Final = 10_000  # combinations of one Flag class: Python keeps each for ever
@@ -47,11 +47,11 @@ def fields_for(cls: type) -> Iterable[tuple[str, Any, Callable[[Any], bool]]]:
         raise Unwritable(error.what, error.hint) from None
 
 
-def misfit(value: object, annotation: Any) -> str:
-    return f"{_said(value)} does not fit {describe(annotation)}"
+def describe_mismatch(value: object, annotation: Any) -> str:
+    return f"{_describe_value(value)} does not fit {describe(annotation)}"
 
 
-def _said(value: object) -> str:
+def _describe_value(value: object) -> str:
     kind = type(value).__qualname__
     text = repr(value) if isinstance(value, int | float | str | bytes | None) else ""
     return f"the {kind} {text[:50]}" if text else f"a value of type {kind}"
@@ -61,11 +61,11 @@ def check_instance(cls: type, value: Any) -> None:
     """Raises Unwritable if an instance made of the fields would not be the same (IN1)."""
     _check_attributes(cls, value)
     if is_named_tuple(cls):
-        if not stays(value):
+        if not is_rebuilt(value):
             raise Unwritable(f"{cls.__qualname__} cannot be made of its fields")
     elif dataclasses.is_dataclass(cls):
         _check_dataclass(cls, value)
-    elif hasattr(cls, "__post_init__") and not stays(value):
+    elif hasattr(cls, "__post_init__") and not is_rebuilt(value):
         raise Unwritable("__post_init__ raises for these fields, or changes them")
 
 
@@ -83,7 +83,7 @@ def _check_dataclass(cls: type, value: Any) -> None:
     values = {name: getattr(value, name) for name in names}
     try:
         again = _make_dataclass(cls, values)
-        changed = [name for name in names if not same(getattr(again, name), values[name])]
+        changed = [name for name in names if not is_same(getattr(again, name), values[name])]
     except Exception as error:  # noqa: BLE001  its constructor is anybody's
         raise Unwritable(f"{cls.__qualname__} cannot be made of its fields: {error}") from None
     if changed:
@@ -124,7 +124,9 @@ def make_instance(cls: type, given: dict[str, Any]) -> Any:
         if name in given:
             values[name] = part = given[name]
             if not accepts(part):
-                raise BadEnvelope(f"{cls.__qualname__}.{name}: {misfit(part, annotation)}")
+                raise BadEnvelope(
+                    f"{cls.__qualname__}.{name}: {describe_mismatch(part, annotation)}"
+                )
     if dataclasses.is_dataclass(cls):
         return _make_dataclass(cls, values)
     return cls(**values)

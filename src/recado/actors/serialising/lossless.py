@@ -225,7 +225,7 @@ class _Compiler:
         if cls.__dictoffset__:
             conditions.append("not v.__dict__")  # attributes that are no fields
         if hasattr(cls, "__post_init__"):
-            conditions.append(self._call(stays, "v"))
+            conditions.append(self._call(is_rebuilt, "v"))
         return _all("True", *conditions)
 
 
@@ -261,18 +261,19 @@ def _is_key(annotation: Any) -> bool:
     return annotation in (int, str)
 
 
-def stays(value: Any) -> bool:
-    """Whether an instance that is made of the fields of this one has the same: its `__post_init__` may raise,
-    or change them."""
+def is_rebuilt(value: Any) -> bool:
+    """Whether an instance that is made of the fields of this one has equal fields: its `__post_init__` may
+    raise, or change them."""
     cls = type(value)
     try:
         again = cls(**{field.name: getattr(value, field.name) for field in fields_of(cls)})
         return all(
-            same(getattr(again, field.name), getattr(value, field.name)) for field in fields_of(cls)
+            is_same(getattr(again, field.name), getattr(value, field.name))
+            for field in fields_of(cls)
         )
     except Exception:  # noqa: BLE001  its constructor is anybody's, and so is what it is compared by
         return False
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     return one is other or (type(one) is type(other) and bool(one == other))

@@ -47,11 +47,11 @@ from .exceptions import exception_class, name_of
 from .faults import BadEnvelope, CannotSerialise, Unacceptable
 from .instances import (
     check_instance,
+    describe_mismatch,
     fields_for,
     known_class,
     make_instance,
     manifest_for,
-    misfit,
     parts_of_error,
     write_enum,
 )
@@ -170,7 +170,7 @@ class Tagged:
                 raise Unwritable(f"the field {name} is not set") from None
             try:
                 if not accepts(part):
-                    raise Unwritable(misfit(part, annotation))
+                    raise Unwritable(describe_mismatch(part, annotation))
                 tree.append(name)
                 tree.append(self._lower(part, depth))
             except Unwritable as error:

@@ -9,7 +9,7 @@ from recado.actors.remote.sealed.frame import (
     HEAD,
     OVERHEAD,
     REFUSAL_SIZE,
-    WHY_MOST,
+    WHY_BYTES_MOST,
     RefusedFrame,
     Seal,
     Sealer,
@@ -106,9 +106,9 @@ def test_a_refusal_may_say_why_within_a_limit() -> None:
     frame = refuse(INCARNATION, 7, Refusal.ENVELOPE, "a field is missing: açaí")
     assert is_refusal(frame)
     assert open_refusal(frame).why == "a field is missing: açaí"
-    long = refuse(INCARNATION, 7, Refusal.ENVELOPE, "é" * WHY_MOST)
+    long = refuse(INCARNATION, 7, Refusal.ENVELOPE, "é" * WHY_BYTES_MOST)
     assert is_refusal(long)
-    assert open_refusal(long).why == "é" * (WHY_MOST // 2)
+    assert open_refusal(long).why == "é" * (WHY_BYTES_MOST // 2)
     assert not is_refusal(long + b"x")
     assert open_refusal(refuse(INCARNATION, 7, Refusal.BUSY, "\ud800")).why == "?"
     assert open_refusal(refuse(INCARNATION, 7, Refusal.BUSY) + b"\xff").why == ""

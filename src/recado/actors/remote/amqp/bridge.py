@@ -107,7 +107,7 @@ class Bridge:
         self.handler = handler
         self.frame_limit = frame_limit
         self.connecting = Attempts(settings.backoff)
-        # The server bridge needs nobody else on the broker.
+        # The server bridge does not depend on another node.
         search = settings.backoff if plan.probe is None else settings.search_backoff
         self.reading = Attempts(search)
         self.writing = Attempts(search)

@@ -69,5 +69,7 @@ class Watcher(Protocol):
 
 
 class ReportingWatcher(Watcher, Protocol):
+    """A Watcher that is also told how long a bridge has been lost."""
+
     def down(self, seconds: float, reason: str) -> None:
         """It has been lost for so long, and is still being rebuilt; every `report_interval`."""

@@ -41,7 +41,7 @@ from recado.actors.remote.sealed.frame import (
     open_refusal,
 )
 from recado.actors.remote.transport import Link, Settle
-from recado.actors.remote.watching.presence import RENAME
+from recado.actors.remote.watching.presence import RENAME_HINT
 from recado.actors.running.cell import Cell
 from recado.actors.running.mailbox import Letter, Origin, Then
 from recado.actors.running.pressure import when_room
@@ -191,7 +191,7 @@ class Inbound:
         spoke_on = peer.past[origin[0]]
         is_told = envelope.kind == MESSAGE and envelope.one_way
         if not is_told or spoke_on is None or spoke_on() is not link:
-            raise Replaced(f"another node named {peer.name} has connected since. {RENAME}")
+            raise Replaced(f"another node named {peer.name} has connected since. {RENAME_HINT}")
         return self._deliver(link, peer, envelope, origin, None)
 
     def _introduced(self, link: Link, envelope: Envelope) -> Peer:

@@ -41,7 +41,7 @@ class Refusals:
     ) -> None:
         """`why` is told to the sender: only of frames that have the seal (RF1)."""
         told = why or reason.name.lower()
-        if reason is not Refusal.REPLACED:  # it cannot help it, and has to be told each time
+        if reason is not Refusal.REPLACED:  # not its fault, and each ask needs its answer
             self.strike(link, told)
         self._system.publish(FrameRefused(link.peer, reason))
         now = self._system.clock.time()

@@ -72,7 +72,7 @@ class Signalled(msgspec.Struct, frozen=True, array_like=True, tag="signal"):
 
 
 class Identified(msgspec.Struct, frozen=True, array_like=True, tag="identified"):
-    """The target is the actor that sent the watch, link or tie."""
+    """For the actor that sent the watch, link or tie."""
 
     ref: str  # the full address of the actor that was called by its name
     token: Natural

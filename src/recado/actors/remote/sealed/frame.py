@@ -5,7 +5,7 @@
 
 The mac is BLAKE2b, keyed with the cookie, over all but itself. A refusal has none: it goes to those who do not
 have the key. It names 16 random bytes that only the two ends have seen, so nobody else can make one up. `why`
-is UTF-8 of at most WHY_MOST bytes, and is there only if the refused frame had the seal.
+is UTF-8 of at most WHY_BYTES_MOST, and is there only if the refused frame had the seal.
 
 An *incarnation* is one life of a sender towards one peer; its sequence begins at 1. A refusal of sequence 0 is
 one of all its frames: another node of the same name has replaced it.
@@ -32,7 +32,7 @@ MAC: Final = 16
 OVERHEAD: Final = HEAD + MAC
 REFUSAL_SIZE: Final = HEAD + 1
 ALL_FRAMES: Final = 0
-WHY_MOST: Final = 512  # bytes
+WHY_BYTES_MOST: Final = 512
 _PROOF: Final = b"recado actors, a proof: "
 
 
@@ -136,12 +136,12 @@ class Sealer:
 
 
 def refuse(incarnation: bytes, sequence: int, reason: Refusal, why: str = "") -> bytes:
-    said = why.encode(errors="replace")[:WHY_MOST]
+    said = why.encode(errors="replace")[:WHY_BYTES_MOST]
     return bytes([REFUSAL]) + incarnation + sequence.to_bytes(8) + bytes([reason]) + said
 
 
 def is_refusal(frame: bytes) -> bool:
-    return 0 <= len(frame) - REFUSAL_SIZE <= WHY_MOST and frame[0] == REFUSAL
+    return 0 <= len(frame) - REFUSAL_SIZE <= WHY_BYTES_MOST and frame[0] == REFUSAL
 
 
 def open_refusal(frame: bytes) -> RefusedFrame:

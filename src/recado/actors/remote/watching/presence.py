@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
-from recado.actors.failing.hearing import answer_of_nobody
+from recado.actors.failing.hearing import answer_for_absent
 from recado.actors.failing.signals import CellSignal, Failed, Stop, Tie, Unlink, Watch
 from recado.actors.failing.signals import Link as LinkSignal
 from recado.actors.ref import ActorRef
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from recado.actors.running.clock import Timer
     from recado.actors.system import ActorSystem
 
-RENAME: Final = "Give each node a name of its own."
+RENAME_HINT: Final = "Give each node a name of its own."
 
 log = logging.getLogger("recado.actors")
 
@@ -105,7 +105,7 @@ class Presence:
         """A signal came for an actor that is not there; if it names a uid, perhaps another has its name."""
         system = self._system
         gone = Address(target.node, target.name, said.uid or target.uid)
-        answer = answer_of_nobody(ActorRef(target, system.undertaker, system), signal, gone)
+        answer = answer_for_absent(ActorRef(target, system.undertaker, system), signal, gone)
         if answer is not None:
             to, reply = answer
             self._say(peer, write_signal(reply, token=said.token), str(to))
@@ -210,12 +210,12 @@ class Presence:
         known = peer.link
         if known is not None and known is not link:
             if peer.made and known.is_up:
-                raise Replaced(f"{peer.name} is connected at its own address. {RENAME}")
+                raise Replaced(f"{peer.name} is connected at its own address. {RENAME_HINT}")
             if not peer.made:
                 log.warning(
                     "node replaced: a later one of the same name has connected (node=%s). %s",
                     peer.name,
-                    RENAME,
+                    RENAME_HINT,
                 )
                 self._fail_asks(peer, f"{peer.name} was replaced by another node of that name")
                 self._tell_replaced(known, peer.life)
@@ -234,10 +234,10 @@ class Presence:
             "until it is restarted. %s",
             self._system.name,
             peer.name,
-            RENAME,
+            RENAME_HINT,
         )
         self._system.publish(NodeReplaced(peer.name))
-        why = f"another node named {self._system.name} has connected since. {RENAME}"
+        why = f"another node named {self._system.name} has connected since. {RENAME_HINT}"
         self._outbound.pending.fail(peer, lambda: Refused(Refusal.REPLACED, why))
         if peer.link is not None:  # the peer still takes what is told on this connection
             peer.link.close()
