@@ -2,10 +2,13 @@
 
 import pytest
 
-from recado.feeds.boundary import Policy
+from recado.feeds.block import Block
+from recado.feeds.boundary import Batch, Policy
+from recado.feeds.layers.pull import PullLayer
 from recado.feeds.views import Role
 
-from .world import World, together
+from .sim.instead import ask_nobody
+from .world import Disk, World, together
 
 UNIFORM = {
     Role.SUBSCRIBER: "DISPATCH:SYNC:UNIFORM:PULL:FRAG:FIFO:NAK:REACH:AMQP",
@@ -78,6 +81,31 @@ def test_uniform_is_bounded() -> None:
     world.run(1)
     assert x.failed is not None
     assert "archives" in x.failed
+
+
+def test_an_archive_that_has_agreed_to_its_first_view_counts_the_archives_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It cannot begin the view yet, as it lacks messages before the cut; a subscriber asks it for others that no
+    second archive has."""
+    monkeypatch.setattr(PullLayer, "_ask", ask_nobody)  # archives do not repair each other
+    world = World(stacks=UNIFORM)
+    keepers = []
+    for number in range(3):
+        disk = Disk()
+        disk.append([Batch(bytes([number + 1]) * 16, 1, Block.of([b"1", b"2"]))])
+        keepers.append(world.add(Role.ARCHIVE, f"archive-{number}", disk))
+    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.VECTOR)
+    everybody = {node.me for node in (*keepers, x)}
+
+    def shares_view() -> bool:
+        view = x.member.view
+        return view is not None and set(view.members()) == everybody
+
+    assert world.run(5, shares_view)
+    world.run(1)
+    assert not any(keeper.views for keeper in keepers)
+    assert x.bodies() == []
 
 
 def test_recovery_gives_only_what_is_uniform() -> None:
