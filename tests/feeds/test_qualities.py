@@ -86,8 +86,8 @@ def test_uniform_is_bounded() -> None:
 def test_an_archive_that_has_agreed_to_its_first_view_counts_the_archives_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It cannot begin the view yet, as it lacks messages before the cut; a subscriber asks it for others that no
-    second archive has."""
+    """It lacks messages before the cut, so it cannot begin the view yet; a subscriber asks it for messages that
+    no second archive has."""
     monkeypatch.setattr(PullLayer, "_ask", ask_nobody)  # archives do not repair each other
     world = World(stacks=UNIFORM)
     keepers = []

@@ -107,9 +107,8 @@ class Fifo(Layer):
                 self._turn(record, now)
             case Thawed():
                 if not self.reception.fresh:
-                    self.reception.limit = (
-                        None if self._pending is None else dict(self._pending.cut)
-                    )
+                    pending = self._pending
+                    self.reception.thaw(None if pending is None else dict(pending.cut))
                     self._release(now)
                     self._hand_up(now)
             case _:
@@ -150,7 +149,7 @@ class Fifo(Layer):
             self._meet_at(record, first, now)
         for publisher, sequence in record.cut.items():
             reception.learn(publisher, sequence, now)
-        reception.limit = dict(record.cut)
+        reception.thaw(dict(record.cut))
         self._pending = record
         self._release(now)
         self._hand_up(now)
@@ -220,8 +219,8 @@ class Fifo(Layer):
         while True:
             if self._outbox:
                 self._above(self._risen(self._outbox.popleft()), now)
-            elif self._pending is not None and self.reception.reaches(self._pending.cut):
-                record, self._pending, self._before = self._pending, None, {}
+            elif (record := self._reached_view()) is not None:
+                self._pending, self._before = None, {}
                 self.site.current = record.view.id
                 self.reception.limit = None
                 self._above(Changed(record), now)
@@ -231,6 +230,14 @@ class Fifo(Layer):
             else:
                 break
         self._busy = False
+
+    def _reached_view(self) -> ViewRecord | None:
+        """The pending view, if it begins now. After a promise to the next one it does not (RC3): messages that
+        came since would pass, and no cut covers them. It begins when the promise is given up, or never."""
+        record, reception = self._pending, self.reception
+        if record is None or reception.is_frozen or not reception.reaches(record.cut):
+            return None
+        return record
 
     def _risen(self, item: Item | Lost | Met) -> Rising:
         match item:

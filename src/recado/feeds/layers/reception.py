@@ -67,6 +67,8 @@ class Reception:
         self.gaps: dict[bytes, Gap] = {}
         self.limit: dict[bytes, int] | None = {}
         """Nothing passes beyond it; None: everything may."""
+        self.is_frozen = False
+        """Between a promise and its view, or its giving up (RC3)."""
         self.fresh = True
         """It has not begun: a publisher's first message seen is as good a beginning as any."""
         self.since: float | None = None
@@ -110,10 +112,16 @@ class Reception:
             track.past = [(at - seconds, last) for at, last in track.past]
 
     def freeze(self) -> None:
-        """Nothing passes until further notice."""
+        """Nothing passes until `thaw`."""
+        self.is_frozen = True
         self.limit = {p: track.next - 1 for p, track in self.tracks.items()}
         if self.fresh:
             self.sworn = {p for p, track in self.tracks.items() if self._is_heard(track)}
+
+    def thaw(self, limit: dict[bytes, int] | None) -> None:
+        """Let messages pass up to this limit again."""
+        self.is_frozen = False
+        self.limit = limit
 
     def received(self) -> dict[bytes, int]:
         known = [(p, t) for p, t in self.tracks.items() if p not in self.strangers]

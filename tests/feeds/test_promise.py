@@ -1,0 +1,89 @@
+"""FIFO between the promise to a new view and that view: no message passes, whatever happens meanwhile (RC3)."""
+
+import pytest
+
+from recado.feeds.block import Block
+from recado.feeds.boundary import Batch, Channel, Options
+from recado.feeds.layer import Accepted, Changed, Heard, Messages, Rising, Site, Thawed
+from recado.feeds.layers.fifo import Fifo
+from recado.feeds.layers.reception import Reception
+from recado.feeds.packet import Data, Last
+from recado.feeds.vector import Vector
+from recado.feeds.views import MemberId, Role, Seat, View, ViewId, ViewRecord
+
+ME, OTHER, ARCHIVE = (MemberId(name, name[0].encode() * 16) for name in ("me", "other", "archive"))
+NEW, OLD = b"n" * 16, b"x" * 16
+SUSPECT_S = 2.0
+
+
+class Scene:
+    """A subscriber without recovery. It follows the publisher NEW; an archive that has joined knows OLD, which
+    it must not deliver. So the view with the archive is pending until OLD is heard, or `suspect` has passed."""
+
+    def __init__(self) -> None:
+        site = Site(ME, Role.SUBSCRIBER, Options(ordered=False, suspect=SUSPECT_S), frozenset())
+        self.reception = Reception(10_000)
+        self.fifo = Fifo(site, self.reception, None)
+        self.risen: list[Rising] = []
+        self.fifo.link(lambda event, now: self.risen.append(event), lambda event, now: None)
+        self.fifo.start(0.0)
+        self.accept(1, {})
+        self.hear(Last(NEW, 0, 0), 0.1)
+        self.hear(data(1), 0.1)
+        self.accept(2, {NEW: 1, OLD: 9}, ARCHIVE)
+        assert self.passed() == ["view 1", 1]
+
+    def accept(self, number: int, cut: dict[bytes, int], *more: MemberId) -> None:
+        seats = tuple(Seat(member, Role.SUBSCRIBER) for member in (ME, OTHER, *more))
+        view = View(ViewId(number, bytes(16)), seats)
+        self.fifo.site.view = view
+        self.fifo.up(Accepted(ViewRecord(view, Vector(cut), ())), 0.2)
+
+    def hear(self, packet: Data | Last, now: float) -> None:
+        self.fifo.up(Heard(Channel.P, OTHER, packet), now)
+
+    def passed(self) -> list[str | int]:
+        """Sequences of NEW, and views."""
+        passed: list[str | int] = []
+        for event in self.risen:
+            match event:
+                case Messages(Batch(publisher, first)):
+                    assert publisher == NEW
+                    passed.append(first)
+                case Changed(record):
+                    passed.append(f"view {record.view.id.number}")
+                case _:
+                    pass
+        return passed
+
+
+def data(sequence: int) -> Data:
+    return Data(NEW, sequence, Block.of([b"x"]))
+
+
+@pytest.fixture(params=["silent", "heard"])
+def promised(request: pytest.FixtureRequest) -> Scene:
+    """It has said to have NEW up to 1; then 2 comes, and where to begin with OLD is decided."""
+    scene = Scene()
+    scene.reception.freeze()
+    scene.hear(data(2), 0.3)
+    if request.param == "silent":
+        scene.fifo.tick(0.2 + SUSPECT_S)
+    else:
+        scene.hear(Last(OLD, 9, 60_000), 0.3)
+    assert not scene.reception.strangers
+    return scene
+
+
+def test_nothing_passes_when_a_pending_view_is_reached_after_the_promise(promised: Scene) -> None:
+    assert promised.passed() == ["view 1", 1]
+
+
+def test_what_came_after_the_promise_is_behind_the_cut(promised: Scene) -> None:
+    promised.accept(3, {NEW: 1, OLD: 9}, ARCHIVE)
+    assert promised.passed() == ["view 1", 1, "view 3", 2]
+
+
+def test_when_the_round_is_given_up_the_pending_view_begins(promised: Scene) -> None:
+    promised.fifo.up(Thawed(), 3.0)
+    assert promised.passed() == ["view 1", 1, "view 2", 2]
