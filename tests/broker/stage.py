@@ -86,6 +86,12 @@ def open_channel(broker: Broker, peer: Peer | None = None, number: int = 1) -> C
     return Channel(number, peer or Peer(), broker.admit(broker.users["guest"], "/"))
 
 
+def close_channel(channel: Channel, now: int = 0) -> list[Queue]:
+    """Close it in one go; gives the queues that lost a consumer."""
+    channel.admission.vhost.cleanup.now = now
+    return finish(channel.close())
+
+
 def new_queue(broker: Broker, name: str = "q", now: int = 0, **settings: object) -> Queue:
     vhost = broker.vhosts["/"]
     return broker.create_queue(vhost, name, QueueSettings(**settings), None, now)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from recado.broker.arguments import QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.queue import Queue
 
-from .stage import GUEST, consume, new_broker, new_queue, open_channel, run_of
+from .stage import GUEST, close_channel, consume, new_broker, new_queue, open_channel, run_of
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_queue_that_nobody_uses_expires(broker: Broker) -> None:
     broker.tick(1000)
     assert is_there(queue)
     broker.cancel(consumer, 1000)
-    consumer.channel.close(1000)
+    close_channel(consumer.channel, 1000)
     broker.tick(1049)
     assert is_there(queue)
     broker.tick(1050)

@@ -1,5 +1,7 @@
 """A channel: who consumes there, what it holds, how that is settled, and its end."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from recado.amqp.errors import AccessRefused, NotAllowed, PreconditionFailed
@@ -9,8 +11,19 @@ from recado.amqp.methods import BasicCancel, BasicGetOk
 from recado.amqp.properties import Properties
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
+from recado.broker.queue import Queue
+from recado.broker.run import Origin
 
-from .stage import Peer, consume, new_broker, new_queue, open_channel, published, run_of
+from .stage import (
+    Peer,
+    close_channel,
+    consume,
+    new_broker,
+    new_queue,
+    open_channel,
+    published,
+    run_of,
+)
 
 
 @pytest.fixture
@@ -76,7 +89,7 @@ def test_a_wire_tap_sees_all_and_takes_nothing(
     peer.congested = False
     queue.publish(run_of([b"4"]), 0)
     assert peer.bodies() == [b"4"]
-    assert channel.close(0) == []
+    assert close_channel(channel) == []
 
 
 def test_a_peer_that_wants_to_know_is_told_that_its_queue_is_gone(
@@ -167,7 +180,7 @@ def test_large_bodies_and_small_frames(broker: Broker) -> None:
         consume(channel, queue, no_ack=True)
         queue.publish(run_of(bodies), 0)
         assert peer.bodies() == bodies
-        channel.close(0)
+        close_channel(channel)
 
 
 # ── basic.get ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -297,6 +310,190 @@ def test_acks_of_several_holders_at_once(broker: Broker, channel: Channel, peer:
     assert (one.unacked, two.unacked) == (0, 1)
 
 
+# ── much at once ──────────────────────────────────────────────────────────────────────────────────────────
+
+MANY = 5000
+
+
+def one_by_one(queue: Queue, bodies: Iterable[int]) -> None:
+    """Messages that cannot be delivered together, for each has another routing key."""
+    for body in bodies:
+        run = run_of([b"%d" % body])
+        run.origin = Origin("", str(body))
+        queue.publish(run, 0)
+
+
+def finish_all(broker: Broker, now: int = 0) -> int:
+    """The number of ticks until nothing is left to do."""
+    ticks = 0
+    while broker.cleanup:
+        broker.tick(now)
+        ticks += 1
+    return ticks
+
+
+@pytest.mark.parametrize("how", list(Settlement))
+def test_many_deliveries_are_settled_in_steps(
+    broker: Broker, channel: Channel, how: Settlement
+) -> None:
+    queue = new_queue(broker)
+    consumer = consume(channel, queue)
+    one_by_one(queue, range(MANY))
+    channel.remove(consumer, 0)
+    channel.settle(how, 0, 0, multiple=True)
+    assert 0 < queue.unacked < MANY
+    assert finish_all(broker) > 0
+    assert (queue.ready, queue.unacked) == (MANY if how is Settlement.REQUEUE else 0, 0)
+
+
+@pytest.mark.parametrize("how", ["recover", "close"])
+def test_nothing_is_delivered_again_before_all_has_returned(
+    broker: Broker, channel: Channel, peer: Peer, how: str
+) -> None:
+    """C4; with what is behind them, too"""
+    queue, other = new_queue(broker), Peer()
+    consume(channel, queue, prefetch=MANY)
+    one_by_one(queue, range(MANY + 10))
+    assert (queue.ready, queue.unacked) == (10, MANY)
+    peer.received()
+    if how == "close":
+        consume(open_channel(broker, other), queue, prefetch=5)
+        other.received()
+        broker.close_channel(channel, 0)
+    else:
+        other = peer
+        channel.recover(0)
+    assert broker.cleanup
+    queue.deal(0)
+    queue.publish(run_of([b"new"]), 0)
+    assert other.bodies() == []
+    finish_all(broker)
+    expected = [b"%d" % i for i in range(MANY)]
+    assert other.bodies() == (expected if how == "recover" else [])
+    assert queue.ready + queue.unacked == MANY + 11
+
+
+def test_a_consumer_that_waits_gets_what_a_closed_channel_held(
+    broker: Broker, channel: Channel
+) -> None:
+    queue, other = new_queue(broker), Peer()
+    consume(channel, queue)
+    one_by_one(queue, range(MANY))
+    consume(open_channel(broker, other), queue, prefetch=3)
+    broker.close_channel(channel, 0)
+    assert other.bodies() == []
+    finish_all(broker)
+    assert other.bodies() == [b"0", b"1", b"2"]
+
+
+def test_steps_go_on_when_the_channel_is_closed_meanwhile(broker: Broker, channel: Channel) -> None:
+    queue = new_queue(broker)
+    consume(channel, queue)
+    one_by_one(queue, range(MANY))
+    channel.recover(0)
+    broker.close_channel(channel, 0)
+    finish_all(broker)
+    assert (queue.ready, queue.unacked, queue.returning) == (MANY, 0, 0)
+
+
+def test_messages_that_were_taken_by_get_return_in_steps(broker: Broker, channel: Channel) -> None:
+    queue = new_queue(broker)
+    one_by_one(queue, range(MANY))
+    while channel.get(queue, no_ack=False, now=0):
+        pass
+    channel.recover(0)
+    finish_all(broker)
+    assert (queue.ready, queue.unacked) == (MANY, 0)
+
+
+def test_a_shared_limit_that_was_reached_is_used_again(
+    broker: Broker, channel: Channel, peer: Peer
+) -> None:
+    queue = new_queue(broker)
+    channel.limit = MANY
+    for tag in "abc":
+        consume(channel, queue, tag)
+    one_by_one(queue, range(MANY + 10))
+    assert queue.ready == 10
+    channel.settle(Settlement.REJECT, 0, 0, multiple=True)
+    finish_all(broker)
+    assert (queue.ready, queue.unacked) == (0, 10)
+
+
+def test_consumers_are_looked_at_once_where_a_shared_limit_leaves_room(
+    broker: Broker, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or many acks at once would look at all consumers for each of them."""
+    queues = [new_queue(broker, str(i)) for i in range(10)]
+    channel.limit = 100
+    for queue in queues:
+        consume(channel, queue, queue.name)
+    for i in range(10):
+        for queue in queues:
+            one_by_one(queue, [i])
+    assert channel.outstanding == 100
+    resumed, resume = list[int](), Channel.resume
+
+    def counted(self: Channel, now: int) -> None:
+        resumed.append(now)
+        resume(self, now)
+
+    monkeypatch.setattr(Channel, "resume", counted)
+    channel.settle(Settlement.ACK, 0, 0, multiple=True)
+    assert channel.outstanding == 0
+    assert len(resumed) == 1
+
+
+def test_what_is_not_claimed_is_recovered_in_steps(
+    broker: Broker, channel: Channel, peer: Peer
+) -> None:
+    queue = new_queue(broker)
+    consumer = consume(channel, queue)
+    one_by_one(queue, range(MANY))
+    channel.remove(consumer, 0)
+    channel.publisher.pending = []
+    channel.settle(Settlement.ACK, 2, 0, multiple=True)
+    channel.settle(Settlement.ACK, 1000, 0, multiple=False)
+    channel.recover(0)
+    assert broker.cleanup
+    finish_all(broker)
+    assert (queue.ready, queue.unacked) == (MANY - 3, 3)
+
+
+def test_a_channel_with_many_consumers_is_closed_in_steps(
+    broker: Broker, channel: Channel, peer: Peer
+) -> None:
+    """Its auto-delete queues go when all are gone; nothing is delivered to it meanwhile."""
+    queue, gone = new_queue(broker), new_queue(broker, "gone", auto_delete=True)
+    for i in range(2000):
+        consume(channel, queue, str(i))
+    consume(channel, gone, "gone", no_ack=True)
+    broker.close_channel(channel, 0)
+    assert len(queue.consumers) > 0
+    assert not gone.deleted
+    for each in (queue, gone):
+        each.publish(run_of([b"1"]), 0)
+    broker.delete_queue(queue, 0)
+    finish_all(broker)
+    assert peer.received() == []
+    assert (len(queue.consumers), len(channel.consumers)) == (0, 0)
+    assert gone.deleted
+
+
+def test_a_direct_reply_to_a_closed_channel_is_dropped(
+    broker: Broker, channel: Channel, peer: Peer
+) -> None:
+    queue = broker.create_reply_queue(broker.vhosts["/"], 0)
+    for i in range(2000):
+        consume(channel, new_queue(broker, str(i)), str(i))
+    consume(channel, queue, "reply", no_ack=True)
+    broker.close_channel(channel, 0)
+    queue.publish(run_of([b"1"]), 0)
+    channel.outlet.close_channel(1, PreconditionFailed("timeout"), 0)
+    finish_all(broker)
+    assert peer.received() == []
+
+
 # ── transactions ──────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -363,7 +560,7 @@ def test_what_is_not_settled_returns_when_the_channel_ends(
     for queue in (one, two):
         queue.publish(run_of([b"1", b"2"]), 0)
     channel.settle(Settlement.ACK, 1, 0, multiple=False)
-    assert {queue.name for queue in channel.close(0)} == {"one", "two"}
+    assert {queue.name for queue in close_channel(channel)} == {"one", "two"}
     assert [(queue.ready, queue.unacked, queue.crowded) for queue in (one, two)] == [
         (1, 0, 0),
         (2, 0, 0),
@@ -377,5 +574,5 @@ def test_others_take_over_what_a_closed_channel_held(broker: Broker, channel: Ch
     consume(open_channel(broker, other), queue, prefetch=1)
     channel.publisher.publish(published("q", b"1", b"2", b"3"), 0)
     assert other.bodies() == [b"2"]
-    channel.close(0)
+    close_channel(channel)
     assert (queue.ready, queue.unacked) == (2, 1)

@@ -11,7 +11,7 @@ from recado.broker.search import depends_on_headers, find_queues
 from recado.broker.steps import STEP_UNITS, TURN_UNITS, Steps, Work, finish
 from recado.broker.vhost import Vhost
 
-from .stage import Peer, consume, new_broker, new_queue, open_channel
+from .stage import Peer, close_channel, consume, new_broker, new_queue, open_channel
 from .stand_ins import StandInQueue
 
 MANY = 5000
@@ -206,7 +206,7 @@ def test_many_consumers_are_dismissed_in_steps(broker: Broker) -> None:
     broker.delete_queue(queue, 0, answer=told.append)
     assert told == [0]
     assert broker.deadline() == 0
-    channels[1].close(0)
+    close_channel(channels[1])
     while broker.cleanup:
         broker.tick(1)
     assert not queue.consumers

@@ -13,7 +13,7 @@ from recado.broker.channel import Channel, Settlement
 from recado.broker.consumer_timeout import CLOSES, EVERY, Patience
 from recado.broker.queue import Queue
 
-from .stage import Peer, consume, new_broker, new_queue, open_channel, run_of
+from .stage import Peer, close_channel, consume, new_broker, new_queue, open_channel, run_of
 
 MINUTE = 60_000
 HALF_HOUR = 30 * MINUTE
@@ -137,9 +137,9 @@ def test_a_channel_that_is_gone_is_not_looked_at() -> None:
     here.publish(b"one")
     other = open_channel(here.broker)
     consume(other, here.queue)
-    here.channel.close(0)
+    close_channel(here.channel)
     assert here.broker.deadline() == EVERY
-    other.close(0)
+    close_channel(other)
     assert here.broker.deadline() is None
     here.broker.tick(HALF_HOUR * 2)
     assert not here.peer.closed
@@ -154,7 +154,7 @@ class Leaver(Peer):
 
     def close_channel(self, number: int, error: ClosesChannel, now: int) -> None:
         super().close_channel(number, error, now)
-        self.channels.pop(number).close(now)
+        close_channel(self.channels.pop(number), now)
 
 
 def test_many_are_closed_in_several_turns() -> None:
@@ -168,7 +168,7 @@ def test_many_are_closed_in_several_turns() -> None:
         here.broker.tick(now)
     assert len(peer.closed) == CLOSES
     here.now = 2 * EVERY
-    peer.channels.pop(CLOSES + 5).close(here.now)  # before anyone looked at it
+    close_channel(peer.channels.pop(CLOSES + 5), here.now)  # before anyone looked at it
     here.wait(5)
     assert [number for number, _ in peer.closed] == [
         number for number in range(1, 2 * CLOSES + 2) if number != CLOSES + 5
@@ -187,7 +187,7 @@ def test_when_all_leave_the_look_is_over() -> None:
         here.broker.tick(now)
     assert here.broker.deadline() == 2 * EVERY + 1
     for channel in list(peer.channels.values()):
-        channel.close(2 * EVERY)
+        close_channel(channel, 2 * EVERY)
     assert here.broker.deadline() is None
 
 

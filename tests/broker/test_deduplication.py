@@ -21,7 +21,16 @@ from recado.broker.queue import Queue
 from recado.broker.run import Run
 
 from .keepers import Cupboard
-from .stage import Peer, consume, new_broker, new_queue, open_channel, published, run_of
+from .stage import (
+    Peer,
+    close_channel,
+    consume,
+    new_broker,
+    new_queue,
+    open_channel,
+    published,
+    run_of,
+)
 
 LARGE = WindowSettings(100, None)
 
@@ -82,7 +91,7 @@ def bodies_in(broker: Broker, queue: Queue) -> list[bytes]:
     peer = Peer()
     channel = open_channel(broker, peer)
     consume(channel, queue, no_ack=True)
-    channel.close(0)
+    close_channel(channel)
     return peer.bodies()
 
 

@@ -15,7 +15,7 @@ from recado.broker.channel import Channel, Settlement
 from recado.broker.queue import Queue
 
 from .keepers import Cupboard
-from .stage import Peer, consume, new_broker, new_queue, open_channel, run_of
+from .stage import Peer, close_channel, consume, new_broker, new_queue, open_channel, run_of
 
 HEADER = "x-delivery-count"
 
@@ -81,7 +81,7 @@ def test_the_end_of_a_channel_counts_and_a_cancel_does_not() -> None:
     queue.publish(run_of([b"one"]), 0)
     channel.remove(consumer, 0)
     assert queue.unacked == 1
-    channel.close(0)
+    close_channel(channel)
     consume(open_channel(broker, second), queue)
     assert counts(second) == [1]
 

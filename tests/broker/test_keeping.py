@@ -15,7 +15,7 @@ from recado.broker.keeper import Keeper
 from recado.broker.queue import Queue
 
 from .keepers import Cupboard
-from .stage import Peer, consume, new_broker, new_queue, open_channel, published
+from .stage import Peer, close_channel, consume, new_broker, new_queue, open_channel, published
 
 PERSISTENT = Properties(delivery_mode=2)
 
@@ -123,7 +123,7 @@ def test_nobody_is_told_on_a_closed_channel(
 ) -> None:
     channel.publisher.confirming = True
     send(channel, b"1")
-    channel.close(0)
+    close_channel(channel)
     keeper.sync()
     assert answers(peer) == []
 

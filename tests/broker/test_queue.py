@@ -25,7 +25,7 @@ from recado.broker.work_queue import WorkQueue
 
 from .keepers import Cupboard
 from .queue_model import ModelQueue, Taker
-from .stage import Peer, consume, new_broker, open_channel, run_of
+from .stage import Peer, close_channel, consume, new_broker, open_channel, run_of
 
 HOW = {
     "ack": Settlement.ACK,
@@ -240,7 +240,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.remove(pair.taker, self.now)
 
     def _close(self, pair: Pair) -> None:
-        pair.channel.close(self.now)
+        close_channel(pair.channel, self.now)
         if pair.consumer is not None:
             self.model.remove(pair.taker, self.now)
         self.model.settle(pair.taker, list(pair.taker.held), "requeue", self.now)

@@ -8,7 +8,7 @@ from recado.broker.broker import Broker
 from recado.broker.channel import Settlement
 from recado.broker.queue import Queue
 
-from .stage import Peer, consume, new_broker, new_queue, open_channel, run_of
+from .stage import Peer, close_channel, consume, new_broker, new_queue, open_channel, run_of
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_one_consumer_is_active_and_the_next_takes_over(broker: Broker) -> None:
     assert (first.bodies(), second.bodies(), third.bodies()) == ([b"0", b"1"], [], [])
     channels[1].resume(0)
     assert second.bodies() == []
-    channels[0].close(0)
+    close_channel(channels[0])
     assert (second.bodies(), third.bodies()) == ([], [b"2", b"0"])
 
 

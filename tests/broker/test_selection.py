@@ -16,7 +16,7 @@ from recado.broker.run import Origin, Run
 from recado.broker.selection import LOOK_BYTES, Selection
 from recado.broker.stream import TURN_BYTES
 
-from .stage import Peer, consume, new_broker, open_channel, run_of
+from .stage import Peer, close_channel, consume, new_broker, open_channel, run_of
 from .test_stream import FIRST, deliveries, new_stream, offsets
 
 
@@ -73,7 +73,7 @@ def test_only_what_is_delivered_counts_for_the_prefetch(broker: Broker, stream: 
     assert offsets(peer) == [55, 65]
     with pytest.raises(PreconditionFailed, match="unknown delivery tag 7"):
         channel.settle(Settlement.ACK, 7, 0, multiple=False)
-    channel.close(0)
+    close_channel(channel)
     assert (stream.ready, stream.unacked) == (100, 0)
 
 

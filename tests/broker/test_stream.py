@@ -17,7 +17,17 @@ from recado.broker.run import Run
 from recado.broker.stream import Stream
 
 from .keepers import Cupboard
-from .stage import GUEST, Peer, consume, new_broker, new_queue, open_channel, published, run_of
+from .stage import (
+    GUEST,
+    Peer,
+    close_channel,
+    consume,
+    new_broker,
+    new_queue,
+    open_channel,
+    published,
+    run_of,
+)
 
 FIRST = StreamOffset("first")
 
@@ -132,7 +142,7 @@ def test_acks_make_room_and_so_do_nacks(broker: Broker, stream: Queue) -> None:
     channel.recover(0)
     assert offsets(peer) == [7, 8]
     assert (stream.ready, stream.unacked) == (12, 2)
-    channel.close(0)
+    close_channel(channel)
     assert (stream.ready, stream.unacked) == (12, 0)
     assert not stream.consumers
 

@@ -11,7 +11,7 @@ from recado.broker.channel import Channel, Settlement
 from recado.broker.checks import StreamOffset
 
 from .keepers import Cupboard
-from .stage import GUEST, Peer, run_of
+from .stage import GUEST, Peer, close_channel, run_of
 from .test_stream import deliveries, new_stream, reader
 
 
@@ -93,7 +93,7 @@ class StreamMachine(RuleBasedStateMachine):
     def leave(self, data: st.DataObject) -> None:
         reading = data.draw(st.sampled_from(self.readings))
         self.readings.remove(reading)
-        reading.channel.close(0)
+        close_channel(reading.channel)
 
     @invariant()
     def everybody_has_what_is_due(self) -> None:

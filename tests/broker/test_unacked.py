@@ -111,3 +111,14 @@ def test_one_message_kept_for_ever_does_not_keep_the_rest() -> None:
         unacked.sweep()
     assert list(unacked.tags(0, 2000)) == [1]
     assert len(unacked._entries) < 200  # that they are gone shows nowhere else
+
+
+def test_a_range_reaches_to_the_end_of_so_many_entries() -> None:
+    unacked: Unacked[str] = Unacked()
+    assert unacked.reach(0, 9, 2) == 9
+    for first in (1, 4, 7):
+        unacked.add(first, run_of([b"1", b"2", b"3"]), "holder")
+    assert unacked.reach(0, 9, 1) == 3
+    assert unacked.reach(2, 9, 2) == 6
+    assert unacked.reach(2, 5, 2) == 5
+    assert unacked.reach(0, 9, 3) == 9

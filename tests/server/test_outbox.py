@@ -1,6 +1,6 @@
 """What is gathered for a peer, and who is told that there is something."""
 
-from recado.server.outbox import Outbox
+from recado.server.outbox import CONGESTED_PIECES, Outbox
 
 
 class Bell:
@@ -78,3 +78,13 @@ def test_what_a_detached_outbox_holds_is_dropped() -> None:
     bell.box.detach()
     bell.box.release()
     assert (bell.box.take(), bell.rings) == ([], 1)
+
+
+def test_many_small_pieces_stop_deliveries_until_they_are_taken() -> None:
+    """Each is a message that was delivered singly, which takes time however short it is."""
+    bell = Bell()
+    for _ in range(CONGESTED_PIECES):
+        bell.box.write(b"x")
+    assert not bell.box.congested
+    bell.box.write(b"x")
+    assert bell.box.congested

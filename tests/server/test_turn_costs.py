@@ -289,3 +289,66 @@ def test_a_connection_with_many_channels_ends_in_many_turns(broker: Broker, turn
     while broker.deadline() == 0:
         broker.tick(0)
     assert not client.session.channels
+
+
+# ── deliveries ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def hold_many(broker: Broker, client: Client, count: int) -> None:
+    """Deliveries that the client does not acknowledge, each with another routing key."""
+    publisher = Client(broker)
+    client.call(m.QueueDeclare("q"), m.ExchangeDeclare("x", "fanout"), m.QueueBind("q", "x"))
+    client.call(m.BasicConsume("q", "c"))
+    for i in range(count):
+        publisher.feed(publishing(1, str(i), b"x", exchange="x"))
+        if i % 1000 == 0:
+            client.received()
+            client.session.keeps_up(0)
+    while broker.vhosts["/"].queues["q"].ready:
+        client.received()
+        client.session.keeps_up(0)
+    client.received()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        m.BasicAck(0, multiple=True),
+        m.BasicNack(0, multiple=True, requeue=False),
+        m.BasicNack(0, multiple=True, requeue=True),
+        m.BasicRecover(requeue=True),
+        m.ChannelClose(200, "", 0, 0),
+    ],
+)
+def test_many_deliveries_are_settled_in_many_turns(
+    broker: Broker, turns: Turns, method: m.Method
+) -> None:
+    client, idle = Client(broker), Client(broker)
+    hold_many(broker, client, 6000)
+    costs = play(client, turns, idle, method_frame(1, method))
+    assert len(costs) > 1
+    assert sum(costs) >= 3000
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    broker.cleanup.go_on()  # which finds that all is done
+    assert not broker.cleanup
+
+
+def test_a_connection_that_ends_requeues_many_deliveries_in_many_turns(
+    broker: Broker, turns: Turns
+) -> None:
+    client = Client(broker)
+    hold_many(broker, client, 6000)
+    turns.take()
+    client.session.end(0)
+    while broker.deadline() == 0:
+        assert turns.take() <= 2 * TURN_UNITS
+        broker.tick(0)
+    queue = broker.vhosts["/"].queues["q"]
+    assert (queue.ready, queue.unacked, len(queue.consumers)) == (6000, 0, 0)
+
+
+def test_many_single_acks_take_many_turns(broker: Broker) -> None:
+    client = Client(broker)
+    hold_many(broker, client, 10_000)
+    assert played(client, *(m.BasicAck(tag) for tag in range(1, 10_001))) > 1
+    assert broker.vhosts["/"].queues["q"].unacked == 0

@@ -15,6 +15,7 @@ from recado.amqp.facts import REPLY_HERE
 from .access import User
 from .alarms import Alarms
 from .arguments import QueueSettings, describe
+from .channel import Channel
 from .cleanup import Cleanup
 from .consumer import Consumer
 from .consumer_timeout import ConsumerTimeouts
@@ -32,8 +33,6 @@ from .stream import Stream
 from .tally import Tally
 from .vhost import Vhost
 from .work_queue import WorkQueue
-
-_UNITS_PER_CONSUMER = 2
 
 
 class ReplyQueue(Queue):
@@ -183,12 +182,23 @@ class Broker:
         for consumer in (*queue.consumers, *queue.taps):
             if consumer in queue.consumers or consumer in queue.taps:  # else its channel has ended
                 consumer.channel.dismiss(consumer, now)
-            yield _UNITS_PER_CONSUMER
+            yield queue.removal_units
 
     def cancel(self, consumer: Consumer, now: int) -> None:
         consumer.channel.remove(consumer, now)
         if not consumer.settings.wire_tap:
             self.delete_if_left([consumer.queue], now)
+
+    def close_channel(self, channel: Channel, now: int) -> None:
+        """Nothing more is delivered there. What it holds returns at once, or in steps if that is much."""
+        self.cleanup.now = now
+        self.cleanup.begin(self._end(channel.close()))
+
+    def _end(self, closing: Steps[list[Queue]]) -> Steps[None]:
+        queues = yield from closing
+        for queue in queues:
+            self.delete_if_left((queue,), self.cleanup.now)
+            yield 1
 
     def delete_if_left(self, queues: Iterable[Queue], now: int) -> None:
         """Delete auto-delete queues which have lost their last consumer."""
@@ -243,6 +253,7 @@ class Broker:
         """Let expire what has had its time: messages, queues, deliveries; and go on with dead letters."""
         self.gathering.let_in(now)
         self._disposal.go_on()
+        self.cleanup.now = now
         self.cleanup.go_on()
         for letters in self._dead_letters.values():
             letters.go_on(now)

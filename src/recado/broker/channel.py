@@ -3,23 +3,33 @@
 C1  Delivery tags count up from 1; a tag is settled once, by the channel that was given it.
 C2  When the channel ends, what it has not settled returns to its queues.
 C3  In a transaction settlements happen at commit; until then nobody else can settle those tags.
+C4  Messages that return together are all in their queues before one of them is delivered again.
+
+A range of tags with many deliveries is settled in steps (see `steps` and `cleanup`), and so is a channel with
+many consumers closed. For C4 the queues deliver nothing until the last step.
 """
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import Final
 
-from recado.amqp.errors import AccessRefused, NotAllowed, PreconditionFailed
-from recado.amqp.frames import method_frame
+from recado.amqp.errors import AccessRefused, ClosesChannel, NotAllowed, PreconditionFailed
+from recado.amqp.frames import FRAME_DEFAULT, method_frame
 from recado.amqp.methods import BasicCancel, BasicGetOk, Method
 
 from .arguments import ConsumerSettings, describe
+from .cleanup import Cleanup
 from .consumer import Consumer, Outlet
 from .delivery_count import counted
 from .publisher import Publisher
 from .queue import Queue
 from .routing import Admission
 from .run import Run
+from .steps import STEP_UNITS, Steps
 from .unacked import Unacked
+
+_ENTRIES_PER_UNIT: Final = 2  # deliveries to settle, with what their consumers are given instead
+_CONSUMERS_PER_UNIT: Final = 8  # to look for one that has messages waiting
 
 
 class Settlement(Enum):
@@ -38,6 +48,21 @@ class Getter:
 
     def release(self, count: int) -> None:
         self.queue.unacked -= count
+
+
+class _ClosedOutlet:
+    """The outlet of a closed channel: nothing is delivered to its consumers until they are removed."""
+
+    frame_max = FRAME_DEFAULT
+    congested = True
+    told_of_cancel = False
+    noted = False
+
+    def write(self, data: bytes) -> None:
+        """Drop a direct reply, the only thing that is delivered to a congested peer."""
+
+    def close_channel(self, number: int, error: ClosesChannel, now: int) -> None:
+        """It is closed."""
 
 
 class Channel:
@@ -200,25 +225,90 @@ class Channel:
             raise _unknown(unknown)
 
     def settle(self, how: Settlement, tag: int, now: int, *, multiple: bool) -> None:
+        """Settle one delivery, or all up to it; if they are many, `Cleanup` goes on with that."""
         if self.publisher.pending is not None:
             self._claim(how, tag, multiple=multiple)
             return
         if multiple and tag == 0:
-            self._settle(how, 0, self.next_tag - 1, now)
+            self._settle_range(how, self.next_tag - 1, now)
         elif not self.unacked.has(tag):
             raise _unknown(tag)
+        elif multiple:
+            self._settle_range(how, tag, now)
         else:
-            self._settle(how, 0 if multiple else tag, tag, now)
+            self._settle(how, tag, tag, now)
 
     def recover(self, now: int) -> None:
-        """Return everything but what a transaction claims (C3), for whoever comes first."""
+        """Requeue all deliveries that no transaction has claimed (C3); `Cleanup` goes on if they are many."""
         last = self.next_tag - 1
-        if not self._claims:
-            self._settle(Settlement.REQUEUE, 0, last, now)
-            return
-        for tag in list(self.unacked.tags(self._claimed_up_to + 1, last)):
-            if tag not in self._claimed:
-                self._settle(Settlement.REQUEUE, tag, tag, now)
+        if self._claims:
+            self._cleanup_at(now).begin(self._requeue_unclaimed(last))
+        else:
+            self._settle_range(Settlement.REQUEUE, last, now)
+
+    def _cleanup_at(self, now: int) -> Cleanup:
+        cleanup = self.admission.vhost.cleanup
+        cleanup.now = now
+        return cleanup
+
+    def _settle_range(self, how: Settlement, last: int, now: int) -> None:
+        """Settle all deliveries up to a tag."""
+        if self.unacked.reach(0, last, self._entries_per_step()) == last:
+            self._settle(how, 0, last, now)
+        elif how is Settlement.ACK:
+            self._cleanup_at(now).begin(self._accept_in_steps(last))
+        else:
+            self._cleanup_at(now).begin(self._refuse_in_steps(how, last))
+
+    def _entries_per_step(self) -> int:
+        """Where a shared limit was reached, all consumers may have to be looked at for each."""
+        units = 1 + len(self.consumers) // _CONSUMERS_PER_UNIT if self.limit else 1
+        return max(STEP_UNITS * _ENTRIES_PER_UNIT // units, 1)
+
+    def _parts(self, last: int) -> Iterable[tuple[int, int]]:
+        """Ranges of tags up to `last`, each enough for a step; others may be delivered or settled meanwhile."""
+        first = 0
+        while first <= last:
+            end = self.unacked.reach(first, last, self._entries_per_step())
+            yield first, end
+            first = end + 1
+
+    def _accept_in_steps(self, last: int) -> Steps[None]:
+        for first, end in self._parts(last):
+            self._settle(Settlement.ACK, first, end, self.admission.vhost.cleanup.now)
+            yield STEP_UNITS
+
+    def _requeue_unclaimed(self, last: int) -> Steps[None]:
+        """One by one, for what is claimed lies in between."""
+        for first, end in self._parts(last):
+            for tag in list(self.unacked.tags(max(first, self._claimed_up_to + 1), end)):
+                if tag not in self._claimed:
+                    self._settle(Settlement.REQUEUE, tag, tag, self.admission.vhost.cleanup.now)
+                    yield 1
+            yield 1
+
+    def _refuse_in_steps(self, how: Settlement, last: int) -> Steps[None]:
+        """Settle deliveries up to a tag; nothing is delivered from their queues until all are there (C4)."""
+        cleanup, was_full = self.admission.vhost.cleanup, 0 < self.limit <= self.outstanding
+        queues: dict[Queue, dict[Consumer, None]] = {}
+        for first, end in self._parts(last):
+            returned, holders = self._take_back(first, end)
+            for queue in returned:
+                if queue not in queues:
+                    queue.returning += 1
+                    queues[queue] = {}
+            for holder in holders:
+                queues[holder.queue][holder] = None
+            _give_back(how, returned, cleanup.now)
+            yield 1 + sum(map(len, returned.values())) // _ENTRIES_PER_UNIT
+        for queue, consumers in queues.items():
+            queue.returning -= 1
+            for consumer in consumers:
+                queue.wake(consumer)
+            queue.deal(cleanup.now)
+            yield 1 + len(consumers)
+        if was_full:
+            self.resume(cleanup.now)
 
     def _shares_limit(self) -> bool:
         """Room then opens for one message at a time, and who gets it depends on who is next."""
@@ -250,26 +340,31 @@ class Channel:
             self._refill(holder, now)
 
     def _refuse(self, how: Settlement, first: int, last: int, now: int) -> None:
-        returned: dict[Queue, list[Run]] = {}
-        holders: dict[Consumer | Getter, None] = {}
-        for entry, low, high in self.unacked.spans(first, last):
-            returned.setdefault(entry.holder.queue, []).extend(entry.pieces(low, high))
-            holders[entry.holder] = None
-            entry.holder.release(self.unacked.settle(entry, low, high))
+        returned, holders = self._take_back(first, last)
         for holder in holders:
-            if isinstance(holder, Consumer):
-                holder.queue.wake(holder)
-        for queue, runs in returned.items():
-            if how is Settlement.REQUEUE:
-                queue.put_back(runs, now)
-            else:
-                queue.reject(runs, now)
+            holder.queue.wake(holder)
+        _give_back(how, returned, now)
         for holder in holders:
             self._refill(holder, now)
+
+    def _take_back(
+        self, first: int, last: int
+    ) -> tuple[dict[Queue, list[Run]], dict[Consumer, None]]:
+        """Take deliveries from those who hold them: the messages by queue, and the consumers."""
+        returned: dict[Queue, list[Run]] = {}
+        holders: dict[Consumer, None] = {}
+        for entry, low, high in self.unacked.spans(first, last):
+            returned.setdefault(entry.holder.queue, []).extend(entry.pieces(low, high))
+            if isinstance(entry.holder, Consumer):
+                holders[entry.holder] = None
+            entry.holder.release(self.unacked.settle(entry, low, high))
+        self.unacked.sweep()
+        return returned, holders
 
     def _refill(self, holder: Consumer | Getter, now: int) -> None:
         if self._was_full:
             self.resume(now)
+            self._was_full = 0 < self.limit <= self.outstanding
         elif isinstance(holder, Consumer):
             holder.queue.wake(holder)
             holder.queue.deal(now)
@@ -314,17 +409,37 @@ class Channel:
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────
 
-    def close(self, now: int) -> list[Queue]:
-        """Let go of everything; gives the queues that lost a consumer, wire taps aside."""
+    def close(self) -> Steps[list[Queue]]:
+        """Deliver nothing more; return steps that remove consumers and requeue all that they hold (C2).
+
+        Their result is the queues that lost a consumer, apart from those of wire taps.
+        """
         self.publisher.close()
         self.admission.timeouts.forget(self)
-        consumers = self.consumers.values()
-        queues = {each.queue: None for each in consumers if not each.settings.wire_tap}
-        for consumer in list(self.consumers.values()):
-            self.remove(consumer, now)
+        self.outlet = _ClosedOutlet()
         self.limit = 0
-        self._settle(Settlement.REQUEUE, 0, self.next_tag - 1, now)
+        return self._let_go()
+
+    def _let_go(self) -> Steps[list[Queue]]:
+        cleanup = self.admission.vhost.cleanup
+        queues: dict[Queue, None] = {}
+        for consumer in list(self.consumers.values()):
+            if not consumer.settings.wire_tap:
+                queues[consumer.queue] = None
+            if consumer.tag in self.consumers:  # else its queue was deleted meanwhile
+                self.remove(consumer, cleanup.now)
+            yield consumer.queue.removal_units
+        yield from self._refuse_in_steps(Settlement.REQUEUE, self.next_tag - 1)
         return list(queues)
+
+
+def _give_back(how: Settlement, returned: dict[Queue, list[Run]], now: int) -> None:
+    """Messages that were out for delivery are for their queues to requeue, or to drop."""
+    for queue, runs in returned.items():
+        if how is Settlement.REQUEUE:
+            queue.put_back(runs, now)
+        else:
+            queue.reject(runs, now)
 
 
 def _unknown(tag: int) -> PreconditionFailed:

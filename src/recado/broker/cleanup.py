@@ -21,6 +21,7 @@ class Cleanup:
         self._unfinished: dict[Work[None], None] = {}
         self.spent = 0  # what work has cost at first, ever
         self.begun = 0  # how much work was ever left unfinished at first
+        self.now = 0  # of the turn in which steps go on; callers set it
 
     def __bool__(self) -> bool:
         """Whether there is work left."""

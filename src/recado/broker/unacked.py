@@ -131,6 +131,13 @@ class Unacked(Generic[Holder]):
                 if entry.has(tag):
                     yield tag
 
+    def reach(self, first: int, last: int, count: int) -> int:
+        """The end of the part of first..last that lies in the next `count` entries."""
+        behind = max(self._find(first), self._start) + count
+        if behind >= len(self._entries):
+            return last
+        return min(last, self._entries[behind].first_tag - 1)
+
     def _find(self, tag: int) -> int:
         """The index of the entry that would hold the tag, -1 if all begin behind it."""
         entries, start = self._entries, self._start

@@ -175,7 +175,7 @@ class WorkQueue(LimitedQueue):
     def deal(self, now: int) -> None:
         """Give out what is ready to those who have room (Q4)."""
         left = DEALS if self._keeper.keeps else UNLIMITED
-        while self.ready and (group := self._rota.foremost) is not None:
+        while self.ready and (group := self._rota.foremost) is not None and not self.returning:
             if not left:
                 self._set_alarm(now + 1)  # not in the same turn
                 break

@@ -9,6 +9,8 @@ from recado.amqp.methods import Method
 # can come to the second, where reading stops as well: who consumes and publishes goes on being read.
 CONGESTED_FROM = 1 << 20
 CHOKED_FROM = 4 << 20
+# Deliveries stop here as well, until the socket has taken some: 2,048 single messages take about 10 ms.
+CONGESTED_PIECES = 2048
 # Durable operations of one connection whose replies may wait for a sync at a time. They share the sync, so even
 # a slow disk costs each a thousandth of it; while the disk is full, memory holds no more than these.
 HELD_OPERATIONS_MAX = 1024
@@ -63,7 +65,7 @@ class Outbox:
             self._wake()
         self.output.append(data)
         self.backlog += len(data)
-        if self.backlog > CONGESTED_FROM:
+        if self.backlog > CONGESTED_FROM or len(self.output) > CONGESTED_PIECES:
             self.congested = True
 
     @property

@@ -47,6 +47,8 @@ from .preparations import PREPARATIONS
 FRAME_BEFORE_LOGIN = 8192
 _UNITS_PER_QUEUE = 4  # that is deleted
 METHOD_COST = 16  # units, see `recado.broker.steps`
+_ACKS_MAX = 2048  # single ones that are handled together
+_ACKS_PER_UNIT = 2
 _PUBLISH, _ACK = (60, 40), (60, 80)
 _LASTING = (40, 50, 90)  # exchange, queue, tx: their answers say that something is done for good
 
@@ -232,7 +234,12 @@ class Session(Outbox):
                 case e.Acked(number, first, count):
                     culprit = _ACK
                     channel = self.channels.get(number) or self._no_channel(number)
-                    channel.ack_each(first, count, now)
+                    some = min(count, _ACKS_MAX)
+                    if some < count:
+                        rest = e.Acked(number, first + some, count - some)
+                        self._inbox.appendleft(self._remaining(number, (rest,)))
+                    channel.ack_each(first, some, now)
+                    cost += some // _ACKS_PER_UNIT
                 case e.Interleaved(number):
                     channel = self.channels.get(number) or self._no_channel(number)
                     self._inbox.appendleft(self._remaining(number, channel.publisher.sorted(event)))
@@ -240,9 +247,12 @@ class Session(Outbox):
                     culprit = (method.class_id, method.method_id)
                     if isinstance(method, m.QueueBind | m.ExchangeBind):
                         cost += self._bind_units(method)
+                    begun = self.broker.cleanup.begun
                     self._command(number, method, now)
+                    self._await_cleanup(number, method, begun)
                 case Unfinished(_, method, work):
                     culprit = (method.class_id, method.method_id)
+                    self.broker.cleanup.now = now
                     cost = work.advance(budget)
                 case e.TooLarge(_, size):
                     raise PreconditionFailed(
@@ -301,16 +311,19 @@ class Session(Outbox):
                 self._inbox.appendleft(self._prepared(number, method, Work(steps)))
                 return
             keeper = self.broker.keeper
-            cleanup = self.broker.cleanup
-            entries, mark, begun = keeper.entries, self.mark, cleanup.begun
+            entries, mark = keeper.entries, self.mark
             command(self, channel, method, now)
-            if cleanup.begun != begun:
-                works = cleanup.newest(cleanup.begun - begun)
-                self._inbox.appendleft(self._finished(number, method, works))
             # What is as asked for already may be so by somebody whose own answer is still held.
             new = keeper.entries != entries or keeper.changed > keeper.safe
             if new and method.class_id in _LASTING:
                 self._hold_until_safe(mark)
+
+    def _await_cleanup(self, number: int, method: m.Method, begun: int) -> None:
+        """Handle no more input until the work is done that a method has left to `Cleanup`."""
+        cleanup = self.broker.cleanup
+        if cleanup.begun != begun:
+            works = cleanup.newest(cleanup.begun - begun)
+            self._inbox.appendleft(self._finished(number, method, works))
 
     def _finished(
         self, number: int, method: m.Method, works: list[Work[None]]
@@ -377,7 +390,7 @@ class Session(Outbox):
         self.broker.gathering.let_in(now)
         del self.channels[channel.number]
         self.broker.tally.add(channel)
-        self.broker.delete_if_left(channel.close(now), now)
+        self.broker.close_channel(channel, now)
 
     # ── opening ───────────────────────────────────────────────────────────────────────────────────────
 

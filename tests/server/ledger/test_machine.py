@@ -33,7 +33,7 @@ from recado.server.ledger.cleaning import Cleaner
 from recado.server.ledger.ledger import Ledger
 from recado.server.ledger.recovery import recover
 
-from ...broker.stage import Peer, new_broker, open_channel, published
+from ...broker.stage import Peer, close_channel, new_broker, open_channel, published
 
 NAMES = ("a", "b", "c")
 names = st.sampled_from(NAMES)
@@ -226,7 +226,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 channel.settle(Settlement.ACK, 0, 0, multiple=True)
             channel.remove(channel.consumers["c"], 0)
         for channel in channels:
-            channel.close(0)
+            close_channel(channel)
 
     def _received(self, peer: Peer) -> tuple[bytes, bool]:
         (event,) = peer.received()
