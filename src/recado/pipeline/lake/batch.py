@@ -114,5 +114,6 @@ def is_there(
         "was not written. The checkpoint is older than the table: it was restored from a backup, or two "
         "pipelines run with copies of it. Put back the checkpoint that wrote the table last; or begin with a "
         "new checkpoint and a new table. With a new checkpoint alone, rows that the sources still have would "
-        "be in the table twice"
+        "be in the table twice. If a source is a queue, keep the folder spool of this checkpoint: it may have "
+        "messages that are nowhere else"
     )
