@@ -58,6 +58,7 @@ def test_files(spark: SparkSession, location: str) -> None:
     assert [each for each in names or () if not each.startswith(".")] == ["identity"]
 
 
+@pytest.mark.parametrize("location", ["viewfs"], indirect=True)
 def test_a_batch_that_is_repeated_is_there_once(
     spark: SparkSession, location: str, tmp_path: Path
 ) -> None:
