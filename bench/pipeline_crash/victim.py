@@ -70,6 +70,11 @@ def state(pid: int) -> str:
         return "X"
 
 
+def _last(log: Path) -> int:
+    """The number of the last batch in a log of Spark's; -1 if there is none."""
+    return max((int(each.name) for each in log.glob("*") if each.name.isdecimal()), default=-1)
+
+
 class Victim:
     def __init__(self, folder: Path, layout: Layout) -> None:
         self._folder = folder
@@ -153,8 +158,8 @@ class Victim:
                 if not any(each.backup.exists() for each in self._generations):
                     self.wait_for_work(self._layout.restored)
                     self._kill_all()
-                    self._read = len(self._diary())
-                self._wait_for_any_moment(queries, random)
+                self._wait(self._is_past_backups, "go on from the backups")
+                time.sleep(random.random() * 0.5)  # any moment
                 self._kill_all(then=self._restore)
         self.deaths[kind] += 1
         self._read = len(self._diary())
@@ -209,6 +214,14 @@ class Victim:
     @property
     def _generations(self) -> list[Generation]:
         return [Generation(self._folder, query) for query in self._layout.restored]
+
+    def _is_past_backups(self) -> bool:
+        """Whether each table has a batch that its backup does not know, so that a restored one is refused."""
+        return all(
+            _last(each.checkpoint / "commits") > _last(each.backup / "offsets")
+            for each in self._generations
+            if each.backup.exists()
+        )
 
     def _back_up(self) -> None:
         """Once in each generation, so that it is as old as can be when it is restored."""

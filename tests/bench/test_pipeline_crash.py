@@ -154,9 +154,11 @@ def test_an_older_checkpoint_is_restored(tmp_path: Path) -> None:
     victim._restore()
     assert victim.restored == 0
     for number in (0, 1):  # only the first is in the backup
-        (now.checkpoint / "commits").mkdir(parents=True, exist_ok=True)
-        (now.checkpoint / "commits" / str(number)).touch()
+        for log in ("offsets", "commits"):
+            (now.checkpoint / log).mkdir(parents=True, exist_ok=True)
+            (now.checkpoint / log / str(number)).touch()
         victim._back_up()
+        assert victim._is_past_backups() == (number == 1)
     victim._restore()
     assert victim.restored == 1
     assert [each.name for each in (now.checkpoint / "commits").iterdir()] == ["0"]
