@@ -2,9 +2,9 @@
 
 A queue or exchange that is deleted is gone at once for everybody: its name is not found, and no message is
 routed to it. What is left of it (bindings by the thousand, consumers to dismiss) is removed here, and so are
-the channels and exclusive queues of a connection that ended. A part of it is done immediately, so that usual
-things are gone when the call returns, the rest in the ticks of the broker and in the turns of the client that
-caused it.
+the channels and exclusive queues of a connection that ended. Deliveries that are settled by the thousand are
+work of this kind, too. A part is done immediately, so that usual things are done when the call returns, the
+rest in the ticks of the broker and in the turns of the client that caused it.
 """
 
 from itertools import islice
@@ -12,10 +12,12 @@ from typing import Final
 
 from .steps import STEP_UNITS, TURN_UNITS, Steps, Work
 
-FIRST_UNITS: Final = 4 * STEP_UNITS  # that are done at once
+FIRST_UNITS: Final = 4 * STEP_UNITS  # the part that `begin` does: 2.5 ms
 
 
 class Cleanup:
+    """Work in steps that outlives the call that caused it: `begin` does the first part, `go_on` the rest."""
+
     def __init__(self, first_units: int = FIRST_UNITS) -> None:
         self._first_units = first_units
         self._unfinished: dict[Work[None], None] = {}

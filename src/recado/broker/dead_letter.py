@@ -36,9 +36,7 @@ from .vhost import Vhost
 _HEADER_REST = PROPERTIES_AT + OVERHEAD  # what a header frame has beside its properties, and some
 _MOST_DEATHS = 1 << 62  # a client may claim any count
 AT_A_TIME = 128  # letters that are each unlike the one before; some 10 ms of work
-_LETTERS_BEYOND = (
-    16  # what the last may cost more than is left; one that costs still more is divided
-)
+_LETTERS_BEYOND = 16  # by which the last may exceed the allowance; one that costs more is divided
 _UNITS = 16  # the cost of such a letter, beside the search for its queues
 _ALIKE = 50  # letters with the same properties that are the work of one
 

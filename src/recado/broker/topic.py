@@ -27,7 +27,7 @@ from typing import Final, Generic, TypeVar
 from recado.amqp.errors import PreconditionFailed
 from recado.amqp.values import Table
 
-from .binding import Binding, collect
+from .binding import BINDINGS_PER_UNIT, Binding, collect
 from .steps import STEP_UNITS, Steps, parts
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ class TopicMatcher(Generic[T]):
                     yield visited // _NODES_PER_UNIT
                     visited = 0
             # Before any `#` is entered at this word: its children are for the next.
-            repeated = walk.take(word) if walk.entered else ()
+            repeated = walk.take(word) if walk.has_children else ()
             for some in parts(following, _NODES_PER_STEP):
                 visited += walk.enter(some)
                 if visited >= _NODES_PER_STEP:
@@ -137,15 +137,19 @@ class TopicMatcher(Generic[T]):
                         visited = 0
                 following += nodes
             reached = following
-        for nodes in (reached, list(walk.entered)):
-            for some in parts(nodes, _NODES_PER_STEP):
-                for node in some:
-                    if node.bindings:
-                        yield from collect(node.bindings, found)
-                visited += len(some)
-                if visited >= _NODES_PER_STEP:
-                    yield visited // _NODES_PER_UNIT
-                    visited = 0
+        reached += walk.entered
+        for some in parts(reached, _NODES_PER_STEP):
+            for node in some:
+                bindings = node.bindings
+                if len(bindings) > BINDINGS_PER_UNIT:
+                    yield from collect(bindings, found)
+                elif bindings:  # most have few, and a step for them would take 1 µs more
+                    found.update(bindings)
+                    visited += 1
+            visited += len(some)
+            if visited >= _NODES_PER_STEP:
+                yield visited // _NODES_PER_UNIT
+                visited = 0
         yield visited // _NODES_PER_UNIT
 
     def _path(self, binding: Binding[T]) -> list[_Node[T]]:
@@ -165,6 +169,11 @@ class _Walk(Generic[T]):
         self._words = words
         self._by_word: dict[str, list[_Node[T]]] = {}
 
+    @property
+    def has_children(self) -> bool:
+        """Whether some word may lead on from a `#` that was entered."""
+        return bool(self._by_word)
+
     def enter(self, nodes: Sequence[_Node[T]]) -> int:
         """Enter each `#` that follows one of these nodes; return the number of children that were noted."""
         noted = 0
@@ -176,7 +185,9 @@ class _Walk(Generic[T]):
         return noted
 
     def _note(self, behind: _Node[T]) -> int:
-        children = {word: behind.words[word] for word in behind.words.keys() & self._words}
+        children: dict[str, _Node[T]] = {}
+        if behind.words:
+            children = {word: behind.words[word] for word in behind.words.keys() & self._words}
         if behind.any_word is not None:
             children[_ANY_WORD] = behind.any_word
         for word, child in children.items():

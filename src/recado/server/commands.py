@@ -122,7 +122,7 @@ def _existing_queue(session: "Session", channel: Channel, name: str) -> Queue:
     check_some_access(channel, "queue", name)
     if name.startswith(
         REPLY_HERE
-    ):  # whoever was given the address may ask whether it is still good
+    ):  # any client may ask whether an address for replies still exists
         return channel.admission.vhost.find_queue(name)
     return channel.admission.vhost.find_queue_for(session, name)
 
