@@ -94,7 +94,7 @@ class HadoopCheckpoint:
 
 
 def open_checkpoint(location: str, spark: SparkSession | None) -> Checkpoint:
-    """Nothing is opened yet where it is local. Raises CheckpointError if only a Spark could reach it."""
+    """The files of a checkpoint. Raises CheckpointError if it is not local and there is no Spark session."""
     if is_local(location):
         return LocalCheckpoint(folder_of(location))
     if spark is None:

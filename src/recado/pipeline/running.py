@@ -215,7 +215,10 @@ def _content(pipeline: Pipeline, rows: DataFrame, tables: Mapping[str, DataFrame
 def write_all(
     pipeline: Pipeline, rows: Mapping[str, DataFrame], batch: Batch, tally: Tally
 ) -> None:
-    """Write one batch of the pipeline, its writer being the stream or the batch, and count what was written."""
+    """Write one batch into all sinks and count its rows.
+
+    `batch.writer` identifies the stream, or the batch if it is no stream; sinks get it with their own names.
+    """
     staging = ""
     if pipeline.has_local_checkpoint:
         staging = str(state.feeds(pipeline.checkpoint))

@@ -6,7 +6,7 @@ CHECKPOINT/            Spark's: offsets, commits, state …
   recado/feeds/        what its sinks have published on feeds, and as what; only of a local checkpoint
   spool/SOURCE/        messages of a queue; only of a local checkpoint
 
-Functions that take a Spark need it only where the checkpoint is not local.
+Functions use the Spark session only if the checkpoint is not local.
 """
 
 from __future__ import annotations

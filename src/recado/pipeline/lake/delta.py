@@ -48,7 +48,7 @@ class DeltaStore(msgspec.Struct, frozen=True):
 
 
 def write_delta(rows: DataFrame, options: DeltaOptions, batch: Batch) -> bool:
-    """Whether it was not there already. Raises TableError."""
+    """Write a batch. Returns False if the table has it already. Raises TableError."""
     from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
 

@@ -54,7 +54,7 @@ class IcebergStore(msgspec.Struct, frozen=True):
 
 
 def write_iceberg(rows: DataFrame, options: IcebergOptions, batch: Batch) -> bool:
-    """Whether it was not there already. Raises TableError."""
+    """Write a batch. Returns False if the table has it already. Raises TableError."""
     from pyiceberg.exceptions import CommitFailedException
 
     catalogue = catalogue_of(options)

@@ -36,7 +36,7 @@ _LAYOUT: Final = b"partitionBy"
 
 
 def write_parquet(rows: DataFrame, options: TableOptions, batch: Batch) -> bool:
-    """Whether it was not there already. Raises TableError."""
+    """Write a batch. Returns False if the table has it already. Raises TableError."""
     check_parquet_path(options.path)
     table = folder_of(options.path)
     final = table / f"{_FINAL}{batch.key}"
