@@ -9,7 +9,7 @@
     post.py       a broker, and the connections to it
     faults.py     crashes, stalls, partitions, storms, outages; fault.py has them as values
     history.py    what happened, as one sees it who is everywhere at once; facts.py has what archives recorded
-    judge.py      whether that may be (with orders.py and shelves.py); verdict.py has the rules, by name
+    judge.py      whether that may be (with orders.py, shelves.py, patience.py); verdict.py names the rules
     record.py     which seeds were clean
     work.py       what the processes of this benchmark do
 
@@ -58,6 +58,7 @@ TITLES: Final = {
     Rule.ARCHIVE: "wrong on an archive's disk",
     Rule.CONVERGE: "archives that differ in the end",
     Rule.LOST: "safe, and gone",
+    Rule.EARLY: "given up before the timeout",
     Rule.BEHIND: "subscribers that never caught up",
 }
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
-from recado.feeds.boundary import Deliver, Gap, Recall, Recovered, Store, Stored
+from recado.feeds.boundary import Deliver, Entry, Gap, Recall, Recovered, Store, Stored
 from recado.feeds.member import Member
 from recado.feeds.vector import Vector
-from recado.feeds.views import MemberId
+from recado.feeds.views import Lost, MemberId
 from recado.feeds.wire import extent
 
 from . import history as h
@@ -57,6 +58,7 @@ class Archive(Node):
         match effect:
             case Store(entries):
                 self.store.append(entries)
+                self._tell_lost(entries)
                 if not self._syncing:
                     self._sync()
             case Recall(number, query):
@@ -64,6 +66,13 @@ class Archive(Node):
                 self.world.schedule.after(self._slowness(0.005), self.handle, answer)
             case _:
                 pass
+
+    def _tell_lost(self, entries: Sequence[Entry]) -> None:
+        now = self.world.schedule.now
+        for entry in entries:
+            if isinstance(entry, Lost):
+                label = self.world.label(entry.publisher)
+                self.world.record(h.RecordedLost(now, self.life, label, entry.first, entry.last))
 
     def _slowness(self, usual: float) -> float:
         """Of the disk, which now and then is busy, while anything may go wrong."""

@@ -64,7 +64,7 @@ class Faults:
             case Stall(name, seconds):
                 if name in world.nodes:
                     node = world.nodes[name]
-                    node.stalled_until = max(node.stalled_until, world.schedule.now + seconds)
+                    node.stall(world.schedule.now + seconds)
             case Slow(name, times, seconds):
                 self._slow(name, times)
                 after(seconds, self._slow, name, 1.0)

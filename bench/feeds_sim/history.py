@@ -132,6 +132,22 @@ class Kept(Event, frozen=True):
     count: int
 
 
+class RecordedLost(Event, frozen=True):
+    """An archive, in this life, has found out that nobody has these."""
+
+    life: Life
+    publisher: str
+    first: int
+    last: int
+
+
+class Stopped(Event, frozen=True):
+    """The program does nothing until then, or until all settle."""
+
+    life: Life
+    until: float
+
+
 class Classified(Event, frozen=True):
     """What an archive says of messages with respect to a subscriber that is down."""
 
@@ -184,6 +200,8 @@ AnyEvent: TypeAlias = (
     | Agreed
     | Installed
     | Kept
+    | RecordedLost
+    | Stopped
     | Classified
     | GaveUp
     | Settled

@@ -15,6 +15,7 @@ from . import history as h
 from .company import ARCHIVES
 from .history import Life, Mark, Message, Policy, named, titled
 from .orders import TotalOrder, Views
+from .patience import Patience
 from .shelves import Shelves, Uniform
 from .verdict import Rule, Verdict, Violation
 
@@ -103,6 +104,7 @@ class Judge:
         self._views = Views(self._violated)
         self._total = TotalOrder(self._violated)
         self._shelves = Shelves(self._violated)
+        self._patience = Patience(self._violated)
         self._uniform = Uniform(self._violated, self._shelves.holders)
 
     def _violated(self, rule: Rule, what: str) -> None:
@@ -113,6 +115,7 @@ class Judge:
         match event:
             case h.Published(_, publisher, first, checks):
                 self._publish(publisher, first, checks)
+                self._patience.publish(event)
             case h.Confirmed(_, publisher, upto):
                 self._confirmed[publisher] = max(upto, self._confirmed.get(publisher, 0))
             case h.PublisherEnded(_, publisher):
@@ -135,6 +138,10 @@ class Judge:
                 self._views.install(event, course.name.position if course else None)
                 self._total.install(event)
                 self._uniform.install(event)
+            case h.Stopped():
+                self._patience.stop(event)
+            case h.RecordedLost():
+                self._patience.lose(event)
             case h.Kept(_, archive, publisher, first, count):
                 self._shelves.keep(archive, publisher, first, count)
             case h.Classified():
@@ -142,10 +149,13 @@ class Judge:
             case h.GaveUp(_, life):
                 self.verdict.counts["gave up"] += 1
                 course = self._courses.get(life)
+                if course is not None:
+                    self._patience.give_up(event, course.began)
                 if course is not None and self._settled and course.began >= self._settled:
                     self._violated(Rule.BEHIND, f"{named(life)} gave up, and nothing was wrong")
             case h.Settled(at):
                 self._settled = at
+                self._patience.settle(at)
             case h.Shelved():
                 self._shelves.shelve(event, self._published)
             case h.Recorded(_, archive, facts):

@@ -130,6 +130,11 @@ class Node:
         self.is_over = True
         self.world.medium.drop(self.address)
 
+    def stall(self, until: float) -> None:
+        self.stalled_until = max(self.stalled_until, until)
+        now = self.world.schedule.now
+        self.world.record(h.Stopped(now, self.life, self.stalled_until))
+
     # ── events ────────────────────────────────────────────────────────────────────────────────────
 
     def handle(self, event: Event) -> None:

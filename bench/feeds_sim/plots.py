@@ -1,10 +1,10 @@
 """Faults that belong together: what would seldom meet by chance, and does in life.
 
 All archives are away for longer than anybody waits for a message that nobody present has; a member is stopped
-for as long. A machine is cut off and then fails; two halves of a feed each go on with an archive; the archive
-that was away is back when the others fail; one hears and is not heard; who returns meets first one that lags.
-Chance chooses who, and when. Nobody returns while archives are apart: what one says until then of a subscriber
-that lives on unheard is not promised.
+for as long, perhaps with a gap or in recovery. A machine is cut off and then fails; two halves of a feed each
+go on with an archive; the archive that was away is back when the others fail; one hears and is not heard; who
+returns meets first one that lags. Chance chooses who, and when. Nobody returns while archives are apart: what
+one says until then of a subscriber that lives on unheard is not promised.
 """
 
 from __future__ import annotations
@@ -217,11 +217,59 @@ def stopped(random: Random, company: Company) -> Troubles:
     )
 
 
+def stopped_in_recovery(random: Random, company: Company) -> Troubles:
+    """A subscriber returns while all archives are away, and is stopped for longer than it would wait for one.
+    When it runs again they are back, and it recovers."""
+    name = random.choice(company.subscribers)
+    begin = random.uniform(3.1, 3.3)
+    back = begin + random.uniform(4.0, 5.0)
+    return (
+        *((begin, Crash(archive, back - begin)) for archive in ARCHIVES),
+        (begin, Crash(name, 0.1)),
+        (begin + random.uniform(3.0, 3.3), Stall(name, random.uniform(10.1, 10.3))),
+    )
+
+
+def stopped_with_gap(random: Random, company: Company) -> Troubles:
+    """An archive is cut off from the other members until it is in a view of its own, and does not hear the
+    publishers for a while. Then it hears them and is not heard; they fail, and it is stopped for longer than
+    `patience`. Only the others have the messages that it lacks. It hears them when it runs again."""
+    archive = random.choice(ARCHIVES)
+    begin = random.uniform(2.5, 2.7)
+    deaf = begin + random.uniform(2.0, 2.2)
+    hears = deaf + random.uniform(0.6, 0.9)
+    stops = hears + random.uniform(1.1, 1.2)
+    runs = stops + random.uniform(8.7, 9.0)
+    mended = runs + random.uniform(0.0, 0.3)
+    members = apart((archive,), company.besides(archive, *company.publishers))
+    return (
+        (begin, Cut(members, hears - begin)),
+        (deaf, Cut(tuple((one, archive) for one in company.publishers), hears - deaf)),
+        (hears + MOMENT, Cut(members, mended - hears)),
+        (hears + MOMENT, Cut(tuple((archive, one) for one in company.publishers), mended - hears)),
+        (stops, Stall(archive, runs - stops)),
+        *((stops, Crash(one, 0.2)) for one in company.publishers),
+    )
+
+
+def stops_without_broker(random: Random, company: Company) -> Troubles:
+    usual, share = stopped(random, company), random.random()
+    if share < 0.4:
+        return stopped_with_gap(random, company)
+    return stopped_in_recovery(random, company) if share >= 0.7 else usual
+
+
+def stops_with_broker(random: Random, company: Company) -> Troubles:
+    usual = stopped(random, company)
+    return stopped_in_recovery(random, company) if random.random() >= 0.6 else usual
+
+
 Plot: TypeAlias = Callable[[Random, Company], Troubles]
-ANYWHERE: tuple[Plot, ...] = (by_turns, newcomers, stopped)
+ANYWHERE: tuple[Plot, ...] = (by_turns, newcomers)
 """Whatever the medium is."""
 WITHOUT_BROKER: tuple[Plot, ...] = (
     *ANYWHERE,
+    stops_without_broker,
     machine_lost,
     halves,
     half_back,
@@ -229,7 +277,7 @@ WITHOUT_BROKER: tuple[Plot, ...] = (
     away,
     mistaken,
 )
-WITH_BROKER: tuple[Plot, ...] = (*ANYWHERE, laggards, away_from_broker)
+WITH_BROKER: tuple[Plot, ...] = (*ANYWHERE, stops_with_broker, laggards, away_from_broker)
 
 
 def apart(group: Sequence[str], others: Sequence[str]) -> tuple[Way, ...]:

@@ -36,6 +36,9 @@ class Rule(Enum):
     LOST = "lost"
     """In the end what was confirmed, or its publisher still had, is in the archives. What a subscriber is told
     to be lost is in none, unless it is without recovery and was in a view without archives."""
+    EARLY = "early"
+    """An archive records a message as lost, and a subscriber gives up, only when it has run for as long as the
+    timeout says: time in which it was stopped does not count."""
     BEHIND = "behind"
     """In the end every subscriber has got all that is archived and owed to it."""
 

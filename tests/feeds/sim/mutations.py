@@ -16,6 +16,7 @@ from bench.feeds_sim import nodes, world
 from bench.feeds_sim.archive import Archive
 from bench.feeds_sim.verdict import Rule
 from recado.feeds import table
+from recado.feeds.clock import MemberClock
 from recado.feeds.layer import Site
 from recado.feeds.layers import settling
 from recado.feeds.layers.agreement import Agreement
@@ -272,6 +273,14 @@ MUTATIONS = (
         instead.nothing,
         frozenset({Rule.CONVERGE}),
         seed=37,
+    ),
+    Mutation(
+        "time in which a member was stopped counts towards its timeouts",
+        MemberClock,
+        "observe",
+        lambda *_: 0.0,
+        frozenset({Rule.EARLY}),
+        seed=42,
     ),
     Mutation(
         "nobody asks for what is missing",

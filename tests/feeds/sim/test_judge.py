@@ -303,7 +303,7 @@ def test_who_is_alive_has_all_in_the_end() -> None:
     assert broken(published(), began(), got(*range(1, 10)), shelf) == []
     assert broken(published(), began(), got(*range(1, 9)), shelf) == [Rule.BEHIND]
     assert broken(published(), began(), got(1), h.Ended(0, S1), shelf) == []
-    gave_up = h.GaveUp(0, S1, "no archive")
+    gave_up = h.GaveUp(11, S1, "no archive")
     assert broken(published(), began(), got(1), gave_up, shelf) == [Rule.BEHIND]
     assert broken(published(), began(), got(1), gave_up, h.Ended(0, S1), shelf) == []
     lenient = began(policy=Policy.NONE)
@@ -328,9 +328,9 @@ def test_who_begins_when_all_is_well_does_not_give_up() -> None:
         h.Began(1, S2, Policy.VECTOR, {"p": 1}),
         viewed(S2, members=(S2,)),
     ]
-    gave_up, ended = h.GaveUp(2, S1, "no archive"), h.Ended(2, S1)
+    gave_up, ended = h.GaveUp(12, S1, "no archive"), h.Ended(12, S1)
     assert broken(early, h.Settled(1), gave_up, ended) == []
-    gave_up_late, ended_late = h.GaveUp(2, S2, "no archive"), h.Ended(2, S2)
+    gave_up_late, ended_late = h.GaveUp(12, S2, "no archive"), h.Ended(12, S2)
     assert broken(early, h.Ended(0, S1), late, gave_up_late, ended_late) == [Rule.BEHIND]
 
 
@@ -411,3 +411,31 @@ def test_without_recovery_nothing_comes_of_one_that_had_ended(
     ended = h.PublisherEnded(1, "p")
     begins = h.Began(began_at, S1, policy, {})
     assert broken(published(), ended, begins, viewed(members=(S1,)), got(1)) == rules
+
+
+@pytest.mark.parametrize(
+    ("stops", "lost_at", "rules"),
+    [
+        ([], 8.1, []),
+        ([], 7.9, [Rule.EARLY]),
+        ([(1, 11)], 12.0, [Rule.EARLY]),
+        ([(1, 11)], 17.0, []),
+        ([(1, 9), (2, 11)], 12.0, [Rule.EARLY]),
+        ([(1, 30)], 14.0, []),  # all settle at 6
+    ],
+)
+def test_an_archive_takes_for_lost_what_it_had_time_to_get(
+    stops: list[tuple[float, float]], lost_at: float, rules: list[Rule]
+) -> None:
+    archive = ("a", 1)
+    stopped = [h.Stopped(at, archive, until) for at, until in stops]
+    settled = [h.Settled(6)] if (1, 30) in stops else []
+    lost = h.RecordedLost(lost_at, archive, "p", 3, 4)
+    assert broken(published(), h.PublisherEnded(0, "p"), stopped, settled, lost) == rules
+
+
+def test_who_was_stopped_does_not_give_up_sooner() -> None:
+    stopped = h.Stopped(2, S1, 12)
+    assert broken(began(), stopped, h.GaveUp(13, S1, "")) == [Rule.EARLY]
+    assert broken(began(), stopped, h.GaveUp(20, S1, "")) == []
+    assert broken(began(), stopped, h.GaveUp(10, T1, "")) == [], "an archive may at any time"
