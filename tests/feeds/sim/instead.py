@@ -85,7 +85,7 @@ _accept = Reach._accept
 
 def accept_any(self: Reach, new: NewView, now: float) -> None:
     answer = Prepared(new.view.id, self.site.role, self._view_id, self._since, {}, Outlook.CLEAR)
-    self._promise = Promise(self.site.me, answer, 1, now)
+    self._promise = Promise(self.site.me, answer, 1, 1.0, now)
     _accept(self, new, now)
 
 

@@ -88,7 +88,7 @@ MUTATIONS = (
         "_consider",
         instead.consider_any,
         frozenset({Rule.VIEWS}),
-        seed=337,
+        seed=26,
     ),
     Mutation(
         "a view does not wait for all that is before it",
@@ -144,7 +144,7 @@ MUTATIONS = (
         "_turn",
         instead.turn_as_it_came,
         frozenset({Rule.TOTAL}),
-        seed=247,
+        seed=10,
     ),
     Mutation(
         "a view does not say which places in the order were before it",
@@ -152,7 +152,7 @@ MUTATIONS = (
         "received",
         instead.received_without_places,
         frozenset({Rule.TOTAL}),
-        seed=588,
+        seed=10,
     ),
     Mutation(
         "what has no place yet passes as it comes",
@@ -232,7 +232,7 @@ MUTATIONS = (
         "tick",
         instead.silence,
         frozenset({Rule.LOST, Rule.BEHIND, Rule.CONVERGE}),
-        seed=131,
+        seed=254,
     ),
     Mutation(
         "a gap is taken for a loss before the absent are back",
@@ -240,7 +240,7 @@ MUTATIONS = (
         "PATIENCE",
         0.1,
         frozenset({Rule.LOST, Rule.CONVERGE, Rule.ARCHIVE, Rule.BEHIND}),
-        seed=470,
+        seed=470,  # before members backed off; since then none of 1 to 1,000 shows it
     ),
     Mutation(
         "a subscriber with recovery gives up what an absent archive may have",
@@ -352,7 +352,7 @@ MUTATIONS = (
         "_outlook",
         lambda *_: Outlook.CLEAR,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
-        seed=13,
+        seed=77,
     ),
     Mutation(
         "who has just come says that nobody else is there",
@@ -360,7 +360,7 @@ MUTATIONS = (
         "_has_listened",
         lambda *_: True,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
-        seed=13,
+        seed=77,
     ),
     Mutation(
         "who hears nothing at all takes it for silence",
@@ -384,7 +384,7 @@ MUTATIONS = (
         "holes",
         lambda *_: [],
         frozenset({Rule.CERTAINTY, Rule.MARK}),
-        seed=105,
+        seed=123,
     ),
     Mutation(
         "archives that were left out of a view are thought to have met nobody",
@@ -392,7 +392,7 @@ MUTATIONS = (
         "_between",
         lambda *_: [],
         frozenset({Rule.CERTAINTY, Rule.MARK}),
-        seed=105,
+        seed=123,
     ),
     Mutation(
         "a view before this one that is not known is thought to have been nobody's",
@@ -400,7 +400,7 @@ MUTATIONS = (
         "_before_view",
         instead.as_if_known,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
-        seed=142,
+        seed=142,  # before members backed off; since then none of 1 to 1,000 shows it
     ),
     Mutation(
         "what comes live to one that returns is thought to be new to it",
@@ -408,7 +408,7 @@ MUTATIONS = (
         "_marked",
         lambda _, batch, __: [batch],
         frozenset({Rule.MARK}),
-        seed=220,
+        seed=256,
     ),
     Mutation(
         "a publisher that no archive has named is thought to be new to one that returns",
@@ -424,7 +424,7 @@ MUTATIONS = (
         "_meet",
         instead.nothing,
         frozenset({Rule.REPEAT}),
-        seed=88,
+        seed=282,
     ),
     Mutation(
         "who begins where others lag takes what old publishers still keep",
@@ -432,7 +432,7 @@ MUTATIONS = (
         "_meet_at",
         instead.nothing,
         frozenset({Rule.REPEAT}),
-        seed=278,
+        seed=21,
     ),
     Mutation(
         "who begins thinks that those it joins know all that was published",
@@ -440,7 +440,7 @@ MUTATIONS = (
         "beginning",
         instead.begin_behind_the_cut,
         frozenset({Rule.REPEAT}),
-        seed=88,
+        seed=21,
     ),
     Mutation(
         "a view is taken whether it was promised or not",

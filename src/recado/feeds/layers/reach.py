@@ -39,7 +39,11 @@ RC8  A subscriber without recovery begins behind all that was published before i
      when it has joined is then surely behind that.
 RC9  A member that lives is heard by every coordinator in its reach: one that is in no view calls the core, one
      that coordinates calls all, and one that hears a coordinator of another view tells it that it lives. So a
-     coordinator that has listened for `suspect` knows whoever else there is.
+     coordinator that has listened for `suspect` knows whoever else there is. A subscriber that is alone in its
+     view and hears an older coordinator calls that one only; its views are not complete meanwhile.
+RC10 Members that wait do not slow down the member that they wait for: requests are repeated after twice as long
+     each time, a coordinator calls all members at most once for each `beat`, and a round goes on while answers
+     come. So a machine that is overloaded delays joining and does not prevent it.
 """
 
 from collections.abc import Iterable
@@ -103,30 +107,49 @@ class Peer:
         return not self.leaving and now - self.heard < self.limit
 
 
+class Retry:
+    """When to send a request once more: each time after twice as long, because a receiver that is slow would be
+    slower still with more to read."""
+
+    __slots__ = ("at", "pause")
+
+    def __init__(self, pause: float, now: float) -> None:
+        self.pause = pause
+        self.at = now + pause
+
+    def is_due(self, now: float) -> bool:
+        if now < self.at:
+            return False
+        self.pause *= 2
+        self.at = now + self.pause
+        return True
+
+
 class Round:
     """A view that we are making."""
 
-    __slots__ = ("answers", "begun", "id", "invited", "repeat")
+    __slots__ = ("answered", "answers", "begun", "id", "invited", "retry")
 
-    def __init__(self, id_: ViewId, invited: Iterable[MemberId], now: float) -> None:
+    def __init__(self, id_: ViewId, invited: Iterable[MemberId], pause: float, now: float) -> None:
         self.id = id_
         self.invited = dict.fromkeys(invited)
         self.begun = now
-        self.repeat = now
+        self.answered = now  # when the last answer came
+        self.retry = Retry(pause, now)
         self.answers: dict[MemberId, Prepared] = {}
 
 
 class Promise:
     """A view that another member is making, and that we wait for."""
 
-    __slots__ = ("answer", "begun", "repeat", "size", "to")
+    __slots__ = ("answer", "begun", "retry", "size", "to")
 
-    def __init__(self, to: MemberId, answer: Prepared, size: int, now: float) -> None:
+    def __init__(self, to: MemberId, answer: Prepared, size: int, pause: float, now: float) -> None:
         self.to = to
         self.answer = answer
         self.size = size  # members that were asked
         self.begun = now
-        self.repeat = now
+        self.retry = Retry(pause, now)
 
 
 class Reach(Layer):
@@ -140,6 +163,7 @@ class Reach(Layer):
         self._listens = False  # to what is sent to coordinators
         self._listens_since = 0.0
         self._call_again_at = 0.0  # while we are in no view
+        self._call_interval = site.options.beat
         self._listen_at = 0.0
         self._watched: set[MemberId] = set()  # members of our view whose silence we notice
         self._view_id = last
@@ -158,6 +182,7 @@ class Reach(Layer):
         self._listening = 0.0  # since when
         self._next_beat = 0.0
         self._beats_until_call = 0
+        self._next_call = 0.0  # outside of our heartbeats
         self._next_introduction = 0.0
         self._quiet_until = 0.0
         self._next_round = 0.0
@@ -188,6 +213,10 @@ class Reach(Layer):
             self.site.effects.append(Listen(to_coordinators))
             self._listening = self._listens_since = now
 
+    def _postpone_listening(self, now: float) -> None:
+        """A newcomer has seen that a coordinator makes views, and gives it more time to answer."""
+        self._listen_at = max(self._listen_at, now + self.site.options.suspect)
+
     # --- our place in the view ---
 
     @property
@@ -197,7 +226,15 @@ class Reach(Layer):
     @property
     def _leads(self) -> bool:
         """Whether newcomers are to turn to us."""
-        return self._listens if self._rank is None else self._rank == 0
+        return self._listens and not self._rank
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether we are a subscriber that is the only member of its view. While an older coordinator lives,
+        such a member waits for an invitation like a newcomer and calls only that coordinator: if many members
+        start together and each called all others, the packets would grow with the square of the group."""
+        single = self._agreed is not None and len(self._agreed.view.seats) == 1
+        return single and self.site.role is not Role.ARCHIVE
 
     @property
     def _is_core(self) -> bool:
@@ -235,6 +272,7 @@ class Reach(Layer):
             case Beat() as beat:
                 self._hear(event.sender, beat, now)
             case Prepare() as prepare:
+                self._postpone_listening(now)
                 invited = self._invited(prepare)
                 self._consider(event.sender, prepare, invited, now)
                 named = Prepare(prepare.round, invited)
@@ -242,8 +280,10 @@ class Reach(Layer):
             case Prepared() as answer:
                 self._collect(event.sender, answer, now)
             case NewView() as new:
+                self._postpone_listening(now)
                 self._accept(new, now)
             case NextView() as next_:
+                self._postpone_listening(now)
                 if self._agreed is not None and self._agreed.id == next_.base:
                     self._accept(self._agreed.whole(next_), now)
             case Roll():
@@ -289,11 +329,12 @@ class Reach(Layer):
         elif self._rank is None:
             if beat.leads and self.site.role is not Role.ARCHIVE:
                 self._listen(False, now)
-        elif beat.leads and self._coordinates and news:
-            # Those of its group answer; they are then asked to one view.
-            self._call(now)
-            self._next_round = max(self._next_round, now + self.site.options.again)
+        elif beat.leads and self._leads and not self._is_older(sender, beat):
+            if news:
+                self._call_group(now)
         elif beat.leads:
+            if self._is_alone:
+                self._listen(False, now)
             self._introduce(sender, now)
         if news and self._rank is None and not self._listens and self._lead(now) is None:
             self._beat(now)  # the one that we had turned to refers us to another
@@ -307,6 +348,15 @@ class Reach(Layer):
         if peer is not None and (self._leads or peer.follows):
             peer.follows = self._leads
             self.say(self._own_beat(now), sender, now)
+
+    def _call_group(self, now: float) -> None:
+        """Call the members of a younger coordinator's view; those that answer are asked to the next view. Each
+        call reaches all members of the feed: where many coordinators compete they share one for each beat."""
+        if now >= self._next_call:
+            self._call(now)
+        else:
+            self._beats_until_call = 0
+        self._next_round = max(self._next_round, now + self.site.options.again)
 
     def _introduce(self, coordinator: MemberId, now: float) -> None:
         """RC9: tell a coordinator of another view that we live."""
@@ -364,7 +414,7 @@ class Reach(Layer):
         view = NO_VIEW if unseen else self._view_id
         outlook = self._outlook(invited, now)
         answer = Prepared(round_, site.role, view, self._since, vector, outlook, base)
-        self._promise = Promise(to, answer, len(invited), now)
+        self._promise = Promise(to, answer, len(invited), self._again(len(invited)), now)
         if to == site.me:
             self._collect(to, answer, now)
         else:
@@ -464,7 +514,7 @@ class Reach(Layer):
             me = self.site.me
             self._open([me, *(m for m in (*kept, *wanted) if m != me and m not in shy)], now)
 
-    def _is_older(self, member: MemberId, peer: Peer) -> bool:
+    def _is_older(self, member: MemberId, peer: Peer | Beat) -> bool:
         """Whether this one coordinates before us. Of newcomers only one that listens does."""
         if not peer.since and not peer.leads:
             return False
@@ -480,7 +530,7 @@ class Reach(Layer):
     def _open(self, invited: list[MemberId], now: float) -> None:
         self._number += 1
         round_ = ViewId(self._number, self.site.me.incarnation)
-        self._round = Round(round_, invited, now)
+        self._round = Round(round_, invited, self._again(len(invited)), now)
         whole = Prepare(round_, invited)
         base = NO_VIEW
         if self.site.options.ordered and self._knows_archive():
@@ -510,6 +560,8 @@ class Reach(Layer):
             if decided is not None and answer.round == decided.view.id:
                 self.say(decided, sender, now)
         elif sender in round_.invited and answer.base in (NO_VIEW, self._base()):
+            if sender not in round_.answers:
+                round_.answered = now
             round_.answers[sender] = answer
             if len(round_.answers) == len(round_.invited):
                 self._decide(round_, now)
@@ -587,15 +639,16 @@ class Reach(Layer):
         )
 
     def _lead(self, now: float) -> MemberId | None:
-        """The coordinator to send our heartbeats to; None: we are in the core, or hear none."""
-        if self._rank is not None:
+        """The coordinator to send our heartbeats to; None: we are in the core, or hear none (for a view of one
+        member, none that is older)."""
+        if self._rank is not None and not self._is_alone:
             agreed = self._agreed
             assert agreed is not None
             return None if self._is_core else agreed.view.seats[0].member
         leads = [
             (p.since or self._number + 1, m)
             for m, p in self.peers.items()
-            if p.leads and p.lives(now)
+            if p.leads and p.lives(now) and (self._rank is None or self._is_older(m, p))
         ]
         return min(leads)[1] if leads and not self._listens else None
 
@@ -604,10 +657,16 @@ class Reach(Layer):
             self._next_beat = self._quiet_until
             return
         self._next_beat = now + self._interval()
+        if self._rank is None and now >= self._call_again_at:
+            # Many newcomers that wait must not slow down the coordinator that is to answer.
+            self._next_beat = now + self._call_interval
+            self._call_interval = min(2 * self._call_interval, self.site.options.suspect / 2)
         if self._rank is None and now < self._call_again_at:
             self._next_beat = min(self._next_beat, self._call_again_at)
+        if self._is_alone and self._lead(now) is None:
+            self._listen(True, now)
         self._beats_until_call -= 1
-        if self._coordinates and self._beats_until_call <= 0:
+        if self._coordinates and self._leads and self._beats_until_call <= 0:
             self._call(now)
         else:
             self.say(self._own_beat(now), self._lead(now) or COORDINATORS, now)
@@ -615,6 +674,7 @@ class Reach(Layer):
     def _call(self, now: float) -> None:
         """The coordinator's heartbeat to all."""
         self._beats_until_call = round(self.site.scale)
+        self._next_call = now + self.site.options.beat
         self.say(self._own_beat(now), MEMBERS, now)
 
     def tick(self, now: float) -> None:
@@ -629,29 +689,37 @@ class Reach(Layer):
             self._beat(now)
         promise, round_ = self._promise, self._round
         if round_ is not None:
-            if now >= round_.begun + options.flush * self._scale_for(len(round_.invited)):
+            if now >= self._round_end(round_):
                 self._decide(round_, now)
-            elif now >= self._repeat_at(round_.repeat, len(round_.invited)):
-                round_.repeat = now
+            elif round_.retry.is_due(now):
                 whole = Prepare(round_.id, list(round_.invited))
                 for member in round_.invited:
                     if member not in round_.answers:
                         self.say(whole, member, now)
         elif promise is not None:
-            # Longer than the coordinator waits, or its view would come to those who have gone on.
-            if now >= promise.begun + 3 * options.flush * self._scale_for(promise.size):
+            if now >= self._promise_end(promise):
                 self._give_up(now)
-            elif now >= self._repeat_at(promise.repeat, promise.size):
-                promise.repeat = now
+            elif promise.retry.is_due(now):
                 self.say(promise.answer, promise.to, now)
         for member, peer in list(self.peers.items()):
             if now - peer.heard > 10 * options.suspect or peer.leaving:
                 self._part(member)
         self._coordinate(now)
 
-    def _repeat_at(self, last: float, size: int) -> float:
-        """When to ask once more, in a round of so many members."""
-        return last + self.site.options.again * self._scale_for(size)
+    def _round_end(self, round_: Round) -> float:
+        """When to decide without the members that have not answered. While answers still come, the machine or
+        the network is slow: a round that began again from the start would be no faster. The limit is less than
+        the members wait that have promised."""
+        flush = self.site.options.flush * self._scale_for(len(round_.invited))
+        return min(round_.answered + flush, round_.begun + 2.5 * flush)
+
+    def _promise_end(self, promise: Promise) -> float:
+        """When to give it up: later than the coordinator decides, or its view would come too late."""
+        return promise.begun + 3 * self.site.options.flush * self._scale_for(promise.size)
+
+    def _again(self, size: int) -> float:
+        """Seconds after which to ask once more, in a round of so many members."""
+        return self.site.options.again * self._scale_for(size)
 
     def _part(self, member: MemberId) -> None:
         """Forget a member that is gone, once it is not in our view."""
@@ -665,9 +733,9 @@ class Reach(Layer):
                 if moment > self._attended:
                     due = min(due, moment)
         if self._round is not None:
-            due = min(due, self._repeat_at(self._round.repeat, len(self._round.invited)))
+            due = min(due, self._round.retry.at, self._round_end(self._round))
         elif self._promise is not None:
-            due = min(due, self._repeat_at(self._promise.repeat, self._promise.size))
+            due = min(due, self._promise.retry.at, self._promise_end(self._promise))
         elif self._next_round > self._attended:
             due = min(due, self._next_round)
         return due
