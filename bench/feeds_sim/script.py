@@ -37,8 +37,9 @@ from .plots import Troubles
 BEGIN = 2.2
 TROUBLE = 17.0
 QUIET = 13.0
-END = 17.0
-"""How long the quiet and the last messages may take, behind the trouble."""
+END = 21.0
+"""How long the quiet and the last messages may take, behind the trouble: an archive settles the last view up to
+10 s after it, and the next time that it compares its records with others is up to ten heartbeats later."""
 
 PLOTTED = 0.25
 """The share of worlds whose faults belong together."""
