@@ -2,8 +2,11 @@
 
 import pytest
 
-from recado.feeds.boundary import Policy
+from recado.feeds.block import Block
+from recado.feeds.boundary import Arrived, Channel, Effect, Policy, Send
+from recado.feeds.packet import Data, Pull, Stable
 from recado.feeds.views import Certainty, Role, ViewRecord
+from recado.feeds.wire import decode, encode
 
 from .test_recovery import numbers, say, scene
 from .world import Node, World, together
@@ -353,6 +356,74 @@ def test_with_one_that_only_others_hear_it_begins_behind_what_they_have() -> Non
     say(world, publisher, 8, 9)
     world.run(1)
     assert x.bodies() == numbers(8, 9)
+
+
+def assumed_scene(*, ordered: bool) -> tuple[World, Node, Node, Node, tuple[Node, Node, Node]]:
+    """A publisher that has ended, an archive that is away and has 1 to 7 of it, as an earlier life of x had,
+    and x, y, z in one view: x was told by y, which has 1 to 3, where to begin."""
+    world, publisher, (keeper,) = scene(ordered=ordered)
+    first = world.add(Role.SUBSCRIBER, "x")
+    y = world.add(Role.SUBSCRIBER, "y")
+    assert together(world, keeper, first, y)
+    say(world, publisher, 1, 3)
+    world.cut = lambda one, other: y in (one, other)
+    say(world, publisher, 4, 7)
+    assert first.bodies() == numbers(1, 7)
+    for node in (publisher, keeper, first):
+        world.kill(node)
+    x, z = world.add(Role.SUBSCRIBER, "x"), world.add(Role.SUBSCRIBER, "z")
+    assert together(world, x, z)
+    world.cut = lambda one, other: False
+    assert together(world, x, y, z)
+    world.run(2)
+    assert x.member.vector.of(publisher.me.incarnation) == 3
+    return world, publisher, keeper, x, (x, y, z)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_assumed_beginning_moves_to_the_cut_when_an_archive_returns(ordered: bool) -> None:
+    """RE4: x gets nothing that was published before it began."""
+    world, publisher, keeper, x, members = assumed_scene(ordered=ordered)
+    back = world.add(Role.ARCHIVE, "archive-0", disk=keeper.disk)
+    assert together(world, *members, back)
+    world.run(3)
+    assert members[1].bodies() == numbers(1, 7)
+    assert not x.bodies()
+    assert not x.gaps
+    assert x.member.vector.of(publisher.me.incarnation) == 7
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_archive_outside_the_view_shows_no_gap_behind_an_assumed_beginning(
+    ordered: bool,
+) -> None:
+    """RE4: a member that recovers may have those messages, and would give them to x."""
+    world, publisher, keeper, x, (_, y, _) = assumed_scene(ordered=ordered)
+    stable = encode(Stable(x.views[-1].view.id, {publisher.me.incarnation: 7}))
+    before = len(x.log)
+    world.do(x, Arrived(Channel.A, keeper.me, stable))
+    world.run(1)
+    assert not questions(x.log[before:])
+    world.do(x, Arrived(Channel.A, y.me, stable))
+    world.run(1)
+    assert questions(x.log[before:]), "a member of the view has new messages"
+
+
+def test_an_assumed_beginning_stays_when_messages_have_come() -> None:
+    """RE4, F1 of FIFO: behind a message that was given, nothing is left out."""
+    world, publisher, keeper, x, members = assumed_scene(ordered=False)
+    block = Block.of([b"4"])
+    world.do(x, Arrived(Channel.P, publisher.me, encode(Data(publisher.me.incarnation, 4, block))))
+    assert x.bodies() == numbers(4, 4)
+    back = world.add(Role.ARCHIVE, "archive-0", disk=keeper.disk)
+    assert together(world, *members, back)
+    world.run(3)
+    assert x.bodies() == numbers(4, 7)
+
+
+def questions(log: list[Effect]) -> list[Pull]:
+    packets = [decode(effect.packet) for effect in log if isinstance(effect, Send)]
+    return [packet for packet in packets if isinstance(packet, Pull)]
 
 
 # --- which views are complete ---

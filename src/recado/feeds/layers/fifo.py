@@ -12,7 +12,8 @@ F4  A subscriber without recovery begins behind the cut of the first view that i
     heard yet. Those in it may lag: it passes nothing of that publisher until it has heard it, which says
     whether what is behind the cut is older than the subscriber. So it is later with a publisher that is new to
     it, if members join its view who may know it from before: an archive that returns knows all that ever
-    published.
+    published. Where it began with a publisher that only others had heard, the cut of each later view moves that
+    beginning until a message of the publisher has come (RE4).
 """
 
 from collections import deque
@@ -157,6 +158,7 @@ class Fifo(Layer):
     def _meet_at(self, record: ViewRecord, first: bool, now: float) -> None:
         """Publishers whom the others know (F4). In our first view we have begun behind its cut with all."""
         reception = self.reception
+        self._outbox += [Met(*moved) for moved in reception.move_assumed(record.cut, now)]
         joining = self._alone
         seated, self._seated = self._seated, set(record.view.members())
         self._alone = self._alone and len(record.view.seats) == 1

@@ -18,6 +18,7 @@ from ..boundary import Channel, Range
 from ..layer import Falling, Heard, Layer, Rising, Say, Site
 from ..packet import HEAD, MAX_RANGES, Data, Fragment, Lack, Last, Nak, Stable
 from ..vector import MAX_SEQUENCE
+from ..views import MemberId
 from .reception import ORDERS, Reception, concerns
 from .track import Gap
 
@@ -88,10 +89,10 @@ class NakMember(Layer):
         match event:
             case Heard(Channel.P):
                 self._hear(event, now)
-            case Heard(_, _, Stable(_, vector)):
+            case Heard(_, sender, Stable(_, vector)):
                 if not self.reception.fresh:
                     for publisher, last in vector.items():
-                        if publisher in self.reception.tracks or self.reception.since is None:
+                        if self._may_miss(publisher, sender):
                             self.reception.learn(publisher, last, now)
                 self._above(event, now)
             case _:
@@ -116,6 +117,16 @@ class NakMember(Layer):
                     self._pass(ranges)
             case _:
                 self._above(event, now)
+
+    def _may_miss(self, publisher: bytes, sender: MemberId) -> bool:
+        """Whether messages that an archive has of this publisher may be missing here. An archive outside the
+        view may have messages from before our time (RE4); the cut of the view that it joins covers them."""
+        reception = self.reception
+        if reception.since is None:
+            return True
+        if publisher not in reception.tracks:
+            return False
+        return not reception.is_assumed(publisher) or sender in self.site.others()
 
     def _pass(self, ranges: list[Range]) -> None:
         for each in ranges:

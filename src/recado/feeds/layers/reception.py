@@ -8,7 +8,8 @@ RE4  With `since`, only what is published from then on is of interest, and a vie
      nothing passes of a publisher until it is heard itself. One that is younger than we are begins at 1, or at
      the cut. Another begins, where nothing is cast again, with the first that comes; elsewhere behind what it
      had published when we began, or as long ago as it tells; and one that stays silent behind what others have
-     of it.
+     of it. That beginning is assumed until a message of the publisher arrives: each later view moves it to its
+     cut, and a sender outside the view does not show a gap.
 RE5  There are at most `most` publishers, so that vectors fit in packets and in memory, whoever invents them.
      When there are so many, those who have published nothing and are silent are forgotten; if there are none
      such, who is new is turned away, and all others go on.
@@ -79,6 +80,8 @@ class Reception:
         """Before it has begun: who had been heard when we last said what we have. No cut is behind them."""
         self.waiting: dict[bytes, float] = {}
         """Since when messages of strangers wait, or others are known to have some."""
+        self._assumed: dict[bytes, int] = {}
+        """Behind which message we began with publishers that were never heard (RE4)."""
         self.most = most
         self.turned_away = 0
         """How often something of a publisher came that there is no room for (RE5)."""
@@ -220,9 +223,34 @@ class Reception:
 
     def begin_with(self, publisher: bytes, last: int, now: float) -> None:
         """A stranger, from behind this message on."""
+        track = self.tracks[publisher]
+        if last and track.told == -inf and not track.places:
+            self._assumed[publisher] = last
         self.strangers.discard(publisher)
         self.waiting.pop(publisher, None)
         self._skip(publisher, last, now)
+
+    def is_assumed(self, publisher: bytes) -> bool:
+        """Whether only other members have told where this publisher begins, and none of its messages came."""
+        last = self._assumed.get(publisher)
+        if last is None:
+            return False
+        track = self.tracks[publisher]
+        if track.told == -inf and track.next == last + 1 and not track.places:
+            return True
+        del self._assumed[publisher]
+        return False
+
+    def move_assumed(self, cut: Mapping[bytes, int], now: float) -> list[tuple[bytes, int]]:
+        """Move assumed beginnings forward to the cut of a view; returns those that have moved."""
+        moved = []
+        for publisher in [p for p in list(self._assumed) if self.is_assumed(p)]:
+            last = cut.get(publisher, 0)
+            if last > self._assumed[publisher]:
+                self._assumed[publisher] = last
+                self._skip(publisher, last, now)
+                moved.append((publisher, last))
+        return moved
 
     def take(self, item: Item, now: float) -> list[Item]:
         """What may pass now."""
@@ -332,6 +360,7 @@ class Reception:
         self.gaps.pop(publisher, None)
         self.strangers.discard(publisher)
         self.waiting.pop(publisher, None)
+        self._assumed.pop(publisher, None)
         self._held_bytes -= sum(map(size_of, track.held.values()))
 
     def _skip(self, publisher: bytes, last: int, now: float) -> None:
