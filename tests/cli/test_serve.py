@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import re
 import signal
@@ -260,6 +261,16 @@ def test_a_journal_that_cannot_be_closed_is_a_failure(
     settings = from_mapping({"server": {"port": 0}, "node": {"data": str(tmp_path)}})
     reason = asyncio.run(until_signal(settings, False))
     assert reason == "the journal cannot be closed: [Errno 28] No space left on device"
+
+
+def test_the_garbage_collector_is_as_before_when_a_broker_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is of the whole process, which may go on."""
+    before = (list(gc.callbacks), gc.get_threshold())
+    monkeypatch.setattr(process, "announce", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    assert asyncio.run(until_signal(from_mapping({"server": {"port": 0}}), False)) is None
+    assert (list(gc.callbacks), gc.get_threshold()) == before
 
 
 def test_nothing_of_openssl_is_loaded_without_tls(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from recado import __version__
 from recado.cli import FAILED, complain, told
@@ -51,8 +53,7 @@ async def until_signal(settings: Settings, welcome: bool) -> str | None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    async with Broker.of(settings) as broker:
-        collect_garbage(settings)
+    async with Broker.of(settings) as broker, garbage_collection(settings):
         announce(f"recado {__version__} listening on amqp://{broker.address}")
         if broker.tls_port is not None:
             announce(f"and with TLS on amqps://{at(broker.host, broker.tls_port)}")
@@ -67,13 +68,20 @@ async def until_signal(settings: Settings, welcome: bool) -> str | None:
     return reason
 
 
-def collect_garbage(settings: Settings) -> None:
-    """It was disabled until now. An archive in the same process makes circles of its own."""
+@asynccontextmanager
+async def garbage_collection(settings: Settings) -> AsyncIterator[None]:
+    """Enable it, until now disabled. An archive in the same process makes reference cycles of its own."""
     if settings.feeds.archives:
         gc.freeze()  # modules are no garbage
         gc.enable()
-    else:
-        Collector().start(asyncio.get_running_loop())
+        yield
+        return
+    collector = Collector()
+    collector.start(asyncio.get_running_loop())
+    try:
+        yield
+    finally:
+        collector.stop()
 
 
 def kept_where(settings: Settings) -> str:

@@ -29,6 +29,7 @@ class Collector:
     def __init__(self, used_memory: Callable[[], int] = memory.used) -> None:
         self._used_memory = used_memory
         self._used_at_start = 0
+        self._thresholds = gc.get_threshold()
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -41,9 +42,11 @@ class Collector:
         self._schedule(loop)
 
     def stop(self) -> None:
+        """Restore the thresholds. Permanent objects stay so: to look at them would delay the exit."""
         if self._timer is not None:
             self._timer.cancel()
         gc.callbacks.remove(self._after_collection)
+        gc.set_threshold(*self._thresholds)
 
     def _after_collection(self, phase: str, info: dict[str, int]) -> None:
         if phase == "stop":
