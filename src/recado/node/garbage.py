@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 from recado.server import memory
 
-YOUNG_OBJECTS = (
-    200  # a list of messages counts as one, so these may refer to a million objects: 5 ms
-)
+# Python's own default: 200 costs 10 % more CPU for each confirmed message. A list of messages counts as one
+# object, so these may refer to three million: 18 ms at worst.
+YOUNG_OBJECTS = 700
 FULL_INTERVAL_S = 600.0
 FULL_GROWTH_BYTES = (
     32 << 20
