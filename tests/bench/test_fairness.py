@@ -88,7 +88,7 @@ def test_what_an_attacker_is_refused_is_no_measurement(server: Server) -> None:
 def test_the_probe_sees_a_broker_that_stalls(server: Server) -> None:
     def stall() -> None:
         os.kill(server.pid, signal.SIGSTOP)
-        time.sleep(STALL_S)
+        time.sleep(STALL_S)  # the stall itself
         os.kill(server.pid, signal.SIGCONT)
 
     sample = measuring.waits_during(server, stall)

@@ -18,27 +18,11 @@ from .stage import (
     Peer,
     close_channel,
     consume,
-    new_broker,
     new_queue,
     open_channel,
     published,
     run_of,
 )
-
-
-@pytest.fixture
-def broker() -> Broker:
-    return new_broker()
-
-
-@pytest.fixture
-def peer() -> Peer:
-    return Peer()
-
-
-@pytest.fixture
-def channel(broker: Broker, peer: Peer) -> Channel:
-    return open_channel(broker, peer)
 
 
 def given_to(peer: Peer) -> list[tuple[str, int, bytes]]:

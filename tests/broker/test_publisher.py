@@ -15,22 +15,7 @@ from recado.broker.broker import Broker
 from recado.broker.channel import Channel
 from recado.broker.queue import Queue
 
-from .stage import GUEST, Peer, consume, new_broker, new_queue, open_channel, published
-
-
-@pytest.fixture
-def broker() -> Broker:
-    return new_broker()
-
-
-@pytest.fixture
-def peer() -> Peer:
-    return Peer()
-
-
-@pytest.fixture
-def channel(broker: Broker, peer: Peer) -> Channel:
-    return open_channel(broker, peer)
+from .stage import GUEST, Peer, consume, new_queue, open_channel, published
 
 
 def bodies(queue: Queue) -> list[bytes]:

@@ -26,21 +26,6 @@ from .stage import Peer, new_broker, new_queue, open_channel, published, run_of
 OVERSHOOT = 3 * STEP_UNITS  # the last step of a turn
 
 
-@pytest.fixture
-def broker() -> Broker:
-    return new_broker()
-
-
-@pytest.fixture
-def peer() -> Peer:
-    return Peer()
-
-
-@pytest.fixture
-def channel(broker: Broker, peer: Peer) -> Channel:
-    return open_channel(broker, peer)
-
-
 WORDS = "abcdefghijklmnopqr"
 HOSTILE_KEY = ".".join(WORDS[i % len(WORDS)] for i in range(125))
 
