@@ -21,7 +21,8 @@ class Scene:
     it must not deliver. So the view with the archive is pending until OLD is heard, or `suspect` has passed."""
 
     def __init__(self) -> None:
-        site = Site(ME, Role.SUBSCRIBER, Options(ordered=False, suspect=SUSPECT_S), frozenset())
+        options = Options(ordered=False, suspect=SUSPECT_S)
+        site = Site(ME, Role.SUBSCRIBER, options, frozenset({"REACH"}))
         self.reception = Reception(10_000)
         self.fifo = Fifo(site, self.reception, None)
         self.risen: list[Rising] = []

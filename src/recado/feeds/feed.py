@@ -21,12 +21,13 @@ from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.values import Value, encode_table
 
 from .block import Block
-from .boundary import Options, Publish
-from .driver import Driver, Station, join
+from .boundary import Options, Policy, Publish
+from .driver import Driver, Station, join, stack_for
 from .errors import CarrierLost, FeedClosed, FeedError, MemberFailed
 from .gathering import BATCH_BYTES, WINDOW, Gatherer, check_size
 from .naming import check_feed, check_name, new_id
 from .selecting import wanted_by
+from .stack import StackError
 from .subscription import OnView, Recovery, Subscription, policy_of
 from .transport.port import Carrier
 from .views import MemberId, Role
@@ -204,10 +205,14 @@ class Feed(Station):
     ) -> Subscription:
         """To be entered by `async with`. The name is what an archive knows the subscriber by.
 
-        A selector that cannot be understood is a `SelectorError` that shows the place.
+        Raises `SelectorError`, which shows the place, for a selector that cannot be understood, and
+        `StackError` for `recovery` with a stack that has no SYNC.
         """
         me = new_id(check_name(name, "a subscriber"))
         policy, vector = policy_of(recovery)
+        stack = stack_for(self._stack, Role.SUBSCRIBER, self._carrier.transport)
+        if policy is not Policy.NONE and "SYNC" not in stack.names:
+            raise StackError(f'the stack "{stack}" has no SYNC, which recovers messages')
         options = replace(
             self._options,
             recovery=policy,

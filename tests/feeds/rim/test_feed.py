@@ -49,6 +49,28 @@ async def test_a_message_is_what_was_published(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", CARRIERS)
 @in_the_loop
+async def test_a_stack_without_views_subscribes_to_a_quiet_feed(kind: str) -> None:
+    stack = f"DISPATCH:FRAG:FIFO:NAK:{'UDP' if kind == 'udp' else 'AMQP'}"
+    async with linking(kind) as linked, linked() as link:
+        feed = await link.feed("quotes", stack=stack)
+        async with feed.subscribe("desk-1") as messages:
+            assert messages.view is None
+            await feed.publish_many([b"first", b"second"])
+            assert bodies(await take(messages, 2)) == [b"first", b"second"]
+        assert messages.is_live
+
+
+@in_the_loop
+async def test_recovery_by_a_stack_without_sync_is_refused() -> None:
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes", stack="DISPATCH:FRAG:FIFO:NAK:REACH:AMQP")
+        for recovery in ("pessimistic", Vector()):
+            with pytest.raises(StackError, match="has no SYNC, which recovers messages"):
+                feed.subscribe("desk-1", recovery=recovery)
+
+
+@pytest.mark.parametrize("kind", CARRIERS)
+@in_the_loop
 async def test_many_messages_come_in_order_to_all(kind: str) -> None:
     count = 5_000
     async with linking(kind) as linked, linked() as link:

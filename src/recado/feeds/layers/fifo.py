@@ -14,6 +14,7 @@ F4  A subscriber without recovery begins behind the cut of the first view that i
     it, if members join its view who may know it from before: an archive that returns knows all that ever
     published. Where it began with a publisher that only others had heard, the cut of each later view moves that
     beginning until a message of the publisher has come (RE4).
+F6  Without REACH there is no view to wait for: the subscriber is live from the start (RE6).
 """
 
 from collections import deque
@@ -21,7 +22,7 @@ from collections.abc import Mapping
 from math import inf
 
 from ..block import EMPTY, KEY, SAME
-from ..boundary import Batch, Channel, Failed, Policy, Publish
+from ..boundary import Batch, Channel, Failed, Policy, Publish, Recovered
 from ..layer import (
     Accepted,
     Changed,
@@ -90,10 +91,12 @@ class Fifo(Layer):
             reception.begin(begun, 0.0)
             reception.limit = None
         if "REACH" not in site.names:
-            reception.limit = None
+            reception.begin_without_views()
 
     def start(self, now: float) -> None:
-        if self.site.role is Role.SUBSCRIBER and self.site.options.recovery is Policy.NONE:
+        if not self.reception.has_views:
+            self.site.effects.append(Recovered(Vector()))
+        elif self.site.role is Role.SUBSCRIBER and self.site.options.recovery is Policy.NONE:
             self.reception.since = now
 
     def stall(self, seconds: float) -> None:

@@ -13,6 +13,8 @@ RE4  With `since`, only what is published from then on is of interest, and a vie
 RE5  There are at most `most` publishers, so that vectors fit in packets and in memory, whoever invents them.
      When there are so many, those who have published nothing and are silent are forgotten; if there are none
      such, who is new is turned away, and all others go on.
+RE6  Without views a publisher begins with its first message that arrives; reports about a publisher of which
+     none has arrived are ignored, because they may overtake its messages.
 
 FIFO owns it; NAK and PULL look up what is missing, REACH what is there. A message that came in fragments is
 received when its last fragment is; until then the track stands at (sequence, index).
@@ -72,6 +74,8 @@ class Reception:
         """Between a promise and its view, or its giving up (RC3)."""
         self.fresh = True
         """It has not begun: a publisher's first message seen is as good a beginning as any."""
+        self.has_views = True
+        """False: the stack has no REACH (RE6)."""
         self.since: float | None = None
         """When we began, if what was published before is of no interest."""
         self.strangers: set[bytes] = set()
@@ -105,6 +109,11 @@ class Reception:
             track = self._track(publisher, 1, now)
             track.next, track.index = vector.get(publisher, 0) + 1, 0
             self._skip(publisher, track.next - 1, now)
+
+    def begin_without_views(self) -> None:
+        """Follow each publisher from its first message that arrives (RE6)."""
+        self.fresh = self.has_views = False
+        self.limit = None
 
     def stall(self, seconds: float) -> None:
         """We were stopped for so long: what is compared with a publisher's age lies further back."""
@@ -160,7 +169,7 @@ class Reception:
 
     def learn(self, publisher: bytes, last: int, now: float) -> None:
         """This publisher is said to have published up to `last`."""
-        if not self.admits(publisher, now):
+        if self._is_ignored(publisher) or not self.admits(publisher, now):
             return
         track = self._track(publisher, last + 1 if self.fresh else 1, now)
         if last > track.known:
@@ -178,7 +187,7 @@ class Reception:
         past: Sequence[tuple[float, int]] = (),
     ) -> None:
         """It says so itself, and what it has told before."""
-        if not self.admits(publisher, now):
+        if self._is_ignored(publisher) or not self.admits(publisher, now):
             return
         self._meet(publisher)
         self.learn(publisher, last, now)
@@ -189,6 +198,10 @@ class Reception:
         track.born = now - age if track.told == -inf else min(track.born, now - age)
         track.heard = track.told = now
         track.past = past if self.fresh or publisher in self.strangers else ()
+
+    def _is_ignored(self, publisher: bytes) -> bool:
+        """Whether reports about this publisher do not count yet (RE6)."""
+        return not self.has_views and publisher not in self.tracks
 
     def _is_heard(self, track: Track) -> bool:
         """Whether it has said where to begin with it."""
@@ -262,7 +275,7 @@ class Reception:
             if not self.admits(publisher, now):
                 return []
             self._meet(publisher)
-            track = self._track(publisher, first if self.fresh else 1, now)
+            track = self._track(publisher, self._first_expected(item), now)
         track.heard = now
         if last > track.known:
             track.known = last
@@ -282,6 +295,16 @@ class Reception:
             self.waiting.setdefault(publisher, now)
         self._hold(track, item)
         return self.release(publisher, now)
+
+    def _first_expected(self, item: Item) -> int:
+        """The sequence at which to begin with the publisher of this item, the first one that arrives."""
+        if self.has_views and not self.fresh:
+            return 1
+        if isinstance(item, Batch):
+            return item.first
+        # Fragments that a broker sent before we joined do not come again.
+        is_incomplete = self.ordered and not self.has_views and item.index > 0
+        return item.sequence + is_incomplete
 
     def release(self, publisher: bytes, now: float) -> list[Item]:
         """What of this publisher may pass now."""
