@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from recado.selector import parse, predicate
+from recado.selector import SelectorError, parse, predicate
+from recado.selector.tree import Field, sources
 
 from .message import Message
 from .naming import exchange_p
@@ -25,8 +26,13 @@ OF_PROPERTIES = (
 
 
 def wanted_by(selector: str, feed: str) -> Callable[[Message], bool]:
-    """Raises `SelectorError`, which shows the place in the text."""
-    return predicate(parse(selector), fields_of(feed))
+    """Which messages of a subscription a selector wants. Raises `SelectorError`, which shows the place."""
+    parsed = parse(selector)
+    for field in sources(parsed.condition):
+        if isinstance(field, Field) and field.name == "offset":
+            reason = "messages on a feed have no offset, only rows of an archive; use sequence"
+            raise SelectorError(selector, field.at, reason)
+    return predicate(parsed, fields_of(feed))
 
 
 def fields_of(feed: str) -> dict[str, str | Callable[[Message], object]]:
@@ -39,8 +45,6 @@ def fields_of(feed: str) -> dict[str, str | Callable[[Message], object]]:
         "exchange": lambda message: exchange,
         "routing_key": "key",
         "publisher": lambda message: message.publisher.hex(),
-        # Only an archive gives offsets.
-        "offset": lambda message: None,
     }
 
 

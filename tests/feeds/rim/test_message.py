@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from recado.feeds.message import messages_of
 from recado.feeds.selecting import wanted_by
 from recado.feeds.subscription import Messages
 from recado.feeds.views import NO_VIEW, Certainty
+from recado.selector import SelectorError
 
 PUBLISHER = bytes(range(16))
 
@@ -83,10 +85,16 @@ def test_a_selector_sees_a_message_as_an_archive_does() -> None:
         "content_type = 'text/plain' AND priority = 3",
         "message_id = 'm' AND timestamp = 1.5 AND sequence = 1",
         f"exchange = 'feed.quotes' AND publisher = '{PUBLISHER.hex()}'",
-        "offset IS NULL AND reply_to IS NULL",
+        "reply_to IS NULL",
     ):
         assert wanted_by(text, "quotes")(message), text
     assert wanted_by("message_id IS NULL AND priority IS NULL", "quotes")(bare)
+
+
+def test_a_selector_of_live_messages_cannot_name_the_offset() -> None:
+    with pytest.raises(SelectorError, match="messages on a feed have no offset") as refused:
+        wanted_by("key = 'PETR4' AND\n(sequence > 3 OR -offset < 3)", "quotes")
+    assert (refused.value.line, refused.value.column) == (2, 19)
 
 
 def test_a_batch_is_a_sequence_of_what_is_wanted() -> None:

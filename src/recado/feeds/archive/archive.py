@@ -308,7 +308,7 @@ def _chosen(table: pa.RecordBatch, selector: Selector, feed: str) -> pa.RecordBa
             filtered.combine_chunks().to_batches()[0] if filtered.num_rows else table.slice(0, 0)
         )
     if chosen.residual is not None and table.num_rows:
-        wanted = predicate(chosen.residual, {**fields_of(feed), "offset": "offset"})
+        wanted = predicate(chosen.residual, fields_of(feed))
         mask = pa.array([wanted(message) for message in messages_of(table)], pa.bool_())
         table = table.filter(mask)
     return table
