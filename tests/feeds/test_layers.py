@@ -67,6 +67,12 @@ ME, OTHER = MemberId("me", b"m" * 16), MemberId("other", b"o" * 16)
 P = b"p" * 16
 
 
+def begun(most: int = 10) -> Reception:
+    reception = Reception(10_000, most)
+    reception.begin({}, 0.0)
+    return reception
+
+
 class Between:
     """A layer with nothing above and below but lists."""
 
@@ -233,7 +239,7 @@ def test_a_view_that_is_passed_over_demands_its_copies_too() -> None:
 def test_nobody_waits_for_the_place_of_what_does_not_come() -> None:
     """TO3: we begin behind 2 of P, and the order has places for it."""
     other = b"q" * 16
-    total = Between(Total)
+    total = Between(lambda site: Total(site, begun()))
     view = View(ViewId(1, bytes(16)), (Seat(OTHER, Role.SUBSCRIBER), Seat(ME, Role.SUBSCRIBER)))
     total.layer.up(Changed(ViewRecord(view, Vector(), ())), 0.0)
     places = [(P, 1, 2), (other, 1, 1), (P, 3, 1)]
@@ -245,6 +251,24 @@ def test_nobody_waits_for_the_place_of_what_does_not_come() -> None:
     assert passed(total) == [(1, 1)]
     total.layer.up(Messages(batch(3)), 0.0)
     assert passed(total) == [(1, 1), (3, 3)]
+
+
+def test_places_that_are_malformed_or_have_no_room_are_not_waited_for() -> None:
+    """TO4."""
+    reception = begun(most=1)
+    reception.learn(P, 0, 0.0)
+    total = Between(lambda site: Total(site, reception))
+    view = View(ViewId(1, bytes(16)), (Seat(OTHER, Role.SUBSCRIBER), Seat(ME, Role.SUBSCRIBER)))
+    total.layer.up(Changed(ViewRecord(view, Vector(), ())), 0.0)
+    crowded, order = b"q" * 16, order_id(view.id)
+    places = [(crowded, 1, 1), (P, 0, 1), (P, 1, 0), (P, 2**64 - 1, 1), (order, 9, 1), (P, 1, 1)]
+    said = [p + first.to_bytes(8, "little") + n.to_bytes(4, "little") for p, first, n in places]
+    total.layer.up(Messages(Batch(order, 1, Block.of([b"short", *said]))), 0.0)
+    assert total.layer.site.refused == 5
+    assert reception.missing(P, 2) == [Range(P, 1, 1)]
+    assert list(reception.tracks) == [P]
+    total.layer.up(Messages(batch(1)), 0.0)
+    assert passed(total) == [(1, 1)]
 
 
 def test_an_answer_of_no_use_is_no_reason_to_ask_at_once() -> None:

@@ -5,7 +5,7 @@ import pytest
 from recado.feeds.block import Block
 from recado.feeds.boundary import Batch, Policy
 from recado.feeds.layers.pull import PullLayer
-from recado.feeds.views import Role
+from recado.feeds.views import Lost, Role
 
 from .sim.instead import ask_nobody
 from .world import Disk, World, together
@@ -174,3 +174,52 @@ def test_total_order_is_one_order(seed: int, ordered: bool) -> None:
     for node in alive:
         assert sorted(node.bodies()) == sorted(b"%d" % i for i in range(60))
         assert node.bodies() == alive[0].bodies()
+
+
+def test_a_place_in_the_order_shows_a_message_that_is_missing() -> None:
+    """TO4: only the coordinator has heard the publisher, which fails; no later packet shows the gap."""
+    world = World(ordered=False, stacks=TOTAL)
+    publisher, other = world.add(Role.PUBLISHER), world.add(Role.PUBLISHER)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x)
+    keeper, y = world.add(Role.ARCHIVE, "archive"), world.add(Role.SUBSCRIBER, "y")
+    assert together(world, x, keeper, y)
+    world.run(2)  # the view is complete: no other follows, whose cut would show the gap
+    assert x.views[-1].view.seats[0].member == x.me
+    views = [node.views[-1].view.id for node in (x, y, keeper)]
+    world.cut = lambda one, two: publisher in (one, two) and x not in (one, two)
+    world.publish(publisher, b"1")
+    assert world.run(1, lambda: x.bodies() == [b"1"])
+    world.kill(publisher)
+    world.publish(other, b"2")
+    world.run(5)
+    assert keeper.disk is not None
+    assert keeper.disk.vector == {publisher.me.incarnation: 1, other.me.incarnation: 1}
+    assert x.bodies() == [b"1", b"2"]
+    assert y.bodies() == [b"1", b"2"]
+    assert [node.views[-1].view.id for node in (x, y, keeper)] == views
+
+
+def test_a_place_in_the_order_shows_a_message_that_is_lost() -> None:
+    """TO4: the coordinator has only heard of a message, and gives it up; other members have heard nothing."""
+    world = World(ordered=False, stacks=TOTAL)
+    publisher, other = world.add(Role.PUBLISHER), world.add(Role.PUBLISHER)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x)
+    keeper = world.add(Role.ARCHIVE, "archive")
+    assert together(world, x, keeper)
+    world.run(2)
+    assert x.views[-1].view.seats[0].member == x.me
+    world.cut = lambda one, _: one is publisher
+    world.publish(publisher, b"1")
+    world.run(0.01)
+    world.cut = lambda one, two: publisher in (one, two) and (one, two) != (publisher, x)
+    world.run(0.5)
+    world.kill(publisher)
+    assert world.run(5, lambda: x.gaps == [Lost(publisher.me.incarnation, 1, 1)])
+    world.publish(other, b"2")
+    world.run(5)
+    assert keeper.disk is not None
+    assert keeper.disk.lost() == [Lost(publisher.me.incarnation, 1, 1)]
+    assert keeper.disk.vector[other.me.incarnation] == 1
+    assert x.bodies() == [b"2"]

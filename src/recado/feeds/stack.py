@@ -55,7 +55,9 @@ _BUILT_IN: Final[dict[str, dict[Role, Maker]]] = {
     "SYNC": {Role.SUBSCRIBER: lambda parts: Sync(parts.site, parts.reception)},
     "ARCHIVER": {Role.ARCHIVE: lambda parts: _archiver(parts)},
     "UNIFORM": {Role.SUBSCRIBER: lambda parts: Uniform(parts.site)},
-    "TOTAL": dict.fromkeys((Role.SUBSCRIBER, Role.ARCHIVE), lambda parts: Total(parts.site)),
+    "TOTAL": dict.fromkeys(
+        (Role.SUBSCRIBER, Role.ARCHIVE), lambda parts: Total(parts.site, parts.reception)
+    ),
     "PULL": dict.fromkeys(
         (Role.SUBSCRIBER, Role.ARCHIVE), lambda parts: PullLayer(parts.site, parts.reception)
     ),

@@ -178,6 +178,15 @@ class Reception:
         if publisher in self.strangers and last >= track.next:
             self.waiting.setdefault(publisher, now)
 
+    def mention(self, publisher: bytes, last: int, now: float) -> bool:
+        """Another member of the view has passed messages of this publisher up to `last`; returns whether there
+        is room for the publisher (RE5). A publisher that is new here is a stranger until it is heard (RE4)."""
+        if not self.admits(publisher, now):
+            return False
+        self._meet(publisher)
+        self.learn(publisher, last, now)
+        return True
+
     def tell(
         self,
         publisher: bytes,

@@ -7,6 +7,9 @@ there were.
 TO1  Two members that go from one view to the same next view pass the same messages in it, in the same order.
 TO2  What is before a cut and has no place is passed at the cut, by publisher and sequence.
 TO3  Nobody waits for a place longer than the view lasts.
+TO4  A place shows that its messages exist. A member that lacks them has a gap, which NAK and PULL fill or FIFO
+     closes, even if the publisher has failed and no other packet mentions them. Places of a publisher that the
+     member has no room for (RE5) are ignored.
 """
 
 from collections import deque
@@ -16,8 +19,9 @@ from ..block import BODY, Block
 from ..boundary import Batch
 from ..layer import Changed, Filled, Layer, Messages, Met, Missing, Rising, Say, Site
 from ..packet import Data, Last
+from ..vector import MAX_SEQUENCE
 from ..views import NO_VIEW, Lost, View
-from .reception import ORDERS, order_id
+from .reception import ORDERS, Reception, order_id
 
 _PLACE = Layout("<16sQI")
 MOST_AT_A_PLACE = 2**32 - 1
@@ -25,8 +29,9 @@ Ordered = Messages | Missing
 
 
 class Total(Layer):
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, reception: Reception) -> None:
         super().__init__(site)
+        self.reception = reception
         self._pending: dict[bytes, deque[Ordered]] = {}
         self._places: deque[tuple[bytes, int, int]] = deque()  # publisher, first, last
         self._met: dict[bytes, int] = {}  # what is up to here does not come
@@ -39,7 +44,7 @@ class Total(Layer):
         match event:
             case Messages(batch) if batch.publisher.startswith(ORDERS):
                 if batch.publisher == self._id:
-                    self._learn(batch)
+                    self._learn(batch, now)
                     self._drain(now)
             case Missing(lost) if lost.publisher.startswith(ORDERS):
                 pass
@@ -84,11 +89,15 @@ class Total(Layer):
 
     # --- following it ---
 
-    def _learn(self, batch: Batch) -> None:
+    def _learn(self, batch: Batch, now: float) -> None:
         for body in batch.block.values(BODY):
-            if len(body) == _PLACE.size:
-                publisher, first, count = _PLACE.unpack(body)
-                self._places.append((publisher, first, first + count - 1))
+            place = _unpack(body)
+            if place is None:
+                self.site.refused += 1
+                continue
+            publisher, _, last = place
+            if self.reception.mention(publisher, last, now):  # TO4
+                self._places.append(place)
 
     def _drain(self, now: float) -> None:
         while self._places:
@@ -121,6 +130,16 @@ class Total(Layer):
         self._ours = view.seats[0].member == self.site.me
         self._said = 0
         self._due = now + self.site.options.beat if self._ours else None
+
+
+def _unpack(body: bytes) -> tuple[bytes, int, int] | None:
+    """The publisher, first and last sequence of a place; None if it is malformed."""
+    if len(body) != _PLACE.size:
+        return None
+    publisher, first, count = _PLACE.unpack(body)
+    last = first + count - 1
+    valid = 1 <= first <= last <= MAX_SEQUENCE and not publisher.startswith(ORDERS)
+    return (publisher, first, last) if valid else None
 
 
 def _extent(event: Ordered) -> tuple[int, int]:
