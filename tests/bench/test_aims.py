@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import broker, durable
+from bench import broker, durable, pipeline
 from bench.__main__ import Bench
 from bench.aims import WrongAim, judge, load_aims
 from bench.book import Book, NotMeasured
@@ -125,6 +125,12 @@ def test_the_aims_of_the_broker_are_those_that_were_agreed() -> None:
         "messages-1m": 0.2,
         "start-up": 150,
     }
+
+
+def test_a_queue_on_spark_has_a_lower_aim_on_rabbitmq() -> None:
+    aims = load_aims("pipeline", pipeline.SCENARIOS)
+    assert (aims["queue-recado"], aims["queue-rabbitmq"]) == (3, 2.5)
+    assert (aims["sink-recado"], aims["sink-rabbitmq"]) == (3, 3)
 
 
 @pytest.mark.parametrize("bench", [broker, durable])
