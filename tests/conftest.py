@@ -1,4 +1,6 @@
-"""What all tests have in common: the brokers; and only the tests of a room count for its coverage.
+"""What all tests have in common: the brokers, and time limits that grow with the load of the machine.
+
+Only the tests of a room count for its coverage.
 
 To count lines takes three times as long where most of the work is in the rooms that are counted, as for
 whole brokers that lose their power five hundred times.
@@ -6,6 +8,7 @@ whole brokers that lose their power five hundred times.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from tests.brokers import (
     start,
 )
 from tests.spark import SlowestFirst, _one_spark, group_of, mark, spark
+from workshop.time_limit import ScaledLimit, extend_alarm
 
 __all__ = [
     "_one_spark",
@@ -43,6 +47,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.relative_to(TESTS).parts[0] not in COUNTING:
             item.add_marker("no_cover")
     mark(items)
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_timeout_set_timer(settings: Any) -> Generator[None, object, object]:
+    """pytest-timeout has set its timer; a loaded machine gets more time."""
+    result = yield
+    extend_alarm(ScaledLimit(settings.timeout))
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workshop import system
+from workshop.time_limit import scale
 
 HOST = "127.0.0.1"
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
@@ -279,7 +280,8 @@ def until_ready(
     speaks: Callable[[int], bool],
 ) -> int:
     """Wait until the broker speaks its protocol; return its port."""
-    deadline = time.monotonic() + START_SECONDS
+    limit_s = scale(START_SECONDS)
+    deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if started.poll() is not None:
             raise DidNotStart(f"{name} ended with status {started.returncode}:\n{tail(log)}")
@@ -287,7 +289,7 @@ def until_ready(
         if port is not None and speaks(port):
             return port
         time.sleep(0.01)
-    raise DidNotStart(f"{name} did not speak within {START_SECONDS:.0f} s:\n{tail(log)}")
+    raise DidNotStart(f"{name} did not speak within {limit_s:.0f} s:\n{tail(log)}")
 
 
 def speaks_amqp(port: int) -> bool:

@@ -5,6 +5,8 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
+from workshop.time_limit import scale
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -21,4 +23,4 @@ def in_a_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]
 
 async def soon(awaitable: Awaitable[T], seconds: float = PATIENCE) -> T:
     """It must not take for ever: nothing hangs."""
-    return await asyncio.wait_for(awaitable, seconds)
+    return await asyncio.wait_for(awaitable, scale(seconds))

@@ -16,6 +16,7 @@ from aio_pika.patterns import RPC, Master
 from pamqp.common import Arguments
 
 from workshop.peers import Server
+from workshop.time_limit import scale
 
 from .proxy import Proxy, proxy_to
 from .traffic import PATIENCE
@@ -27,7 +28,7 @@ def run(main: Awaitable[T]) -> T:
     """Run a test's coroutine; it fails at the deadline."""
 
     async def within_patience() -> T:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(scale(PATIENCE)):
             return await main
 
     return asyncio.run(within_patience())

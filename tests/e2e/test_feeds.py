@@ -22,6 +22,7 @@ from recado.feeds.link import Link
 from tests.feeds.rim.loop import until
 from tests.feeds.rim.town import stored, take
 from workshop.peers import Server
+from workshop.time_limit import scale
 
 RECADO = Path(sys.executable).with_name("recado")
 FAST = Options(beat=0.1, suspect=1.0, flush=0.3, again=0.05)
@@ -30,7 +31,7 @@ PATIENCE = 60.0
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     async def within_patience() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(scale(PATIENCE)):
             await work
 
     asyncio.run(within_patience())

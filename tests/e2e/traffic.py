@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from pika import BasicProperties, BlockingConnection
 from pika.adapters.blocking_connection import BlockingChannel
 
+from workshop.time_limit import scale
+
 PATIENCE = 15.0
 
 
@@ -41,10 +43,11 @@ class Delivery(NamedTuple):
 
 def await_that(connection: BlockingConnection, holds: Callable[[], object]) -> None:
     """Let pika handle what arrives until the condition holds."""
-    deadline = time.monotonic() + PATIENCE
+    limit_s = scale(PATIENCE)
+    deadline = time.monotonic() + limit_s
     while not holds():
         left = deadline - time.monotonic()
-        assert left > 0, f"waited {PATIENCE:.0f} s in vain"
+        assert left > 0, f"waited {limit_s:.0f} s in vain"
         connection.process_data_events(time_limit=min(left, 0.05))
 
 

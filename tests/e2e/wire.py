@@ -15,6 +15,7 @@ from pamqp.common import FieldTable
 from pamqp.exceptions import UnmarshalingException
 
 from workshop.peers import Server
+from workshop.time_limit import scale
 
 from .traffic import PATIENCE
 
@@ -30,7 +31,7 @@ class Wire:
     """A socket to the broker, and the frames that it has not yet given out."""
 
     def __init__(self, server: Server) -> None:
-        self.socket = socket.create_connection((server.host, server.port), timeout=PATIENCE)
+        self.socket = socket.create_connection((server.host, server.port), timeout=scale(PATIENCE))
         self.buffer = b""
 
     def send(self, *methods: Frame | bytes, channel: int = 0) -> None:

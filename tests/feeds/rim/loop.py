@@ -8,6 +8,8 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
+from workshop.time_limit import scale
+
 P = ParamSpec("P")
 Test = Callable[P, Coroutine[Any, Any, None]]
 
@@ -46,7 +48,7 @@ def in_the_loop(test: Test[P]) -> Callable[P, None]:
     """Within some patience, so that what never happens is a failure with a place."""
 
     async def within(*args: P.args, **kwargs: P.kwargs) -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(scale(PATIENCE)):
             await test(*args, **kwargs)
 
     @functools.wraps(test)
