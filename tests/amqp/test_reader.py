@@ -28,6 +28,7 @@ from recado.amqp.frames import (
     HEARTBEAT,
     HEARTBEAT_FRAME,
     METHOD,
+    OVERHEAD,
     PROTOCOL_HEADER,
     content_frames,
     frame,
@@ -126,18 +127,21 @@ def test_a_limit_of_runs_is_kept() -> None:
 def test_a_frame_that_is_too_large_is_refused_when_its_size_is_read() -> None:
     """R2"""
     reader = Reader(frame_max=100)
-    with pytest.raises(FrameError, match="frame of 93 bytes on channel 1 is larger"):
-        list(reader.feed(frame(METHOD, 1, bytes(93))[:7]))
+    with pytest.raises(FrameError, match="payload of 101 bytes on channel 1 is larger"):
+        list(reader.feed(frame(METHOD, 1, bytes(101))[:7]))
 
 
-def test_a_frame_may_be_as_large_as_agreed() -> None:
+@pytest.mark.parametrize("above", [0, 1, OVERHEAD])
+def test_a_payload_may_be_as_large_as_agreed(above: int) -> None:
+    """R2; a frame that is longer than agreed only by its envelope is cut for whoever receives it."""
     reader = Reader(frame_max=FRAME_MAX)
     assert reader.frame_max == FRAME_MAX
-    message = Message(PUBLISHES[0], body=bytes(WHOLE))
-    assert apart(reader.feed(b"".join(message.frames(1)))) == [message.read_on(1)]
-    reader.frame_max = FRAME_MAX - 1
+    sent = Message(PUBLISHES[0], body=bytes(WHOLE + above), room=WHOLE + above)
+    kept = Message(PUBLISHES[0], body=bytes(WHOLE + above))
+    assert apart(reader.feed(b"".join(sent.frames(1)))) == [kept.read_on(1)]
+    reader.frame_max = WHOLE + above - 1
     with pytest.raises(FrameError):
-        list(reader.feed(b"".join(message.frames(1))))
+        list(reader.feed(b"".join(sent.frames(1))))
 
 
 def test_a_limit_that_changes_holds_for_the_next_frame() -> None:
@@ -145,7 +149,7 @@ def test_a_limit_that_changes_holds_for_the_next_frame() -> None:
     message = Message(PUBLISHES[0], body=bytes(WHOLE))
     events = reader.feed(method_frame(1, ChannelFlow()) + b"".join(message.frames(1)))
     assert next(events) == MethodReceived(1, ChannelFlow())
-    reader.frame_max = FRAME_MAX - 1
+    reader.frame_max = WHOLE - 1
     with pytest.raises(FrameError):
         next(events)
 

@@ -76,7 +76,7 @@ def messages(methods: Sequence[Method]) -> st.SearchStrategy[Message]:
         st.sampled_from(methods),
         st.sampled_from(PROPERTIES),
         st.sampled_from((b"", b"a", b"bb", b"cc", b"12345678", b"x" * 5000)),
-        st.sampled_from((WHOLE, WHOLE, 1000, 3)),
+        st.sampled_from((WHOLE, FRAME_MAX, 1000, 3)),
     ).filter(lambda message: message.room > 3 or len(message.body) < 100)
 
 

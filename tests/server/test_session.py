@@ -109,7 +109,11 @@ ERRORS: dict[str, tuple[bytes, int, tuple[int, int]]] = {
     "ack on no channel": (method_frame(9, BasicAck(1, False)), 504, (60, 80)),
     "message on no channel": (publishing(9, "q", b"x"), 504, (60, 40)),
     "second open": (method_frame(1, ChannelOpen()), 504, (20, 10)),
-    "channel too high": (method_frame(2048, ChannelOpen()), 530, (20, 10)),
+    "too many channels": (
+        b"".join(method_frame(number, ChannelOpen()) for number in range(2, 2049)),
+        530,
+        (20, 10),
+    ),
     "flow off": (method_frame(1, ChannelFlow(False)), 540, (20, 20)),
     "a server's method": (method_frame(1, ChannelFlowOk()), 503, (20, 21)),
     "a connection's method": (method_frame(1, ConnectionOpen("/")), 503, (10, 40)),
@@ -133,6 +137,12 @@ def test_an_error_of_the_connection_closes_it(broker: Broker, case: str) -> None
     assert state(client) in (State.CLOSING, State.CLOSED)
     assert client.call(QueueDeclare("q")) == []
     assert other.call(QueueDeclare("q")) != []
+
+
+def test_a_channel_may_have_any_number(broker: Broker) -> None:
+    """The negotiated channel_max limits how many are open."""
+    client = Client(broker)
+    assert client.call(ChannelOpen(), channel=65_535) == [MethodReceived(65_535, ChannelOpenOk())]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +266,7 @@ def test_a_message_that_is_too_large_closes_its_channel(broker: Broker) -> None:
 
 def test_a_frame_larger_than_agreed_closes_the_connection(broker: Broker) -> None:
     client = Client(broker, frame_max=4096)
-    client.feed(publishing(1, "q", bytes(4089)))
+    client.feed(publishing(1, "q", bytes(4097)))
     (close,) = methods(client.received())
     assert isinstance(close, ConnectionClose)
     assert close.reply_code == 501

@@ -6,7 +6,8 @@ is put together frame by frame, per channel. Nothing waits here for a whole mess
 the frames received are kept, and at most one unfinished frame.
 
 R1  Events are the same however the bytes are cut (a run may come as several).
-R2  A frame larger than `frame_max` is refused when its size is read, not when it has arrived.
+R2  A payload larger than `frame_max` is refused when its size is read, not when it has arrived. As in RabbitMQ,
+    the eight bytes around a payload do not count. The content of an event keeps to `frame_max` with them.
 R3  A body larger than `body_max` is announced once (`TooLarge`) and never kept.
 """
 
@@ -92,12 +93,13 @@ class Reader:
 
     @property
     def frame_max(self) -> int:
-        return self._payload_max + OVERHEAD
+        return self._frame_max
 
     @frame_max.setter
     def frame_max(self, size: int) -> None:
-        self._payload_max = size - OVERHEAD
-        self._most = min(self._payload_max, self.body_max)
+        self._frame_max = size
+        # Content taken as it is may be passed on as it is: a larger body is reassembled and cut again.
+        self._most = min(size - OVERHEAD, self.body_max)
 
     @property
     def has_unfinished(self) -> bool:
@@ -132,10 +134,10 @@ class Reader:
         while end - at >= _LARGEST_ENVELOPE:
             kind, channel, size = _envelope(data, at)
             after = at + size + OVERHEAD
-            if size > self._payload_max:
+            if size > self._frame_max:
                 raise FrameError(
-                    f"frame of {size} bytes on channel {channel} is larger than frame-max "
-                    f"{self.frame_max} allows"
+                    f"payload of {size} bytes on channel {channel} is larger than frame-max "
+                    f"{self._frame_max}"
                 )
             if after > end:
                 wanted = after - at

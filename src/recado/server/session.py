@@ -379,9 +379,11 @@ class Session(Outbox):
         assert self._admission is not None
         if number in self.channels:
             raise ChannelFault("second 'channel.open' seen")
-        if number > self.channel_max > 0:
+        count = len(self.channels)
+        if count >= self.channel_max > 0:
             raise NotAllowed(
-                f"channel {number} is beyond the negotiated channel_max ({self.channel_max})"
+                f"number of channels opened ({count}) has reached the negotiated channel_max"
+                f" ({self.channel_max})"
             )
         self.channels[number] = Channel(number, self, self._admission)
         self.send(number, m.ChannelOpenOk())
