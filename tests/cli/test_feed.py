@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -256,3 +261,53 @@ def test_what_is_printed_has_no_power_over_the_terminal() -> None:
     (message,) = messages_of("quotes", Batch(bytes(16), 1, block))
     text = line(message, as_json=False)
     assert text == f"{2**63 - 1} µs live      a\\nb \\x1b[31mred\\ntwo\tparts é\n"
+
+
+@contextmanager
+def archiving(url: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """`recado feed archive` as a process of its own, which reports on standard error that it waits."""
+    command = [sys.executable, "-m", "recado", "feed", "archive", "quotes", str(folder)]
+    with subprocess.Popen(
+        [*command, "--url", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            waits = process.stderr.readline()
+            assert re.match(
+                r"recado: feeds are without their broker, and wait for it: .*:\d+", waits
+            )
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def silent_port() -> Iterator[socket.socket]:
+    """A bound port on which nothing listens yet: it refuses connections."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound
+
+
+def stopped(process: subprocess.Popen[str]) -> bool:
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    return process.returncode == 0 and said.endswith("recado: stopped\n")
+
+
+def test_an_archive_waits_for_its_broker(silent_port: socket.socket, tmp_path: Path) -> None:
+    port = silent_port.getsockname()[1]
+    with archiving(f"amqp://127.0.0.1:{port}", tmp_path) as process:
+        silent_port.close()
+        with recado.Broker(port=port):
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("archiving feed quotes in ")
+            assert stopped(process)
+
+
+def test_an_archive_that_waits_is_stopped_by_a_signal(
+    silent_port: socket.socket, tmp_path: Path
+) -> None:
+    port = silent_port.getsockname()[1]
+    with archiving(f"amqp://127.0.0.1:{port}", tmp_path) as process:
+        assert stopped(process)

@@ -140,7 +140,7 @@ async def archive(chosen: argparse.Namespace) -> int:
     given = {name: getattr(chosen, name) for name in ("seal_rows", "seal_seconds", "grace")}
     known = {name: value for name, value in given.items() if value is not None}
     upkeep = Upkeep(limits=limits, **known)
-    async with linked(chosen) as link:
+    async with recado.connect(chosen.url, give_up=None, patient=True) as link:
         archive = link.archive(
             chosen.feed, chosen.folder, name=chosen.name, stack=chosen.stack, upkeep=upkeep
         )
