@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,6 +121,34 @@ def test_a_long_write_goes_on_where_the_system_stopped(
     monkeypatch.setattr(os, "pwritev", lambda *a: write(a[0], b"".join(a[1])[:4], a[2]))
     file.write(2, b"01", b"234", b"56789")
     assert file.read(0, 99) == b"\0\x000123456789"
+
+
+def test_errors_of_an_open_file_name_its_path(tmp_path: Path) -> None:
+    """/dev/full refuses every write, as a full disk does, and can be neither synced nor resized."""
+    (tmp_path / "a").symlink_to("/dev/full")
+    file = FolderDisk(tmp_path).open("a")
+    with pytest.raises(OSError, match="No space left") as full:
+        file.write(0, b"x")
+    assert full.value.errno == errno.ENOSPC
+    refused = [full.value.filename]
+    for act in (file.sync, lambda: file.reserve(1), lambda: file.truncate(1)):
+        with pytest.raises(OSError) as error:  # noqa: PT011 (which one differs between systems)
+            act()
+        refused.append(error.value.filename)
+    assert refused == [str(tmp_path / "a")] * 4
+    file.close()
+
+
+def test_a_folder_that_cannot_be_synced_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    disk = FolderDisk(tmp_path)
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match=re.escape(str(tmp_path))):
+        disk.sync_names()
 
 
 def test_where_nothing_can_be_reserved_files_grow_as_they_are_written(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -73,19 +75,38 @@ class InUse(OSError):
         super().__init__(errno.EBUSY, told)
 
 
-class FolderFile:
-    __slots__ = ("_descriptor", "_shortened")
+def _named(error: OSError, path: Path) -> OSError:
+    """The same error with a path: the system names none for a call with a descriptor."""
+    return OSError(error.errno, error.strerror, str(path))
 
-    def __init__(self, descriptor: int) -> None:
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _named(error, path) from None
+
+
+class FolderFile:
+    """Errors name its path."""
+
+    __slots__ = ("_descriptor", "_path", "_shortened")
+
+    def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
+        self._path = path
         self._shortened = False
 
     def write(self, at: int, *parts: bytes) -> None:
-        done = os.pwritev(self._descriptor, parts, at)
-        if done < sum(map(len, parts)):
-            data = memoryview(b"".join(parts))
-            while done < len(data):
-                done += os.pwrite(self._descriptor, data[done:], at + done)
+        try:
+            done = os.pwritev(self._descriptor, parts, at)
+            if done < sum(map(len, parts)):
+                data = memoryview(b"".join(parts))
+                while done < len(data):
+                    done += os.pwrite(self._descriptor, data[done:], at + done)
+        except OSError as error:
+            raise _named(error, self._path) from None
 
     def read(self, at: int, size: int) -> bytes:
         return os.pread(self._descriptor, size, at)
@@ -95,15 +116,18 @@ class FolderFile:
 
     def reserve(self, size: int) -> None:
         if _reserve is not None:
-            _reserve(self._descriptor, 0, size)
+            with _naming(self._path):
+                _reserve(self._descriptor, 0, size)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        with _naming(self._path):
+            os.ftruncate(self._descriptor, size)
         self._shortened = True
 
     def sync(self) -> None:
         # fdatasync promises what is needed to read the data; that what was cut off stays away, it does not.
-        (os.fsync if self._shortened else _sync)(self._descriptor)
+        with _naming(self._path):
+            (os.fsync if self._shortened else _sync)(self._descriptor)
         self._shortened = False
 
     def close(self) -> None:
@@ -126,7 +150,8 @@ class FolderDisk:
 
     def open(self, name: str, *, create: bool = False) -> FolderFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return FolderFile(os.open(self.folder / name, flags, 0o600))
+        path = self.folder / name
+        return FolderFile(os.open(path, flags, 0o600), path)
 
     def remove(self, name: str) -> None:
         (self.folder / name).unlink()
@@ -167,7 +192,8 @@ class FolderDisk:
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        with _naming(folder):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

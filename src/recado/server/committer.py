@@ -111,7 +111,10 @@ class Committer:
                 self.fail(f"the journal cannot be written: {error}")
             elif not self._full:
                 self._full = True
-                log.warning("the disk is full: publishers wait until there is room")
+                log.warning(
+                    "the disk is full: publishers wait until there is room (path=%s)",
+                    error.filename,
+                )
                 if self._on_full is not None:
                     self._on_full()
             return False

@@ -167,7 +167,7 @@ def read(folder: Path, piece: Piece) -> Iterator[Rows]:
     """Its rows, record by record; what is durable can be read while others are written."""
     path = folder / file_name(piece.base)
     try:
-        file = FolderFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        file = FolderFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
     except FileNotFoundError:
         raise NotInReach(path) from None
     try:
