@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,57 @@ from recado.feeds.views import Certainty
 
 from .loop import in_the_loop, until
 from .town import CARRIERS, FAST, bodies, linking, stored, take
+
+
+@in_the_loop
+async def test_an_archive_without_room_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path) as archive:
+            with monkeypatch.context() as full:
+                full.setattr(os, "pwritev", refuse)
+                await feed.publish(b"x")
+                with pytest.raises(ArchiveStopped) as stopped:
+                    await archive.run()
+    assert "it cannot write: [Errno 28] No space left on device: " in str(stopped.value)
+    assert str(tmp_path / "journal") in str(stopped.value)
+
+
+def documented_limits() -> tuple[int, int]:
+    """Bytes of the largest message and of the longest key, as docs/feeds.md says."""
+    text = (Path(__file__).parents[3] / "docs" / "feeds.md").read_text()
+    found = re.search(
+        r"at most ([\d,]+) bytes \(15 MiB\).*?key at most (\d+) bytes", text, re.DOTALL
+    )
+    assert found is not None
+    return int(found[1].replace(",", "")), int(found[2])
+
+
+@pytest.mark.parametrize("kind", ["memory", "amqp"])
+@in_the_loop
+async def test_a_message_has_at_most_the_documented_size(kind: str, tmp_path: Path) -> None:
+    largest, longest_key = documented_limits()
+    key = "k" * longest_key
+    body = bytes(largest - longest_key)
+    async with linking(kind) as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path) as archive:
+            async with feed.subscribe("live") as messages:
+                await feed.publish(body, key=key)
+                (live,) = await take(messages, 1)
+            await stored(archive, feed)
+            async with feed.subscribe("late", recovery=Vector()) as messages:
+                (archived,) = await take(messages, 1)
+        assert (live.key, live.body) == (archived.key, archived.body) == (key, body)
+        with pytest.raises(ValueError, match=f"at most {largest:,} bytes, not {largest + 1:,}"):
+            await feed.publish(body + b"x", key=key)
+        with pytest.raises(ValueError, match=f"at most {longest_key} bytes"):
+            await feed.publish(b"", key=key + "k")
 
 
 @pytest.mark.parametrize("kind", CARRIERS)
