@@ -68,6 +68,10 @@ def declared(**arguments: Any) -> QueueSettings:
         ({"alternate-exchange": 3}, "3 is not a valid alternate exchange name"),
         ({"max-age": "1x"}, '<<"1x">> is not a valid max age'),
         ({"stream-max-segment-size-bytes": -1}, "-1 is not a valid segment size"),
+        (
+            {"stream-filter-size-bytes": 256},
+            "256 is not a valid filter size. Valid range is 16-255",
+        ),
         ({"queue-mode": "x"}, '<<"x">> is not a valid queue-mode value'),
         ({"queue-version": 3}, "3 is not a valid queue-version value"),
         ({"queue-leader-locator": "x"}, '<<"x">> is not a valid queue leader locator value'),
@@ -109,6 +113,7 @@ GOOD: dict[str, Any] = {
     "dead-letter-strategy": "at-least-once",
     "alternate-exchange": "other",
     "max-age": "7D",
+    "stream-filter-size-bytes": 16,
     "queue-mode": "lazy",
     "queue-version": 2,
     "queue-leader-locator": "balanced",

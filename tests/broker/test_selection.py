@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from recado.amqp.errors import PreconditionFailed
 from recado.amqp.properties import Properties
 from recado.amqp.values import LongString, Table, Value
-from recado.broker.arguments import parse_consumer_arguments
+from recado.broker.arguments import QueueType, parse_consumer_arguments
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
 from recado.broker.checks import StreamOffset
@@ -136,6 +136,95 @@ def test_what_is_large_counts_for_more() -> None:
     choice = Selection("body = 'none'").choose(run, 0, 10, 10)
     assert (choice.places, choice.end) == ([], 4)
     assert choice.cost > 300_000
+
+
+# ── filter values ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def filtering(
+    broker: Broker, stream: Queue, arguments: Table, prefetch: int = 1000
+) -> tuple[Channel, Peer]:
+    """A consumer from the first offset, with arguments as a client sends them."""
+    peer = Peer()
+    channel = open_channel(broker, peer)
+    parsed = parse_consumer_arguments("s", "/", "stream", arguments)
+    consume(channel, stream, prefetch=prefetch, stream_offset=FIRST, selection=parsed.selection)
+    return channel, peer
+
+
+def valued(value: Value, count: int = 2, *, alike: bool = True) -> Run:
+    """Messages with a filter value; None is without the header."""
+    headers: Table | None = None if value is None else {"x-stream-filter-value": value}
+    return run_of([b"%d" % i for i in range(count)], Properties(headers=headers), alike=alike)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ({"x-stream-filter": "eu"}, [0, 1, 8, 9]),
+        ({"x-stream-filter": ["eu", "us"]}, [0, 1, 2, 3, 8, 9]),
+        ({"x-stream-filter": "eu", "x-stream-match-unfiltered": True}, [0, 1, 4, 5, 6, 7, 8, 9]),
+        ({"x-stream-filter": "asia"}, []),
+        ({"x-stream-filter": LongString(b"\xff")}, [10, 11]),
+        ({"x-stream-match-unfiltered": True}, list(range(12))),
+        ({"x-stream-filter": ["us", "eu"], "x-selector": "body = '1'"}, [1, 3, 9]),
+    ],
+)
+def test_messages_are_filtered_by_their_filter_value(
+    broker: Broker, stream: Queue, arguments: Table, wanted: list[int], alike: bool
+) -> None:
+    _, early = filtering(broker, stream, arguments)
+    for value in ("eu", "us", None, 5, "eu", LongString(b"\xff")):
+        stream.publish(valued(value, alike=alike), 0)
+    _, late = filtering(broker, stream, arguments)
+    assert offsets(early) == offsets(late) == wanted
+
+
+def test_filtered_messages_count_for_no_prefetch(broker: Broker, stream: Queue) -> None:
+    for value in ("us", "eu", "us", "eu"):
+        stream.publish(valued(value), 0)
+    channel, peer = filtering(broker, stream, {"x-stream-filter": "eu"}, prefetch=3)
+    assert offsets(peer) == [2, 3, 6]
+    channel.ack_each(1, 3, 0)
+    assert offsets(peer) == [7]
+
+
+def test_a_long_filtering_is_done_in_turns(broker: Broker, stream: Queue) -> None:
+    """Messages that are not alike have to be looked at one by one."""
+    number = 3 * TURN_BYTES // LOOK_BYTES
+    for _ in range(0, number, 500):
+        stream.publish(valued("us", 500, alike=False), 0)
+    stream.publish(valued("eu", 1), 0)
+    _, peer = filtering(broker, stream, {"x-stream-filter": "eu"})
+    turns = 0
+    while not offsets(peer):
+        turns += 1
+        assert broker.deadline() is not None
+        broker.tick(turns)
+    assert 2 <= turns <= 6
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "reason"),
+    [
+        ("x-stream-filter", 5, "{unacceptable_type,signedint}"),
+        ("x-stream-filter", ["eu", True], "{unacceptable_type,bool}"),
+        ("x-stream-filter", [], "empty_array"),
+        ("x-stream-match-unfiltered", "yes", "{unacceptable_type,longstr}"),
+    ],
+)
+def test_malformed_filters_are_refused(argument: str, value: Value, reason: str) -> None:
+    with pytest.raises(PreconditionFailed) as refused:
+        parse_consumer_arguments("q", "/", "stream", {argument: value})
+    assert str(refused.value) == f"invalid arg '{argument}' for queue 'q' in vhost '/': {reason}"
+
+
+@pytest.mark.parametrize("queue_type", ["classic", "quorum"])
+@pytest.mark.parametrize("argument", ["x-stream-filter", "x-stream-match-unfiltered"])
+def test_only_streams_have_filters(queue_type: QueueType, argument: str) -> None:
+    with pytest.raises(PreconditionFailed, match=f"of queue type rabbit_{queue_type}_queue"):
+        parse_consumer_arguments("q", "/", queue_type, {argument: "eu"})
 
 
 # ── what is seen of a message ─────────────────────────────────────────────────────────────────────────────

@@ -34,6 +34,7 @@ def test_everything_asked_of_a_stream() -> None:
             "x-max-age": "7D",
             "x-max-length-bytes": Int64(10**12),
             "x-stream-max-segment-size-bytes": 1000,
+            "x-stream-filter-size-bytes": 16,
             "x-initial-cluster-size": 3,
             "x-queue-leader-locator": "least-leaders",
         }
@@ -61,6 +62,16 @@ def test_ages(age: str, hours: int) -> None:
         ),
         ("x-max-age", 5, "{unacceptable_type,signedint}"),
         ("x-stream-max-segment-size-bytes", -1, "{value_negative,-1}"),
+        (
+            "x-stream-filter-size-bytes",
+            15,
+            "15 is not a valid filter size, which is 16 to 255 bytes",
+        ),
+        (
+            "x-stream-filter-size-bytes",
+            256,
+            "256 is not a valid filter size, which is 16 to 255 bytes",
+        ),
         ("x-initial-cluster-size", 0, "{value_zero,0}"),
         ("x-queue-leader-locator", "here", "invalid_queue_locator_arg"),
     ],

@@ -67,6 +67,20 @@ def test_only_what_is_wanted_comes(
     assert offsets_of(inbox.deliveries) == offsets
 
 
+def test_filter_values_are_filtered_exactly(
+    connect: Callable[..., BlockingConnection], stream: str
+) -> None:
+    channel = connect().channel()
+    channel.basic_qos(prefetch_count=100)
+    arguments = {"x-stream-filter": ["eu", "us"], "x-stream-offset": "first"}
+    inbox = Inbox(channel, stream, arguments=arguments)
+    publisher = connect().channel()
+    for value in ("eu", "asia", "us", None, "eu"):
+        headers = {} if value is None else {"x-stream-filter-value": value}
+        publisher.basic_publish("", stream, b"tick", BasicProperties(headers=headers))
+    assert offsets_of(inbox.wait(3)) == [0, 2, 4]
+
+
 @pytest.mark.parametrize(
     ("selector", "told"),
     [

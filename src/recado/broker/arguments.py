@@ -86,7 +86,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     wire_tap: bool = False
     stream_offset: checks.StreamOffset = checks.StreamOffset()
     selection: "Selection | None" = None
-    """Which messages of a stream it wants; None is all."""
+    """Which messages of a stream it wants, by `x-selector` and `x-stream-filter`; None is all."""
 
 
 def describe(kind: str, name: str, vhost: str) -> str:
@@ -126,6 +126,7 @@ _QUEUE_CHECKS: Final[tuple[tuple[str, str | None, _Check], ...]] = (
     ("x-consumer-timeout", "consumer_timeout", checks.not_negative),
     ("x-max-age", "max_age", checks.max_age),
     ("x-stream-max-segment-size-bytes", "segment_size", checks.not_negative),
+    ("x-stream-filter-size-bytes", None, checks.filter_size),
     ("x-initial-cluster-size", None, checks.positive),
     (
         "x-queue-leader-locator",
@@ -187,6 +188,7 @@ UNDERSTOOD: Final[dict[str, tuple[str, ...]]] = {
         "x-queue-type",
         "x-max-age",
         "x-stream-max-segment-size-bytes",
+        "x-stream-filter-size-bytes",
         "x-initial-cluster-size",
         "x-queue-leader-locator",
     ),
@@ -285,7 +287,13 @@ def _window(where: str, arguments: Table) -> WindowSettings | None:
 _CONSUMER_ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "classic": ("x-priority", "x-cancel-on-ha-failover", "x-credit", "x-wire-tap"),
     "quorum": ("x-priority", "x-credit", "x-wire-tap"),
-    "stream": ("x-stream-offset", "x-selector", "x-credit"),
+    "stream": (
+        "x-stream-offset",
+        "x-stream-filter",
+        "x-stream-match-unfiltered",
+        "x-selector",
+        "x-credit",
+    ),
 }
 
 
@@ -303,19 +311,29 @@ def parse_consumer_arguments(
     )
     _checked(queue, arguments, "x-cancel-on-ha-failover", checks.boolean, False)
     _refuse_foreign(queue, arguments, queue_type, _CONSUMER_ARGUMENTS)
-    if "x-selector" not in arguments:
+    filter_values = _checked(queue, arguments, "x-stream-filter", checks.filter_values)
+    unfiltered = _checked(queue, arguments, "x-stream-match-unfiltered", checks.boolean, False)
+    if filter_values is None and "x-selector" not in arguments:
         return settings
-    return msgspec.structs.replace(settings, selection=_selection(queue, arguments))
+    selection = _selection(queue, arguments, filter_values, unfiltered)
+    return msgspec.structs.replace(settings, selection=selection)
 
 
-def _selection(queue: str, arguments: Table) -> "Selection":
+def _selection(
+    queue: str,
+    arguments: Table,
+    filter_values: frozenset[checks.FilterValue] | None,
+    match_unfiltered: bool,
+) -> "Selection":
     text = _checked(queue, arguments, "x-selector", checks.text)
     from recado.selector import SelectorError
 
-    from .selection import Selection  # few consumers have one, and all want to start quickly
+    # Imported here because few consumers select, and all brokers should start quickly.
+    from .selection import Selection, StreamFilter
 
+    stream_filter = StreamFilter(filter_values, match_unfiltered) if filter_values else None
     try:
-        return Selection(text)
+        return Selection(text, stream_filter)
     except SelectorError as error:
         # The place before the name, which may be so long that an answer has no room for both.
         raise PreconditionFailed(f"invalid arg 'x-selector', {error.brief}; for {queue}") from None

@@ -28,6 +28,8 @@ from recado.amqp.values import (
 MAX_EXPIRY_MS: Final = 315_360_000_000  # ten years
 MAX_PRIORITY: Final = 255
 MAX_WINDOW: Final = 100_000  # each is written again at every checkpoint, 2 µs in one turn
+FILTER_SIZE_BYTES_MIN: Final = 16
+FILTER_SIZE_BYTES_MAX: Final = 255
 SECONDS: Final = {"Y": 31_536_000, "M": 2_592_000, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 # ── values as RabbitMQ names and compares them ──────────────────────────────────────────────────
@@ -188,6 +190,32 @@ def max_age(value: Value) -> int:
     if not number or unit not in SECONDS:
         raise Refused("invalid_max_age")
     return number * SECONDS[unit] * 1000
+
+
+def filter_size(value: Value) -> int:
+    """The bytes of a Bloom filter, which RabbitMQ has for each chunk of a stream."""
+    number = not_negative(value)
+    if not FILTER_SIZE_BYTES_MIN <= number <= FILTER_SIZE_BYTES_MAX:
+        raise Refused(
+            f"{number} is not a valid filter size, which is {FILTER_SIZE_BYTES_MIN} to"
+            f" {FILTER_SIZE_BYTES_MAX} bytes"
+        )
+    return number
+
+
+FilterValue = str | LongString
+
+
+def filter_values(value: Value) -> frozenset[FilterValue]:
+    """A filter value of a stream's messages, or an array of them."""
+    if value == []:
+        raise Refused("empty_array")
+    values: set[FilterValue] = set()
+    for each in value if isinstance(value, list) else [value]:
+        if not isinstance(each, FilterValue):
+            raise Refused(f"{{unacceptable_type,{type_name(each)}}}")
+        values.add(each)
+    return frozenset(values)
 
 
 class StreamOffset(msgspec.Struct, frozen=True):

@@ -104,6 +104,7 @@ _NOUNS_OF_ARGUMENTS: Final = {
     "queue-leader-locator": "queue leader locator value",
     "max-age": "max age",
     "stream-max-segment-size-bytes": "segment size",
+    "stream-filter-size-bytes": "filter size. Valid range is 16-255",
 }
 # Of no consequence here, for there is nothing to mirror.
 _MIRRORING: Final = (
@@ -139,7 +140,12 @@ _LIMITS: Final = (
 )
 OPERATOR_KEYS: Final = {key: KEYS[key] for key in _LIMITS}
 
-_OF_STREAMS: Final = {"max-age", "stream-max-segment-size-bytes", "initial-cluster-size"}
+_OF_STREAMS: Final = {
+    "max-age",
+    "stream-max-segment-size-bytes",
+    "stream-filter-size-bytes",
+    "initial-cluster-size",
+}
 _OF_CLASSIC: Final = {"queue-mode", "queue-master-locator", *_MIRRORING}
 # What a type of queue cannot do (PO3).
 _UNSUITABLE: Final[dict[str, set[str]]] = {

@@ -1,21 +1,28 @@
-"""Which messages of a stream a consumer wants: what its argument `x-selector` says, asked of runs.
+"""Which messages of a stream a consumer wants: `x-selector` and `x-stream-filter`, applied to runs.
+
+A publisher gives a message a filter value in the header `x-stream-filter-value`. RabbitMQ keeps a Bloom filter
+of these values for each chunk of a stream and delivers whole chunks that may match, so its clients have to
+filter again. Here the header of each message is compared, and no other message is delivered. A consumer
+with both arguments gets the messages that satisfy both.
 
 Messages that share a header frame differ in body and offset only. So a selector that looks at neither is
 asked once for all of them, and 16-byte messages that nobody wants cost 0.01 µs each instead of 2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from recado.amqp.frames import body_of, properties_of
 from recado.amqp.properties import Properties, decode_properties
-from recado.amqp.values import MAX_ENTRIES_GROWN
+from recado.amqp.values import MAX_ENTRIES_GROWN, Table
 from recado.selector import parse, predicate
 
+from .checks import FilterValue
 from .consumer import DEAL_BYTES
 from .run import Origin, Run
 
+FILTER_VALUE_HEADER: Final = "x-stream-filter-value"
 LOOK_BYTES: Final = 1024  # of small messages are rendered in the time that it takes to look at one
 _SHORT: Final = 512  # bytes; what is longer is not remembered, or strangers would fill the memory
 
@@ -48,14 +55,32 @@ class Choice(NamedTuple):
     """The bytes that could have been rendered meanwhile."""
 
 
+class StreamFilter(NamedTuple):
+    """What `x-stream-filter` and `x-stream-match-unfiltered` ask for."""
+
+    values: frozenset[FilterValue]
+    match_unfiltered: bool = False
+
+    def accepts(self, headers: Table | None) -> bool:
+        """Whether a message with these headers is to be delivered; only a string is a filter value."""
+        value = None if headers is None else headers.get(FILTER_VALUE_HEADER)
+        if isinstance(value, FilterValue):
+            return value in self.values
+        return self.match_unfiltered
+
+
 class Selection:
     __slots__ = ("_by_header", "_wants")
 
-    def __init__(self, text: str) -> None:
-        """Or a `SelectorError`."""
-        selector = parse(text, FIELDS)
-        self._wants = predicate(selector, _PATHS)
-        self._by_header = selector.fields().isdisjoint(_OWN)
+    def __init__(self, text: str | None = None, stream_filter: StreamFilter | None = None) -> None:
+        """Of a selector, a filter or both. Raises `SelectorError` if the text is not a selector."""
+        selects: Callable[[_Seen], bool] = _everything
+        self._by_header = True
+        if text is not None:
+            selector = parse(text, FIELDS)
+            selects = predicate(selector, _PATHS)
+            self._by_header = selector.fields().isdisjoint(_OWN)
+        self._wants = selects if stream_filter is None else _both(stream_filter, selects)
 
     def choose(self, run: Run, low: int, high: int, most: int) -> Choice:
         """Of the messages low..high-1 of a run, or the first of them, those that are wanted, up to so many."""
@@ -73,6 +98,19 @@ class Selection:
                 places.append(at)
             at += 1
         return Choice(places, at, cost)
+
+
+def _everything(message: "_Seen") -> bool:
+    return True
+
+
+def _both(
+    stream_filter: StreamFilter, selects: "Callable[[_Seen], bool]"
+) -> "Callable[[_Seen], bool]":
+    def wants(message: "_Seen") -> bool:
+        return stream_filter.accepts(message.properties.headers) and selects(message)
+
+    return wants
 
 
 class _Seen:
