@@ -243,13 +243,33 @@ def test_an_empty_name_is_the_queue_declared_last(client: Client) -> None:
     client.call(m.QueueBind("", "amq.direct"), m.QueueBind("", "amq.direct", "k"))
     for key in ("amq.gen-1", "k"):
         client.feed(publishing(1, key, b"x", exchange="amq.direct"))
-    assert answers(client, m.QueueDeclare(passive=True)) == [m.QueueDeclareOk("amq.gen-1", 2, 0)]
     client.call(m.QueueUnbind("", "amq.direct"))
     assert answers(client, m.QueuePurge()) == [m.QueuePurgeOk(2)]
     assert answers(client, m.BasicGet()) == [m.BasicGetEmpty()]
     assert answers(client, m.BasicConsume()) == [m.BasicConsumeOk("amq.ctag-2")]
     answer, cancel = answers(client, m.QueueDelete())
     assert (answer, cancel) == (m.QueueDeleteOk(0), m.BasicCancel("amq.ctag-2", no_wait=True))
+
+
+def test_an_empty_name_in_a_passive_declare_is_a_name(client: Client) -> None:
+    client.call(m.QueueDeclare("q"))
+    (close,) = answers(client, m.QueueDeclare(passive=True))
+    assert isinstance(close, m.ChannelClose)
+    assert close.reply_text == "NOT_FOUND - no queue '' in vhost '/'"
+
+
+def test_line_breaks_are_stripped_from_names(client: Client) -> None:
+    assert answers(client, m.ExchangeDeclare("x\r\n", "fanout"), m.QueueDeclare("\nq\r")) == [
+        m.ExchangeDeclareOk(),
+        m.QueueDeclareOk("q", 0, 0),
+    ]
+    bound = answers(client, m.QueueBind("q\n", "x\r"), m.ExchangeBind("amq.\nfanout", "x\n"))
+    assert bound == [m.QueueBindOk(), m.ExchangeBindOk()]
+    client.feed(publishing(1, "", b"x", exchange="x"))
+    assert answers(client, m.QueueDelete("\rq"), m.ExchangeDelete("x\r")) == [
+        m.QueueDeleteOk(1),
+        m.ExchangeDeleteOk(),
+    ]
 
 
 def test_transactions_from_end_to_end(client: Client) -> None:

@@ -18,7 +18,14 @@ from recado.broker.arguments import (
 from recado.broker.channel import Channel, Settlement
 from recado.broker.queue import Queue
 
-from .names import binding_names, check_binding, check_some_access, queue_name, readable_queue
+from .names import (
+    binding_names,
+    check_binding,
+    check_some_access,
+    queue_name,
+    readable_queue,
+    strip_line_breaks,
+)
 
 if TYPE_CHECKING:
     from .session import Session
@@ -45,17 +52,18 @@ def exchange_declare(
     session: "Session", channel: Channel, method: m.ExchangeDeclare, now: int
 ) -> None:
     access, vhost = channel.admission.access, channel.admission.vhost
+    name = strip_line_breaks(method.exchange)
     if method.passive:
-        check_some_access(channel, "exchange", method.exchange)
-        vhost.expect_exchange(method.exchange)
+        check_some_access(channel, "exchange", name)
+        vhost.expect_exchange(name)
     else:
-        access.check_configure("exchange", method.exchange)
+        access.check_configure("exchange", name)
         alternate = method.arguments.get("alternate-exchange")
         if isinstance(alternate, str):
-            access.check_read("exchange", method.exchange)
+            access.check_read("exchange", name)
             access.check_write("exchange", alternate)
         vhost.declare_exchange(
-            method.exchange,
+            name,
             method.type,
             durable=method.durable,
             auto_delete=method.auto_delete,
@@ -70,18 +78,18 @@ def exchange_declare(
 def exchange_delete(
     session: "Session", channel: Channel, method: m.ExchangeDelete, now: int
 ) -> None:
-    channel.admission.access.check_configure("exchange", method.exchange)
-    channel.admission.vhost.delete_exchange(method.exchange, if_unused=method.if_unused)
+    name = strip_line_breaks(method.exchange)
+    channel.admission.access.check_configure("exchange", name)
+    channel.admission.vhost.delete_exchange(name, if_unused=method.if_unused)
     if not method.no_wait:
         channel.send(m.ExchangeDeleteOk())
 
 
 @_command(m.ExchangeBind)
 def exchange_bind(session: "Session", channel: Channel, method: m.ExchangeBind, now: int) -> None:
-    check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
-    channel.admission.vhost.bind_exchange(
-        method.destination, method.source, method.routing_key, method.arguments
-    )
+    destination, source = map(strip_line_breaks, (method.destination, method.source))
+    check_binding(channel, "exchange", destination, source, method.routing_key)
+    channel.admission.vhost.bind_exchange(destination, source, method.routing_key, method.arguments)
     if not method.no_wait:
         channel.send(m.ExchangeBindOk())
 
@@ -90,9 +98,10 @@ def exchange_bind(session: "Session", channel: Channel, method: m.ExchangeBind, 
 def exchange_unbind(
     session: "Session", channel: Channel, method: m.ExchangeUnbind, now: int
 ) -> None:
-    check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
+    destination, source = map(strip_line_breaks, (method.destination, method.source))
+    check_binding(channel, "exchange", destination, source, method.routing_key)
     channel.admission.vhost.unbind_exchange(
-        method.destination, method.source, method.routing_key, method.arguments
+        destination, source, method.routing_key, method.arguments
     )
     if not method.no_wait:
         channel.send(m.ExchangeUnbindOk())
@@ -107,7 +116,7 @@ def queue_declare(session: "Session", channel: Channel, method: m.QueueDeclare, 
         ready, consumers, name = 0, 1, REPLY_HERE
     else:
         if method.passive:
-            queue = _existing_queue(session, channel, method.queue)
+            queue = _existing_queue(session, channel, strip_line_breaks(method.queue))
         else:
             queue = _declared_queue(session, channel, method, now)
         queue.touch(now)
@@ -118,7 +127,6 @@ def queue_declare(session: "Session", channel: Channel, method: m.QueueDeclare, 
 
 
 def _existing_queue(session: "Session", channel: Channel, name: str) -> Queue:
-    name = queue_name(channel, name)
     check_some_access(channel, "queue", name)
     if name.startswith(
         REPLY_HERE
@@ -131,7 +139,8 @@ def _declared_queue(
     session: "Session", channel: Channel, method: m.QueueDeclare, now: int
 ) -> Queue:
     access, vhost = channel.admission.access, channel.admission.vhost
-    name = method.queue or f"amq.gen-{session.broker.new_name()}"
+    given = strip_line_breaks(method.queue)
+    name = given or f"amq.gen-{session.broker.new_name()}"
     access.check_configure("queue", name)
     settings = parse_queue_arguments(
         name,
@@ -140,12 +149,12 @@ def _declared_queue(
         exclusive=method.exclusive,
         auto_delete=method.auto_delete,
         arguments=method.arguments,
-        server_named=not method.queue,
+        server_named=not given,
     )
     if settings.dead_letter_exchange is not None:
         access.check_read("queue", name)
         access.check_write("exchange", settings.dead_letter_exchange)
-    if method.queue:
+    if given:
         existing = vhost.find_declared(name, settings, session)
         if existing is not None:
             return existing
@@ -156,10 +165,9 @@ def _declared_queue(
 @_command(m.QueueBind)
 def queue_bind(session: "Session", channel: Channel, method: m.QueueBind, now: int) -> None:
     name, key = binding_names(channel, method.queue, method.routing_key)
-    check_binding(channel, "queue", name, method.exchange, key)
-    channel.admission.vhost.bind_queue(
-        name, method.exchange, key, method.arguments, connection=session
-    )
+    exchange = strip_line_breaks(method.exchange)
+    check_binding(channel, "queue", name, exchange, key)
+    channel.admission.vhost.bind_queue(name, exchange, key, method.arguments, connection=session)
     if not method.no_wait:
         channel.send(m.QueueBindOk())
 
@@ -167,10 +175,9 @@ def queue_bind(session: "Session", channel: Channel, method: m.QueueBind, now: i
 @_command(m.QueueUnbind)
 def queue_unbind(session: "Session", channel: Channel, method: m.QueueUnbind, now: int) -> None:
     name, key = binding_names(channel, method.queue, method.routing_key)
-    check_binding(channel, "queue", name, method.exchange, key)
-    channel.admission.vhost.unbind_queue(
-        name, method.exchange, key, method.arguments, connection=session
-    )
+    exchange = strip_line_breaks(method.exchange)
+    check_binding(channel, "queue", name, exchange, key)
+    channel.admission.vhost.unbind_queue(name, exchange, key, method.arguments, connection=session)
     channel.send(m.QueueUnbindOk())
 
 
@@ -183,7 +190,7 @@ def queue_purge(session: "Session", channel: Channel, method: m.QueuePurge, now:
 
 @_command(m.QueueDelete)
 def queue_delete(session: "Session", channel: Channel, method: m.QueueDelete, now: int) -> None:
-    name = queue_name(channel, method.queue)
+    name = strip_line_breaks(queue_name(channel, method.queue))
     channel.admission.access.check_configure("queue", name)
     vhost = channel.admission.vhost
 

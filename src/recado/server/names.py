@@ -10,7 +10,16 @@ if TYPE_CHECKING:
     from .session import Session
 
 
+_LINE_BREAKS = str.maketrans("", "", "\r\n")
+
+
+def strip_line_breaks(name: str) -> str:
+    """The name without CR and LF, as RabbitMQ takes it when something is declared, bound or deleted."""
+    return name.translate(_LINE_BREAKS)
+
+
 def queue_name(channel: Channel, name: str) -> str:
+    """The name of a queue; an empty one stands for the queue that the channel declared last."""
     if name:
         return name
     if channel.last_queue is None:
@@ -20,7 +29,7 @@ def queue_name(channel: Channel, name: str) -> str:
 
 def binding_names(channel: Channel, queue: str, key: str) -> tuple[str, str]:
     """Both left empty, the queue declared last is bound by its own name."""
-    name = queue_name(channel, queue)
+    name = strip_line_breaks(queue_name(channel, queue))
     return name, name if not queue and not key else key
 
 

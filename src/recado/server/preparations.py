@@ -12,6 +12,8 @@ from recado.broker.channel import Channel
 from recado.broker.queue import Queue
 from recado.broker.steps import TURN_UNITS, Steps
 
+from .names import strip_line_breaks
+
 if TYPE_CHECKING:
     from .session import Session
 
@@ -35,10 +37,10 @@ def prepare_exchange_declare(
     session: "Session", channel: Channel, method: m.ExchangeDeclare
 ) -> Steps[None] | None:
     """An exchange of that name may still be on its way out."""
-    vhost = channel.admission.vhost
-    if not vhost.is_leaving("exchange", method.exchange):
+    vhost, name = channel.admission.vhost, strip_line_breaks(method.exchange)
+    if not vhost.is_leaving("exchange", name):
         return None
-    return vhost.until_gone("exchange", method.exchange)
+    return vhost.until_gone("exchange", name)
 
 
 @_preparation(m.QueueDeclare)
@@ -46,10 +48,10 @@ def prepare_queue_declare(
     session: "Session", channel: Channel, method: m.QueueDeclare
 ) -> Steps[None] | None:
     """A queue of that name may still be on its way out, or be about to: one of a connection that has ended."""
-    vhost = channel.admission.vhost
-    if vhost.is_leaving("queue", method.queue):
-        return vhost.until_gone("queue", method.queue)
-    queue = vhost.queues.get(method.queue)
+    vhost, name = channel.admission.vhost, strip_line_breaks(method.queue)
+    if vhost.is_leaving("queue", name):
+        return vhost.until_gone("queue", name)
+    queue = vhost.queues.get(name)
     if queue is None or queue.owner is None or not queue.owner.leaving:
         return None
     return _until_deleted(queue)

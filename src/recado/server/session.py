@@ -39,6 +39,7 @@ from recado.broker.routing import Admission
 from recado.broker.steps import TURN_UNITS, Steps, Work
 
 from .commands import COMMANDS
+from .names import strip_line_breaks
 from .offer import Offer
 from .opening import Opening
 from .outbox import CHOKED_FROM, Outbox
@@ -273,7 +274,7 @@ class Session(Outbox):
         """What a binding costs beyond other methods, where its exchange is known."""
         assert self._admission is not None
         name = method.exchange if isinstance(method, m.QueueBind) else method.source
-        exchange = self._admission.vhost.exchanges.get(name)
+        exchange = self._admission.vhost.exchanges.get(strip_line_breaks(name))
         return 0 if exchange is None else exchange.bind_units
 
     def _no_channel(self, number: int) -> Channel:
