@@ -221,14 +221,17 @@ async def test_what_cannot_arrive_is_a_dead_letter() -> None:  # RE2
             await book.ask(Echo("?"))
         elsewhere = system.ref("recado-actor://nowhere/nobody")
         elsewhere.tell(Say("hello?"))
-        await elsewhere.tell_wait(Say("hello??"))
-        assert letters[-4:] == [
+        for ref in (elsewhere, book):
+            with pytest.raises(ActorStopped):
+                await ref.tell_wait(Say("hello??"))
+        assert letters[-5:] == [
             DeadLetter(Say("too late"), None, book),
             DeadLetter(Echo("?"), None, book),
             DeadLetter(Say("hello?"), None, elsewhere),
             DeadLetter(Say("hello??"), None, elsewhere),
+            DeadLetter(Say("hello??"), None, book),
         ]
-        assert system.dead_letters == 4
+        assert system.dead_letters == 5
 
 
 @in_the_loop

@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from recado.actors import ActorSystem, Down, NoSuchActor
 from recado.actors.failing.bonds import monitor
 from recado.actors.inspection import INSPECTOR, Inspect, Inspector
@@ -80,6 +82,33 @@ async def test_what_was_answered_was_handled_however_often_the_node_is_killed(
     found = noted(tmp_path)
     assert list(dict.fromkeys(found)) == list(range(kills * each))
     assert len(found) - kills * each <= 2 * kills  # by the next life of the node, and by who asked
+
+
+@in_a_loop
+async def test_what_tell_wait_returned_for_is_handled_however_often_the_node_is_killed(
+    tmp_path: Path,
+) -> None:
+    kills, each = 3, 100
+    stored: list[int] = []
+    async with exchange_and_desk(tmp_path) as (there, desk, _):
+        ledger = desk.actor("ledger", Ledger, node=EXCHANGE)
+
+        async def tell_all(first: int) -> None:
+            for number in range(first, first + 100 * each):
+                await ledger.tell_wait(Note(0, number), timeout=PATIENCE)
+                stored.append(number)
+
+        for life in range(kills):
+            telling = asyncio.create_task(tell_all(life * 1_000_000))
+            await until(lambda life=life: len(stored) > (life + 1) * each)  # type: ignore[misc]
+            there.kill()
+            with pytest.raises(RemoteFault):  # Cut, or Undelivered
+                await telling
+            await there.start()
+        assert await ledger.ask(Note(0, 9_000_000), timeout=PATIENCE) == 9_000_000
+    found = noted(tmp_path)
+    assert set(stored) <= set(found)
+    assert list(dict.fromkeys(found)) == sorted(set(found))
 
 
 @in_a_loop

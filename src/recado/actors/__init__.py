@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .errors import ActorError as ActorError
     from .errors import ActorStopped as ActorStopped
     from .errors import AlreadyLinked as AlreadyLinked
+    from .errors import AnsweredTwice as AnsweredTwice
     from .errors import AskTimeout as AskTimeout
     from .errors import Escalated as Escalated
     from .errors import Interrupted as Interrupted
@@ -68,8 +69,8 @@ _ROOMS = {
     "actor": "Actor",
     "address": "Address",
     "durable.mailboxes": "DurableMailboxes UnreadableRecord",
-    "errors": "ActorError ActorStopped AlreadyLinked AskTimeout Escalated Interrupted NameTaken NobodyAsked "
-    "NoSuchActor NotHere SystemClosed Unhandled Unreachable",
+    "errors": "ActorError ActorStopped AlreadyLinked AnsweredTwice AskTimeout Escalated Interrupted NameTaken "
+    "NobodyAsked NoSuchActor NotHere SystemClosed Unhandled Unreachable",
     "failing.signals": "Down Exhausted Signal",
     "failing.supervision": "PERMANENT TEMPORARY AllForOne Lifecycle OneForOne",
     "future": "Future join",

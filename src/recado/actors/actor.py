@@ -58,8 +58,10 @@ class Actor(Generic[M]):
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def receive(self, message: M) -> Awaitable[None] | None:
-        """The first behaviour."""
+    def receive(self, message: M) -> Any:
+        """The first behaviour. May be `async def`. The value that a behaviour returns is the answer to an ask;
+        None is no answer, and the value is dropped if the message was told. To return a value after `reply`,
+        `promise` or `forward` fails with AnsweredTwice."""
         self.unhandled(message)
 
     # --- what a life consists of ------------------------------------------------------------------
@@ -98,7 +100,9 @@ class Actor(Generic[M]):
     def reply(self, value: Any) -> None:
         """Answer it: an ask, or a tell of an actor. An ask may be answered by a future: as that one will be."""
         # The usual case on the shortest way: 0.2 µs of an ask.
-        if (reply := self._cell.letter[2]) is not None:
+        cell = self._cell
+        if (reply := cell.letter[2]) is not None:
+            cell.answered = reply
             if type(value) in as_is:
                 reply.complete(value)
             else:
@@ -113,6 +117,7 @@ class Actor(Generic[M]):
         """Answer it if there is anybody to answer to."""
         _, sender, reply = self._cell.letter
         if reply is not None:
+            self._cell.answered = reply
             self._answer(reply, value)
         elif sender is not None:
             sender.tell(value)
@@ -131,6 +136,7 @@ class Actor(Generic[M]):
         reply = self._cell.letter[2]
         if reply is None:
             raise NobodyAsked(f"{self.ref} replies {error!r}, and nobody has asked")
+        self._cell.answered = reply
         reply.fail(error)
 
     def promise(self) -> Reply:
@@ -138,6 +144,7 @@ class Actor(Generic[M]):
         reply = self._cell.letter[2]
         if reply is None:
             raise NobodyAsked(f"{self.ref} promises an answer, and nobody has asked")
+        self._cell.answered = reply
         return reply
 
     def forward(self, ref: ActorRef[Any]) -> None:
@@ -151,9 +158,7 @@ class Actor(Generic[M]):
 
     # --- what comes next --------------------------------------------------------------------------
 
-    def become(
-        self, behaviour: Callable[[Any], Awaitable[None] | None], *, keep: bool = False
-    ) -> None:
+    def become(self, behaviour: Callable[[Any], Any], *, keep: bool = False) -> None:
         """Handle the next messages by this; `keep` the present one for `unbecome`."""
         self._cell.become(behaviour, keep=keep)
 

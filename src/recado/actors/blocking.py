@@ -178,18 +178,10 @@ def ask_future(ref: ActorRef[Any], message: Message[R], timeout: float | None = 
 
 
 def tell_wait(ref: ActorRef[M], message: M, timeout: float | None = None) -> None:
-    """Send it, and return when it is taken: there was room, and it is on disk if the mailbox is durable.
-
-    `TimeoutError` if that was not so within `timeout` seconds; it may be taken even so.
-    """
+    """Send a message and return when the mailbox has taken it, as `tell_wait` of ActorRef does."""
     system = ref._system
     _check_thread(system)
-
-    async def send() -> None:
-        async with asyncio.timeout(timeout):
-            await ref.tell_wait(message)
-
-    _begun(system, lambda: system.loop.create_task(send())).result()
+    _begun(system, lambda: system.loop.create_task(ref.tell_wait(message, timeout))).result()
 
 
 def _begun(

@@ -8,6 +8,7 @@
     ├── AlreadyLinked     it has a supervisor already, or is that of the other
     ├── Unhandled         an actor was sent what its behaviour does not know: its failure
     ├── NobodyAsked       a reply, and nobody to give it to: a failure of who replies
+    ├── AnsweredTwice     a handler replied and also returned a value: its failure
     ├── NotHere           called in the wrong place: the wrong thread, outside of a handler or of a system
     ├── Interrupted       a handler or hook was cancelled, or raised what is no Exception
     ├── Unreachable       the node of an actor is silent; whether the actor lives is not known
@@ -57,6 +58,10 @@ class NobodyAsked(ActorError):
     pass
 
 
+class AnsweredTwice(ActorError):
+    pass
+
+
 class NotHere(ActorError):
     pass
 
@@ -75,3 +80,8 @@ class Escalated(ActorError):
 
 class SystemClosed(ActorError):
     pass
+
+
+def not_there(recipient: object) -> ActorStopped:
+    """The error of a message for an actor that does not exist, or not any more."""
+    return ActorStopped(f"{recipient} is not there, or not any more")

@@ -54,8 +54,15 @@ class Post(Protocol):
         self, target: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None
     ) -> None: ...
 
-    async def post_wait(self, target: Address, message: Any, sender: ActorRef[Any] | None) -> None:
-        """Return when it is taken: there was room, and it is on disk if it is to last."""
+    async def post_wait(
+        self,
+        target: Address,
+        message: Any,
+        sender: ActorRef[Any] | None,
+        timeout: float | None,  # noqa: ASYNC109  as of `ask`
+    ) -> None:
+        """Return when the mailbox has taken the message: there was room, and it is on disk if the mailbox is
+        durable. Raises TimeoutError if that is not known within `timeout` seconds, and ActorStopped."""
 
     def signal(self, target: Address, signal: CellSignal) -> None: ...
 
@@ -83,12 +90,23 @@ class ActorRef(Generic[M_contra]):
         sender = current.get()
         self._post.post(self._address, message, None if sender is None else sender.ref, None)
 
-    async def tell_wait(self, message: M_contra) -> None:
-        """Send it, and return when it is taken: a full mailbox has room again, a durable one has it on disk. To
-        another node: when there is room on the way."""
+    async def tell_wait(
+        self,
+        message: M_contra,
+        timeout: float | None = None,  # noqa: ASYNC109  as of `ask`
+    ) -> None:
+        """Send a message and return when the mailbox has taken it, on this node or another: a bounded mailbox
+        has room, a durable mailbox has the message on disk.
+
+        `timeout` is in seconds. Without it another node has the system's `ask_timeout`, and a mailbox of this
+        node has as long as it takes. Raises TimeoutError if the outcome is not known in time (the message may
+        be taken even so), ActorStopped if there is no such actor, CannotSerialise if the message cannot be
+        sent or stored, and the errors of an ask if the other node cannot be reached. A message that was not
+        taken is a dead letter.
+        """
         sender = current.get()
         await self._post.post_wait(
-            self._address, own(message), None if sender is None else sender.ref
+            self._address, own(message), None if sender is None else sender.ref, timeout
         )
 
     async def ask(
@@ -116,6 +134,7 @@ class ActorRef(Generic[M_contra]):
         if handling is None:
             raise NotHere("forward is for handlers of actors", "Elsewhere, tell or ask")
         _, sender, reply = handling.letter
+        handling.answered = reply
         self._post.post(self._address, own(message), sender, reply)
 
     def stop(self) -> None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from .actor import Actor
 from .address import Address
-from .errors import ActorStopped, NoSuchActor, NotHere, SystemClosed
+from .errors import ActorStopped, NoSuchActor, NotHere, SystemClosed, not_there
 from .failing import hearing, restart
 from .failing.family import Family
 from .failing.lifecycle import GRACE, gone, start
@@ -346,7 +346,7 @@ class ActorSystem:
     def bury(self, letter: Letter, recipient: ActorRef[Any], reason: str = "") -> None:
         """A message that nobody will handle: whoever asked is told, whoever listens for dead letters too."""
         if (reply := letter[2]) is not None:
-            reply.fail(ActorStopped(f"{recipient} is not there, or not any more"))
+            reply.fail(not_there(recipient))
         self.on_loop(self._note, letter, recipient, reason)
 
     def _note(self, letter: Letter, recipient: ActorRef[Any], reason: str) -> None:
@@ -375,11 +375,18 @@ class Undertaker:
         else:
             self._system.bury((message, sender, reply), ActorRef(target, self, self._system))
 
-    async def post_wait(self, target: Address, message: Any, sender: ActorRef[Any] | None) -> None:
+    async def post_wait(
+        self,
+        target: Address,
+        message: Any,
+        sender: ActorRef[Any] | None,
+        timeout: float | None,  # noqa: ASYNC109  as of `ask`
+    ) -> None:
         if (heir := self._system.heir(target)) is not None:
-            await heir.post_wait(target, message, sender)
+            await heir.post_wait(target, message, sender, timeout)
         else:
             self.post(target, message, sender, None)
+            raise not_there(ActorRef(target, self, self._system))
 
     def signal(self, target: Address, signal: CellSignal) -> None:
         self._system.on_loop(hearing.echo, ActorRef(target, self, self._system), signal)

@@ -21,6 +21,7 @@ from recado.actors import (
     Unhandled,
 )
 from recado.actors.address import Address
+from recado.actors.durable.mailboxes import DurableMailboxes
 from recado.actors.inspection import INSPECTOR, Inspect
 from recado.actors.remote.faults import (
     BadEnvelope,
@@ -36,6 +37,8 @@ from recado.actors.remote.memory import Hub, MemoryTransport
 from recado.actors.remote.node import Node
 from recado.actors.remote.occurrences import MessageRefused
 from recado.actors.remote.options import Options
+from recado.actors.remote.receiving import storing
+from recado.simulator.disk import SimulatedDisk
 from tests.actors.values import EXAMPLES, Ask, BestBid, Bid, Carry, Echoing, Rank, alike
 
 from .running import in_a_loop
@@ -54,6 +57,16 @@ class Price(Message[Decimal]):
 
 class Prices(Message[list[Decimal]]):
     pass
+
+
+class Held(Actor[Any]):
+    """Its handlers do not end before the gate is open."""
+
+    def __init__(self, gate: asyncio.Event) -> None:
+        self.gate = gate
+
+    async def receive(self, message: Any) -> None:
+        await self.gate.wait()
 
 
 class Quotes(Message[dict[str, Bid | Ask]]):
@@ -251,12 +264,126 @@ async def test_any_thread_may_tell(kind: str) -> None:
 
 @each_kind
 @in_a_loop
-async def test_tell_wait_returns_when_there_is_room(kind: str) -> None:
+async def test_tell_wait_returns_when_the_other_node_has_the_message(kind: str) -> None:
     async with pair(kind) as it:
+        book = it.server.actor("book")
         for order in range(10):
             await it.book().tell_wait(Place(order))
-        assert await it.book().ask(Log()) == list(range(10))
-        await it.client.actor("book", node="nowhere").tell_wait(Place(1))
+            assert await book.ask(Log()) == list(range(order + 1))
+
+
+@each_kind
+@in_a_loop
+async def test_tell_wait_raises_where_there_is_no_such_actor_or_node(kind: str) -> None:
+    async with pair(kind, server=Options(warm_up=0)) as it:
+        with pytest.raises(ActorStopped, match="nobody"):
+            await it.book("nobody").tell_wait(Place(1))
+        with pytest.raises(RemoteFault):
+            await it.client.actor("book", node="nowhere").tell_wait(Place(1))
+
+
+@each_kind
+@in_a_loop
+async def test_tell_wait_keeps_the_sender_and_takes_no_answer_of_the_actor(kind: str) -> None:
+    class Telling(Actor[Pass]):
+        async def receive(self, message: Pass) -> None:
+            await message.book.tell_wait(message.place)  # the Ack is told to this actor
+            self.become(self.acked)
+
+        def acked(self, message: object) -> None:
+            acks.append(message)
+
+    acks: list[object] = []
+    async with pair(kind) as it:
+        telling = await it.client.spawn(Telling, name="telling")
+        telling.tell(Pass(it.book(), Place(3)))
+        await until(lambda: bool(acks))
+        assert acks == [Ack(3)]
+
+
+@each_kind
+@in_a_loop
+async def test_tell_wait_returns_when_a_durable_mailbox_has_the_message_on_disk(kind: str) -> None:
+    disk, gate = SimulatedDisk(), asyncio.Event()
+    async with pair(kind) as it:
+        boxes = DurableMailboxes(it.server, disk, segment_size=4096)
+        await it.server.spawn(lambda: Held(gate), name="kept", mailbox=boxes.mailbox("kept"))
+        kept = it.book("kept")
+        for order in range(1, 6):
+            await kept.tell_wait(Place(order))
+            async with ActorSystem() as later:  # after a loss of power
+                left = DurableMailboxes(later, disk.crash(order, mercy=0.0)).left()
+            assert left == {"kept": order}
+        gate.set()
+
+
+@each_kind
+@in_a_loop
+async def test_tell_wait_waits_for_room_on_the_disk_of_a_durable_mailbox(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storing, "AGAIN", 0.01)
+    disk = SimulatedDisk()
+    async with pair(kind) as it:
+        boxes = DurableMailboxes(it.server, disk)
+        await it.server.spawn(Book, name="kept", mailbox=boxes.mailbox("kept"))
+        disk.fill()
+        waiting = asyncio.create_task(it.book("kept").tell_wait(Place(1), timeout=60))
+        with pytest.raises(TimeoutError):
+            await it.book("kept").tell_wait(Place(2), timeout=0.3)
+        assert not waiting.done()
+        disk.fill(None)
+        await waiting
+        assert sorted(await it.book("kept").ask(Log())) == [1, 2]
+
+
+@each_kind
+@in_a_loop
+async def test_tell_wait_learns_why_a_durable_mailbox_cannot_store_a_message(kind: str) -> None:
+    async with pair(kind) as it:
+        boxes = DurableMailboxes(it.server, SimulatedDisk())
+        boxes.serialisers.use(Place, "protobuf")  # which it is not
+        await it.server.spawn(Book, name="kept", mailbox=boxes.mailbox("kept"))
+        with pytest.raises(CannotSerialise, match="protobuf"):
+            await it.book("kept").tell_wait(Place(1))
+
+
+@each_kind
+@in_a_loop
+async def test_tell_wait_waits_for_room_in_a_bounded_mailbox(kind: str) -> None:
+    async with pair(kind) as it:
+        gate = asyncio.Event()
+        await it.server.spawn(lambda: Held(gate), name="slow", capacity=1)
+        slow = it.book("slow")
+        await slow.tell_wait(Place(1))
+        telling = asyncio.gather(*(slow.tell_wait(Place(order), timeout=60) for order in (2, 3, 4)))
+        with pytest.raises(TimeoutError):
+            await slow.tell_wait(Place(5), timeout=0.1)
+        assert not telling.done()
+        gate.set()
+        await telling
+
+
+@each_kind
+@in_a_loop
+async def test_tell_wait_raises_when_the_outcome_is_not_known_in_time(kind: str) -> None:
+    async with pair(kind) as it:
+        await it.book().tell_wait(Place(1))
+        await it.silence_server()
+        with pytest.raises((TimeoutError, RemoteFault)):
+            await it.book().tell_wait(Place(2), timeout=0.3)
+
+
+@each_kind
+@in_a_loop
+async def test_the_returned_value_answers_an_ask_of_another_node(kind: str) -> None:
+    class Stall(Actor[Place]):
+        def receive(self, message: Place) -> Ack:
+            return Ack(message.order)
+
+    async with pair(kind) as it:
+        await it.server.spawn(Stall, name="stall")
+        assert await it.book("stall").ask(Place(7)) == Ack(7)
 
 
 @each_kind

@@ -68,6 +68,15 @@ GOOD = {
                 await book.ask(Cancel(1))
                 await book.tell_wait(Cancel(1))
         """,
+    "returned_answers": """
+        class Stall(Actor[Place]):
+            def receive(self, message: Place) -> Ack:
+                return Ack(message.order.number)
+
+        class SlowStall(Actor[Place]):
+            async def receive(self, message: Place) -> Ack:
+                return Ack(message.order.number)
+        """,
     "futures": """
         async def main(book: ActorRef[Place | Depth]) -> None:
             placed = book.ask_future(Place(Order(1)), timeout=2)
@@ -195,10 +204,6 @@ BAD = {
         class Shop(Actor[Place | Cancel]):
             def receive(self, message: Halt) -> None:  # E: override
                 pass
-
-        class Stall(Actor[Place]):
-            def receive(self, message: Place) -> int:  # E: override
-                return 1
         """,
     "case_forgotten": """
         from typing import assert_never

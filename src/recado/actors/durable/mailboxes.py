@@ -5,8 +5,8 @@
         book = await system.spawn(Book, name="book.A1", mailbox=lasting.mailbox("book.A1"))
         await book.tell_wait(Place(order))      # on disk
 
-DU1  When `tell_wait` within the system returns the message is on disk. It is handled at least once, unless it
-     becomes a dead letter. A plain `tell` gets there as well, but nobody knows when.
+DU1  When `tell_wait` returns, on this node or another, the message is on disk. It is handled at least once,
+     unless it becomes a dead letter. A plain `tell` gets there as well, but nobody knows when.
 DU2  A message is acknowledged after its handler has ended. What was not, comes again: after a failure of the
      actor before all others, after the end of the process in the order in which it was sent.
 DU3  It is attempted so many times, counted over all lives of the process; then it is a dead letter. So a

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
 from recado.actors.future import Future
+from recado.actors.message import Message
 from recado.actors.ref import ActorRef, Reply, current
 from recado.actors.serialising.serialisers import Serialisers
 
@@ -37,6 +38,10 @@ log = logging.getLogger("recado.actors")
 
 SWEEP: Final = 1.0  # seconds between two looks for asks that nobody waits for
 TEXTS_MOST: Final = 10_000
+
+
+class Receipt(Message[None]):
+    """Declares the type of the answer to a message that was sent with `receipt`."""
 
 
 class Outbound:
@@ -72,9 +77,11 @@ class Outbound:
         message: Any,
         sender: ActorRef[Any] | None,
         reply: Reply | None,
-    ) -> RemoteFault | None:
-        """`text` is the recipient's address. Returns why the message was not sent, if it was not: then it is a
-        dead letter, and the asker has been told."""
+        *,
+        receipt: bool = False,
+    ) -> None:
+        """`text` is the recipient's address. With `receipt` the other node completes `reply` when the mailbox
+        has taken the message. A message that cannot be sent is a dead letter, and fails `reply`."""
         number = self._number = self._number + 1
         ways, node = self._ways, recipient.address.node
         try:
@@ -92,15 +99,14 @@ class Outbound:
                 manifest,
                 compression,
                 body,
+                receipt=receipt,
             )
             if reply is not None:
-                self._await_answer(number, reply, peer, type(message))
+                self._await_answer(number, reply, peer, Receipt if receipt else type(message))
             ways.post(peer, envelope)
         except RemoteFault as error:
             self.pending.discard(number)
             self.undeliverable(recipient, message, sender, reply, error)
-            return error
-        return None
 
     def _compress(self, body: bytes) -> tuple[int, bytes]:
         """Raises CannotSerialise for a body that the other node would not expand."""

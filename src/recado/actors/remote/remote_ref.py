@@ -5,6 +5,8 @@ Both are called by any thread, and go on in the loop's.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +14,6 @@ from recado.actors.address import Address
 from recado.actors.failing.signals import CellSignal
 from recado.actors.others import Asker
 from recado.actors.ref import ActorRef, Reply
-
-from .faults import CannotSerialise
 
 if TYPE_CHECKING:
     from .node import Node
@@ -44,13 +44,23 @@ class RemotePost:
         else:
             node.system.on_loop(node.outbound.send, self._ref, self._text, message, sender, reply)
 
-    async def post_wait(self, target: Address, message: Any, sender: ActorRef[Any] | None) -> None:
-        """Return when there is room on the way, without waiting for the recipient. Raises CannotSerialise if
-        the message cannot be sent to any node: for its content, or since it exceeds the frame limit."""
-        await self._node.room(target.node)
-        fault = self._node.outbound.send(self._ref, self._text, message, sender, None)
-        if isinstance(fault, CannotSerialise):
-            raise fault
+    async def post_wait(
+        self,
+        target: Address,
+        message: Any,
+        sender: ActorRef[Any] | None,
+        timeout: float | None,  # noqa: ASYNC109  all asks share the timers of Asks
+    ) -> None:
+        """Return when the other node says that the mailbox has taken the message. Raises AskTimeout, Cut and
+        Undelivered as an ask does, ActorStopped if the other node has no such actor, and CannotSerialise."""
+        node = self._node
+        receipt = node.system.asks.open(self._ref, timeout)
+        with suppress(TimeoutError):  # then the receipt is overdue as well
+            async with asyncio.timeout(receipt.patience):
+                await node.room(target.node)
+        if not receipt.done():
+            node.outbound.send(self._ref, self._text, message, sender, receipt, receipt=True)
+        await receipt
 
     def signal(self, target: Address, signal: CellSignal) -> None:
         node = self._node

@@ -23,12 +23,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from queue import Empty
 from threading import Lock, get_ident
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from recado.actors.errors import Unhandled
+from recado.actors.errors import AnsweredTwice, Unhandled, not_there
 from recado.actors.failing.bonds import Bonds
 from recado.actors.failing.signals import CellSignal, Reason, Signal
 from recado.actors.future import interrupted
+from recado.actors.message import as_is, own
 from recado.actors.ref import ActorRef, Reply, current
 from recado.actors.taking import Taken, taken_by
 
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 
     from .turn import Dispatcher
 
-Behaviour: TypeAlias = Callable[[Any], Awaitable[None] | None]
+# It returns the answer to an ask, None for none; or an awaitable of either.
+Behaviour: TypeAlias = Callable[[Any], Any]
 # What is done on the loop while the cell is held; it ends by `rest`, or never.
 Hold: TypeAlias = Callable[[], None]
 
@@ -60,6 +63,7 @@ class Cell:
     __slots__ = (
         "__weakref__",
         "actor",
+        "answered",
         "awaits",
         "behaviour",
         "bonded",
@@ -117,6 +121,8 @@ class Cell:
         self.doom: tuple[Reason] | None = None
         self.restarts = 0
         self.letter = NOTHING
+        # The last Reply to which a handler replied, or which it promised or forwarded.
+        self.answered: Reply | None = None
         self.actor: Actor[Any] | None = None
         self.behaviour: Behaviour = _nobody
         self.taken: Taken | None = None  # by the behaviour; None: anything
@@ -141,13 +147,22 @@ class Cell:
         if self.capacity and self.mailbox.qsize() > self.capacity:
             pressure.overfull(self)
 
-    async def post_wait(self, target: Address, message: Any, sender: ActorRef[Any] | None) -> None:
-        if self.capacity:
-            await pressure.room(self)
-        if self.lasting is None:
-            self.post(target, message, sender, None)
-        else:
-            await pressure.stored(self, (message, sender, None))
+    async def post_wait(
+        self,
+        target: Address,
+        message: Any,
+        sender: ActorRef[Any] | None,
+        timeout: float | None,  # noqa: ASYNC109  as of `ask`
+    ) -> None:
+        async with asyncio.timeout(timeout):
+            if self.capacity:
+                await pressure.room(self)
+            if self.lasting is None:
+                self.post(target, message, sender, None)
+                if self.state is State.STOPPED:
+                    raise not_there(self.ref)
+            else:
+                await pressure.stored(self, (message, sender, None))
 
     def signal(self, target: Address, signal: CellSignal) -> None:
         self.system.on_loop(self.system.hear, self, signal)
@@ -202,6 +217,11 @@ class Cell:
                     if self.lasting is not None:
                         self.lasting.settle(self.letter, None)
                     continue
+                if type(going) is not CoroutineType and not hasattr(going, "__await__"):
+                    self._answer(going)
+                    if self.lasting is not None:
+                        self.lasting.settle(self.letter, None)
+                    continue
             except BaseException as error:  # noqa: BLE001  whatever it is, the supervisor decides
                 self._raised(error)
                 return
@@ -211,7 +231,7 @@ class Cell:
             return
         self.rest()
 
-    async def drain(self, budget: int, going: Awaitable[None] | None = None) -> None:
+    async def drain(self, budget: int, going: Any = None) -> None:
         """The same in a task, for handlers that await. `going` is one that was begun."""
         current.set(self)
         awaited = False
@@ -224,9 +244,12 @@ class Cell:
                         return
                     going = handle(self.letter[0])
                 if going is not None:
-                    awaited = True
-                    await going
-                    going = None
+                    if hasattr(going, "__await__"):
+                        awaited = True
+                        going = await going
+                    if going is not None:
+                        self._answer(going)
+                        going = None
                 if self.lasting is not None:
                     self.lasting.settle(self.letter, None)
             except BaseException as error:  # noqa: BLE001  as above
@@ -235,6 +258,19 @@ class Cell:
         self.awaits = awaited
         self.task = None
         self.rest()
+
+    def _answer(self, value: Any) -> None:
+        """Answer an ask by the value that its handler returned; without an ask the value is dropped. Raises
+        AnsweredTwice if the handler has replied, promised an answer, or forwarded the ask."""
+        reply = self.letter[2]
+        if reply is None:
+            return
+        if reply is self.answered:
+            raise AnsweredTwice(
+                f"{self.ref} replies to {type(self.letter[0]).__name__} and also returns a value",
+                "Return None where it replies, promises or forwards; or only return the answer",
+            )
+        reply.complete(value if type(value) in as_is else own(value))
 
     def _raised(self, error: BaseException) -> None:
         """A handler has raised this. What ends a program ends it, if raised in the thread of the loop; other
@@ -245,7 +281,7 @@ class Cell:
         if isinstance(error, KeyboardInterrupt | SystemExit) and get_ident() == self.system.home:
             raise error
 
-    def _go_on(self, going: Awaitable[None], budget: int) -> None:
+    def _go_on(self, going: Awaitable[Any], budget: int) -> None:
         self.awaits = True
         self.task = self.system.loop.create_task(self.drain(budget, going))
 
@@ -285,6 +321,7 @@ class Cell:
     def rest(self) -> None:
         """Let go of the claim, and look once more (CE2). From any thread."""
         self.letter = NOTHING
+        self.answered = None  # it may hold a large answer
         self.busy = False
         if self.mailbox.qsize() or self.urgent:
             self.dispatcher.dispatch(self)

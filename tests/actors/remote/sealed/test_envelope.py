@@ -42,22 +42,23 @@ compressions = st.integers(0, 2)
 
 @given(
     texts, metadata, ids, texts, texts, st.none() | st.integers(0, 2**32 - 1), serialisations, texts,
-    compressions, st.binary(max_size=300), st.booleans(),
+    compressions, st.binary(max_size=300), st.booleans(), st.booleans(),
 )  # fmt: skip
 def test_a_message_is_written_as_protobuf_would(
     client: str, about: dict[str, str], number: int, target: str, sender: str, patience: int | None,
-    serialisation: int, manifest: str, compression: int, body: bytes, control: bool,
+    serialisation: int, manifest: str, compression: int, body: bytes, control: bool, receipt: bool,
 ) -> None:  # fmt: skip
     writer = EnvelopeWriter("here", client, about)
     for _ in range(2):  # rendered, and from what was kept
         written = writer.message(
             number, target, sender, patience, serialisation, manifest, compression, body,
-            control=control,
+            control=control, receipt=receipt,
         )  # fmt: skip
         assert Envelope.FromString(written) == Envelope(
             id=number,
             target=target,
-            one_way=patience is None,
+            one_way=receipt or patience is None,
+            receipt=receipt,
             message=Payload(
                 serialisation=serialisation,  # type: ignore[arg-type]
                 body=body,

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
-from recado.actors.errors import SystemClosed
+from recado.actors.errors import SystemClosed, not_there
 from recado.actors.remote.faults import (
     BadEnvelope,
     BadFrame,
@@ -189,7 +189,7 @@ class Inbound:
         """Of a node that another one of its name has replaced. What it told before it could know of that is
         taken; the rest is refused, as answers would go to the other one. Raises Replaced."""
         spoke_on = peer.past[origin[0]]
-        is_told = envelope.kind == MESSAGE and envelope.one_way
+        is_told = envelope.kind == MESSAGE and envelope.one_way and not envelope.receipt
         if not is_told or spoke_on is None or spoke_on() is not link:
             raise Replaced(f"another node named {peer.name} has connected since. {RENAME_HINT}")
         return self._deliver(link, peer, envelope, origin, None)
@@ -214,21 +214,24 @@ class Inbound:
         declared = None if envelope.one_way else self._reply_type(type(message))
         reply = self._unasked if envelope.one_way else self._reply(peer, envelope, declared)
         letter = message, sender, reply
+        receipt = self._receipt(peer, envelope) if envelope.receipt else None
         early = self.early
         # Also what is for a uid: who had it in an earlier life may have an heir of its name.
         name = target.name
         if early.is_open and settle is not None and name and early.is_early(name):
             self._pend(origin, settle)
-            early.hold(name, partial(self._place_held, link, target, letter, origin))
+            early.hold(name, partial(self._place_held, link, target, letter, origin, receipt))
             return None
-        return self._place(link, target, letter, origin, settle)
+        return self._place(link, target, letter, origin, settle, receipt)
 
     def _has(self, name: str) -> bool:
         return self._node.reachable(Address(self._system.name, name)) is not None
 
-    def _place_held(self, link: Link, target: Address, letter: Letter, origin: Origin) -> None:
+    def _place_held(
+        self, link: Link, target: Address, letter: Letter, origin: Origin, receipt: Then | None
+    ) -> None:
         settle = partial(_settle_each, self._settles[origin])
-        if self._place(link, target, letter, origin, settle):
+        if self._place(link, target, letter, origin, settle, receipt):
             self._settled(origin)
 
     def _place(
@@ -238,19 +241,25 @@ class Inbound:
         letter: Letter,
         origin: Origin,
         settle: Settle | None,
+        receipt: Then | None,
     ) -> bool | None:
-        """As `_take`."""
+        """As `_take`. `receipt` is called when it is known whether the mailbox has taken the message."""
         if self._hushed and settle is not None:  # I4
             return None
         cell = self._node.reachable(target) or self._system.heir(target)
         if cell is None:
-            self._system.bury(letter, self._system.ref(target))
+            recipient = self._system.ref(target)
+            self._system.bury(letter, recipient)
+            if receipt is not None:
+                receipt(not_there(recipient))
             return True
         if cell.lasting is None and not cell.capacity:
             cell.post(target, *letter)
+            if receipt is not None:
+                receipt(None)
             return True
         settled = None if settle is None else self._pend(origin, settle)
-        self._put(cell, target, letter, origin, settled)
+        self._put(cell, target, letter, origin, _both(settled, receipt))
         if cell.capacity and settle is None:
             self._slowing.after(link, cell)
         return None
@@ -285,6 +294,20 @@ class Inbound:
         return RemoteReply(
             self._outbound, peer, envelope.id, patience, stranger=stranger, declared=declared
         )
+
+    def _receipt(self, peer: Peer, envelope: Envelope) -> Then:
+        """Tells the sender that the mailbox has taken its message, or why not."""
+        reply = self._reply(peer, envelope)
+
+        def taken(error: BaseException | None) -> None:
+            if error is None:
+                reply.complete(None)
+            elif not isinstance(
+                error, SystemClosed
+            ):  # the message comes to the next life, which answers
+                reply.fail(error)
+
+        return taken
 
     def _reply_type(self, kind: type) -> Any:
         try:
@@ -329,6 +352,17 @@ class Inbound:
             reply.fail(error)
         else:
             reply.complete(value)
+
+
+def _both(first: Then | None, second: Then | None) -> Then | None:
+    if first is None or second is None:
+        return first or second
+
+    def both(error: BaseException | None) -> None:
+        first(error)
+        second(error)
+
+    return both
 
 
 def _settle_each(settles: list[Settle], taken: bool) -> None:

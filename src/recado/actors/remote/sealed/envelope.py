@@ -88,9 +88,12 @@ class EnvelopeWriter:
         body: bytes,
         *,
         control: bool = False,
+        receipt: bool = False,
     ) -> bytes:
-        """`patience` in milliseconds, None if it is one-way. `sender` is "" if it is no actor."""
-        key = (target, sender, manifest, serialisation, patience is None, control)
+        """`patience` in milliseconds, None if no answer is awaited. `sender` is "" if it is no actor. With
+        `receipt` the message is one-way, and the node answers it."""
+        one_way = receipt or patience is None
+        key = (target, sender, manifest, serialisation, one_way, control, receipt)
         prefix = self._prefixes.get(key)
         if prefix is None:
             prefix = self._keep(
@@ -98,7 +101,8 @@ class EnvelopeWriter:
                 Envelope(
                     target=target,
                     sender=sender,
-                    one_way=patience is None,
+                    one_way=one_way,
+                    receipt=receipt,
                     node=self._node,
                     client=self._client,
                     kind=CONTROL if control else MESSAGE,

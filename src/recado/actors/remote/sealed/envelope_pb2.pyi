@@ -71,7 +71,7 @@ class Metadatum(_message.Message):
     def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class Envelope(_message.Message):
-    __slots__ = ("id", "target", "one_way", "message", "exception", "supervisor", "sender", "metadata", "client", "kind", "answers", "patience", "node")
+    __slots__ = ("id", "target", "one_way", "message", "exception", "supervisor", "sender", "metadata", "client", "kind", "answers", "patience", "node", "receipt")
     ID_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     ONE_WAY_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +85,7 @@ class Envelope(_message.Message):
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
     id: int
     target: str
     one_way: bool
@@ -98,4 +99,5 @@ class Envelope(_message.Message):
     answers: int
     patience: int
     node: str
-    def __init__(self, id: _Optional[int] = ..., target: _Optional[str] = ..., one_way: _Optional[bool] = ..., message: _Optional[_Union[Payload, _Mapping]] = ..., exception: _Optional[_Union[Failure, _Mapping]] = ..., supervisor: _Optional[str] = ..., sender: _Optional[str] = ..., metadata: _Optional[_Iterable[_Union[Metadatum, _Mapping]]] = ..., client: _Optional[str] = ..., kind: _Optional[_Union[Kind, str]] = ..., answers: _Optional[int] = ..., patience: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
+    receipt: bool
+    def __init__(self, id: _Optional[int] = ..., target: _Optional[str] = ..., one_way: _Optional[bool] = ..., message: _Optional[_Union[Payload, _Mapping]] = ..., exception: _Optional[_Union[Failure, _Mapping]] = ..., supervisor: _Optional[str] = ..., sender: _Optional[str] = ..., metadata: _Optional[_Iterable[_Union[Metadatum, _Mapping]]] = ..., client: _Optional[str] = ..., kind: _Optional[_Union[Kind, str]] = ..., answers: _Optional[int] = ..., patience: _Optional[int] = ..., node: _Optional[str] = ..., receipt: _Optional[bool] = ...) -> None: ...
