@@ -91,6 +91,9 @@ class Cupboard(Keeper):
     def purged(self, queue: Queue) -> None:
         self._change(f"purged {queue.name}")
 
+    def require_sync(self) -> None:
+        self.entries += 1
+
     def begin(self) -> None:
         self.notes.append("begin")
 

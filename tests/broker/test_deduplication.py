@@ -63,7 +63,7 @@ class Witness(Cupboard):
         self.ids.setdefault(owner.name, {}).setdefault(message_id, when)
         self.order.append(message_id.decode())
 
-    def seen_again(self) -> None:
+    def require_sync(self) -> None:
         self.entries += 1
         self.order.append("again")
 

@@ -6,15 +6,17 @@ import pytest
 
 from recado.amqp import methods as m
 from recado.amqp.errors import PreconditionFailed
-from recado.amqp.events import Event, MethodReceived
-from recado.amqp.frames import method_frame
+from recado.amqp.events import ContentReceived, Event, MethodReceived
+from recado.amqp.frames import body_of, method_frame
 from recado.amqp.properties import Properties
 from recado.amqp.values import Value
 from recado.broker.broker import Broker
 from recado.broker.publisher import Publisher
+from recado.broker.queue import Queue
 from recado.broker.steps import STEP_UNITS, TURN_UNITS, Steps, Work
 from recado.server.session import State
 
+from ..broker.keepers import Cupboard
 from .client import Client, new_broker, publishing
 
 WORDS = "abcdefghijklmnopqr"
@@ -352,3 +354,185 @@ def test_many_single_acks_take_many_turns(broker: Broker) -> None:
     hold_many(broker, client, 10_000)
     assert played(client, *(m.BasicAck(tag) for tag in range(1, 10_001))) > 1
     assert broker.vhosts["/"].queues["q"].unacked == 0
+
+
+# ── transactions ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def publishing_many(count: int, properties: Properties | None = None, **options: bool) -> bytes:
+    """Messages that cannot be handled together, for each has another routing key."""
+    return b"".join(
+        publishing(1, str(i), str(i).encode(), properties, exchange="x", **options)
+        for i in range(count)
+    )
+
+
+def begin_transaction(broker: Broker, keeper: Cupboard | None = None) -> Client:
+    client = Client(broker)
+    client.call(m.QueueDeclare("q", durable=True), m.ExchangeDeclare("x", "fanout"))
+    client.call(m.QueueBind("q", "x"), m.TxSelect())
+    if keeper is not None:
+        keeper.sync()
+    client.received()
+    return client
+
+
+def test_many_messages_are_committed_in_many_turns(broker: Broker, turns: Turns) -> None:
+    client, idle = begin_transaction(broker), Client(broker)
+    client.feed(publishing_many(6000))
+    costs = play(client, turns, idle, method_frame(1, m.TxCommit()))
+    assert len(costs) > 2
+    assert sum(costs) >= 6000
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert answers(client.received()) == [m.TxCommitOk()]
+    queue = broker.vhosts["/"].queues["q"]
+    assert [taken_from(queue) for _ in range(6000)] == [str(i).encode() for i in range(6000)]
+
+
+def taken_from(queue: Queue) -> bytes:
+    run = queue.get(0)
+    assert run is not None
+    return body_of(run.contents()[0])
+
+
+def test_messages_that_go_nowhere_are_committed_in_many_turns(broker: Broker, turns: Turns) -> None:
+    client, idle = begin_transaction(broker), Client(broker)
+    client.call(m.QueueDelete("q"))
+    client.feed(publishing_many(6000, mandatory=True))
+    costs = play(client, turns, idle, method_frame(1, m.TxCommit()))
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    *returned, last = client.received()
+    assert len(returned) == 6000
+    assert answers([last]) == [m.TxCommitOk()]
+
+
+def test_what_follows_a_commit_waits_for_it(broker: Broker) -> None:
+    """The next transaction of the channel begins behind it."""
+    client = begin_transaction(broker)
+    client.feed(publishing_many(6000))
+    data = method_frame(1, m.TxCommit()) + publishing(1, "q", b"next")
+    data += method_frame(1, m.TxCommit()) + method_frame(1, m.BasicQos(prefetch_count=1))
+    client.session.receive(data, 0)
+    assert waits(client)
+    assert answers(client.received()) == []
+    client.feed(b"")
+    assert answers(client.received()) == [m.TxCommitOk(), m.TxCommitOk(), m.BasicQosOk()]
+    queue = broker.vhosts["/"].queues["q"]
+    assert [taken_from(queue) for _ in range(6001)][-1] == b"next"
+
+
+def hold_in_transaction(broker: Broker, count: int) -> Client:
+    client = Client(broker)
+    hold_many(broker, client, count)
+    client.call(m.TxSelect())
+    return client
+
+
+@pytest.mark.parametrize("how", ["singly", "from the end", "ack", "reject", "requeue"])
+def test_many_deliveries_are_settled_by_a_commit_in_many_turns(
+    broker: Broker, turns: Turns, how: str
+) -> None:
+    client, idle = hold_in_transaction(broker, 6000), Client(broker)
+    settling: list[m.Method] = [m.BasicAck(tag) for tag in range(1, 6001)]
+    if how == "from the end":
+        settling.reverse()
+    elif how == "ack":
+        settling = [m.BasicAck(0, multiple=True)]
+    elif how != "singly":
+        settling = [m.BasicNack(6000, multiple=True, requeue=how == "requeue")]
+    costs = play(client, turns, idle, b"".join(method_frame(1, method) for method in settling))
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    costs = play(client, turns, idle, method_frame(1, m.TxCommit()))
+    assert len(costs) > 1
+    assert sum(costs) >= 3000
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    commit_ok = [each for each in answers(client.received()) if isinstance(each, m.TxCommitOk)]
+    assert len(commit_ok) == 1
+    queue = broker.vhosts["/"].queues["q"]
+    assert queue.ready + queue.unacked == (6000 if how == "requeue" else 0)
+
+
+def test_acks_of_a_commit_serve_consumers_that_share_a_limit_in_turn(broker: Broker) -> None:
+    client = begin_transaction(broker)
+    client.call(m.BasicQos(prefetch_count=2, global_=True))
+    client.call(m.BasicConsume("q", "a"), m.BasicConsume("q", "b"))
+    Client(broker).feed(publishing_many(10))
+    tags = []
+    for tag in range(1, 10, 2):
+        deliveries = [event for event in client.received() if isinstance(event, ContentReceived)]
+        tags += [each.method.consumer_tag for each in deliveries]  # type: ignore[attr-defined]
+        client.send((1, m.BasicAck(tag)), (1, m.BasicAck(tag + 1)), (1, m.TxCommit()))
+    assert tags == ["a", "b"] * 5
+    assert broker.vhosts["/"].queues["q"].unacked == 0
+
+
+def end_during_commit(broker: Broker, client: Client, how: str) -> None:
+    client.session.receive(method_frame(1, m.TxCommit()), 0)
+    while not broker.cleanup:  # the routes are searched for
+        client.session.go_on(0)
+    assert waits(client)
+    if how == "channel":
+        client.session.close_channel(1, PreconditionFailed("timeout"), 0)
+    else:
+        client.session.end(0)
+    while broker.deadline() == 0:
+        broker.tick(0)
+    client.session.go_on(0)
+    assert not waits(client)
+
+
+@pytest.mark.parametrize("how", ["channel", "connection"])
+def test_a_commit_that_has_begun_is_completed_when_its_client_is_gone(
+    broker: Broker, how: str
+) -> None:
+    """Also its acks: they come before the rest of what the channel holds is requeued."""
+    client = hold_in_transaction(broker, 3000)
+    client.call(m.ExchangeDeclare("nowhere", "fanout"), m.BasicAck(2999, multiple=True))
+    client.feed(publishing_many(3000))
+    client.feed(publishing(1, "k", b"x", exchange="nowhere", mandatory=True) * 3000)
+    end_during_commit(broker, client, how)
+    queue = broker.vhosts["/"].queues["q"]
+    assert (queue.ready, queue.unacked) == (3001, 0)
+    assert taken_from(queue) == b"x"  # the one that was not acknowledged
+    assert taken_from(queue) == b"0"
+    closed = [type(method) for method in answers(client.received())]
+    assert closed == ([m.ChannelClose] if how == "channel" else [])
+
+
+def test_a_transaction_that_is_not_committed_is_forgotten_in_portions(broker: Broker) -> None:
+    for ending in (m.TxRollback(), m.ChannelClose(200, "", 0, 0)):
+        client = begin_transaction(broker)
+        client.feed(publishing_many(30_000))
+        client.call(ending)
+        ticks = 0
+        while broker.deadline() == 0:
+            broker.tick(0)
+            ticks += 1
+        assert ticks > 2
+    assert broker.vhosts["/"].queues["q"].ready == 0
+
+
+@pytest.mark.parametrize("what", ["messages", "acks"])
+def test_the_answer_to_a_commit_in_many_turns_waits_until_all_of_it_is_safe(what: str) -> None:
+    keeper = Cupboard(1 << 30)
+    broker = new_broker(keeper=keeper)
+    client = begin_transaction(broker, keeper)
+    messages = publishing_many(6000, Properties(delivery_mode=2))
+    if what == "messages":
+        client.feed(messages)
+    else:
+        Client(broker).feed(messages)
+        client.call(m.BasicConsume("q", "c"))
+        while broker.vhosts["/"].queues["q"].ready:
+            client.received()
+            client.session.keeps_up(0)
+            broker.tick(broker.deadline() or 0)
+        client.call(m.BasicAck(0, multiple=True))
+    client.session.receive(method_frame(1, m.TxCommit()), 0)
+    while waits(client):
+        keeper.sync()
+        assert answers(client.received()) == []
+        client.session.go_on(0)
+    assert answers(client.received()) == []
+    keeper.sync()
+    assert answers(client.received()) == [m.TxCommitOk()]

@@ -79,7 +79,7 @@ class Broker:
         """A lasting one is there after a restart too, whatever the configuration says by then."""
         if lasting:
             self.keeper.remember("vhost", name, "", b"")
-        vhost: Vhost[Queue] = Vhost(name, self.keeper, self.cleanup)
+        vhost: Vhost[Queue] = Vhost(name, self.keeper, self.cleanup, self._disposal)
         self.vhosts[name] = vhost
         letters = self._dead_letters[name] = DeadLetters(vhost)
         home = Home(vhost, letters, self._alarms.set, self.keeper, self._disposal)

@@ -7,6 +7,10 @@ C4  Messages that return together are all in their queues before one of them is 
 
 A range of tags with many deliveries is settled in steps (see `steps` and `cleanup`), and so is a channel with
 many consumers closed. For C4 the queues deliver nothing until the last step.
+
+A small transaction is committed in one step, and is one group for the keeper. A larger one is committed in
+steps, its messages first. Once begun it is completed, also if the connection ends meanwhile; only then does
+the channel requeue what it holds.
 """
 
 from collections.abc import Iterable
@@ -25,11 +29,14 @@ from .publisher import Publisher
 from .queue import Queue
 from .routing import Admission
 from .run import Run
-from .steps import STEP_UNITS, Steps
+from .steps import STEP_UNITS, TURN_UNITS, Steps, Work, finish
 from .unacked import Unacked
 
 _ENTRIES_PER_UNIT: Final = 2  # deliveries to settle, with what their consumers are given instead
 _CONSUMERS_PER_UNIT: Final = 8  # to look for one that has messages waiting
+
+ATOMIC_UNITS: Final = TURN_UNITS // 2
+"""The cost up to which a transaction is committed in one step: about a thousand messages."""
 
 
 class Settlement(Enum):
@@ -67,9 +74,11 @@ class _ClosedOutlet:
 
 class Channel:
     __slots__ = (
+        "_claim_units",
         "_claimed",
         "_claimed_up_to",
         "_claims",
+        "_committing",
         "_keeper",
         "_was_full",
         "acknowledged",
@@ -101,9 +110,11 @@ class Channel:
         self.outstanding = 0  # what counts for that limit
         self.last_queue: str | None = None  # what an empty queue name stands for
         self._was_full = False  # the shared limit kept its consumers asleep
-        self._claims: list[tuple[Settlement, list[int]]] = []
-        self._claimed: set[int] = set()
+        self._claims: list[tuple[Settlement, int, int]] = []  # first and last tag
+        self._claim_units = 0  # the cost of settling them
+        self._claimed: set[int] = set()  # singly
         self._claimed_up_to = 0  # whatever is outstanding up to this tag is claimed
+        self._committing: Work[None] | None = None  # a transaction that takes several steps
 
     def send(self, method: Method) -> None:
         self.outlet.write(method_frame(self.number, method))
@@ -256,43 +267,43 @@ class Channel:
         if self.unacked.reach(0, last, self._entries_per_step()) == last:
             self._settle(how, 0, last, now)
         elif how is Settlement.ACK:
-            self._cleanup_at(now).begin(self._accept_in_steps(last))
+            self._cleanup_at(now).begin(self._accept_in_steps(0, last))
         else:
-            self._cleanup_at(now).begin(self._refuse_in_steps(how, last))
+            self._cleanup_at(now).begin(self._refuse_in_steps(how, 0, last))
 
     def _entries_per_step(self) -> int:
         """Where a shared limit was reached, all consumers may have to be looked at for each."""
         units = 1 + len(self.consumers) // _CONSUMERS_PER_UNIT if self.limit else 1
         return max(STEP_UNITS * _ENTRIES_PER_UNIT // units, 1)
 
-    def _parts(self, last: int) -> Iterable[tuple[int, int]]:
-        """Ranges of tags up to `last`, each enough for a step; others may be delivered or settled meanwhile."""
-        first = 0
+    def _parts(self, first: int, last: int) -> Iterable[tuple[int, int]]:
+        """Parts of a range of tags, each enough for a step; others may be delivered or settled meanwhile."""
         while first <= last:
             end = self.unacked.reach(first, last, self._entries_per_step())
             yield first, end
             first = end + 1
 
-    def _accept_in_steps(self, last: int) -> Steps[None]:
-        for first, end in self._parts(last):
-            self._settle(Settlement.ACK, first, end, self.admission.vhost.cleanup.now)
-            yield STEP_UNITS
+    def _accept_in_steps(self, first: int, last: int) -> Steps[None]:
+        for start, end in self._parts(first, last):
+            cost = 1 + self.unacked.entries_in(start, end) // _ENTRIES_PER_UNIT
+            self._settle(Settlement.ACK, start, end, self.admission.vhost.cleanup.now)
+            yield cost
 
     def _requeue_unclaimed(self, last: int) -> Steps[None]:
         """One by one, for what is claimed lies in between."""
-        for first, end in self._parts(last):
+        for first, end in self._parts(0, last):
             for tag in list(self.unacked.tags(max(first, self._claimed_up_to + 1), end)):
                 if tag not in self._claimed:
                     self._settle(Settlement.REQUEUE, tag, tag, self.admission.vhost.cleanup.now)
                     yield 1
             yield 1
 
-    def _refuse_in_steps(self, how: Settlement, last: int) -> Steps[None]:
-        """Settle deliveries up to a tag; nothing is delivered from their queues until all are there (C4)."""
+    def _refuse_in_steps(self, how: Settlement, first: int, last: int) -> Steps[None]:
+        """Settle a range of deliveries; nothing is delivered from their queues until all are there (C4)."""
         cleanup, was_full = self.admission.vhost.cleanup, 0 < self.limit <= self.outstanding
         queues: dict[Queue, dict[Consumer, None]] = {}
-        for first, end in self._parts(last):
-            returned, holders = self._take_back(first, end)
+        for start, end in self._parts(first, last):
+            returned, holders = self._take_back(start, end)
             for queue in returned:
                 if queue not in queues:
                     queue.returning += 1
@@ -377,34 +388,67 @@ class Channel:
             tag <= self._claimed_up_to or tag in self._claimed or not self.unacked.has(tag)
         ):
             raise _unknown(tag)
-        if multiple:
-            last = tag or self.next_tag - 1
-            outstanding = self.unacked.tags(self._claimed_up_to + 1, last)
-            tags = [each for each in outstanding if each not in self._claimed]
+        if (
+            multiple
+        ):  # those that are claimed already are settled first, so they need not be left out
+            first, last = self._claimed_up_to + 1, tag or self.next_tag - 1
             self._claimed_up_to = last
-        else:
-            tags = [tag]
-        self._claimed.update(tags)
-        self._claims.append((how, tags))
+            self._claims.append((how, first, last))
+            self._claim_units += 1 + self.unacked.entries_in(first, last)
+            return
+        self._claimed.add(tag)
+        self._claim_units += 1
+        if how is Settlement.ACK and self._claims:
+            before, first, last = self._claims[-1]
+            if before is how and last == tag - 1 and last in self._claimed:
+                self._claims[-1] = (how, first, tag)
+                return
+        self._claims.append((how, tag, tag))
 
     def commit(self, now: int) -> None:
+        """Carry out the transaction: in one step if it is small, else `Cleanup` goes on with it."""
+        cleanup, publisher = self._cleanup_at(now), self.publisher
+        if not publisher.is_prepared:
+            finish(publisher.prepare())
+        if publisher.commit_units + self._claim_units > ATOMIC_UNITS:
+            self._committing = cleanup.begin(self._commit_in_steps())
+            return
         self._keeper.begin()
         try:
-            self.publisher.commit(now)
-            for how, tags in self._forget_claims():
-                for tag in tags:
-                    self._settle(how, tag, tag, now)
+            cleanup.spent += sum(self._carry_out())
         finally:
             self._keeper.end()
+
+    def _commit_in_steps(self) -> Steps[None]:
+        yield from self._carry_out()
+        self._keeper.require_sync()
+
+    def _carry_out(self) -> Steps[None]:
+        claims = self._forget_claims()
+        yield from self.publisher.commit()
+        for how, first, last in claims:
+            yield from self._settle_claim(how, first, last)
+
+    def _settle_claim(self, how: Settlement, first: int, last: int) -> Steps[None]:
+        if how is not Settlement.ACK and first < last:
+            yield from self._refuse_in_steps(how, first, last)
+        elif how is Settlement.ACK and not self._shares_limit():
+            yield from self._accept_in_steps(first, last)
+        else:
+            for start, end in self._parts(first, last):
+                for tag in list(self.unacked.tags(start, end)):
+                    self._settle(how, tag, tag, self.admission.vhost.cleanup.now)
+                    yield 1
+            yield 1
 
     def rollback(self) -> None:
         self.publisher.rollback()
         self._forget_claims()
 
-    def _forget_claims(self) -> Iterable[tuple[Settlement, list[int]]]:
+    def _forget_claims(self) -> Iterable[tuple[Settlement, int, int]]:
         claims, self._claims = self._claims, []
-        self._claimed.clear()
-        self._claimed_up_to = 0
+        self._claimed = set()
+        self._claimed_up_to = self._claim_units = 0
         return claims
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────
@@ -429,7 +473,9 @@ class Channel:
             if consumer.tag in self.consumers:  # else its queue was deleted meanwhile
                 self.remove(consumer, cleanup.now)
             yield consumer.queue.removal_units
-        yield from self._refuse_in_steps(Settlement.REQUEUE, self.next_tag - 1)
+        while self._committing is not None and not self._committing.is_done:
+            yield self._committing.advance(STEP_UNITS)
+        yield from self._refuse_in_steps(Settlement.REQUEUE, 0, self.next_tag - 1)
         return list(queues)
 
 

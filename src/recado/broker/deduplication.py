@@ -56,7 +56,7 @@ class Window:
         if when is None:
             return False
         if message_id not in self._fleeting and self._awaited > self._keeper.safe:
-            self._keeper.seen_again()
+            self._keeper.require_sync()
             self._awaited = self._keeper.ticket
         return True
 

@@ -131,8 +131,8 @@ class Keeper:
         forgotten.
         """
 
-    def seen_again(self) -> None:
-        """A duplicate of what may not be safe yet: somebody will wait for that."""
+    def require_sync(self) -> None:
+        """A reply will wait for all that was kept up to now, though nothing is kept with it."""
 
     def begin(self) -> None:
         """What is kept until `end` is kept all together or not at all."""

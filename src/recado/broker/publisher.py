@@ -14,6 +14,7 @@ handled meanwhile.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from recado.amqp.errors import PreconditionFailed
 from recado.amqp.events import Interleaved, Published
@@ -28,12 +29,15 @@ from .queue import Queue
 from .routing import Admission, Route, distribute, is_nowhere
 from .run import Run
 from .single_message import delivered_form, read_single
-from .steps import STEP_UNITS, TURN_UNITS, Steps, Work, finish, parts
+from .steps import STEP_UNITS, TURN_UNITS, Steps, Work, parts
 from .strands import Strands, as_they_came, by_route
 
 _NO_ROUTE = 312
 _UNITS_ALONE = 4  # of a message whose properties are read, beside its way to queues
 _HEADER_BYTES_PER_UNIT = 256  # of properties that are read: 20 ns for each byte
+_EVENTS_PER_UNIT = 16  # of a transaction, whose routes are known: to look them up
+
+_Target: TypeAlias = Sequence[Queue] | None
 
 
 class Publisher:
@@ -42,6 +46,7 @@ class Publisher:
         "_awaited",
         "_confirmed",
         "_gathering",
+        "_is_closed",
         "_keeper",
         "_now",
         "_number",
@@ -54,6 +59,7 @@ class Publisher:
         "_sending",
         "_strands",
         "_unnumbered",
+        "commit_units",
         "confirming",
         "pending",
         "reply_queue",
@@ -77,7 +83,9 @@ class Publisher:
         self._search: Work[Route] | None = None  # for the route of the event that is not done
         self._sending: Work[None] | None = None
         # Routes of a transaction as they are now, and for each event the queues of its single messages.
-        self._prepared: tuple[dict[Route, Route], list[list[list[Queue] | None]]] | None = None
+        self._prepared: tuple[dict[Route, Route], list[Sequence[_Target]]] | None = None
+        self._is_closed = False
+        self.commit_units = 0  # the cost of `commit`, about, when it is prepared
         self.confirming = False
         self.pending: list[tuple[Route, Published]] | None = None  # of a transaction
         self.reply_queue: str | None = None  # where direct replies to this channel go
@@ -106,7 +114,7 @@ class Publisher:
             if facts.user_id is not None:
                 self._check_user(facts.user_id)
         if self.pending is not None:
-            self._check_singles(route, event)
+            cost += self._check_singles(route, event)
             self.pending.append((route, event))
             return None, cost + 1
         gathering = self._gathering
@@ -179,46 +187,71 @@ class Publisher:
         Messages that pass exchanges which find duplicates are left out: one of them may decide about the next.
         """
         routes: dict[Route, Route] = {}
-        found: list[list[list[Queue] | None]] = []
+        found: list[Sequence[_Target]] = []
+        units = 0
         for known, event in self.pending or ():
             if known not in routes:
                 routes[known] = yield from self._admission.renew(known)
-            route, targets = routes[known], []
+            route = routes[known]
             if route.queues is None or event.facts.alone:
-                for one in self._singles(route, event):
-                    properties, more_keys = self._checked(route, one)
-                    passage = Passage(properties, self._now)
-                    queues = yield from self._admission.queues_for(
-                        route, properties.headers, more_keys, passage
-                    )
-                    targets.append(None if passage.is_watched else queues)
-            found.append(targets)
+                targets = yield from self._find_targets(route, event)
+                found.append(targets)
+                units += sum(_UNITS_ALONE + len(queues or ()) for queues in targets)
+            else:
+                found.append(())
+                units += max(len(route.queues) * _units_per_queue(event.tails), 1)
+                if len(found) % _EVENTS_PER_UNIT == 0:
+                    yield 1
         self._prepared = routes, found
+        self.commit_units = units
+
+    def _find_targets(self, route: Route, event: Published) -> Steps[list[_Target]]:
+        """The queues of messages that each have their own; None if that is to be found out later."""
+        targets: list[_Target] = []
+        for one in self._singles(route, event):
+            properties, more_keys = self._checked(route, one)
+            yield _units_alone(one)
+            passage = Passage(properties, self._now)
+            queues = yield from self._admission.queues_for(
+                route, properties.headers, more_keys, passage
+            )
+            targets.append(None if passage.is_watched else queues)
+        return targets
 
     @property
     def is_prepared(self) -> bool:
         """Whether `commit` has nothing to search for."""
         return self._prepared is not None
 
-    def commit(self, now: int) -> None:
-        """Send what the transaction gathered, by the routes of now, unless some of it must be refused."""
-        self._now = now
-        if self._prepared is None:
-            finish(self.prepare())
+    def commit(self) -> Steps[None]:
+        """Send what the transaction gathered, by the routes that `prepare` has found.
+
+        The time of each step is that of the vhost's `Cleanup`.
+        """
         assert self._prepared is not None
         (routes, found), self._prepared = self._prepared, None
         pending, self.pending = self.pending or [], []
-        for route, event in pending:
-            self._check_singles(route, event)
-        for (known, event), targets in zip(pending, found, strict=True):
+        cleanup = self._admission.vhost.cleanup
+        # From the end, so that the memory of each is freed in its own step.
+        pending.reverse()
+        found.reverse()
+        while pending:
+            (known, event), targets = pending.pop(), found.pop()
             route = routes[known]
+            self._now = cleanup.now
             if targets:
-                finish(self._send_singly(route, event, targets))
+                steps = self._send_singly(route, event, targets)
             else:
-                finish(self._send_to_many(route, event, route.queues or ()))
+                steps = self._send_to_many(route, event, route.queues or ())
+            for cost in steps:
+                yield cost
+                self._now = cleanup.now
 
     def rollback(self) -> None:
-        self.pending = []
+        """Forget what the transaction gathered; the memory is freed in portions."""
+        if self.pending:
+            self._admission.vhost.disposal.add(self.pending)
+            self.pending = []
         self._prepared = None
 
     def _check_user(self, claimed: str) -> None:
@@ -280,7 +313,7 @@ class Publisher:
             if passage is not None and queues and not refused:
                 passage.arrive(queues)
             self._await_kept(entries)
-            yield each * len(some)
+            yield max(each * len(some), 1)
         if route.mandatory and is_nowhere(queues) and not (passage and passage.stopped):
             self._return(route, run)
         if self.confirming and refused:
@@ -306,7 +339,7 @@ class Publisher:
         self,
         route: Route,
         event: Published,
-        targets: Sequence[Sequence[Queue] | None] | None = None,
+        targets: Sequence[_Target] | None = None,
     ) -> Steps[None]:
         """Messages whose headers decide where each goes, or must be changed on the way.
 
@@ -314,7 +347,7 @@ class Publisher:
         """
         for i, one in enumerate(self._singles(route, event)):
             properties, more_keys = self._checked(route, one)
-            yield _UNITS_ALONE + len(properties_of(one.contents()[0])) // _HEADER_BYTES_PER_UNIT
+            yield _units_alone(one)
             headers = properties.headers or {}
             message = delivered_form(one, properties, self.reply_queue)
             passage = Passage(properties, self._now)
@@ -327,11 +360,14 @@ class Publisher:
             self._await_kept(entries)  # a duplicate may repeat what is not safe yet
             yield from self._enter(route, message, queues, passage)
 
-    def _check_singles(self, route: Route, event: Published) -> None:
-        """Refuse now what could not be sent at commit (P3)."""
+    def _check_singles(self, route: Route, event: Published) -> int:
+        """Refuse now what could not be sent at commit (P3); return the cost."""
+        cost = 0
         if event.facts.alone:
             for one in self._singles(route, event):
                 self._checked(route, one)
+                cost += _units_alone(one)
+        return cost
 
     def _checked(self, route: Route, one: Run) -> tuple[Properties, list[str]]:
         """The properties of a message and the keys of its copies, if it may be sent like this."""
@@ -343,6 +379,8 @@ class Publisher:
         return properties, more_keys
 
     def _return(self, route: Route, run: Run) -> None:
+        if self._is_closed:
+            return
         method = BasicReturn(_NO_ROUTE, "NO_ROUTE", route.exchange, route.routing_key)
         frame = method_frame(self._number, method)
         for content in run.contents():
@@ -396,8 +434,10 @@ class Publisher:
         self._answer_up_to(last)
 
     def close(self) -> None:
-        """Nobody is there to be told."""
+        """Send the client nothing more, and roll back a transaction that was not committed."""
         self._promises = None
+        self._is_closed = True
+        self.rollback()
 
     def _answer_up_to(self, last: int) -> None:
         while self._refused and self._refused[0] <= last:
@@ -412,6 +452,11 @@ class Publisher:
             several = last > self._confirmed + 1
             self._confirmed = last
             self._outlet.write(ack_frame(self._number, last, multiple=several))
+
+
+def _units_alone(one: Run) -> int:
+    """The cost of reading the properties of a message."""
+    return _UNITS_ALONE + len(properties_of(one.contents()[0])) // _HEADER_BYTES_PER_UNIT
 
 
 def _units_per_queue(tails: Sequence[bytes]) -> int:

@@ -138,6 +138,10 @@ class Unacked(Generic[Holder]):
             return last
         return min(last, self._entries[behind].first_tag - 1)
 
+    def entries_in(self, first: int, last: int) -> int:
+        """About how many entries have tags in first..last."""
+        return max(self._find(last) - max(self._find(first), self._start) + 1, 0)
+
     def _find(self, tag: int) -> int:
         """The index of the entry that would hold the tag, -1 if all begin behind it."""
         entries, start = self._entries, self._start

@@ -31,6 +31,7 @@ from .binding import Binding, Destination
 from .cleanup import Cleanup
 from .deduplication import window_of
 from .delay import DELAYED, check_delayed_type
+from .disposal import Disposal
 from .equivalence import check_exchange_equivalent, check_queue_equivalent
 from .exchange import KINDS, PREDECLARED, Exchange, Holder
 from .keeper import Keeper
@@ -46,11 +47,16 @@ _UNITS_PER_RECORD: Final = 4  # that a durable binding is gone
 
 class Vhost(Generic[Q]):
     def __init__(
-        self, name: str, keeper: Keeper | None = None, cleanup: Cleanup | None = None
+        self,
+        name: str,
+        keeper: Keeper | None = None,
+        cleanup: Cleanup | None = None,
+        disposal: Disposal | None = None,
     ) -> None:
         self.name = name
         self.keeper = keeper or Keeper()
         self.cleanup = Cleanup() if cleanup is None else cleanup
+        self.disposal = disposal or Disposal()
         self.epoch = 0
         self.policies = Policies()
         self.holdings: Holder[Q] | None = None  # without them nothing is delayed

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from .session import Session
 
 M = TypeVar("M", bound=m.Method)
-Command = Callable[["Session", Channel, M, int], None]
+Command = Callable[["Session", Channel, M, int], m.Method | None]
 
 COMMANDS: dict[type[m.Method], Command[Any]] = {}
+"""Each answers by itself, or returns a reply that is sent when all is done that it has left to `Cleanup`."""
 
 
 def _command(method: type[M]) -> Callable[[Command[M]], Command[M]]:
@@ -334,10 +335,12 @@ def tx_select(session: "Session", channel: Channel, method: m.TxSelect, now: int
 
 
 @_command(m.TxCommit)
-def tx_commit(session: "Session", channel: Channel, method: m.TxCommit, now: int) -> None:
+def tx_commit(
+    session: "Session", channel: Channel, method: m.TxCommit, now: int
+) -> m.Method | None:
     _check_transactional(channel)
     channel.commit(now)
-    channel.send(m.TxCommitOk())
+    return m.TxCommitOk()
 
 
 @_command(m.TxRollback)

@@ -14,6 +14,7 @@ The rim (`connection`) calls `receive`, takes output when told by `wake`, verifi
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
+from typing import TypeAlias
 
 import msgspec
 
@@ -60,6 +61,15 @@ class Unfinished(msgspec.Struct):
     channel: int
     method: m.Method
     work: Work[None]
+
+
+class Finished(msgspec.Struct):
+    """The work is done that a method has left to `Cleanup`, so that the method can be answered."""
+
+    channel: int
+    reply: m.Method
+    entries: int
+    """Of the keeper, when the method began."""
 
 
 class State(Enum):
@@ -115,7 +125,7 @@ class Session(Outbox):
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[Queue, None] = {}
         self.leaving = False  # the connection has ended; some of what it held may still be there
-        self._inbox: deque[Iterator[e.Event | Unfinished]] = deque()  # received, not yet handled
+        self._inbox: deque[Iterator[_Input]] = deque()  # received, not yet handled
         self._owing: dict[Channel, None] = {}  # channels with confirms to send
         self._admission: Admission | None = None
         self._held_ticket = 0  # of the keeper, that the output held last waits for
@@ -169,7 +179,7 @@ class Session(Outbox):
                     turn -= self._publish(event, now, turn)
                 else:
                     turn -= self._handle(event, now, turn)
-            elif isinstance(event, Unfinished):
+            elif isinstance(event, Unfinished | Finished):
                 inbox.popleft()  # of a channel that is gone
             elif self._opening is not None and self.state is State.HANDSHAKE:
                 self._opening.receive(event)
@@ -226,7 +236,7 @@ class Session(Outbox):
             if number in self.channels:
                 yield event
 
-    def _handle(self, event: e.Event | Unfinished, now: int, budget: int) -> int:
+    def _handle(self, event: "_Input", now: int, budget: int) -> int:
         """Any other event of an open connection; return the cost. Errors of a channel end here."""
         culprit, cost, spent = _PUBLISH, METHOD_COST, self.broker.cleanup.spent
         self.broker.gathering.let_in(now)
@@ -248,13 +258,17 @@ class Session(Outbox):
                     culprit = (method.class_id, method.method_id)
                     if isinstance(method, m.QueueBind | m.ExchangeBind):
                         cost += self._bind_units(method)
-                    begun = self.broker.cleanup.begun
-                    self._command(number, method, now)
-                    self._await_cleanup(number, method, begun)
+                    entries, begun = self.broker.keeper.entries, self.broker.cleanup.begun
+                    reply = self._command(number, method, now)
+                    self._await_cleanup(number, method, begun, reply, entries)
                 case Unfinished(_, method, work):
                     culprit = (method.class_id, method.method_id)
                     self.broker.cleanup.now = now
                     cost = work.advance(budget)
+                case Finished(number, reply, entries):
+                    mark = self.mark
+                    self.send(number, reply)
+                    self._hold_if_durable(reply, entries, mark)
                 case e.TooLarge(_, size):
                     raise PreconditionFailed(
                         f"message size {size} is larger than the maximum of {self._reader.body_max} bytes"
@@ -280,63 +294,76 @@ class Session(Outbox):
     def _no_channel(self, number: int) -> Channel:
         raise ChannelFault(f"channel {number} is not open: expected 'channel.open'")
 
-    def _command(self, number: int, method: m.Method, now: int) -> None:
+    def _command(self, number: int, method: m.Method, now: int) -> m.Method | None:
+        """Return the reply if it is to be sent when all is done that was left to `Cleanup`."""
         if number == 0:
             self._connection_command(method, now)
-            return
+            return None
         channel = self.channels.get(number)
         match method:
             case m.ChannelOpen():
                 self._open_channel(number)
-                return
+                return None
             case m.ChannelCloseOk():
                 self._reader.discarding.discard(number)
-                return
+                return None
             case m.ChannelClose():
                 if channel is not None:
                     self._settle_confirms(channel)
                     self._end_channel(channel, now)
                 self.send(number, m.ChannelCloseOk())
-                return
+                return None
             case _:
                 pass
         if channel is None:
-            self._no_channel(number)
-        else:
-            self._settle_confirms(channel)
-            command = COMMANDS.get(type(method))
-            if command is None:
-                raise CommandInvalid(f"{method.name} is not for a client to send")
-            prepare = PREPARATIONS.get(type(method))
-            if prepare is not None and (steps := prepare(self, channel, method)):
-                self._inbox.appendleft(self._prepared(number, method, Work(steps)))
-                return
-            keeper = self.broker.keeper
-            entries, mark = keeper.entries, self.mark
-            command(self, channel, method, now)
-            # What is as asked for already may be so by somebody whose own answer is still held.
-            new = keeper.entries != entries or keeper.changed > keeper.safe
-            if new and method.class_id in _LASTING:
-                self._hold_until_safe(mark)
+            channel = self._no_channel(number)
+        self._settle_confirms(channel)
+        command = COMMANDS.get(type(method))
+        if command is None:
+            raise CommandInvalid(f"{method.name} is not for a client to send")
+        prepare = PREPARATIONS.get(type(method))
+        if prepare is not None and (steps := prepare(self, channel, method)):
+            self._inbox.appendleft(self._prepared(number, method, Work(steps)))
+            return None
+        entries, mark = self.broker.keeper.entries, self.mark
+        begun = self.broker.cleanup.begun
+        reply = command(self, channel, method, now)
+        if reply is not None:
+            if self.broker.cleanup.begun != begun:
+                return reply
+            self.send(number, reply)
+        self._hold_if_durable(method, entries, mark)
+        return None
 
-    def _await_cleanup(self, number: int, method: m.Method, begun: int) -> None:
-        """Handle no more input until the work is done that a method has left to `Cleanup`."""
+    def _hold_if_durable(self, method: m.Method, entries: int, mark: int) -> None:
+        """Hold the output since `mark` if it says that something is done for good, and that is new."""
+        keeper = self.broker.keeper
+        # What is as asked for already may be so by somebody whose own answer is still held.
+        new = keeper.entries != entries or keeper.changed > keeper.safe
+        if new and method.class_id in _LASTING:
+            self._hold_until_safe(mark)
+
+    def _await_cleanup(
+        self, number: int, method: m.Method, begun: int, reply: m.Method | None, entries: int
+    ) -> None:
+        """Handle no more input until the work is done that a method has left to `Cleanup`; then reply."""
         cleanup = self.broker.cleanup
         if cleanup.begun != begun:
             works = cleanup.newest(cleanup.begun - begun)
-            self._inbox.appendleft(self._finished(number, method, works))
+            finished = None if reply is None else Finished(number, reply, entries)
+            self._inbox.appendleft(self._finished(number, method, works, finished))
 
     def _finished(
-        self, number: int, method: m.Method, works: list[Work[None]]
-    ) -> Iterator[e.Event | Unfinished]:
-        """Nothing, when the work is done that a method has left."""
+        self, number: int, method: m.Method, works: list[Work[None]], finished: Finished | None
+    ) -> "Iterator[_Input]":
+        """The reply that was put off, when the work is done that a method has left."""
         for work in works:
             while not work.is_done:
                 yield Unfinished(number, method, work)
+        if finished is not None and number in self.channels:
+            yield finished
 
-    def _prepared(
-        self, number: int, method: m.Method, work: Work[None]
-    ) -> Iterator[e.Event | Unfinished]:
+    def _prepared(self, number: int, method: m.Method, work: Work[None]) -> "Iterator[_Input]":
         """The method again, when the work that it needs is done."""
         while not work.is_done:
             yield Unfinished(number, method, work)
@@ -496,6 +523,9 @@ class Session(Outbox):
     def unblock(self) -> None:
         if self.told_of_block:
             self.send(0, m.ConnectionUnblocked())
+
+
+_Input: TypeAlias = e.Event | Unfinished | Finished
 
 
 def _short(text: str) -> str:

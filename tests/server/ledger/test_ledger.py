@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from recado.amqp.events import ContentReceived
@@ -9,8 +11,9 @@ from recado.amqp.frames import body_of
 from recado.amqp.properties import Properties
 from recado.amqp.values import Int8, Table
 from recado.broker.arguments import parse_queue_arguments
-from recado.broker.channel import Settlement
+from recado.broker.channel import ATOMIC_UNITS, Settlement
 from recado.broker.queue import Queue
+from recado.broker.steps import STEP_UNITS
 from recado.journal.disk import MemoryDisk
 from recado.journal.journal import Journal
 from recado.journal.record import Corrupt, Unknown
@@ -221,6 +224,40 @@ def test_a_transaction_is_one_group(node: Node) -> None:
         if "q" in node.broker.vhosts["/"].queues:
             found.add(tuple(node.bodies()))
     assert found == {(), (b"0",), (b"1", b"2")}
+
+
+def test_a_crash_during_a_large_commit_leaves_a_part_from_its_beginning(node: Node) -> None:
+    """Acks follow the messages, so that none of the messages is missing where an ack is there."""
+    node.declare()
+    count = ATOMIC_UNITS + 100
+    node.publish(*(b"%d" % i for i in range(count)))
+    node.channel.publisher.pending = []
+    for _ in range(count):
+        node.get(no_ack=False)
+    for i in range(count):
+        node.publish(b"new %d" % i)
+        node.channel.settle(Settlement.ACK, i + 1, 0, multiple=False)
+    node.ledger.write()
+    disks = [copy.deepcopy(node.disk)]
+    node.channel.commit(0)
+    while node.broker.cleanup:
+        node.ledger.write()
+        disks.append(copy.deepcopy(node.disk))
+        node.broker.cleanup.go_on(STEP_UNITS)
+    assert node.ledger.is_awaited
+    node.ledger.write()
+    found = []
+    for disk in (*disks, node.disk):
+        node.disk = disk
+        node.restart(written=False)
+        bodies = node.bodies()
+        new = [body for body in bodies if body.startswith(b"new")]
+        assert new == [b"new %d" % i for i in range(len(new))]
+        found.append((len(new), len(bodies) - len(new)))
+    assert found == sorted(found, key=lambda each: (each[0], -each[1]))
+    assert all(new == count or old == count for new, old in found)
+    assert (found[0], found[-1]) == ((0, count), (count, 0))
+    assert len(set(found)) > 6
 
 
 def test_a_commit_of_nothing_waits_for_nothing(node: Node) -> None:

@@ -155,7 +155,7 @@ class Ledger(Tickets):
             self.entries += 1
             self._turn.note(note)
 
-    def seen_again(self) -> None:
+    def require_sync(self) -> None:
         self.entries += 1
 
     def open_stream(self, queue: Queue) -> StreamLog:
