@@ -5,20 +5,24 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
+from pika.exceptions import AMQPError
 
 import recado
 from recado.broker.policy import InvalidPolicy, Policy
 from workshop import peers, system
 from workshop.peers import HOST, Server
+from workshop.time_limit import scale
 
 ARGON2 = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHRzb21l$aGFzaGhhc2hoYXNoaGFzaA"
 PATIENCE = 30.0
@@ -26,7 +30,7 @@ PATIENCE = 30.0
 OURS: dict[str, Any] = {
     "users": [
         {"name": "ana", "password": "secret", "tags": "administrator,monitoring"},
-        {"name": "bob", "password_hash": "", "tags": []},
+        {"name": "bob", "password_hash": "", "tags": [], "limits": {"max-connections": 5}},
         {"name": "eve", "recado_password_hash": ARGON2},
         {
             "name": "sam",
@@ -48,7 +52,13 @@ OURS: dict[str, Any] = {
             "component": "operator_policy",
             "name": "most",
             "value": {"pattern": "", "definition": {"max-length": 9}, "apply-to": "queues"},
-        }
+        },
+        {
+            "vhost": "orders",
+            "component": "vhost-limits",
+            "name": "limits",
+            "value": {"max-connections": 100, "max-queues": 50},
+        },
     ],
     "policies": [
         {
@@ -207,6 +217,91 @@ def test_an_export_by_rabbitmqctl(rabbit: Server, tmp_path: Path) -> None:
     for section in ("users", "permissions", "topic_permissions", "parameters", "policies"):
         assert found[section] == wanted[section]
     assert found["queues"] == wanted["queues"]
+
+
+LIMITED: dict[str, Any] = {
+    "users": [
+        {
+            "name": "few",
+            "password": "few",
+            "tags": "",
+            "limits": {"max-connections": 1, "max-channels": 1},
+        },
+        {"name": "none", "password": "none", "tags": "", "limits": {"max-connections": 0}},
+        {
+            "name": "any",
+            "password": "any",
+            "tags": "",
+            "limits": {"max-connections": -1, "max-channels": -1},
+        },
+    ],
+    "vhosts": [{"name": "small"}, {"name": "closed"}, {"name": "open"}],
+    "permissions": [
+        {"user": user, "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*"}
+        for user in ("few", "none", "any")
+        for vhost in ("small", "closed", "open")
+    ],
+    "parameters": [
+        {"vhost": vhost, "component": "vhost-limits", "name": "limits", "value": value}
+        for vhost, value in (
+            ("small", {"max-connections": 1, "max-queues": 2}),
+            ("closed", {"max-connections": 0}),
+            ("open", {"max-connections": -1, "max-queues": -1}),
+        )
+    ],
+}
+
+
+def answers_at_limits(port: int) -> list[str]:
+    """What a broker with these limits answers, one text for each attempt that it refuses."""
+
+    def connect(user: str, vhost: str) -> pika.BlockingConnection:
+        login = pika.PlainCredentials(user, user)
+        return pika.BlockingConnection(pika.ConnectionParameters(HOST, port, vhost, login))
+
+    def refusal(attempt: Callable[..., Any], *arguments: object) -> str:
+        """RabbitMQ counts connections and channels a moment after it has let them in."""
+        deadline = time.monotonic() + scale(PATIENCE)
+        while time.monotonic() < deadline:
+            try:
+                attempt(*arguments).close()
+            except AMQPError as refused:
+                return re.sub(r"amq\.gen-[\w-]+", "amq.gen", str(refused))
+        pytest.fail(f"it was never refused: {arguments}")
+
+    small, few = connect("any", "small"), connect("few", "open")
+    answers = [
+        refusal(connect, user, vhost)
+        for user, vhost in (
+            ("any", "small"),
+            ("any", "closed"),
+            ("few", "open"),
+            ("none", "open"),
+            ("none", "closed"),
+        )
+    ]
+    channel = small.channel()
+    channel.queue_declare("one", durable=True)
+    channel.queue_declare("two", exclusive=True)
+    channel.queue_declare("one", durable=True)
+    channel.queue_declare("one", passive=True)
+    for name in ("three", "", "amq.three"):
+        answers.append(refusal(small.channel().queue_declare, name))
+    few.channel()
+    answers.append(refusal(few.channel))
+    small.close()
+    return answers
+
+
+def test_limits_are_enforced_in_the_same_words(rabbit: Server) -> None:
+    assert ask(rabbit, "POST", "definitions", LIMITED) is None
+    theirs = answers_at_limits(rabbit.port)
+    for vhost in ("small", "closed", "open"):
+        ask(rabbit, "DELETE", f"vhosts/{vhost}")
+    with recado.Broker() as broker:
+        assert broker.import_definitions(LIMITED) == []
+        ours = answers_at_limits(broker.port)
+    assert ours == theirs
 
 
 @pytest.mark.parametrize(

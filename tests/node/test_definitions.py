@@ -18,7 +18,9 @@ from recado.broker.access import Permission, TopicPermission, User
 from recado.broker.arguments import QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.keeper import Keeper
+from recado.broker.limits import UserLimits, VhostLimits
 from recado.broker.queue import Queue
+from recado.broker.vhost import VhostSettings
 from recado.node.definitions.document import DefinitionsError, parse, read
 from recado.node.definitions.exporting import export_definitions
 from recado.node.definitions.importing import import_definitions
@@ -271,7 +273,7 @@ def test_what_is_left_out_is_told(broker: Broker) -> None:
         document(
             parameters=[{"vhost": "/", "component": "shovel", "name": "s", "value": {}}],
             global_parameters=[{"name": "cluster_name", "value": "a"}],
-            vhosts=[{"name": "orders", "limits": [["max-connections", 1]]}],
+            vhosts=[{"name": "orders"}],
             exchanges=[exchange("amq.mine"), exchange("amq.topic"), exchange("")],
             queues=[queue("amq.gen-1")],
             bindings=[
@@ -286,7 +288,6 @@ def test_what_is_left_out_is_told(broker: Broker) -> None:
         "gadgets is left out: it is not known here",
         "parameters[0] ('s'): a parameter of shovel is left out: it is of no use here",
         "the global parameter cluster_name is left out: it is of no use here",
-        "vhosts[0] ('orders'): limits are left out: there are none here",
         "exchanges[0] ('amq.mine'): left out, for names with amq. are the broker's own",
         "queues[0] ('amq.gen-1'): left out, for names with amq. are the broker's own",
         "bindings[0] ('amq.gen-1'): left out, for there is no 'amq.gen-1' in '/'",
@@ -439,6 +440,30 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"users": [{"name": "a", "password_hash": "", "tags": [3]}]},
         "users[0] ('a'): 'tags' must be a list of texts, or one with commas",
     ),
+    (
+        {"users": [{"name": "a", "password_hash": "", "limits": {"max-queues": 1}}]},
+        "users[0] ('a'): the limit 'max-queues' is not known; there are max-connections, max-channels",
+    ),
+    (
+        {"vhosts": [{"name": "/", "limits": {"max-queues": 1.5}}]},
+        "vhosts[0] ('/'): the limit 'max-queues' must be a whole number",
+    ),
+    (
+        {"vhosts": [{"name": "/", "limits": {"max-queues": True}}]},
+        "vhosts[0] ('/'): the limit 'max-queues' must be a whole number",
+    ),
+    (
+        {
+            "parameters": [
+                {"vhost": "no", "component": "vhost-limits", "name": "limits", "value": {}}
+            ]
+        },
+        "parameters[0] ('limits'): there is no vhost 'no'; name it among the vhosts",
+    ),
+    (
+        {"vhosts": [{"name": "/", "default_queue_type": "fifo"}]},
+        "vhosts[0] ('/'): 'default_queue_type' must be one of classic, quorum, stream",
+    ),
 ]
 
 
@@ -506,6 +531,127 @@ def test_nonsense_is_a_definitions_error(nonsense: Any) -> None:
                 read({section: wanted, "queues": wanted}, "/")
             except DefinitionsError:
                 continue
+
+
+# ── limits and default types ──────────────────────────────────────────────────────────────────────────
+
+
+def vhost_limits(vhost: str = "/", **limits: object) -> dict[str, object]:
+    """The parameter that RabbitMQ has for them."""
+    value = {key.replace("_", "-"): limit for key, limit in limits.items()}
+    return {"vhost": vhost, "component": "vhost-limits", "name": "limits", "value": value}
+
+
+def test_limits_are_imported_and_exported(broker: Broker) -> None:
+    limits = {"max-connections": 5, "max-channels": 0}
+    users = [{"name": "ana", "password_hash": HASH, "limits": limits}]
+    parameters = [vhost_limits("orders", max_connections=7, max_queues=3)]
+    notes = imported(broker, document(users=users, parameters=parameters))
+    assert notes == []
+    assert broker.users["ana"].limits == UserLimits(5, 0)
+    assert broker.vhosts["orders"].settings == VhostSettings(limits=VhostLimits(7, 3))
+    exported = export_definitions(broker)
+    assert exported["users"][0]["limits"] == limits
+    assert exported["parameters"] == parameters
+    assert exported["vhosts"] == [{"name": "/"}, {"name": "orders"}]
+    again = new_broker()
+    imported(again, parse(json.dumps(exported)))
+    assert export_definitions(again) == exported
+
+
+def test_limits_of_a_vhost_beside_its_name(broker: Broker) -> None:
+    vhosts = [{"name": "/", "limits": [["max-queues", 1]]}, {"name": "b", "limits": {}}]
+    imported(broker, {"vhosts": vhosts})
+    assert broker.vhosts["/"].settings.limits == VhostLimits(max_queues=1)
+    imported(broker, {"parameters": [vhost_limits(max_queues=2)], "vhosts": vhosts})
+    assert broker.vhosts["/"].settings.limits == VhostLimits(max_queues=2)
+
+
+def test_a_negative_limit_is_none(broker: Broker) -> None:
+    imported(broker, {"parameters": [vhost_limits(max_queues=-1, max_connections=-5)]})
+    assert broker.vhosts["/"].settings.limits == VhostLimits()
+    assert export_definitions(broker)["parameters"] == []
+
+
+def test_limits_that_the_document_does_not_mention_stay(broker: Broker) -> None:
+    broker.add_user(User("ana", limits=UserLimits(max_channels=1)))
+    broker.configure_vhost("/", VhostSettings("quorum", VhostLimits(max_queues=1)))
+    ana = {"name": "ana", "password_hash": HASH}
+    imported(broker, {"users": [ana], "vhosts": [{"name": "/", "limits": [], "metadata": {}}]})
+    assert broker.users["ana"].limits == UserLimits(max_channels=1)
+    assert broker.vhosts["/"].settings == VhostSettings("quorum", VhostLimits(max_queues=1))
+    imported(broker, {"users": [{**ana, "limits": {}}], "parameters": [vhost_limits()]})
+    assert broker.users["ana"].limits == UserLimits()
+    assert broker.vhosts["/"].settings == VhostSettings("quorum")
+
+
+def test_more_queues_than_the_limit_are_not_imported(broker: Broker) -> None:
+    broker.configure_vhost("/", VhostSettings(limits=VhostLimits(max_queues=2)))
+    imported(broker, {"queues": [queue("a"), queue("a"), queue("b"), queue("amq.c")]})
+    imported(broker, {"queues": [queue("a"), queue("b")]})
+    assert fault(lambda: imported(broker, {"queues": [queue("b"), queue("c")]})) == (
+        "queues: adding 1 to vhost '/' would exceed its limit of 2 (max-queues), and it has 2; raise"
+        " the limit, or take queues out of the file"
+    )
+    more = [queue("c"), queue("d")]
+    imported(broker, {"queues": more, "parameters": [vhost_limits(max_queues=3)]})
+    assert len(broker.vhosts["/"].queues) == 4
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"default_queue_type": "quorum"},
+        {"metadata": {"description": "", "tags": [], "default_queue_type": "quorum"}},
+        {"default_queue_type": "quorum", "metadata": [["default_queue_type", "quorum"]]},
+        {"default_queue_type": "classic", "metadata": {"default_queue_type": "quorum"}},
+    ],
+)
+def test_the_default_queue_type_is_imported_and_exported(
+    broker: Broker, entry: dict[str, object]
+) -> None:
+    queues = [queue("q"), queue("old", type="classic"), queue("brief", durable=False)]
+    assert imported(broker, {"vhosts": [{"name": "/", **entry}], "queues": queues}) == []
+    found = {name: each.declared for name, each in broker.vhosts["/"].queues.items()}
+    assert {name: declared.queue_type for name, declared in found.items()} == {
+        "q": "quorum",
+        "old": "classic",
+        "brief": "classic",
+    }
+    exported = export_definitions(broker)
+    assert exported["vhosts"] == [
+        {
+            "name": "/",
+            "default_queue_type": "quorum",
+            "metadata": {"default_queue_type": "quorum"},
+        }
+    ]
+    again = new_broker()
+    imported(again, parse(json.dumps(exported)))
+    assert {n: each.declared for n, each in again.vhosts["/"].queues.items()} == found
+    assert export_definitions(again) == exported
+
+
+@pytest.mark.parametrize("none", [None, "undefined"])
+def test_no_default_queue_type(broker: Broker, none: object) -> None:
+    imported(broker, {"vhosts": [{"name": "/", "default_queue_type": none}]})
+    assert broker.vhosts["/"].settings == VhostSettings()
+
+
+def test_settings_of_a_document_of_one_vhost(broker: Broker) -> None:
+    one = {
+        "queues": [],
+        "default_queue_type": "stream",
+        "limits": {"max-queues": 4},
+        "metadata": {},
+    }
+    imported(broker, one, vhost="/")
+    assert broker.vhosts["/"].settings == VhostSettings("stream", VhostLimits(max_queues=4))
+    exported = export_definitions(broker, "/")
+    again = new_broker()
+    again.add_vhost("b")
+    imported(again, exported, vhost="b")
+    assert again.vhosts["b"].settings == broker.vhosts["/"].settings
 
 
 # ── D3: once more ─────────────────────────────────────────────────────────────────────────────────────

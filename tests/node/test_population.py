@@ -147,8 +147,8 @@ def test_an_embedded_broker_may_have_a_file_too(file: Path) -> None:
 def test_what_was_imported_is_there_after_a_restart(tmp_path: Path) -> None:
     everything = {"configure": ".*", "write": ".*", "read": ".*"}
     wanted = limit(2) | {
-        "users": [{"name": "ana", "password": "secret"}],
-        "vhosts": [{"name": "orders"}],
+        "users": [{"name": "ana", "password": "secret", "limits": {"max-channels": 9}}],
+        "vhosts": [{"name": "orders", "metadata": {"default_queue_type": "quorum"}}],
         "permissions": [{"user": "ana", "vhost": "/", **everything}],
         "queues": [{"vhost": "/", "name": "q", "durable": True, "auto_delete": False}],
     }
@@ -172,3 +172,15 @@ def test_what_was_imported_is_there_after_a_restart(tmp_path: Path) -> None:
             each for each in document["permissions"] if each["user"] == "ana"
         ]
     assert after == before
+    assert before["users"][0]["limits"] == {"max-channels": 9}
+
+
+def test_a_user_of_the_configuration_keeps_imported_limits(tmp_path: Path) -> None:
+    limits = {"max-connections": 3}
+    ana = {"name": "ana", "password": "secret", "limits": limits}
+    config = {"access": {"users": {"ana": {"password": "other"}}}}
+    with recado.Broker(data=tmp_path, config=config) as broker:
+        broker.import_definitions({"users": [ana]})
+    with recado.Broker(data=tmp_path, config=config) as broker:
+        (user,) = broker.export_definitions()["users"]
+    assert user["limits"] == limits

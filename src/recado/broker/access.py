@@ -17,6 +17,7 @@ import msgspec
 from recado.amqp.errors import AccessRefused, NotAllowed
 
 from .arguments import describe
+from .limits import UserLimits
 from .pattern import name_finder, quote_pattern
 
 _PATTERNS_REMEMBERED: Final = 256
@@ -58,6 +59,7 @@ class User(msgspec.Struct, frozen=True):
     """By vhost and exchange. Exchanges that are not named are not narrowed."""
     loopback_only: bool = False
     """Whether the user may connect from this machine alone, as `guest` does by default."""
+    limits: UserLimits = UserLimits()
 
 
 class Access:

@@ -204,9 +204,17 @@ def parse_queue_arguments(
     auto_delete: bool,
     arguments: Table,
     server_named: bool = False,
+    default_type: QueueType | None = None,
 ) -> QueueSettings:
-    """The settings of a queue, or `PreconditionFailed`. An exclusive queue is never durable."""
+    """The settings of a queue, or `PreconditionFailed`. An exclusive queue is never durable.
+
+    `default_type` is that of the vhost. As in RabbitMQ, it becomes an argument of a queue that names no type,
+    and a queue that cannot be of this type, such as an exclusive one, is classic.
+    """
     queue = describe("queue", name, vhost)
+    if default_type is not None and "x-queue-type" not in arguments:
+        suits = default_type == "classic" or (durable and not exclusive and not auto_delete)
+        arguments = {**arguments, "x-queue-type": default_type if suits else "classic"}
     queue_type = _checked(queue, arguments, "x-queue-type", _check_queue_type, "classic")
     if server_named and queue_type != "classic":
         raise PreconditionFailed(

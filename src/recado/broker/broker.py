@@ -24,6 +24,7 @@ from .disposal import Disposal
 from .gathering import Gathering
 from .holding import Holdings
 from .keeper import Keeper
+from .limits import Usage
 from .policy import POLICY_KINDS, Policy
 from .queue import Home, Owner, Queue
 from .routing import Admission
@@ -31,7 +32,7 @@ from .run import Run
 from .steps import Steps
 from .stream import Stream
 from .tally import Tally
-from .vhost import Vhost
+from .vhost import Vhost, VhostSettings
 from .work_queue import WorkQueue
 
 
@@ -61,6 +62,7 @@ class Broker:
         self.new_name = new_name  # gives a name that nobody can guess
         self.keeper = keeper or Keeper()
         self.users: dict[str, User] = {}
+        self.usage = Usage(self.users)
         self.exclusive: dict[Queue, None] = {}
         self.vhosts: dict[str, Vhost[Queue]] = {}
         self.cleanup = Cleanup()
@@ -86,6 +88,11 @@ class Broker:
         self._homes[name] = home
         vhost.holdings = Holdings(home, self._alarms)
 
+    def configure_vhost(self, name: str, settings: VhostSettings) -> None:
+        """Set the default queue type and the limits of a vhost; they last as policies do."""
+        self.keeper.remember("vhost", name, "", msgspec.msgpack.encode(settings))
+        self.vhosts[name].settings = settings
+
     def add_user(self, user: User, *, lasting: bool = False) -> None:
         """In place of one with the same name; lasting as vhosts are."""
         if lasting:
@@ -104,6 +111,9 @@ class Broker:
         for (kind, vhost, _), value in facts.items():
             if kind == "user":
                 self.add_user(msgspec.msgpack.decode(value, type=User))
+            elif kind == "vhost" and value:
+                settings = msgspec.msgpack.decode(value, type=VhostSettings)
+                self.vhosts[vhost].settings = settings
             elif kind in POLICY_KINDS:
                 self.vhosts[vhost].policies.set(msgspec.json.decode(value, type=Policy))
         for there in self.vhosts.values():
@@ -113,6 +123,7 @@ class Broker:
         """Let a user into a vhost, or refuse with 530."""
         if vhost not in self.vhosts:
             raise NotAllowed(f"vhost {vhost} not found")
+        self.usage.check_connection(user.name, vhost, self.vhosts[vhost].settings.limits)
         admission = self._admissions.get((user.name, vhost))
         if admission is None or admission.user is not user:
             admission = Admission(user, self.vhosts[vhost], self.timeouts, self.gathering)
@@ -120,6 +131,21 @@ class Broker:
         return admission
 
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────
+
+    def check_queue_limit(self, vhost: Vhost[Queue], name: str) -> None:
+        """Raise `PreconditionFailed` if the vhost has as many queues as it may."""
+        most = vhost.settings.limits.max_queues
+        if most is None or len(vhost.queues) < most:
+            return
+        if self.count_queues(vhost) >= most:
+            raise PreconditionFailed(
+                f"cannot declare queue '{name}': queue limit in vhost '{vhost.name}' ({most})"
+                " is reached"
+            )
+
+    def count_queues(self, vhost: Vhost[Queue]) -> int:
+        """The queues of a vhost, without the addresses of direct replies, which are the broker's own."""
+        return len(vhost.queues) - sum(queue.vhost is vhost for queue in self.exclusive)
 
     def create_queue(
         self,

@@ -13,6 +13,8 @@ is settled before (see `access`), and what becomes of messages in a queue is the
 from collections.abc import Collection, Sequence
 from typing import Final, Generic, TypeVar
 
+import msgspec
+
 from recado.amqp.errors import (
     AccessRefused,
     CommandInvalid,
@@ -24,6 +26,7 @@ from recado.amqp.values import Table
 
 from .arguments import (
     QueueSettings,
+    QueueType,
     describe,
     parse_exchange_arguments,
 )
@@ -35,6 +38,7 @@ from .disposal import Disposal
 from .equivalence import check_exchange_equivalent, check_queue_equivalent
 from .exchange import KINDS, PREDECLARED, Exchange, Holder
 from .keeper import Keeper
+from .limits import VhostLimits
 from .policy import Policies
 from .steps import TURN_UNITS, Steps
 
@@ -43,6 +47,14 @@ Q = TypeVar("Q", bound=Destination)
 _RESERVED_PREFIX: Final = "amq."
 _UNITS_PER_THING: Final = 2
 _UNITS_PER_RECORD: Final = 4  # that a durable binding is gone
+
+
+class VhostSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an operator sets for a vhost."""
+
+    default_queue_type: QueueType | None = None
+    """The type of queues that are declared without `x-queue-type`; None is classic."""
+    limits: VhostLimits = VhostLimits()
 
 
 class Vhost(Generic[Q]):
@@ -54,6 +66,7 @@ class Vhost(Generic[Q]):
         disposal: Disposal | None = None,
     ) -> None:
         self.name = name
+        self.settings = VhostSettings()
         self.keeper = keeper or Keeper()
         self.cleanup = Cleanup() if cleanup is None else cleanup
         self.disposal = disposal or Disposal()

@@ -29,7 +29,9 @@ def populate(broker: Broker, settings: Settings, now: int) -> None:
         _load(broker, file, access.loopback_users, now)
     if access.users or not broker.users:
         for user in users(access):
-            broker.add_user(user)
+            known = broker.users.get(user.name)
+            # The configuration has no limits of users, so imported ones stay.
+            broker.add_user(user if known is None else replace(user, limits=known.limits))
 
 
 def users(access: AccessSettings) -> list[User]:

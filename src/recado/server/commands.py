@@ -151,6 +151,7 @@ def _declared_queue(
         auto_delete=method.auto_delete,
         arguments=method.arguments,
         server_named=not given,
+        default_type=vhost.settings.default_queue_type,
     )
     if settings.dead_letter_exchange is not None:
         access.check_read("queue", name)
@@ -159,6 +160,7 @@ def _declared_queue(
         existing = vhost.find_declared(name, settings, session)
         if existing is not None:
             return existing
+    session.broker.check_queue_limit(vhost, name)
     owner = session if settings.exclusive else None
     return session.broker.create_queue(vhost, name, settings, owner, now)
 

@@ -413,12 +413,14 @@ class Session(Outbox):
                 f"number of channels opened ({count}) has reached the negotiated channel_max"
                 f" ({self.channel_max})"
             )
+        self.broker.usage.add_channel(self._admission.user.name)
         self.channels[number] = Channel(number, self, self._admission)
         self.send(number, m.ChannelOpenOk())
 
     def _end_channel(self, channel: Channel, now: int) -> None:
         self.broker.gathering.let_in(now)
         del self.channels[channel.number]
+        self.broker.usage.remove_channel(channel.admission.user.name)
         self.broker.tally.add(channel)
         self.broker.close_channel(channel, now)
 
@@ -431,6 +433,7 @@ class Session(Outbox):
 
     def opened(self, admission: Admission) -> None:
         self._admission = admission
+        self.broker.usage.add_connection(admission.user.name, admission.vhost.name)
         self._opening = None
         self.state = State.OPEN
 
@@ -494,6 +497,9 @@ class Session(Outbox):
         self.congested = True  # what a channel gives back, or enters now, is not for the others
         self.broker.gathering.let_in(now)
         self._owing.clear()
+        if self._admission is not None and not self.leaving:
+            admission = self._admission
+            self.broker.usage.remove_connection(admission.user.name, admission.vhost.name)
         self.leaving = True
         self.broker.cleanup.begin(self._let_go(now))
 

@@ -8,16 +8,19 @@ the entry that it is in: `queues[2] ('orders'): …`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
 from recado.amqp.values import Int64, Table, Value
 from recado.broker.access import Permission, TopicPermission, User
+from recado.broker.arguments import QueueType
+from recado.broker.limits import UserLimits, VhostLimits
 from recado.broker.policy import Policy
 from recado.server.passwords import hash_password, is_password_hash
 
 T = TypeVar("T")
+L = TypeVar("L", UserLimits, VhostLimits)
 
 ALGORITHMS = ("rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512")
 SECTIONS = (
@@ -145,6 +148,23 @@ class Entry:
 # ── what entries say ──────────────────────────────────────────────────────────────────────────────────
 
 
+class WantedUser(NamedTuple):
+    """A user without permissions, which are written elsewhere."""
+
+    user: User
+    has_limits: bool
+    """Whether the entry says something of limits; otherwise those of a known user stay."""
+
+
+class WantedSettings(NamedTuple):
+    """What is to be set for a vhost; None leaves it as it is."""
+
+    place: str
+    vhost: str
+    default_queue_type: QueueType | None = None
+    limits: VhostLimits | None = None
+
+
 class Grant(NamedTuple):
     """A permission, or, for one exchange, a topic permission."""
 
@@ -179,6 +199,8 @@ class WantedQueue(NamedTuple):
     durable: bool
     auto_delete: bool
     arguments: Table
+    has_type: bool
+    """Whether the entry names the type, so that the default of the vhost does not apply."""
 
 
 class WantedBinding(NamedTuple):
@@ -191,14 +213,47 @@ class WantedBinding(NamedTuple):
     arguments: Table
 
 
-def _user(entry: Entry) -> User:
-    """Without permissions, which are written elsewhere."""
+def _user(entry: Entry) -> WantedUser:
     tags = entry.value("tags", [])
     if isinstance(tags, str):
         tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise entry.fault("'tags' must be a list of texts, or one with commas")
-    return User(entry.name, password_hash=_hash(entry), tags=tuple(tags))
+    user = User(
+        entry.name,
+        password_hash=_hash(entry),
+        tags=tuple(tags),
+        limits=_limits(entry, entry.pairs("limits"), UserLimits),
+    )
+    return WantedUser(user, entry.has("limits"))
+
+
+def _limits(entry: Entry, found: Mapping[str, object], kind: type[L]) -> L:
+    """A negative number is no limit, as in RabbitMQ."""
+    names = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
+    limits: dict[str, int | None] = {}
+    for key, value in found.items():
+        if key not in names:
+            raise entry.fault(f"the limit {key!r} is not known; there are {', '.join(names)}")
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise entry.fault(f"the limit {key!r} must be a whole number")
+        limits[names[key]] = value if value >= 0 else None
+    return kind(**limits)
+
+
+def _settings(entry: Entry, vhost: str) -> WantedSettings:
+    """What an entry says of its vhost. RabbitMQ writes the queue type twice, and reads it from `metadata`."""
+    found = entry.within("metadata").value("default_queue_type", entry.value("default_queue_type"))
+    queue_type: QueueType | None = None
+    if found not in (None, "undefined"):  # which is how RabbitMQ writes that there is none
+        if found not in get_args(QueueType):
+            raise entry.fault(
+                f"'default_queue_type' must be one of {', '.join(get_args(QueueType))}"
+            )
+        queue_type = found
+    pairs = entry.pairs("limits")  # RabbitMQ's are empty here, and parameters of their own
+    limits = _limits(entry, pairs, VhostLimits) if pairs else None
+    return WantedSettings(entry.place, vhost, queue_type, limits)
 
 
 def _hash(entry: Entry) -> str:
@@ -233,9 +288,12 @@ def _policy(entry: Entry) -> WantedPolicy:
     return _policy_of(entry, entry.name, entry.vhost, operator=False)
 
 
-def _parameter(entry: Entry) -> WantedPolicy | str:
-    """Operator policies are parameters; of others there is only to say that they are left out."""
+def _parameter(entry: Entry) -> WantedPolicy | WantedSettings | str:
+    """An operator policy, limits of a vhost, or a note that the parameter is left out."""
     component, name = entry.text("component"), entry.name
+    if component == "vhost-limits":
+        limits = _limits(entry, entry.pairs("value"), VhostLimits)
+        return WantedSettings(entry.place, entry.vhost, limits=limits)
     if component != "operator_policy":
         return f"{entry.place}: a parameter of {component} is left out: it is of no use here"
     return _policy_of(entry.within("value"), name, entry.vhost, operator=True)
@@ -275,7 +333,8 @@ def _queue(entry: Entry) -> WantedQueue:
     if kind != "classic":
         arguments.setdefault("x-queue-type", kind)
     flags = entry.flag("durable"), entry.flag("auto_delete")
-    return WantedQueue(entry.place, entry.vhost, entry.name, *flags, arguments)
+    has_type = entry.has("type")
+    return WantedQueue(entry.place, entry.vhost, entry.name, *flags, arguments, has_type)
 
 
 def _binding(entry: Entry) -> WantedBinding:
@@ -297,8 +356,9 @@ def _binding(entry: Entry) -> WantedBinding:
 
 
 class Definitions(msgspec.Struct):
-    users: list[User]
+    users: list[WantedUser]
     vhosts: list[str]
+    settings: list[WantedSettings]
     grants: list[Grant]
     policies: list[WantedPolicy]
     exchanges: list[WantedExchange]
@@ -335,14 +395,13 @@ def read(document: object, vhost: str | None = None) -> Definitions:
         entries = [
             Entry(f"{section}[{number}]", fields, vhost) for number, fields in enumerate(found)
         ]
-        notes.extend(
-            f"{entry.place}: limits are left out: there are none here"
-            for entry in entries
-            if section in ("users", "vhosts") and entry.value("limits")
-        )
         return [_made(make, entry) for entry in entries]
 
+    settings = each("vhosts", lambda entry: _settings(entry, entry.name))
+    if vhost is not None:  # a document of one vhost has its settings at the top
+        settings.append(_settings(Entry("the document", document, vhost), vhost))
     parameters = each("parameters", _parameter)
+    settings += [entry for entry in parameters if isinstance(entry, WantedSettings)]
     globals_ = each("global_parameters", lambda entry: entry.text("name"))
     notes += [note for note in parameters if isinstance(note, str)]
     notes += [
@@ -353,6 +412,7 @@ def read(document: object, vhost: str | None = None) -> Definitions:
     return Definitions(
         users=each("users", _user),
         vhosts=each("vhosts", lambda entry: entry.name),
+        settings=settings,
         grants=each("permissions", _grant) + each("topic_permissions", _topic_grant),
         policies=each("policies", _policy)
         + [policy for policy in parameters if isinstance(policy, WantedPolicy)],

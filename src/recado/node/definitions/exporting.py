@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from recado import __version__
 from recado.amqp.values import Scaled, Table, Value
 from recado.broker.access import User
@@ -32,7 +34,12 @@ def export_definitions(broker: Broker, vhost: str | None = None) -> Object:
         if vhost not in broker.vhosts:
             raise DefinitionsError(f"there is no vhost '{vhost}'")
         here = _of_vhost(broker.vhosts[vhost])
-        return {"rabbit_version": VERSION, **{key: _anywhere(here[key]) for key in here}}
+        settings = _settings(broker.vhosts[vhost])
+        return {
+            "rabbit_version": VERSION,
+            **settings,
+            **{key: _anywhere(here[key]) for key in here},
+        }
     users = [broker.users[name] for name in sorted(broker.users)]
     sections = [_of_vhost(each) for each in broker.vhosts.values()]
     keys = ("parameters", "policies", "queues", "exchanges", "bindings")
@@ -43,7 +50,7 @@ def export_definitions(broker: Broker, vhost: str | None = None) -> Object:
         "product_name": "recado",
         "product_version": __version__,
         "users": [_user(user) for user in users],
-        "vhosts": [{"name": name} for name in broker.vhosts],
+        "vhosts": [{"name": each.name, **_settings(each)} for each in broker.vhosts.values()],
         "permissions": [
             {
                 "user": user.name,
@@ -74,24 +81,31 @@ def export_definitions(broker: Broker, vhost: str | None = None) -> Object:
 def _of_vhost(vhost: Vhost[Queue]) -> dict[str, list[Object]]:
     policies = vhost.policies.known.values()
     queues = [queue for queue in vhost.queues.values() if _is_public(queue)]
+    parameters: list[Object] = [
+        {
+            "vhost": vhost.name,
+            "component": policy.kind,
+            "name": policy.name,
+            "value": _policy(policy),
+        }
+        for policy in policies
+        if policy.operator
+    ]
+    limits = msgspec.to_builtins(vhost.settings.limits)
+    if limits:
+        parameters.append(
+            {"vhost": vhost.name, "component": "vhost-limits", "name": "limits", "value": limits}
+        )
     return {
-        "parameters": [
-            {
-                "vhost": vhost.name,
-                "component": policy.kind,
-                "name": policy.name,
-                "value": _policy(policy),
-            }
-            for policy in policies
-            if policy.operator
-        ],
+        "parameters": parameters,
         "policies": [
             {"vhost": vhost.name, "name": policy.name, **_policy(policy)}
             for policy in policies
             if not policy.operator
         ],
         "queues": [
-            {"name": queue.name, "vhost": vhost.name, **_queue(queue.declared)} for queue in queues
+            {"name": queue.name, "vhost": vhost.name, **_queue(queue.declared, vhost)}
+            for queue in queues
         ],
         "exchanges": [
             {"name": exchange.name, "vhost": vhost.name, **_exchange(exchange.declared)}
@@ -135,7 +149,7 @@ def _user(user: User) -> Object:
         "password_hash": user.password_hash if algorithm is not None else "",
         "hashing_algorithm": f"rabbit_password_hashing_{algorithm or 'sha256'}",
         "tags": list(user.tags),
-        "limits": {},
+        "limits": msgspec.to_builtins(user.limits),
     }
     if user.password_hash and algorithm is None:
         entry["recado_password_hash"] = user.password_hash
@@ -151,8 +165,20 @@ def _policy(policy: Policy) -> Object:
     }
 
 
-def _queue(declared: QueueSettings) -> Object:
+def _settings(vhost: Vhost[Queue]) -> Object:
+    """The default queue type, which RabbitMQ reads from `metadata`; limits are parameters."""
+    queue_type = vhost.settings.default_queue_type
+    if queue_type is None:
+        return {}
+    return {"default_queue_type": queue_type, "metadata": {"default_queue_type": queue_type}}
+
+
+def _queue(declared: QueueSettings, vhost: Vhost[Queue]) -> Object:
+    """With its type where it would get another one otherwise: it is older than the default of its vhost."""
+    by_default = "x-queue-type" not in declared.arguments
+    named = by_default and vhost.settings.default_queue_type is not None
     return {
+        **({"type": declared.queue_type} if named else {}),
         "durable": declared.durable,
         "auto_delete": declared.auto_delete,
         "arguments": _table(declared.arguments),

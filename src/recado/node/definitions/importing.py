@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from recado.amqp.errors import ProtocolError
-from recado.broker.access import Permission, User
+from recado.broker.access import Permission
 from recado.broker.arguments import parse_queue_arguments
 from recado.broker.binding import Binding
 from recado.broker.broker import Broker
@@ -35,10 +35,12 @@ from .document import (
     WantedExchange,
     WantedPolicy,
     WantedQueue,
+    WantedSettings,
+    WantedUser,
     read,
 )
 
-Wanted = Grant | WantedPolicy | WantedExchange | WantedQueue | WantedBinding
+Wanted = Grant | WantedPolicy | WantedSettings | WantedExchange | WantedQueue | WantedBinding
 
 
 def import_definitions(
@@ -77,6 +79,7 @@ def copy_of(broker: Broker) -> Broker:
     copy.users.update(broker.users)
     for name, vhost in broker.vhosts.items():
         twin = copy.vhosts[name]
+        twin.settings = vhost.settings
         for exchange in vhost.exchanges.values():
             if exchange.name not in twin.exchanges:
                 twin.exchanges[exchange.name] = Exchange(exchange.name, exchange.declared)
@@ -110,6 +113,9 @@ class Import:
         for name in wanted.vhosts:
             if name not in self._broker.vhosts:
                 self._broker.add_vhost(name, lasting=True)
+        self._check_queue_limits(wanted)
+        for settings in wanted.settings:
+            self._configure(settings)
         for grant in wanted.grants:
             self._grant(grant)
         self._put_policies(wanted.policies)
@@ -123,11 +129,13 @@ class Import:
 
     # ── who ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _put_user(self, user: User) -> None:
+    def _put_user(self, wanted: WantedUser) -> None:
         """Permissions are told apart from users, so those that are there stay."""
+        user = wanted.user
         known = self._broker.users.get(user.name)
         if known is not None:
-            user = replace(known, password_hash=user.password_hash, tags=user.tags)
+            limits = user.limits if wanted.has_limits else known.limits
+            user = replace(known, password_hash=user.password_hash, tags=user.tags, limits=limits)
         local = user.name in self._loopback_users
         self._broker.add_user(replace(user, loopback_only=local), lasting=True)
 
@@ -144,6 +152,35 @@ class Import:
             narrowed = {**user.topic_permissions, key: grant.permission}
             user = replace(user, topic_permissions=narrowed)
         self._broker.add_user(user, lasting=True)
+
+    def _configure(self, wanted: WantedSettings) -> None:
+        """Set what the document says of a vhost, and leave the rest as it is."""
+        changes: dict[str, Any] = {}
+        if wanted.default_queue_type is not None:
+            changes["default_queue_type"] = wanted.default_queue_type
+        if wanted.limits is not None:
+            changes["limits"] = wanted.limits
+        if changes:
+            vhost = self._vhost(wanted)
+            self._broker.configure_vhost(vhost.name, replace(vhost.settings, **changes))
+
+    def _check_queue_limits(self, wanted: Definitions) -> None:
+        """Refuse more queues than a vhost may have, unless the document sets its limits as well."""
+        limited_anew = {each.vhost for each in wanted.settings if each.limits is not None}
+        added: dict[str, set[str]] = {}
+        for queue in wanted.queues:
+            vhost = self._vhost(queue)
+            if queue.name not in vhost.queues and not queue.name.startswith("amq."):
+                added.setdefault(vhost.name, set()).add(queue.name)
+        for name in added.keys() - limited_anew:
+            vhost = self._broker.vhosts[name]
+            most, count = vhost.settings.limits.max_queues, self._broker.count_queues(vhost)
+            if most is not None and count + len(added[name]) > most:
+                raise DefinitionsError(
+                    f"queues: adding {len(added[name])} to vhost '{name}' would exceed its limit of"
+                    f" {most} (max-queues), and it has {count}; raise the limit, or take queues out"
+                    " of the file"
+                )
 
     # ── what ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -185,6 +222,7 @@ class Import:
                 exclusive=False,
                 auto_delete=wanted.auto_delete,
                 arguments=wanted.arguments,
+                default_type=None if wanted.has_type else vhost.settings.default_queue_type,
             )
             if vhost.find_declared(wanted.name, settings, None) is None:
                 self._broker.create_queue(vhost, wanted.name, settings, None, self._now)

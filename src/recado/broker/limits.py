@@ -1,0 +1,87 @@
+"""Limits that an operator sets for vhosts and users, and the counts that they apply to.
+
+A limit holds from the moment it is set for what is new: connections, channels and queues that are there
+already stay. Codes and texts are RabbitMQ's.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from recado.amqp.errors import NotAllowed
+
+if TYPE_CHECKING:
+    from .access import User
+
+
+class VhostLimits(msgspec.Struct, frozen=True, omit_defaults=True, rename="kebab"):
+    """The largest numbers in one vhost; None is no limit. The encoded names are RabbitMQ's."""
+
+    max_connections: int | None = None
+    max_queues: int | None = None
+
+
+class UserLimits(msgspec.Struct, frozen=True, omit_defaults=True, rename="kebab"):
+    """The largest numbers of one user in all vhosts together; None is no limit."""
+
+    max_connections: int | None = None
+    max_channels: int | None = None
+
+
+class Usage:
+    """Open connections by vhost and by user, and open channels by user."""
+
+    def __init__(self, users: "Mapping[str, User]") -> None:
+        """`users` are those of today, by name: a limit that has changed holds for old connections, too."""
+        self._users = users
+        self._connections_of_vhost: Counter[str] = Counter()
+        self._connections_of_user: Counter[str] = Counter()
+        self._channels_of_user: Counter[str] = Counter()
+
+    def check_connection(self, user: str, vhost: str, limits: VhostLimits) -> None:
+        """Raise `NotAllowed` if one more connection of the user to the vhost would exceed a limit."""
+        most = limits.max_connections
+        if most is not None and self._connections_of_vhost[vhost] >= most:
+            raise NotAllowed(
+                f"access to vhost '{vhost}' refused for user '{user}':"
+                f" connection limit ({most}) is reached"
+            )
+        most = self._limits_of(user).max_connections
+        if most is not None and self._connections_of_user[user] >= most:
+            raise NotAllowed(
+                f"connection refused for user '{user}': user connection limit ({most}) is reached"
+            )
+
+    def add_connection(self, user: str, vhost: str) -> None:
+        self._connections_of_vhost[vhost] += 1
+        self._connections_of_user[user] += 1
+
+    def remove_connection(self, user: str, vhost: str) -> None:
+        _decrement(self._connections_of_vhost, vhost)
+        _decrement(self._connections_of_user, user)
+
+    def add_channel(self, user: str) -> None:
+        """Raise `NotAllowed` if the user has as many channels as it may."""
+        most = self._limits_of(user).max_channels
+        if most is not None and self._channels_of_user[user] >= most:
+            raise NotAllowed(
+                f"number of channels opened for user '{user}' has reached the maximum allowed user"
+                f" limit of ({most})"
+            )
+        self._channels_of_user[user] += 1
+
+    def remove_channel(self, user: str) -> None:
+        _decrement(self._channels_of_user, user)
+
+    def _limits_of(self, name: str) -> UserLimits:
+        user = self._users.get(name)
+        return UserLimits() if user is None else user.limits
+
+
+def _decrement(counts: Counter[str], name: str) -> None:
+    """Names of users and vhosts that have none left are not kept."""
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]
