@@ -1,6 +1,7 @@
-"""A world again: `python -m bench.feeds_sim SEED [--about TEXT]`, and what the judge says of it.
+"""A world again: `python -m bench.feeds_sim SEED [--plot NAME] [--about TEXT]`, and what the judge says of it.
 
 `--about` shows every event that has the text in it, such as `s1` or `Installed`; `--about ""` shows all.
+`--plot` names the faults, such as `by_turns`, instead of those that the seed chooses.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ import argparse
 import sys
 
 from .judge import judge
+from .plots import WITH_BROKER, WITHOUT_BROKER
 from .script import draw
 from .world import World
+
+PLOTS = {plot.__name__: plot for plot in (*WITHOUT_BROKER, *WITH_BROKER)}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.feeds_sim", description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("--about", metavar="TEXT")
+    parser.add_argument("--plot", metavar="NAME", choices=PLOTS)
     asked = parser.parse_args()
-    script = draw(asked.seed)
+    script = draw(asked.seed, PLOTS.get(asked.plot))
     world = World(script)
     world.run()
     verdict = judge(world.history)

@@ -3,8 +3,9 @@
 All archives are away for longer than anybody waits for a message that nobody present has; a member is stopped
 for as long, perhaps with a gap or in recovery. A machine is cut off and then fails; two halves of a feed each
 go on with an archive; the archive that was away is back when the others fail; one hears and is not heard; who
-returns meets first one that lags. Chance chooses who, and when. Nobody returns while archives are apart: what
-one says until then of a subscriber that lives on unheard is not promised.
+returns meets first one that lags. Messages of a publisher that fails reach only subscribers, only a part of the
+members, or none; all programs fail at the same time. Chance chooses who, and when. Nobody returns while
+archives are apart: what one says until then of a subscriber that lives on unheard is not promised.
 """
 
 from __future__ import annotations
@@ -39,12 +40,20 @@ def half_back(random: Random, company: Company) -> Troubles:
     return _lost(random, company, begins=True, longer=random.uniform(3.0, 3.5))
 
 
-def _lost(random: Random, company: Company, *, begins: bool, longer: float) -> Troubles:
+def heard_late(random: Random, company: Company) -> Troubles:
+    """The same, and archives have stored messages of a publisher that has begun there when the subscriber
+    returns."""
+    return _lost(random, company, begins=True, longer=0.0, away=random.uniform(1.0, 2.0))
+
+
+def _lost(
+    random: Random, company: Company, *, begins: bool, longer: float, away: float = 0.0
+) -> Troubles:
     publisher, subscriber = random.choice(company.publishers), random.choice(company.subscribers)
     begin = random.uniform(5.0, 6.0)
     mended = begin + random.uniform(7.0, 8.0)
     crash = begin + random.uniform(2.0, 6.0)
-    back = mended + random.uniform(0.0, 0.3)
+    back = mended + away + random.uniform(0.0, 0.3)
     machine = (publisher, subscriber)
     troubles: list[tuple[float, Fault]] = [
         (begin, Cut(apart(machine, company.besides(*machine)), mended - begin)),
@@ -63,10 +72,10 @@ def halves(random: Random, company: Company) -> Troubles:
     others come to a later view; then the subscriber fails, and only that archive knew it."""
     subscriber, archive = random.choice(company.subscribers), random.choice(ARCHIVES)
     others = company.besides(subscriber, archive, *company.publishers)
-    begin = random.uniform(3.9, 4.4)
-    mended = begin + random.uniform(8.5, 9.0)
-    leaving = begin + random.uniform(3.5, 4.0)
-    crash = begin + random.uniform(7.0, 8.0)
+    begin = random.uniform(2.9, 3.1)
+    mended = begin + random.uniform(9.9, 10.1)
+    leaving = begin + random.uniform(3.5, 5.0)
+    crash = begin + random.uniform(9.0, 9.8)
     back = mended + random.uniform(3.1, 3.5)
     return (
         (begin, Cut(apart((subscriber, archive), others), mended - begin)),
@@ -92,6 +101,26 @@ def by_turns(random: Random, company: Company) -> Troubles:
         (crash, Crash(subscriber, again - crash)),
         *((turn, Crash(other, random.uniform(3.0, 4.0))) for other in others),
     )
+
+
+def witnesses(random: Random, company: Company) -> Troubles:
+    """An archive is cut off from the other members, while publishers are heard by all. A subscriber fails among
+    the others, then the other archives do. The subscriber returns when the cut is mended: only other
+    subscribers know of its last views. If there are none it does not fail: its archive could not know."""
+    archive, subscriber = random.choice(ARCHIVES), random.choice(company.subscribers)
+    others = company.besides(archive, *company.publishers)
+    begin = random.uniform(2.9, 3.1)
+    crash = begin + random.uniform(8.0, 8.3)
+    dark = crash + random.uniform(0.1, 0.3)
+    mended = dark + random.uniform(0.5, 0.8)
+    back = mended + random.uniform(2.0, 2.5)
+    troubles: list[tuple[float, Fault]] = [
+        (begin, Cut(apart((archive,), others), mended - begin)),
+        *((dark, Crash(each, back + 1.0 - dark)) for each in ARCHIVES if each != archive),
+    ]
+    if len(company.subscribers) > 1:
+        troubles.insert(1, (crash, Crash(subscriber, back - crash)))
+    return tuple(troubles)
 
 
 def unheard(random: Random, company: Company) -> Troubles:
@@ -252,6 +281,73 @@ def stopped_with_gap(random: Random, company: Company) -> Troubles:
     )
 
 
+def untold(random: Random, company: Company) -> Troubles:
+    """All archives restart, so that a subscriber is the oldest member and determines the total order. Later
+    the archives do not hear a publisher, which then fails: only subscribers know of its last messages."""
+    publisher = random.choice(company.publishers)
+    restart = random.uniform(3.0, 3.5)
+    begin = random.uniform(12.0, 12.5)
+    fails = begin + random.uniform(1.0, 1.4)
+    return (
+        *((restart, Crash(archive, 0.3)) for archive in ARCHIVES),
+        (begin, Cut(apart((publisher,), ARCHIVES), fails - begin + 0.1)),
+        (fails, Crash(publisher, 0.5)),
+    )
+
+
+def partly_heard(random: Random, company: Company) -> Troubles:
+    """An archive and a subscriber are cut off from the other members and miss messages of the publishers. Then
+    they hear the publishers again and are not heard, so they know what they miss; and the publishers fail. The
+    other members, which have the messages, are back before `patience` has elapsed."""
+    group = (random.choice(ARCHIVES), random.choice(company.subscribers))
+    others = company.besides(*group, *company.publishers)
+    begin = random.uniform(3.0, 3.3)
+    hears = begin + random.uniform(0.8, 1.2)
+    fails = hears + random.uniform(1.1, 1.3)
+    mended = begin + random.uniform(6.0, 6.5)
+    deaf = tuple((one, member) for one in company.publishers for member in group)
+    unheard = tuple((member, one) for one, member in deaf)
+    return (
+        (begin, Cut((*apart(group, others), *deaf), hears - begin)),
+        (hears + MOMENT, Cut((*apart(group, others), *unheard), mended - hears)),
+        *((fails, Crash(one, 0.2)) for one in company.publishers),
+    )
+
+
+def vanished(random: Random, company: Company) -> Troubles:
+    """Messages of a publisher reach no member. Then all hear how many there were, but the publisher does not
+    hear them, and it fails: the messages are lost. A subscriber that was told so restarts."""
+    publisher = random.choice(company.publishers)
+    others = company.besides(publisher)
+    begin = random.uniform(2.9, 3.1)
+    hears = begin + random.uniform(0.8, 1.0)
+    fails = hears + random.uniform(1.1, 1.3)
+    restart = random.uniform(15.3, 15.7)
+    return (
+        (begin, Cut(tuple((publisher, one) for one in others), hears - begin)),
+        (hears + MOMENT, Cut(tuple((one, publisher) for one in others), fails - hears + 0.1)),
+        (fails, Crash(publisher, 0.2)),
+        (restart, Crash(random.choice(company.subscribers), 0.3)),
+    )
+
+
+def muted(random: Random, company: Company) -> Troubles:
+    """The last messages of a publisher, before it publishes no more, reach no member at first."""
+    publisher = random.choice(company.publishers)
+    begin = random.uniform(14.0, 15.5)
+    return ((begin, Cut(apart((publisher,), company.besides(publisher)), 3.0)),)
+
+
+def power_cuts(random: Random, company: Company) -> Troubles:
+    """All programs fail at the same time, again and again; the broker goes on."""
+    moments = [3.0 + 2.5 * number + random.uniform(0.0, 1.0) for number in range(5)]
+    return tuple(
+        (moment, Crash(name, random.uniform(0.1, 0.5)))
+        for moment in moments
+        for name in company.everybody
+    )
+
+
 def stops_without_broker(random: Random, company: Company) -> Troubles:
     usual, share = stopped(random, company), random.random()
     if share < 0.4:
@@ -272,12 +368,24 @@ WITHOUT_BROKER: tuple[Plot, ...] = (
     stops_without_broker,
     machine_lost,
     halves,
+    witnesses,
     half_back,
+    heard_late,
     unheard,
     away,
     mistaken,
+    untold,
+    partly_heard,
+    vanished,
+    muted,
 )
-WITH_BROKER: tuple[Plot, ...] = (*ANYWHERE, stops_with_broker, laggards, away_from_broker)
+WITH_BROKER: tuple[Plot, ...] = (
+    *ANYWHERE,
+    stops_with_broker,
+    laggards,
+    away_from_broker,
+    power_cuts,
+)
 
 
 def apart(group: Sequence[str], others: Sequence[str]) -> tuple[Way, ...]:

@@ -32,7 +32,7 @@ from .fault import (
     Storm,
 )
 from .history import Policy
-from .plots import Troubles
+from .plots import Plot, Troubles
 
 BEGIN = 2.2
 TROUBLE = 17.0
@@ -94,7 +94,8 @@ class Script(msgspec.Struct, frozen=True):
         return (*ARCHIVES, *self.subscribers)
 
 
-def draw(seed: int) -> Script:
+def draw(seed: int, plot: Plot | None = None) -> Script:
+    """`plot`: has the faults of this world, instead of those that the seed chooses."""
     random = Random(f"{seed} script")
     kind = random.choice((Kind.ETHER, Kind.ETHER, Kind.RECADO, Kind.RABBIT))
     publishers = tuple(f"p{n}" for n in range(1, random.randint(2, 4)))
@@ -109,6 +110,7 @@ def draw(seed: int) -> Script:
     count = random.randint(1, 7)
     moments = sorted(random.uniform(BEGIN + 0.5, TROUBLE - 2.0) for _ in range(count))
     stalls = _stalls(seed, company)
+    plotted = plot(Random(f"{seed} plot"), company) if plot is not None else ()
     return Script(
         seed,
         kind,
@@ -124,10 +126,20 @@ def draw(seed: int) -> Script:
         silent=tuple(name for name in publishers if random.random() < 0.5),
         disk=random.choice((0.005, 0.02, 0.4)),
         weather=weather,
-        faults=stalls
+        faults=plotted
+        or stalls
         or _plot(seed, kind, company)
         or tuple((moment, _fault(random, kind, company)) for moment in moments),
     )
+
+
+def suits(plot: Plot, kind: Kind) -> bool:
+    """Whether the faults of this plot can befall the medium."""
+    return plot in _plots(kind)
+
+
+def _plots(kind: Kind) -> tuple[Plot, ...]:
+    return plots.WITHOUT_BROKER if kind is Kind.ETHER else plots.WITH_BROKER
 
 
 def _stalls(seed: int, company: Company) -> Troubles:
@@ -141,8 +153,7 @@ def _plot(seed: int, kind: Kind, company: Company) -> Troubles:
     random = Random(f"{seed} plot")
     if random.random() >= PLOTTED:
         return ()
-    every = plots.WITHOUT_BROKER if kind is Kind.ETHER else plots.WITH_BROKER
-    return random.choice(every)(random, company)
+    return random.choice(_plots(kind))(random, company)
 
 
 def _fault(random: Random, kind: Kind, company: Company) -> Fault:

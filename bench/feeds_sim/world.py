@@ -31,6 +31,7 @@ from .history import Life, Policy
 from .judge import judge
 from .media import Address, Ether, Medium
 from .nodes import MARKS, Node, Publisher, Subscriber, checks, written
+from .plots import Plot
 from .post import Post
 from .script import (
     BEGIN,
@@ -66,9 +67,9 @@ class Outcome(msgspec.Struct):
         return [*map(str, self.verdict.violations), *self.faults]
 
 
-def live_through(seed: int) -> Outcome:
+def live_through(seed: int, plot: Plot | None = None) -> Outcome:
     with at_ease():
-        world = World(draw(seed))
+        world = World(draw(seed, plot))
         world.run()
         verdict = Verdict() if world.faults else judge(world.history)
         return Outcome(seed, verdict, world.faults, world.trace())

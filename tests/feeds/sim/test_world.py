@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from bench.feeds_sim import __main__ as again
-from bench.feeds_sim import work
+from bench.feeds_sim import plots, work
 from bench.feeds_sim.fault import Cut, Outage, Stall
 from bench.feeds_sim.faults import Faults
 from bench.feeds_sim.judge import judge
@@ -107,6 +107,16 @@ def test_a_world_can_be_repeated_and_looked_at(
     assert "Began(at=" in said
     assert "nothing to complain about" in said
     assert said.endswith(f"trace {live_through(1).trace}\n")
+
+
+def test_a_world_can_be_repeated_with_other_faults(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench.feeds_sim", "1", "--plot", "by_turns"])
+    assert again.main() == 0
+    trace = live_through(1, plots.by_turns).trace
+    assert capsys.readouterr().out.endswith(f"trace {trace}\n")
+    assert trace != live_through(1).trace
 
 
 def test_a_member_that_raises_is_a_fault_and_says_how_to_repeat_it(
