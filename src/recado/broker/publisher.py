@@ -177,7 +177,7 @@ class Publisher:
         ):
             if self.confirming:
                 self._strands = Strands(self._published, event.methods)
-            yield from by_route(event)
+            yield from by_route(event, frames)
         else:
             yield from as_they_came(event)
 

@@ -14,9 +14,9 @@ from recado.amqp.events import Interleaved, Published
 _FRAME = itemgetter(0)
 
 
-def by_route(event: Interleaved) -> Iterator[Published]:
-    """The publishes in runs, all of a route together."""
-    strands: dict[bytes, list[bytes]] = {frame: [] for frame in event.methods}
+def by_route(event: Interleaved, frames: Iterable[bytes]) -> Iterator[Published]:
+    """The publishes in runs, all of a route together; `frames` are the distinct methods of the event."""
+    strands: dict[bytes, list[bytes]] = {frame: [] for frame in frames}
     for frame, tail in zip(event.methods, event.tails, strict=True):
         strands[frame].append(tail)
     for frame, tails in strands.items():
