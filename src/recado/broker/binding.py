@@ -88,7 +88,8 @@ def collect(bindings: Mapping[Binding[T], None], found: dict[Binding[T], None]) 
     """Add all bindings to `found`."""
     if len(bindings) <= _BINDINGS_PER_STEP:
         found.update(bindings)
-        yield len(bindings) // BINDINGS_PER_UNIT
+        if units := len(bindings) // BINDINGS_PER_UNIT:
+            yield units
     else:
         for some in parts(list(bindings), _BINDINGS_PER_STEP):
             found.update(dict.fromkeys(some))

@@ -152,7 +152,10 @@ class Passage:
 
     def was_overtaken(self) -> bool:
         """Whether another message with its id got through since it entered an exchange."""
-        return any(window.knows(self._message_id, self._now) for window in self._entered)
+        entered = self._entered
+        return bool(entered) and any(
+            window.knows(self._message_id, self._now) for window in entered
+        )
 
     def arrive(self, queues: "Iterable[Queue]") -> None:
         """All these queues took it (W1)."""

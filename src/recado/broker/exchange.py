@@ -204,12 +204,13 @@ class Exchange(Generic[Q]):
             found: dict[Binding[Q | Exchange[Q]], None] = {}
             for key in keys if matcher.by_key else keys[:1]:
                 yield from matcher.search(key, headers, found)
-            destinations: list[Q | Exchange[Q]] = []
             if not found:
                 continue
+            destinations: list[Q | Exchange[Q]] = []
             for some in _in_order(found):
                 destinations += [each.destination for each in some if not each.destination.deleted]
-                yield len(some) // BINDINGS_PER_UNIT
+                if units := len(some) // BINDINGS_PER_UNIT:
+                    yield units
             if destinations:
                 return destinations
         return []

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from recado.amqp.errors import PreconditionFailed
 from recado.amqp.events import Interleaved, Published
 from recado.amqp.facts import PLAIN, REPLY_HERE
-from recado.amqp.frames import ack_frame, method_frame, properties_of
+from recado.amqp.frames import ack_frame, method_frame
 from recado.amqp.methods import BasicNack, BasicReturn
 from recado.amqp.properties import Properties
 
@@ -209,8 +209,8 @@ class Publisher:
         """The queues of messages that each have their own; None if that is to be found out later."""
         targets: list[_Target] = []
         for one in self._singles(route, event):
-            properties, more_keys = self._checked(route, one)
-            yield _units_alone(one)
+            properties, more_keys, units = self._checked(route, one)
+            yield units
             passage = Passage(properties, self._now)
             queues = yield from self._admission.queues_for(
                 route, properties.headers, more_keys, passage
@@ -261,13 +261,13 @@ class Publisher:
                 f"user_id property set to '{claimed}' but authenticated user was '{user.name}'"
             )
 
-    def _run(self, route: Route, event: Published) -> Run:
+    def _run(self, route: Route, event: Published, tails: list[bytes]) -> Run:
         frame_max = self._outlet.frame_max
-        return Run(route, event.facts, self._number, frame_max, event.head, event.tails, True)
+        return Run(route, event.facts, self._number, frame_max, event.head, tails, True)
 
     def _send(self, route: Route, event: Published, now: int) -> None:
         """Messages that are alike, at once."""
-        run, queues = self._run(route, event), route.queues
+        run, queues = self._run(route, event, event.tails), route.queues
         refused: Sequence[int] = ()
         keeper = self._keeper
         entries = keeper.entries
@@ -285,16 +285,14 @@ class Publisher:
 
     def _send_to_many(self, route: Route, event: Published, queues: Sequence[Queue]) -> Steps[None]:
         """Messages that are alike, to many queues, or to some that take them in one by one."""
-        run = self._run(route, event)
-        if len(run) > 1 and any(queue.is_laborious for queue in queues):
+        if len(event.tails) > 1 and any(queue.is_laborious for queue in queues):
             for one in self._singles(route, event):
                 yield from self._enter(route, one, queues)
         else:
-            yield from self._enter(route, run, queues)
+            yield from self._enter(route, self._run(route, event, event.tails), queues)
 
     def _singles(self, route: Route, event: Published) -> Iterator[Run]:
-        run = self._run(route, event)
-        return (run.slice(i, i + 1) for i in range(len(run)))
+        return (self._run(route, event, [tail]) for tail in event.tails)
 
     def _enter(
         self, route: Route, run: Run, queues: Sequence[Queue], passage: Passage | None = None
@@ -303,7 +301,8 @@ class Publisher:
 
         Where duplicates are found it is one step: else another message with the same id might get through.
         """
-        keeper, refused = self._keeper, set[int]()
+        keeper = self._keeper
+        refused: set[int] = set()
         each = _units_per_queue(run.tails)
         whole = passage is not None and passage.is_watched
         for some in parts(queues, len(queues) if whole else max(STEP_UNITS // each, 1)):
@@ -346,8 +345,8 @@ class Publisher:
         `targets` are the queues of each, where they were found before.
         """
         for i, one in enumerate(self._singles(route, event)):
-            properties, more_keys = self._checked(route, one)
-            yield _units_alone(one)
+            properties, more_keys, units = self._checked(route, one)
+            yield units
             headers = properties.headers or {}
             message = delivered_form(one, properties, self.reply_queue)
             passage = Passage(properties, self._now)
@@ -365,18 +364,18 @@ class Publisher:
         cost = 0
         if event.facts.alone:
             for one in self._singles(route, event):
-                self._checked(route, one)
-                cost += _units_alone(one)
+                _, _, units = self._checked(route, one)
+                cost += units
         return cost
 
-    def _checked(self, route: Route, one: Run) -> tuple[Properties, list[str]]:
-        """The properties of a message and the keys of its copies, if it may be sent like this."""
-        properties, more_keys = read_single(one)
+    def _checked(self, route: Route, one: Run) -> tuple[Properties, list[str], int]:
+        """The properties of a message, the keys of its copies, and the cost, if it may be sent like this."""
+        properties, more_keys, size = read_single(one)
         for key in more_keys:
             self._admission.check_topic(route.source, key)
         if properties.reply_to == REPLY_HERE and self.reply_queue is None:
             raise PreconditionFailed("fast reply consumer does not exist")
-        return properties, more_keys
+        return properties, more_keys, _UNITS_ALONE + size // _HEADER_BYTES_PER_UNIT
 
     def _return(self, route: Route, run: Run) -> None:
         if self._is_closed:
@@ -452,11 +451,6 @@ class Publisher:
             several = last > self._confirmed + 1
             self._confirmed = last
             self._outlet.write(ack_frame(self._number, last, multiple=several))
-
-
-def _units_alone(one: Run) -> int:
-    """The cost of reading the properties of a message."""
-    return _UNITS_ALONE + len(properties_of(one.contents()[0])) // _HEADER_BYTES_PER_UNIT
 
 
 def _units_per_queue(tails: Sequence[bytes]) -> int:

@@ -72,25 +72,16 @@ class Admission:
         return self._routes.get(method)
 
     def search(self, frame: bytes) -> Steps[Route]:
-        """Find the route of a publish, and remember it, unless the topology has changed meanwhile."""
+        """Find the route of a publish, and remember it."""
         method = decode_method(frame[7:-1])
         if not isinstance(method, BasicPublish):
             raise SyntaxFault("content without a publish")
         if method.immediate:
             raise NotImplementedHere("immediate=true")
-        vhost = self.vhost
-        epoch = vhost.epoch
         self.access.check_write("exchange", method.exchange)
-        exchange = vhost.find_exchange_to_publish(method.exchange)
+        exchange = self.vhost.find_exchange_to_publish(method.exchange)
         self.check_topic(exchange, method.routing_key)
-        route = yield from self._search(
-            method.exchange, method.routing_key, method.mandatory, exchange
-        )
-        if self._epoch == vhost.epoch == epoch:
-            if len(self._routes) >= _ROUTES_REMEMBERED:
-                self._routes.clear()
-            self._routes[frame] = route
-        return route
+        return self._search(method.exchange, method.routing_key, method.mandatory, exchange, frame)
 
     def are_apart(self, methods: Iterable[bytes]) -> bool:
         """Whether nobody could tell in which order messages of these known routes came: no queue gets those of
@@ -109,16 +100,28 @@ class Admission:
         return True
 
     def _search(
-        self, name: str, key: str, mandatory: bool, source: Exchange[Queue]
+        self,
+        name: str,
+        key: str,
+        mandatory: bool,
+        source: Exchange[Queue],
+        frame: bytes | None = None,
     ) -> Steps[Route]:
-        queues = None
+        """Find a route; remember it under `frame`, unless the topology has changed meanwhile."""
+        vhost, queues = self.vhost, None
+        epoch = vhost.epoch
         alone = not source.bound_exchanges and source.settings.alternate_exchange is None
         by_headers = source.by_headers or source.window is not None
         if not by_headers and not alone:
-            by_headers = yield from depends_on_headers(self.vhost, source)
+            by_headers = yield from depends_on_headers(vhost, source)
         if not by_headers:
-            queues = yield from find_queues(self.vhost, source, key)
-        return Route(name, key, mandatory, source, queues)
+            queues = yield from find_queues(vhost, source, key)
+        route = Route(name, key, mandatory, source, queues)
+        if frame is not None and self._epoch == vhost.epoch == epoch:
+            if len(self._routes) >= _ROUTES_REMEMBERED:
+                self._routes.clear()
+            self._routes[frame] = route
+        return route
 
     def renew(self, route: Route) -> Steps[Route]:
         """A route found earlier as it is now; from an exchange that is gone, nothing goes anywhere."""

@@ -36,7 +36,7 @@ def find_queues(
     exchange is for a message that matches by none of its keys. `passage` is that of a message
     which somebody publishes: exchanges that find duplicates let it pass or not.
     """
-    keys = tuple(dict.fromkeys((routing_key, *more_keys)))
+    keys = tuple(dict.fromkeys((routing_key, *more_keys))) if more_keys else (routing_key,)
     headers = headers or {}
     queues: dict[Q, None] = {}
     entered = {exchange: None}

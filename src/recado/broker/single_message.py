@@ -15,11 +15,13 @@ from .dead_letter import receivers_in, rewritten
 from .run import Run
 
 
-def read_single(one: Run) -> tuple[Properties, list[str]]:
-    """The properties of a message and the routing keys of its copies; bad ones are refused."""
-    properties = decode_properties(properties_of(one.contents()[0]))
+def read_single(one: Run) -> tuple[Properties, list[str], int]:
+    """The properties of a message, the routing keys of its copies, and the bytes read; bad ones are refused."""
+    encoded = properties_of(one.contents()[0])
+    properties = decode_properties(encoded)
     headers = properties.headers or {}
-    return properties, [*_checked_keys(headers, "CC"), *_checked_keys(headers, "BCC")]
+    more_keys = [*_checked_keys(headers, "CC"), *_checked_keys(headers, "BCC")]
+    return properties, more_keys, len(encoded)
 
 
 def delivered_form(one: Run, properties: Properties, reply_queue: str | None) -> Run:

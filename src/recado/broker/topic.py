@@ -105,52 +105,50 @@ class TopicMatcher(Generic[T]):
             path[-1].drop_child(pattern.pop())
 
     def search(self, key: str, headers: Table, found: dict[Binding[T], None]) -> Steps[None]:
-        words = _words(key)
-        walk: _Walk[T] = _Walk(words)
+        walk: _Walk[T] = _Walk(key)
         reached: list[_Node[T]] = [self._root]
-        visited = 1 + walk.enter(reached)
-        for word in words:
-            following: list[_Node[T]] = []
-            for some in parts(reached, _NODES_PER_STEP):
-                for node in some:
-                    if (child := node.words.get(word)) is not None:
-                        following.append(child)
-                    if (child := node.any_word) is not None:
-                        following.append(child)
-                visited += len(some)
-                if visited >= _NODES_PER_STEP:
-                    yield visited // _NODES_PER_UNIT
-                    visited = 0
+        visited = 0
+        if self._root.any_words is not None:
+            visited += walk.enter(self._root.any_words)
+        for word in walk.words:
             # Before any `#` is entered at this word: its children are for the next.
-            repeated = walk.take(word) if walk.has_children else ()
-            for some in parts(following, _NODES_PER_STEP):
-                visited += walk.enter(some)
+            repeated = walk.take(word) if walk.by_word else ()
+            following: list[_Node[T]] = []
+            for node in reached:
+                visited += 1
+                if (child := node.words.get(word)) is not None:
+                    following.append(child)
+                    if child.any_words is not None:
+                        visited += walk.enter(child.any_words)
+                if (child := node.any_word) is not None:
+                    following.append(child)
+                    if child.any_words is not None:
+                        visited += walk.enter(child.any_words)
                 if visited >= _NODES_PER_STEP:
                     yield visited // _NODES_PER_UNIT
                     visited = 0
             for each, nodes in repeated:
                 for some in parts(nodes, _NODES_PER_STEP):
-                    walk.keep(each, some)
-                    visited += len(some) + walk.enter(some)
+                    visited += len(some) + walk.keep(each, some)
                     if visited >= _NODES_PER_STEP:
                         yield visited // _NODES_PER_UNIT
                         visited = 0
                 following += nodes
             reached = following
         reached += walk.entered
-        for some in parts(reached, _NODES_PER_STEP):
-            for node in some:
-                bindings = node.bindings
+        for node in reached:
+            visited += 1
+            if bindings := node.bindings:
+                visited += 1
                 if len(bindings) > BINDINGS_PER_UNIT:
                     yield from collect(bindings, found)
-                elif bindings:  # most have few, and a step for them would take 1 µs more
+                else:  # most have few, and a step for them would take 1 µs more
                     found.update(bindings)
-                    visited += 1
-            visited += len(some)
             if visited >= _NODES_PER_STEP:
                 yield visited // _NODES_PER_UNIT
                 visited = 0
-        yield visited // _NODES_PER_UNIT
+        if visited >= _NODES_PER_UNIT:
+            yield visited // _NODES_PER_UNIT
 
     def _path(self, binding: Binding[T]) -> list[_Node[T]]:
         path = [self._root]
@@ -162,47 +160,37 @@ class TopicMatcher(Generic[T]):
 class _Walk(Generic[T]):
     """The `#` nodes that a key has entered, and their children by the words of the key that lead to them."""
 
-    __slots__ = ("_by_word", "_words", "entered")
+    __slots__ = ("by_word", "entered", "words")
 
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, key: str) -> None:
+        self.words = _words(key)
         self.entered: dict[_Node[T], None] = {}
-        self._words = words
-        self._by_word: dict[str, list[_Node[T]]] = {}
+        self.by_word: dict[str, list[_Node[T]]] = {}
 
-    @property
-    def has_children(self) -> bool:
-        """Whether some word may lead on from a `#` that was entered."""
-        return bool(self._by_word)
-
-    def enter(self, nodes: Sequence[_Node[T]]) -> int:
-        """Enter each `#` that follows one of these nodes; return the number of children that were noted."""
-        noted = 0
-        for node in nodes:
-            behind = node.any_words
-            if behind is not None and behind not in self.entered:
-                self.entered[behind] = None
-                noted += 1 + self._note(behind)
-        return noted
-
-    def _note(self, behind: _Node[T]) -> int:
+    def enter(self, behind: _Node[T]) -> int:
+        """Enter a `#`, unless that was done before; return the number of nodes that were noted."""
+        if behind in self.entered:
+            return 0
+        self.entered[behind] = None
         children: dict[str, _Node[T]] = {}
         if behind.words:
-            children = {word: behind.words[word] for word in behind.words.keys() & self._words}
+            children = {word: behind.words[word] for word in behind.words.keys() & self.words}
         if behind.any_word is not None:
             children[_ANY_WORD] = behind.any_word
         for word, child in children.items():
-            self._by_word.setdefault(word, []).append(child)
-        return len(children)
+            self.by_word.setdefault(word, []).append(child)
+        return 1 + len(children)
 
     def take(self, word: str) -> list[tuple[str, list[_Node[T]]]]:
         """The nodes that a word leads to from any `#` entered so far, each time with how to `keep` them."""
-        return [(each, self._by_word.pop(each, [])) for each in (word, _ANY_WORD)]
+        return [(each, self.by_word.pop(each, [])) for each in (word, _ANY_WORD)]
 
-    def keep(self, word: str, nodes: Sequence[_Node[T]]) -> None:
-        """Note those again that are to be reached by the same word another time."""
+    def keep(self, word: str, nodes: Sequence[_Node[T]]) -> int:
+        """Note nodes again that the same word may reach another time; enter each `#` behind them."""
         lasting = [node for node in nodes if node.leads_on]
         if lasting:
-            self._by_word.setdefault(word, []).extend(lasting)
+            self.by_word.setdefault(word, []).extend(lasting)
+        return sum(self.enter(node.any_words) for node in nodes if node.any_words is not None)
 
 
 def _words(key: str) -> list[str]:
