@@ -12,8 +12,8 @@ small and the wait is long, the machine was busy with something else. The first 
 nothing else happens.
 
 recado is started anew for each sample, RabbitMQ once for all attacks but those that it does not survive. It
-needs minutes for the larger ones, and no aim compares with it, so it has one round, and none of those in
-the quick form. Only the full form asks for uvloop.
+needs minutes for the larger ones, and no aim compares with it, so it has one round. The quick form takes about
+a minute: RabbitMQ is left out where it needs long, and so is uvloop.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ def suits_peer(plan: Plan, name: str) -> bool:
         return False
     if plan.quick and (name == RECOVERY or BY_NAME[name].ruins_peer):
         return False  # it would have to be started once more
+    if plan.quick and BY_NAME[name].takes_peer_long:
+        return False
     return name == RECOVERY or BY_NAME[name].suits_peer
 
 

@@ -51,6 +51,8 @@ class Attack:
     suits_peer: ClassVar[bool] = True
     ruins_peer: ClassVar[bool] = False
     """Whether RabbitMQ is busy for hours, and of no use afterwards."""
+    takes_peer_long: ClassVar[bool] = False
+    """Whether RabbitMQ needs more than ten seconds for the quick form, with the removal."""
     sizes: ClassVar[tuple[int, int] | None] = None
     """How many there are of what the title names, in the quick form and in the full one, if they differ."""
 
@@ -174,6 +176,7 @@ class Declaring(Attack):
     name = "declare"
     title = "20,000 durable queues"
     needs_disk = True
+    takes_peer_long = True
     sizes = (5_000, 20_000)
 
     def prepare(self, client: Client) -> None:
@@ -196,6 +199,7 @@ class Binding(Attack):
     name = "bind"
     title = "100,000 durable bindings"
     needs_disk = True
+    takes_peer_long = True
     sizes = (10_000, 100_000)
 
     def prepare(self, client: Client) -> None:

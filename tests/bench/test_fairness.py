@@ -45,8 +45,9 @@ def test_only_the_full_form_asks_for_uvloop_and_restarts_the_peer() -> None:
     quick, full = Plan(quick=True), Plan()
     assert fairness.loops_of(quick, "publish") == ["asyncio"]
     assert fairness.loops_of(full, "publish") == ["asyncio", "uvloop"]
-    assert not any(fairness.suits_peer(quick, name) for name in ("recovery", "topic"))
-    assert all(fairness.suits_peer(full, name) for name in ("recovery", "topic"))
+    for name in ("recovery", "topic", "declare", "bind", "exchange-delete"):
+        assert not fairness.suits_peer(quick, name)
+        assert fairness.suits_peer(full, name)
     assert not fairness.shares_peer(full, "topic")
     assert fairness.shares_peer(quick, "publish")
     assert not fairness.suits_peer(full, "regex")
