@@ -10,6 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from recado.actors import Actor as Actor
     from recado.actors import ActorRef as ActorRef
     from recado.actors import ActorSystem as ActorSystem
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from recado.feeds.link import Link
     from recado.feeds.vector import Vector as Vector
     from recado.node.broker import Broker as Broker
+    from recado.node.settings import Settings
     from recado.pipeline.table import table as table
 
 __version__ = "0.1.0"
@@ -36,6 +40,7 @@ __all__ = [
     "__version__",
     "connect",
     "connect_blocking",
+    "read_settings",
     "table",
 ]
 
@@ -68,6 +73,20 @@ def connect_blocking(
     from recado.feeds.blocking import BlockingLink
 
     return BlockingLink(connect(url, options=options, give_up=give_up, patient=patient))
+
+
+def read_settings(
+    file: Path | str | None = None, environment: Mapping[str, str] | None = None
+) -> Settings:
+    """Read recado.toml and the RECADO_… variables, for programs of any part: `read_settings().actors`.
+
+    `file` is the path of the file; without it, recado.toml of the current folder is read if there is one.
+    `environment` is that of the process by default; its variables override the file. Raises
+    `recado.node.config.ConfigError`, which names the key and where it is written.
+    """
+    from recado.node import config
+
+    return config.read_settings(file, environment)
 
 
 def __getattr__(name: str) -> object:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
+import recado
 from recado.actors import Actor, Message, NotHere
 from recado.actors.remote.amqp import Amqp, AmqpSettings, Sharing, Storage
 from recado.actors.remote.occurrences import BridgeGone, BridgeLost
 from recado.actors.remote.options import Options
 from recado.actors.remote.tcp import Tcp
 from recado.actors.remote.tcp.transport import TcpSettings
-from recado.actors.settings import ActorsSettings, open_system, read_settings
-from recado.node.config import ConfigError, load
+from recado.actors.settings import ActorsSettings, open_system
+from recado.node.config import ConfigError, load, read_settings
 
 from .remote.running import in_a_loop
 
@@ -69,7 +70,7 @@ def test_the_defaults_are_those_of_the_parts() -> None:
 
 
 def test_what_it_says_reaches_the_parts(file: Path) -> None:
-    settings = read_settings(file)
+    settings = read_settings(file, {}).actors
     options = settings.options()
     assert (options.cookie, options.require_cookie, options.untrusted) == ("sesame", True, True)
     assert (options.client_id, options.serialiser) == ("desk-7", "json")
@@ -132,7 +133,7 @@ class Notes(Actor[Note]):
 async def test_its_folder_of_mailboxes_outlasts_the_system(tmp_path: Path) -> None:
     file = tmp_path / "recado.toml"
     file.write_text('[actors]\nmailboxes = "mail"')
-    settings = read_settings(file)
+    settings = read_settings(file, {}).actors
     seen: asyncio.Queue[str] = asyncio.Queue()
     async with open_system("exchange", settings) as system:
         box = system.mailboxes.mailbox("notes")
@@ -192,9 +193,22 @@ async def test_a_system_runs_as_it_says(kind: str) -> None:
         assert type(system.dispatcher).__name__.lower() == kind.replace("_", "")
 
 
-def test_the_node_has_the_same_section(file: Path) -> None:
-    """One file for a broker and for the programs beside it."""
-    assert load(file=file).settings.actors == read_settings(file)
+def test_the_environment_overrides_the_file(file: Path) -> None:
+    environment = {"RECADO_ACTORS_COOKIE": "other", "RECADO_ACTORS_THREADS": "3"}
+    settings = read_settings(file, environment).actors
+    assert (settings.cookie, settings.threads) == ("other", 3)
+    assert settings.client_id == "desk-7"  # of the file
+
+
+def test_the_file_of_the_current_folder_and_the_environment_are_read_by_default(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+    monkeypatch.setenv("RECADO_ACTORS_COOKIE", "other")
+    settings = recado.read_settings().actors
+    assert (settings.client_id, settings.cookie) == ("desk-7", "other")
+    monkeypatch.chdir("/")
+    assert recado.read_settings().actors == ActorsSettings(cookie="other")
 
 
 @pytest.mark.parametrize(
@@ -214,8 +228,6 @@ def test_a_mistake_is_told(tmp_path: Path, text: str, told: str) -> None:
     file.write_text(f"[actors]\n{text}")
     with pytest.raises(ConfigError, match=told):
         load(file=file)
-    with pytest.raises(ValueError, match=r"actors"):
-        read_settings(file)
 
 
 def test_a_message_never_repeats_a_secret(tmp_path: Path) -> None:

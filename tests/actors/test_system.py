@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -113,3 +114,14 @@ def test_the_public_names_are_there() -> None:
         assert getattr(recado.actors, name) is not None
     with pytest.raises(AttributeError):
         recado.actors.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("wrong", [Notebook(), Stage(), "Notebook", None])
+@in_the_loop
+async def test_to_spawn_what_makes_no_actor_says_what_to_do(wrong: Any) -> None:
+    async with ActorSystem() as system:
+        kind = type(wrong).__name__
+        with pytest.raises(TypeError, match=rf"Use spawn\({kind}\), or spawn\(lambda: {kind}"):
+            await system.spawn(wrong, name="book")
+        book = await system.spawn(Notebook, name="book")  # the name is free
+        assert await book.ask(Echo("a")) == "a"

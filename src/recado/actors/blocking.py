@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import Callable
 from concurrent.futures import CancelledError, InvalidStateError, wait
 from concurrent.futures import Future as ThreadFuture
 from contextvars import copy_context
 from functools import partial
-from threading import Lock, get_ident
+from threading import Event, Lock, get_ident
 from typing import Any, Generic, Self, TypeVar, overload
 
 from recado.client.loop_thread import LoopThread
@@ -278,6 +279,21 @@ class ActorSystem:
                 self._thread.run(self.system.close())
             finally:
                 self._thread.stop()
+
+    def run_until_signal(self, *signals: signal.Signals) -> None:
+        """Wait for one of these signals, by default SIGTERM and SIGINT, then close the system. Call it in the
+        main thread, as Python delivers signals there only."""
+        stopped = Event()
+        before = {
+            number: signal.signal(number, lambda *_: stopped.set())
+            for number in signals or systems.STOP_SIGNALS
+        }
+        try:
+            stopped.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        self.close()
 
     def spawn(
         self,

@@ -8,7 +8,7 @@
     cookie = "…"
     mailboxes = "mail"
 
-    async with open_system("exchange", read_settings("recado.toml")) as system:
+    async with open_system("exchange", recado.read_settings().actors) as system:
         mailbox = system.mailboxes.mailbox("book.A1")
         book = await system.spawn(Book, name="book.A1", mailbox=mailbox)
 
@@ -23,8 +23,6 @@ import msgspec
 from msgspec import Meta
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .dispatchers.crew import Crew
     from .remote.amqp import Amqp, AmqpSettings
     from .remote.options import Options
@@ -170,25 +168,6 @@ def complaints(settings: ActorsSettings) -> list[tuple[str, str]]:
     if settings.mailboxes == "":
         found.append(("actors.mailboxes", "is empty: name a folder"))
     return found
-
-
-def read_settings(file: "Path | str") -> ActorsSettings:
-    """The section of a file; ValueError, with the key, if there is something wrong with it."""
-    import tomllib
-    from pathlib import Path
-
-    path = Path(file)
-    tree = tomllib.loads(path.read_text(encoding="utf-8")).get("actors", {})
-    try:
-        settings = msgspec.convert(tree, ActorsSettings)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"[actors] in {file}: {error}") from error
-    for key, complaint in complaints(settings):
-        raise ValueError(f"{key} in {file} {complaint}")
-    if settings.mailboxes is not None:
-        folder = str(path.parent / settings.mailboxes)
-        settings = msgspec.structs.replace(settings, mailboxes=folder)
-    return settings
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import signal
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import cached_property, partial
@@ -40,6 +41,7 @@ from .running.doorbell import doorbell
 from .running.mailbox import LastingMailboxes, Letter, MailboxFactory, Unbounded, emptied
 from .running.state import State
 from .running.turn import Dispatcher, Turns
+from .running.watchdog import watchdog
 
 if TYPE_CHECKING:
     from .events import EventStream
@@ -52,6 +54,7 @@ Options = TypeVar("Options")
 
 ASK_TIMEOUT = 5.0
 LONGEST_NAME = 255
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # How often a task of the system's own is cancelled, before it is left behind.
 CANCELLATIONS = 3
 
@@ -111,6 +114,7 @@ class ActorSystem:
         self.turns = Turns(self.loop)
         self.dispatcher: Dispatcher = self._given_dispatcher or self.turns
         self._open = True
+        watchdog(self.loop).enter()
         if self._join is not None:
             self.node = self._join()
             try:
@@ -135,6 +139,7 @@ class ActorSystem:
             return
         self._open = False
         async with AsyncExitStack() as rest:  # from the last to the first
+            rest.callback(watchdog(self.loop).leave)
             rest.push_async_callback(self._finish)
             rest.callback(self.asks.close, SystemClosed(f"the system {self.name} was closed"))
             rest.push_async_callback(self._call_back)
@@ -162,6 +167,23 @@ class ActorSystem:
                 task.cancel()
         for task in self._tasks:
             log.error("%s is left behind: it was cancelled, and does not end", task)
+
+    async def run_until_signal(self, *signals: signal.Signals) -> None:
+        """Wait for one of these signals, by default SIGTERM and SIGINT, then close the system.
+
+        Returns when the system is closed, also if something else closes it. A second signal has its usual
+        effect: it ends the program. Call it in the main thread.
+        """
+        stopped, awaited = asyncio.Event(), signals or STOP_SIGNALS
+        self.at_close(stopped.set)
+        for number in awaited:
+            self.loop.add_signal_handler(number, stopped.set)
+        try:
+            await stopped.wait()
+        finally:
+            for number in awaited:
+                self.loop.remove_signal_handler(number)
+        await self.close()
 
     def at_close(self, callback: Callable[[], Any]) -> None:
         """Have it called, and awaited if it returns something, when all actors have stopped; the last one
@@ -191,6 +213,7 @@ class ActorSystem:
         """
         if not self._open:
             raise SystemClosed(f"the system {self.name} is not open", "Use it by async with")
+        _check_factory(factory)
         if len(name) > LONGEST_NAME:
             raise ValueError(f"a name has at most {LONGEST_NAME} characters: {name!r}")
         above = self._above(supervisor)
@@ -390,6 +413,15 @@ class Undertaker:
 
     def signal(self, target: Address, signal: CellSignal) -> None:
         self._system.on_loop(hearing.echo, ActorRef(target, self, self._system), signal)
+
+
+def _check_factory(factory: object) -> None:
+    if isinstance(factory, Actor) or not callable(factory):
+        kind = type(factory).__name__
+        raise TypeError(
+            f"spawn takes a class or a function that makes an actor, not an object of {kind}: a restart makes "
+            f"a new actor. Use spawn({kind}), or spawn(lambda: {kind}(…)) for arguments"
+        )
 
 
 async def _awaited(callback: Callable[[], Any]) -> None:

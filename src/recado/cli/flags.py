@@ -6,11 +6,9 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from recado.node.config import FILE, Config, load
+from recado.node.config import Config, file_of, load
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from recado.node.settings import Settings
 
 
@@ -53,12 +51,3 @@ def effective(chosen: argparse.Namespace) -> Config:
     """The configuration that a command with these arguments runs under."""
     flags = {key: value for key, value in vars(chosen).items() if "." in key}
     return load(file=file_of(chosen.config), environment=os.environ, flags=flags)
-
-
-def file_of(named: str | None) -> Path | None:
-    """The file that was named, else recado.toml of the current folder, if there is one."""
-    if named is None and not os.access(FILE, os.F_OK):
-        return None
-    from pathlib import Path
-
-    return Path(named or FILE)

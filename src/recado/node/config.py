@@ -11,6 +11,7 @@ is an argument; only the file is read here.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -74,6 +75,29 @@ def load(
         if value is not None:
             put(key, value, f"--{key.split('.')[1].replace('_', '-')}")
     return Config(checked(tree, origins), origins)
+
+
+def read_settings(
+    file: Path | str | None = None, environment: Mapping[str, str] | None = None
+) -> Settings:
+    """Read the settings that programs of all parts share: `recado.toml` and RECADO_… variables.
+
+    `file` is the path of the file; without it, recado.toml of the current folder is read if there is one.
+    `environment` is that of the process by default; its variables override the file. Raises ConfigError,
+    which names the key and where it is written.
+    """
+    return load(
+        file=file_of(file), environment=os.environ if environment is None else environment
+    ).settings
+
+
+def file_of(named: Path | str | None) -> Path | None:
+    """The file that was named, else recado.toml of the current folder, if there is one."""
+    if named is None and not os.access(FILE, os.F_OK):
+        return None
+    from pathlib import Path
+
+    return Path(named or FILE)
 
 
 def from_mapping(tree: object, **sections: Mapping[str, object]) -> Settings:

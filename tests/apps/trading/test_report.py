@@ -14,6 +14,7 @@ from recado.apps.trading.measurement import Asked, Run
 from recado.apps.trading.plots import draw_all
 from recado.apps.trading.published import WIRED, WIRELESS
 from recado.apps.trading.report import Report
+from recado.apps.trading.tables import Line, Table, text_of
 from tests.apps.trading.stage import archive_of, asks_of, run_of
 
 TCP, AMQP = Transport.TCP, Transport.AMQP
@@ -213,3 +214,18 @@ def test_of_nothing(tmp_path: Path) -> None:
     report = Report.of(tmp_path)
     assert report.tables == []
     assert draw_all(report.by_latency, tmp_path) == []
+
+
+@pytest.mark.parametrize("percent", [-99.9, 12.3, 999.9, 1000.0, 12_345.6, 1_234_567.8])
+def test_columns_stay_apart_however_large_a_difference_is(percent: float) -> None:
+    large = Figures(*[percent] * len(msgspec.structs.fields(Figures)))
+    line = Line(1, "amqp", large, large, is_difference=True)
+    *_, row = text_of(Table("Table 7.1", 0, [line]), 1).splitlines()
+    ours, theirs = row.split("difference")[1].split("│")
+    count = len(msgspec.structs.fields(Figures))
+    for side in (ours, theirs):
+        figures = [float(text.replace(",", "")) for text in side.split("%")[:-1]]
+        assert figures == pytest.approx([percent] * count, abs=0.51)
+        assert (
+            len(side.split()) == 2 * count
+        )  # each is a figure and its sign, and nothing runs together

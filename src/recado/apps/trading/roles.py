@@ -39,6 +39,10 @@ class Until(Protocol):
     async def __call__(self) -> None: ...
 
 
+BROKER_TIMEOUT_S: Final = 10.0
+"""A measurement without its broker ends instead of waiting."""
+
+
 def amqp(url: str | None, *, serve: bool) -> Amqp:
     """Durable objects, transient messages, a connection for each channel: as in the dissertation."""
     settings = AmqpSettings(
@@ -47,6 +51,7 @@ def amqp(url: str | None, *, serve: bool) -> Amqp:
         server_sharing=Sharing.PER_CHANNEL,
         client_sharing=Sharing.PER_CHANNEL,
         serve=serve,
+        give_up=BROKER_TIMEOUT_S,
     )
     return Amqp(url or BROKER, settings)
 

@@ -100,8 +100,17 @@ def cells(line: Line, figures: Figures | None) -> str:
         return ""
     *per_ask, seconds = astuple(figures)
     if line.is_difference:
-        return "".join(f"{each:+{WIDTH - 2}.1f} %" for each in (*per_ask, seconds))
-    return "".join(f"{each:{WIDTH},.0f}" for each in per_ask) + f"{seconds:{WIDTH}.2f}"
+        texts = [percent(each) for each in (*per_ask, seconds)]
+    else:
+        texts = [*(f"{each:,.0f}" for each in per_ask), f"{seconds:.2f}"]
+    # A space before each, so that columns stay apart when a figure is wider than its column.
+    return "".join(f" {text:>{WIDTH - 1}}" for text in texts)
+
+
+def percent(difference: float) -> str:
+    """With one decimal where the column is wide enough."""
+    text = f"{difference:+.1f} %"
+    return text if len(text) < WIDTH else f"{difference:+,.0f} %"
 
 
 def milliseconds(microseconds: int) -> str:

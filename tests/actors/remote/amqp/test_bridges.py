@@ -15,6 +15,7 @@ from recado.actors.remote.faults import Gone, NoWay
 from recado.actors.remote.transport import Full
 from recado.client import CannotConnect, Channel, ChannelRefused, Connection, LoginFailed, connect
 from tests.actors.remote.running import in_a_loop
+from workshop.peers import free_ports
 
 from .ends import LIMIT, End, end, frame, frames
 
@@ -344,12 +345,37 @@ async def test_a_wrong_password_is_told_at_once() -> None:
 
 
 @in_a_loop
-async def test_a_broker_that_is_not_there_is_told_in_time() -> None:
+async def test_a_node_waits_for_its_broker() -> None:
+    (port,) = free_ports(1)
+    url = f"amqp://guest:guest@127.0.0.1:{port}"
+    going = end(url, "server", connect_timeout=0.1)
+    opening = asyncio.create_task(going.__aenter__())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(opening), 0.5)  # several attempts
+    async with recado.Broker(port=port) as broker:
+        server = await opening
+        async with end(broker.url, "client") as client:
+            client.transport.connect("server").post(frame(1))
+            await server.until(lambda: server.frames == [frame(1)])
+        await going.__aexit__(None, None, None)
+
+
+@in_a_loop
+async def test_a_node_waits_for_its_broker_no_longer_than_give_up() -> None:
     async with recado.Broker() as broker:
         url = broker.url
     with pytest.raises(CannotConnect, match="nobody listens"):
-        async with end(url, "server", connect_timeout=0.3):
+        async with end(url, "server", give_up=0.3):
             pass
+
+
+@in_a_loop
+async def test_a_node_that_is_cancelled_while_it_waits_for_its_broker_leaves_nothing() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3), end(f"amqp://127.0.0.1:{port}", "server"):
+            pass
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
 @in_a_loop

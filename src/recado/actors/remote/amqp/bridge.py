@@ -27,6 +27,7 @@ from recado.actors.remote.faults import Gone
 from recado.amqp.properties import Properties, encode_properties
 from recado.client import (
     Address,
+    CannotConnect,
     Channel,
     Connection,
     ConnectionClosed,
@@ -265,10 +266,14 @@ class Bridge:
     def failed(self, error: Exception) -> None:
         """An attempt did. Who waits for the first one to succeed need not, if the next would fail as well."""
         self._lost(error)
-        if isinstance(error, NotWelcome) and not self.up_once.done():
+        if isinstance(error, NotWelcome):
+            self._never_up(error)
+        self._changed()
+
+    def _never_up(self, error: Exception) -> None:
+        if not self.up_once.done():
             self.up_once.set_exception(error)
             self.up_once.exception()  # or asyncio would complain where nobody waits for it
-        self._changed()
 
     def _lost(self, error: Exception) -> None:
         self.error = error
@@ -298,6 +303,7 @@ class Bridge:
     def finish(self, reason: str) -> None:
         """Nothing is taken any more, what was not sent comes back, and no silent broker is waited for."""
         self.end = reason
+        self._never_up(CannotConnect(f"no bridge for {self.plan.name}: {reason}"))
         self._stop_reporting()
         is_up, self._out = self._out is not None and self._reads, None
         self._give_back(reason)

@@ -23,12 +23,13 @@ class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
     client_sharing: Sharing = Sharing.PER_NODE
     serve: bool = True  # False for a node that only asks others: it has no server bridge
 
-    connect_timeout: float = 5.0  # seconds for one attempt, and for the first bridge in all
+    connect_timeout: float = 5.0
+    """Seconds for one attempt to connect, and for a broker that is there to accept the first bridge. A broker
+    that is away when the node is opened is waited for, up to `give_up`."""
     read_timeout: float = 20.0  # seconds of the broker's silence after which a connection is dead
     reconnect_delay: float = 0.3  # seconds between two attempts, at most
-    give_up: float | None = (
-        None  # seconds without the broker until a bridge ends; None retries forever
-    )
+    give_up: float | None = None
+    """Seconds without the broker after which a bridge ends; None retries forever."""
     report_interval: float = 60.0  # seconds between two events BridgeDown of a bridge that is lost
     absence: float = 2.0  # seconds that a node which was there may be missing on the broker
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -28,7 +29,7 @@ from recado.actors.remote.occurrences import (
 )
 from recado.actors.remote.transport import Receiver
 from recado.actors.system import ActorSystem
-from recado.client import Address, CannotConnect, parse_address
+from recado.client import Address, CannotConnect, ChannelRefused, parse_address
 
 from .bridge import Bridge, Plan, client_plan, server_plan
 from .connection import Build, ConnectionSupervisor, Dismantle
@@ -129,13 +130,15 @@ class Amqp(Joining):
         return bridge
 
     async def _first(self, bridge: Bridge) -> None:
-        seconds = self._settings.connect_timeout
-        try:
-            async with asyncio.timeout(seconds):
-                await asyncio.shield(bridge.up_once)
-        except TimeoutError:
-            why = bridge.error or f"no answer from {self.address} within {seconds:g} s"
-            raise CannotConnect(f"no bridge for {bridge.plan.name}: {why}") from bridge.error
+        """Wait until the bridge is up. A broker that is away is waited for; one that is there and refuses the
+        bridge for `connect_timeout` (another node may have its name, and just be ending) is an error."""
+        while not bridge.up_once.done():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.connect_timeout):
+                    await asyncio.shield(bridge.up_once)
+            if isinstance(bridge.error, ChannelRefused):
+                raise CannotConnect(f"no bridge for {bridge.plan.name}: {bridge.error}")
+        bridge.up_once.result()
 
     def _give_up(self, reason: str) -> None:
         """The server bridge was given up: a node that others do not reach does not reach others either."""
