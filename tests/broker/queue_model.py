@@ -136,10 +136,12 @@ class ModelQueue:
                 self.turns.append(taker)
 
     def _drop_late(self, now: int) -> None:
-        """At the front only, and strictly: a message with no time may go to a consumer that waits."""
+        """At the front only. A new message with no time may go to a consumer that waits."""
         while self.ready:
             front = min(self.ready, key=_rank)
-            if front.expires is None or front.expires >= now:
+            if front.expires is None or front.expires > now:
+                return
+            if front.expires == now and not front.redelivered:
                 return
             self._drop(front, "expired")
 

@@ -13,6 +13,7 @@ from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
 from recado.broker.queue import Queue
 from recado.broker.run import Origin
+from recado.broker.steps import finish
 
 from .stage import (
     Peer,
@@ -140,6 +141,22 @@ def test_a_consumer_that_needs_no_ack_does_not_count(
     queue.publish(run_of([b"1", b"2", b"3"]), 0)
     assert peer.bodies() == [b"1", b"2", b"3"]
     assert (queue.unacked, channel.outstanding) == (0, 0)
+
+
+def test_a_reached_limit_holds_back_consumers_that_need_no_ack(
+    broker: Broker, channel: Channel, peer: Peer
+) -> None:
+    one, two = new_queue(broker, "one"), new_queue(broker, "two")
+    channel.limit = 2
+    consume(channel, one, "a")
+    consume(channel, two, "b", no_ack=True)
+    one.publish(run_of([b"1", b"2"]), 0)
+    two.publish(run_of([b"3", b"4", b"5"]), 0)
+    assert given_to(peer) == [("a", 1, b"1"), ("a", 2, b"2")]
+    channel.settle(Settlement.ACK, 1, 0, multiple=False)
+    assert given_to(peer) == [("b", 3, b"3"), ("b", 4, b"4"), ("b", 5, b"5")]
+    two.publish(run_of([b"6"]), 0)
+    assert given_to(peer) == [("b", 6, b"6")]
 
 
 def test_a_congested_peer_gets_nothing_until_it_keeps_up(
@@ -549,6 +566,44 @@ def test_what_is_not_settled_returns_when_the_channel_ends(
         (1, 0, 0),
         (2, 0, 0),
     ]
+
+
+@pytest.mark.parametrize("getting", [False, True])
+def test_the_next_active_consumer_gets_what_returns_before_newer_messages(
+    broker: Broker, channel: Channel, getting: bool
+) -> None:
+    """C5; also for messages that arrive before all steps are done."""
+    queue = new_queue(broker, single_active_consumer=True)
+    other = Peer()
+    consume(channel, queue, "a", prefetch=1)
+    consume(open_channel(broker, other), queue, "b")
+    queue.publish(run_of([b"1", b"2"]), 0)
+    if getting:
+        channel.get(queue, no_ack=False, now=0)
+        queue.publish(run_of([b"3"]), 0)
+    steps = channel.close()
+    next(steps)
+    queue.publish(run_of([b"4"]), 0)
+    assert other.bodies() == []
+    finish(steps)
+    assert other.bodies() == ([b"1", b"2", b"3", b"4"] if getting else [b"1", b"2", b"4"])
+    assert (queue.ready, queue.returning) == (0, 0)
+
+
+def test_a_new_message_does_not_overtake_those_that_return(
+    broker: Broker, channel: Channel
+) -> None:
+    queue = new_queue(broker, single_active_consumer=True)
+    other = Peer()
+    consume(channel, queue, "a")
+    consume(open_channel(broker, other), queue, "b")
+    queue.publish(run_of([b"1"]), 0)
+    steps = channel.close()
+    next(steps)
+    assert queue.ready == 0
+    queue.publish(run_of([b"2"]), 0)
+    finish(steps)
+    assert other.bodies() == [b"1", b"2"]
 
 
 def test_others_take_over_what_a_closed_channel_held(broker: Broker, channel: Channel) -> None:

@@ -78,7 +78,7 @@ def test_one_consumer_is_active_and_the_next_takes_over(broker: Broker) -> None:
     channels[1].resume(0)
     assert second.bodies() == []
     close_channel(channels[0])
-    assert (second.bodies(), third.bodies()) == ([], [b"2", b"0"])
+    assert (second.bodies(), third.bodies()) == ([], [b"0", b"1"])
 
 
 def test_a_channel_that_settles_is_served_again(broker: Broker) -> None:
@@ -221,6 +221,22 @@ def test_a_message_with_no_time_goes_to_who_waits_or_to_nobody(
     peer = consumer_of(broker, queue)
     queue.publish(run_of([b"1", b"2"], no_time), 0)
     assert peer.bodies() == [b"1", b"2"]
+
+
+def test_a_message_with_no_time_that_returns_is_late(broker: Broker) -> None:
+    """However soon; a message with some time left returns to the consumer."""
+    queue = new_queue(broker)
+    peer = Peer()
+    channel = open_channel(broker, peer)
+    consume(channel, queue)
+    for expiration in ("0", "1"):
+        queue.publish(run_of([expiration.encode()], Properties(expiration=expiration)), 0)
+    assert peer.bodies() == [b"0", b"1"]
+    channel.settle(Settlement.REQUEUE, 2, 0, multiple=True)
+    assert peer.bodies() == [b"1"]
+    channel.settle(Settlement.REQUEUE, 3, 1, multiple=False)
+    assert peer.bodies() == []
+    assert (queue.ready, queue.unacked) == (0, 0)
 
 
 # ── wire taps ─────────────────────────────────────────────────────────────────────────────────────────────

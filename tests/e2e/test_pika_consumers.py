@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from pamqp import commands
 from pika import BlockingConnection
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
+from workshop.peers import Server
+
 from .traffic import Inbox, await_that, bodies, depth, put, take
+from .wire import wire_to
 
 
 @pytest.fixture
@@ -49,6 +53,35 @@ def test_the_next_active_consumer_gets_what_the_closed_one_held(
     assert [(each.body, each.redelivered) for each in waiting.deliveries] == [
         (b"1", True),
         (b"2", True),
+    ]
+
+
+def test_messages_of_a_closed_active_consumer_come_before_newer_ones(
+    server: Server,
+    connection: BlockingConnection,
+    channel: BlockingChannel,
+    name: Callable[[str], str],
+) -> None:
+    """The active consumer is on a plain socket: pika cancels consumers before it closes their channel."""
+    queue = name("single")
+    given = {"x-single-active-consumer": True}
+    channel.queue_declare(queue, auto_delete=True, arguments=given)
+    with wire_to(server) as active:
+        consume = commands.Basic.Consume(queue=queue)
+        active.send(commands.Channel.Open(), commands.Basic.Qos(0, 2), consume, channel=1)
+        active.expect(commands.Channel.OpenOk, commands.Basic.QosOk, commands.Basic.ConsumeOk)
+        waiting = Inbox(connection.channel(), queue, auto_ack=True)
+        put(channel, queue, b"1", b"2", b"3", b"4")
+        for _ in range(6):  # two deliveries, of three frames each
+            active.receive()
+        active.send(commands.Channel.Close(200, "", 0, 0), channel=1)
+        active.expect(commands.Channel.CloseOk)
+        waiting.wait(4)
+    assert [(each.body, each.redelivered) for each in waiting.deliveries] == [
+        (b"1", True),
+        (b"2", True),
+        (b"3", False),
+        (b"4", False),
     ]
 
 

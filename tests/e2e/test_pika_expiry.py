@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import UnroutableError
@@ -53,6 +54,28 @@ def test_ttl_zero_reaches_a_waiting_consumer_and_nobody_later(
     put(channel, queue, b"somebody waits")
     inbox.wait(1)
     assert inbox.bodies == [b"somebody waits"]
+
+
+def test_ttl_zero_is_over_when_the_message_is_requeued(
+    channel: BlockingChannel, name: Callable[[str], str]
+) -> None:
+    """However soon: requeued in the millisecond in which it came, it is not delivered again."""
+    queue, letters = name("now"), name("letters")
+    channel.queue_declare(letters, exclusive=True)
+    given = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": letters}
+    channel.queue_declare(queue, exclusive=True, arguments=given)
+    seen = []
+
+    def requeue(_channel: object, method: Any, _properties: object, body: bytes) -> None:
+        seen.append((body, method.redelivered))
+        channel.basic_nack(method.delivery_tag, requeue=True)
+
+    channel.basic_consume(queue, requeue)
+    contents = [b"%d" % number for number in range(20)]
+    for body in contents:
+        put(channel, queue, body, expiration="0")
+        assert bodies(take(channel, letters)) == [body]
+    assert seen == [(body, False) for body in contents]
 
 
 def test_the_expiration_property_reaches_the_consumer(channel: BlockingChannel, queue: str) -> None:

@@ -281,3 +281,26 @@ def test_an_ack_after_its_queue_is_gone_is_no_error(channel: BlockingChannel, qu
     assert channel.queue_delete(queue).method.message_count == 1
     channel.basic_ack(held.tag)
     channel.basic_qos(prefetch_count=0)
+
+
+def test_a_reached_global_prefetch_holds_back_consumers_without_acks(
+    connection: BlockingConnection, channel: BlockingChannel, name: Callable[[str], str]
+) -> None:
+    """They get messages while the channel has fewer unacked than its limit, and do not count for it."""
+    acked, unacked = name("acked"), name("unacked")
+    for queue in (acked, unacked):
+        channel.queue_declare(queue, exclusive=True)
+    consuming = connection.channel()
+    consuming.basic_qos(prefetch_count=2, global_qos=True)
+    held, free = Inbox(consuming, acked), Inbox(consuming, unacked, auto_ack=True)
+    put(channel, acked, b"1")
+    held.wait(1)
+    put(channel, unacked, b"a", b"b", b"c")
+    free.wait(3)
+    put(channel, acked, b"2")
+    held.wait(2)
+    put(channel, unacked, b"d", b"e", b"f")
+    assert depth(channel, unacked) == 3
+    consuming.basic_ack(held.deliveries[0].tag)
+    assert bodies(free.wait(6)) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert held.bodies == [b"1", b"2"]

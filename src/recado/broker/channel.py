@@ -4,9 +4,10 @@ C1  Delivery tags count up from 1; a tag is settled once, by the channel that wa
 C2  When the channel ends, what it has not settled returns to its queues.
 C3  In a transaction settlements happen at commit; until then nobody else can settle those tags.
 C4  Messages that return together are all in their queues before one of them is delivered again.
+C5  The next single active consumer gets the messages that a closed channel held before newer ones.
 
 A range of tags with many deliveries is settled in steps (see `steps` and `cleanup`), and so is a channel with
-many consumers closed. For C4 the queues deliver nothing until the last step.
+many consumers closed. For C4 and C5 the queues deliver nothing until the last step.
 
 A small transaction is committed in one step, and is one group for the keeper. A larger one is committed in
 steps, its messages first. Once begun it is completed, also if the connection ends meanwhile; only then does
@@ -467,15 +468,24 @@ class Channel:
     def _let_go(self) -> Steps[list[Queue]]:
         cleanup = self.admission.vhost.cleanup
         queues: dict[Queue, None] = {}
+        paused: dict[Queue, None] = {}  # to remove the active consumer activates the next one (C5)
         for consumer in list(self.consumers.values()):
+            queue = consumer.queue
             if not consumer.settings.wire_tap:
-                queues[consumer.queue] = None
+                queues[queue] = None
+                if queue.settings.single_active_consumer and queue not in paused:
+                    queue.returning += 1
+                    paused[queue] = None
             if consumer.tag in self.consumers:  # else its queue was deleted meanwhile
                 self.remove(consumer, cleanup.now)
-            yield consumer.queue.removal_units
+            yield queue.removal_units
         while self._committing is not None and not self._committing.is_done:
             yield self._committing.advance(STEP_UNITS)
         yield from self._refuse_in_steps(Settlement.REQUEUE, 0, self.next_tag - 1)
+        for queue in paused:
+            queue.returning -= 1
+            queue.deal(cleanup.now)
+            yield 1
         return list(queues)
 
 

@@ -77,12 +77,10 @@ class Consumer:
         channel = self.channel
         if channel.outlet.congested:
             return 0
-        if self.no_ack:
-            return UNLIMITED
-        room = self.limit - self.outstanding if self.limit else UNLIMITED
-        if channel.limit:
-            room = min(room, channel.limit - channel.outstanding)
-        return room
+        shared = channel.limit - channel.outstanding if channel.limit else UNLIMITED
+        if self.no_ack:  # does not count for the limit of the channel, but stops when it is reached
+            return UNLIMITED if shared > 0 else 0
+        return min(self.limit - self.outstanding, shared) if self.limit else shared
 
     def deliver(self, run: Run) -> None:
         """Write the messages to the peer, and hold them until they are settled unless nobody will."""

@@ -151,7 +151,7 @@ class LimitedQueue(Queue):
     def _drop_expired(self, now: int) -> bool:
         """Make sure that what is at the front has time left, and did not return too often: if something is.
 
-        Strictly: a message with no time at all may still go to a consumer that waits for it.
+        A new message with no time at all may still go to a consumer that waits for it, a returned one may not.
         """
         while self.ready and not self.stalled:
             lane = self._front()
@@ -159,7 +159,11 @@ class LimitedQueue(Queue):
             assert head is not None
             if head.returns and self._is_worn(head):  # when the process ended, or a policy came
                 reason = "delivery_limit"
-            elif head.expires is None or head.expires >= now:
+            elif (
+                head.expires is None
+                or head.expires > now
+                or (head.expires == now and not head.redelivered)
+            ):
                 return True
             else:
                 reason = "expired"

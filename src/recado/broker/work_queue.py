@@ -54,7 +54,11 @@ class WorkQueue(LimitedQueue):
 
     def publish(self, run: Run, now: int) -> Sequence[int]:
         """Take in messages; gives the indexes of those that were refused."""
-        if self._simple and not self.ready and not self.taps and run.facts.ttl is None:
+        if (
+            self._simple
+            and not (self.ready or self.returning or self.taps)
+            and run.facts.ttl is None
+        ):
             # What follows would come to the same, at three times the cost for a run of one.
             group, count = self._rota.foremost, len(run.tails)
             if group is not None and (count == 1 or len(group) == 1) and group[0].room() >= count:
