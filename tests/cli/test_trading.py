@@ -16,6 +16,7 @@ from recado.apps.trading.measurement import Asked, Run
 from recado.cli import main
 from recado.cli.trading import grammar, plan_of
 from tests.apps.trading.stage import archive_of, asks_of, run_of
+from workshop.time_limit import scale
 
 SECONDS = 60
 
@@ -103,7 +104,7 @@ def test_a_network_process_makes_round_trips_longer() -> None:
                 with socket.create_connection(("127.0.0.1", port), SECONDS) as near:
                     far, _ = server.accept()
                     with far:
-                        far.settimeout(SECONDS)
+                        far.settimeout(scale(SECONDS))
                         begun = time.perf_counter()
                         near.sendall(b"there")
                         assert far.recv(5) == b"there"
@@ -112,7 +113,7 @@ def test_a_network_process_makes_round_trips_longer() -> None:
                         assert time.perf_counter() - begun >= 0.05
             finally:
                 way.terminate()
-            assert way.wait(SECONDS) == 0
+            assert way.wait(scale(SECONDS)) == 0
 
 
 def test_run_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from workshop import peers
+from workshop.time_limit import scale
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "quotes.md"
 RECADO = str(Path(sys.executable).with_name("recado"))
@@ -46,7 +47,7 @@ def test_the_commands_of_the_page_say_what_it_shows(tmp_path: Path) -> None:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=SECONDS,
+                timeout=scale(SECONDS),
                 check=True,
             )
             said = done.stdout.splitlines()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from workshop.peers import HOST, Server
+from workshop.time_limit import scale
 
 from .traffic import PATIENCE
 
@@ -39,7 +40,7 @@ class Proxy:
     def wait_for_accepted(self, count: int) -> None:
         """Wait until that many connections were tried, refused ones included."""
         with self._counting:
-            in_time = self._counting.wait_for(lambda: self.accepted >= count, PATIENCE)
+            in_time = self._counting.wait_for(lambda: self.accepted >= count, scale(PATIENCE))
         assert in_time, f"only {self.accepted} of {count} connections came"
 
     def cut(self) -> None:

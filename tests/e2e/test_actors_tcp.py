@@ -27,6 +27,7 @@ from tests.actors.remote.running import in_a_loop
 from tests.actors.remote.shop import watcher
 from tests.feeds.rim.loop import until
 from workshop.peers import free_ports
+from workshop.time_limit import scale
 
 from .actors_cast import Gate, Ledger, Note, Twice
 from .actors_node import TCP
@@ -67,7 +68,7 @@ async def test_what_was_answered_was_handled_however_often_the_node_is_killed(
             for number in numbers:
                 while True:
                     try:
-                        assert await ledger.ask(Note(0, number), timeout=PATIENCE) == number
+                        assert await ledger.ask(Note(0, number), timeout=scale(PATIENCE)) == number
                         break
                     except RemoteFault:  # Undelivered or Cut
                         continue
@@ -95,7 +96,7 @@ async def test_what_tell_wait_returned_for_is_handled_however_often_the_node_is_
 
         async def tell_all(first: int) -> None:
             for number in range(first, first + 100 * each):
-                await ledger.tell_wait(Note(0, number), timeout=PATIENCE)
+                await ledger.tell_wait(Note(0, number), timeout=scale(PATIENCE))
                 stored.append(number)
 
         for life in range(kills):
@@ -105,7 +106,7 @@ async def test_what_tell_wait_returned_for_is_handled_however_often_the_node_is_
             with pytest.raises(RemoteFault):  # Cut, or Undelivered
                 await telling
             await there.start()
-        assert await ledger.ask(Note(0, 9_000_000), timeout=PATIENCE) == 9_000_000
+        assert await ledger.ask(Note(0, 9_000_000), timeout=scale(PATIENCE)) == 9_000_000
     found = noted(tmp_path)
     assert set(stored) <= set(found)
     assert list(dict.fromkeys(found)) == sorted(set(found))
@@ -119,10 +120,12 @@ async def test_what_waits_in_a_node_that_is_killed_is_handled_and_its_asks_end(
     async with exchange_and_desk(tmp_path) as (there, desk, _):
         gate = desk.actor("gate", Gate, node=EXCHANGE)
         inspector = desk.actor(INSPECTOR, Inspector, node=EXCHANGE)
-        answers = [gate.ask_future(Twice(number), timeout=PATIENCE) for number in range(asks)]
+        answers = [
+            gate.ask_future(Twice(number), timeout=scale(PATIENCE)) for number in range(asks)
+        ]
         waiting = 0
         while waiting < asks - 1:  # the gate has one of them
-            page = await inspector.ask(Inspect(), timeout=PATIENCE)
+            page = await inspector.ask(Inspect(), timeout=scale(PATIENCE))
             waiting = next(seen.waiting for seen in page.seen if seen.name == "gate")
         there.kill()
         for outcome in await asyncio.gather(*answers, return_exceptions=True):
@@ -145,7 +148,8 @@ async def test_a_client_that_is_killed_leaves_no_gap_and_its_next_life_is_served
                 await teller.start()
                 await until(lambda life=life: len(noted(tmp_path, life)) > 200)  # type: ignore[misc]
         ledger = desk.actor("ledger", Ledger, node=EXCHANGE)
-        assert await ledger.ask(Note(9, 1), timeout=PATIENCE) == 1  # so all before it is done
+        # The answer says that all messages before it are handled.
+        assert await ledger.ask(Note(9, 1), timeout=scale(PATIENCE)) == 1
     for life in range(lives):
         found = noted(tmp_path, life)
         assert found == list(range(len(found)))
@@ -181,10 +185,10 @@ async def test_a_watched_actor_with_a_durable_mailbox_dies_with_its_node(tmp_pat
         ledger = desk.actor("ledger", Ledger, node=EXCHANGE)
         seer = await watcher(desk)
         monitor(seer._cell, ledger)
-        assert await ledger.ask(Note(0, 1), timeout=PATIENCE) == 1
+        assert await ledger.ask(Note(0, 1), timeout=scale(PATIENCE)) == 1
         there.kill()
         await there.start()
         (down,) = await seer.until(1)
         assert isinstance(down, Down)
         assert isinstance(down.reason, NoSuchActor)
-        assert await ledger.ask(Note(0, 2), timeout=PATIENCE) == 2
+        assert await ledger.ask(Note(0, 2), timeout=scale(PATIENCE)) == 2

@@ -22,6 +22,7 @@ from tests.actors.remote.running import in_a_loop
 from tests.actors.values import EXAMPLES, Carry, alike
 from tests.feeds.rim.loop import until
 from workshop.peers import Server
+from workshop.time_limit import scale
 
 from .actors_values_node import NAME, Item, Stored, quote_of
 
@@ -45,7 +46,7 @@ def node(where: str, folder: Path, mode: str) -> Iterator[int]:
 
 async def ask(ref: ActorRef[Any], message: Any) -> Any:
     """Its answer, as soon as the node is there: what was asked before is lost with the link."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(scale(PATIENCE)):
         while True:
             try:
                 return await ref.ask(message, timeout=5.0)
@@ -68,7 +69,7 @@ async def killed_while_they_wait(where: str, folder: Path) -> None:
                 await keeper.tell_wait(Item(name, value, quote_of(name)))
             with pytest.raises(CannotSerialise, match=r"Item\.value\[0\]: object"):
                 await keeper.tell_wait(Item("odd", [object()], quote_of("odd")))
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(scale(PATIENCE)):
                 while await ask(counting, Stored()) < len(EXAMPLES):
                     pass
             for value in EXAMPLES.values():

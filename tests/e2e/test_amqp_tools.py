@@ -9,6 +9,7 @@ import pytest
 
 from workshop import system
 from workshop.peers import Server
+from workshop.time_limit import scale
 
 from .traffic import PATIENCE
 
@@ -26,7 +27,7 @@ def tool(server: Server) -> Tool:
             input=feed,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=scale(PATIENCE),
             check=False,
         )
 
@@ -92,6 +93,8 @@ def test_errors_are_told_with_their_code(tool: Tool, name: Callable[[str], str])
 def test_a_wrong_password_is_refused(server: Server, name: Callable[[str], str]) -> None:
     url = server.url.replace("guest:guest", "guest:wrong")
     command = ["amqp-declare-queue", f"--url={url}", f"--queue={name('refused')}"]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    refused = subprocess.run(
+        command, capture_output=True, text=True, timeout=scale(PATIENCE), check=False
+    )
     assert refused.returncode == 1
     assert "login was refused" in refused.stderr.lower()

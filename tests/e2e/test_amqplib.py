@@ -17,6 +17,7 @@ import pytest
 
 from workshop import system
 from workshop.peers import Server
+from workshop.time_limit import scale
 
 from .traffic import PATIENCE
 
@@ -54,7 +55,7 @@ def test_amqplib(server: Server, node_modules: Path, scenario: str) -> None:
         env={**os.environ, "NODE_PATH": str(node_modules)},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=scale(PATIENCE),
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,7 @@ from celery import Celery
 
 from workshop import peers
 from workshop.peers import HOST, Server
+from workshop.time_limit import scale
 
 from . import celery_late_app
 from .traffic import await_depth
@@ -54,7 +55,7 @@ def worker(url: str, marks: Path, log: Path) -> Iterator[subprocess.Popen[bytes]
     finally:
         started.terminate()
         try:
-            started.wait(PATIENCE)
+            started.wait(scale(PATIENCE))
         except subprocess.TimeoutExpired:
             started.kill()
             started.wait()
@@ -67,7 +68,7 @@ def send_all(app: Celery) -> None:
 
 def until(holds: Callable[[], bool], log: Path) -> None:
     """Look at the marks until it holds; they are made by other processes, which cannot tell us."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + scale(PATIENCE)
     while not holds():
         assert time.monotonic() < deadline, log.read_text()[-4000:]
         time.sleep(0.01)  # between two looks
@@ -99,7 +100,7 @@ def test_no_task_is_lost_when_the_broker_is_killed(tmp_path: Path) -> None:
             os.kill(second.pid, signal.SIGKILL)
             with broker() as last:
                 until(lambda: len(marked()) == TASKS, log)
-                sender.join(PATIENCE)
+                sender.join(scale(PATIENCE))
                 assert not sender.is_alive()
                 # The last acks arrive as well: nothing is left that would run again.
                 connection = pika.BlockingConnection(pika.URLParameters(last.url))

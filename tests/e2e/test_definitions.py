@@ -145,7 +145,7 @@ def ask(server: Server, method: str, path: str, body: object = None) -> Any:
             "authorization": f"Basic {base64.b64encode(b'guest:guest').decode()}",
         },
     )
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + scale(PATIENCE)
     while True:
         try:
             with urllib.request.urlopen(request) as answer:

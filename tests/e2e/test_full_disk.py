@@ -24,6 +24,7 @@ from pamqp import body, commands, header
 import recado
 from recado.journal.disk import FolderFile
 from workshop import peers
+from workshop.time_limit import scale
 
 from .traffic import PATIENCE
 from .wire import Wire, wire_to
@@ -94,7 +95,7 @@ class Publisher:
 
     def publish_until_blocked(self) -> None:
         self.wire.socket.settimeout(A_MOMENT)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + scale(PATIENCE)
         while self.blocked is None:
             assert time.monotonic() < deadline
             try:
@@ -104,7 +105,7 @@ class Publisher:
                     self.hear()
             except TimeoutError:
                 self.publish()  # it is told when it publishes, not before
-        self.wire.socket.settimeout(PATIENCE)
+        self.wire.socket.settimeout(scale(PATIENCE))
 
     def await_confirms(self) -> None:
         while self.blocked or self.confirmed < self.sent:
@@ -265,7 +266,7 @@ def moods(monkeypatch: pytest.MonkeyPatch) -> Moods:
 
 def run(main: Awaitable[T]) -> T:
     async def within_patience() -> T:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(scale(PATIENCE)):
             return await main
 
     return asyncio.run(within_patience())

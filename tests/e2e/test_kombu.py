@@ -22,6 +22,7 @@ from kombu.pidbox import Mailbox
 from kombu.simple import SimpleQueue
 
 from workshop.peers import Server
+from workshop.time_limit import scale
 
 from .proxy import Proxy, proxy_to
 from .traffic import PATIENCE
@@ -42,7 +43,7 @@ def connection(server: Server) -> Iterator[Connection]:
 
 def drain(connection: Connection, holds: Callable[[], object]) -> None:
     """Let kombu handle what arrives until the condition holds."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + scale(PATIENCE)
     while not holds():
         assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s in vain"
         try:
@@ -91,12 +92,12 @@ def test_simple_queue(connection: Connection, name: Callable[[str], str]) -> Non
     for number in range(5):
         queue.put({"number": number})
     assert len(queue) == 5
-    first = queue.get(timeout=PATIENCE)
+    first = queue.get(timeout=scale(PATIENCE))
     assert first.payload == {"number": 0}
     first.reject(requeue=True)
     numbers = []
     for _ in range(5):
-        message = queue.get(timeout=PATIENCE)
+        message = queue.get(timeout=scale(PATIENCE))
         numbers.append(message.payload["number"])
         message.ack()
     # The consumer behind a SimpleQueue had fetched the others before the first was rejected.
@@ -150,7 +151,7 @@ def test_the_mailbox_of_remote_control(
             node.listen()
         nodes = threading.Thread(target=drain, args=(listening, lambda: len(handled) == 2))
         nodes.start()
-        replies = mailbox(connection).multi_call("ping", limit=2, timeout=PATIENCE)
+        replies = mailbox(connection).multi_call("ping", limit=2, timeout=scale(PATIENCE))
         nodes.join()
     answers = {host: answer for reply in replies for host, answer in reply.items()}
     assert answers == {"node1": "pong from node1", "node2": "pong from node2"}
@@ -201,7 +202,7 @@ def test_heartbeats(server: Server) -> None:
         connection.connect()
         transport = connection.connection
         received = transport.bytes_recv
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + scale(PATIENCE)
         while transport.bytes_recv < received + 3:
             assert time.monotonic() < deadline
             with pytest.raises(TimeoutError):

@@ -15,6 +15,7 @@ from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByClient
 from pika.spec import Basic
 
 from workshop.peers import Server
+from workshop.time_limit import scale
 
 from .traffic import PATIENCE
 
@@ -58,7 +59,7 @@ def play(server: Server, script: Callable[[SelectConnection], Script]) -> None:
         failures.append(AssertionError(f"the script did not end within {PATIENCE:.0f} s"))
         connection.ioloop.stop()
 
-    connection.ioloop.call_later(PATIENCE, late)
+    connection.ioloop.call_later(scale(PATIENCE), late)
     connection.ioloop.start()
     connection.ioloop.close()
     for failure in failures:

@@ -23,6 +23,7 @@ import pytest
 
 from recado.apps.quotes.market import Market
 from recado.apps.quotes.recording import columns_of
+from workshop.time_limit import scale
 
 pytestmark = pytest.mark.spark  # not this process's own, but it needs the processors as much
 
@@ -48,7 +49,7 @@ class Terminal:
         self.text = ""
 
     def read_until(self, wanted: str) -> None:
-        deadline = monotonic() + SECONDS
+        deadline = monotonic() + scale(SECONDS)
         while wanted not in self.text:
             assert monotonic() < deadline, self.text
             if select([self._ours], [], [], 1.0)[0]:
@@ -74,7 +75,7 @@ def test_the_story_in_a_terminal(tmp_path: Path) -> None:
         with closing(pika.BlockingConnection(pika.URLParameters(found[1]))) as connection:
             assert connection.channel().queue_declare("").method.queue
         terminal.process.send_signal(signal.SIGINT)
-        assert terminal.process.wait(SECONDS) == 0
+        assert terminal.process.wait(scale(SECONDS)) == 0
     finally:
         terminal.close()
     for told in (
@@ -111,7 +112,7 @@ def test_without_a_terminal_it_ends(tmp_path: Path) -> None:
     paths = os.pathsep.join([str(ROOT), *sys.path])
     done = subprocess.run(
         [sys.executable, "-c", TOLD], cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths},
-        stdout=subprocess.PIPE, text=True, timeout=SECONDS, check=False,
+        stdout=subprocess.PIPE, text=True, timeout=scale(SECONDS), check=False,
     )  # fmt: skip
     assert done.returncode == 0
     *_, report, took = done.stdout.splitlines()
@@ -125,7 +126,7 @@ def test_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "recado-story" / "mine").touch()
     done = subprocess.run(
         [sys.executable, "-m", "recado", "story"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=scale(SECONDS), check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert "not empty; name another" in done.stderr

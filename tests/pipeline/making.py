@@ -18,6 +18,7 @@ from recado.feeds.block import Block
 from recado.feeds.boundary import Batch
 from recado.feeds.views import NO_VIEW
 from tests.feeds.archive.making import NOON, Clock
+from workshop.time_limit import scale
 
 DAY = 86_400.0
 PLAIN = encode_properties(Properties(content_type="application/json", priority=5))
@@ -76,7 +77,7 @@ def truth(path: Path) -> list[dict[str, Any]]:
 
 def stored(path: Path, count: int) -> list[bytes]:
     """The bodies in an archive that is being written, when so many are there."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + scale(PATIENCE)
     while time.monotonic() < deadline:
         with Archive.open(path) as archive:
             found = [message.body for message in archive.messages()]

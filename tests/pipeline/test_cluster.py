@@ -30,6 +30,7 @@ from recado.pipeline.python import worker_python
 from tests.pipeline.making import filled, quotes, stored, truth
 from tests.pipeline.steps.messages import rows_of
 from workshop import peers
+from workshop.time_limit import scale
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -142,7 +143,7 @@ def started(command: list[str], sign: str) -> Iterator[tuple[str, int]]:
         start_new_session=True,
     )
     assert process.stdout is not None
-    too_late = threading.Timer(PATIENCE, process.kill)
+    too_late = threading.Timer(scale(PATIENCE), process.kill)
     too_late.start()
     lines: list[str] = []
     found = None
@@ -177,7 +178,7 @@ def run(command: list[str], variables: dict[str, str] | None = None) -> str:
         env=variables or environment(),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=scale(PATIENCE),
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]

@@ -23,6 +23,7 @@ from recado.feeds.archive.archive import Archive
 from tests.pipeline.making import filled, quotes, truth
 from workshop import peers
 from workshop.peers import Server
+from workshop.time_limit import scale
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +41,7 @@ Named = tuple[str | None, bytes]
 
 def until(reached: Callable[[], bool], what: str) -> None:
     """Spark tells nobody when this is so; each look takes it some milliseconds."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + scale(PATIENCE)
     while not reached():
         assert time.monotonic() < deadline, f"not in {PATIENCE:g} s: {what}"
 
@@ -59,7 +60,7 @@ def arrived(url: str, queue: str, count: int) -> set[Named]:
     found: set[Named] = set()
     with blocking.connect(url) as connection, connection.channel().consume(queue) as consumer:
         while len(found) < count:
-            batch = consumer.next_batch(timeout=PATIENCE)
+            batch = consumer.next_batch(timeout=scale(PATIENCE))
             found |= {(each.properties.message_id, each.body) for each in batch}
     return found
 

@@ -19,6 +19,7 @@ from recado.apps.quotes.market import Market
 from recado.apps.quotes.recording import columns_of
 from recado.apps.quotes.watching import line_of
 from workshop import peers
+from workshop.time_limit import scale
 
 RECADO = str(Path(sys.executable).with_name("recado"))
 SECONDS = 60
@@ -40,7 +41,7 @@ class Desk:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=scale(SECONDS),
             check=False,
         )
         assert done.returncode == status, done.stderr
@@ -85,7 +86,7 @@ def recorded(file: Path) -> list[tuple[object, ...]]:
 def count(file: Path) -> int:
     if not file.exists():
         return 0
-    database = sqlite3.connect(file, timeout=SECONDS)
+    database = sqlite3.connect(file, timeout=scale(SECONDS))
     try:
         (number,) = database.execute("SELECT count(*) FROM tick").fetchone()
     except sqlite3.OperationalError:
@@ -97,7 +98,7 @@ def count(file: Path) -> int:
 
 def until_count(file: Path, least: int, writer: subprocess.Popen[str]) -> None:
     """Look at the file until it has so many; another process writes it, and cannot tell us."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + scale(SECONDS)
     while count(file) < least:
         assert writer.poll() is None, f"it ended with {writer.returncode}, and says why above"
         assert time.monotonic() < deadline, f"{count(file)} of {least} ticks after {SECONDS} s"
@@ -134,13 +135,13 @@ def test_a_recorder_that_is_killed_again_and_again_has_each_tick_once(desk: Desk
             with desk.running("quotes", "record", "ticks.db") as recorder:
                 until_count(file, min(count(file) + 2_000, 20_000), recorder)
                 recorder.send_signal(signal.SIGKILL)
-        assert publisher.wait(SECONDS) == 0
+        assert publisher.wait(scale(SECONDS)) == 0
     with desk.running("quotes", "record", "ticks.db") as recorder:
         assert recorder.stdout
         assert recorder.stdout.readline()  # it minds signals now; all may be recorded already
         until_count(file, 20_000, recorder)
         recorder.send_signal(signal.SIGTERM)
-        assert recorder.wait(SECONDS) == 0
+        assert recorder.wait(scale(SECONDS)) == 0
     assert recorded(file) == expected(20_000)
 
 

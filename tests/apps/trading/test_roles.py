@@ -19,6 +19,7 @@ from recado.apps.trading.figures import Transport
 from recado.apps.trading.measurement import FEED
 from recado.apps.trading.messages import Bid, FindReceivers
 from recado.apps.trading.roles import OPTIONS, Trade, serve_exchange, trade
+from workshop.time_limit import scale
 
 TCP, AMQP = Transport.TCP, Transport.AMQP
 SECONDS = 60
@@ -64,7 +65,7 @@ def replace_url(wanted: Trade, url: str | None) -> Trade:
 
 
 def run(transport: Transport, url: str | None, *trades: Trade) -> list[dict[str, Any]]:
-    return asyncio.run(asyncio.wait_for(session(transport, url, *trades), SECONDS))
+    return asyncio.run(asyncio.wait_for(session(transport, url, *trades), scale(SECONDS)))
 
 
 def test_point_to_point() -> None:
@@ -88,7 +89,7 @@ def test_by_hand_the_clients_publish_the_run_as_well(
                 await asyncio.sleep(0.01)
             return facts
 
-    *_, published = asyncio.run(asyncio.wait_for(work(), SECONDS))
+    *_, published = asyncio.run(asyncio.wait_for(work(), scale(SECONDS)))
     assert published["published"] == 91
     (found,) = measured(tmp_path)
     assert (found.run.clients, found.run.asks, found.run.traded) == (3, 90, 45_000)
@@ -121,10 +122,10 @@ def test_a_mistake_of_a_client_is_told_on_its_node() -> None:
         over.set()
         await serving
 
-    asyncio.run(asyncio.wait_for(work(), SECONDS))
+    asyncio.run(asyncio.wait_for(work(), scale(SECONDS)))
 
 
 def test_an_exchange_that_is_not_there(recado_broker: recado.Broker) -> None:
     wanted = Trade(AMQP, recado_broker.url, 1, 30, None)
     with pytest.raises(ActorError):
-        asyncio.run(asyncio.wait_for(trade(wanted, Heard()), SECONDS))
+        asyncio.run(asyncio.wait_for(trade(wanted, Heard()), scale(SECONDS)))

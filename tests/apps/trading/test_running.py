@@ -15,6 +15,7 @@ from recado.apps.trading.programs import ProgramFailed
 from recado.apps.trading.report import Report
 from recado.apps.trading.running import Told, run_all
 from recado.feeds.archive.archive import Archive
+from workshop.time_limit import scale
 
 ASKS = 120
 CLIENTS = 4
@@ -37,7 +38,7 @@ class Remembering(Told):
 
 def run(plan: Plan, folder: Path) -> Remembering:
     told = Remembering()
-    asyncio.run(asyncio.wait_for(run_all(plan, folder, told), SECONDS))
+    asyncio.run(asyncio.wait_for(run_all(plan, folder, told), scale(SECONDS)))
     return told
 
 

@@ -17,6 +17,7 @@ from recado.feeds.archive.archive import Archive
 from recado.feeds.message import Message
 from tests.pipeline.making import filled, quotes, truth
 from workshop import peers
+from workshop.time_limit import scale
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +35,7 @@ class Target:
 
     def messages(self, count: int) -> list[Message]:
         """When so many are there."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + scale(PATIENCE)
         while time.monotonic() < deadline:
             with Archive.open(self.folder) as archive:
                 found = list(archive.messages())
