@@ -28,9 +28,10 @@ import msgspec
 from recado.journal.disk import InUse
 
 from .archive.collection import Limits, Report
+from .archive.damage import Damage
 from .archive.errors import ArchiveError
 from .archive.store import GRACE, SEAL_ROWS, SEAL_SECONDS, Store
-from .boundary import ARCHIVES, Entry, Options, Query, Recalled, Stored
+from .boundary import ARCHIVES, Damaged, Entry, Options, Query, Recalled, Stored
 from .driver import Station, join
 from .errors import ArchiveStopped, CarrierLost, FeedError, MemberFailed
 from .layers.archiver import MOST_WAITING
@@ -223,9 +224,24 @@ class Archivist(Station):
         while True:
             number, query = await self._recalls.get()
             found = await self._beside(self.store.recall, query)
+            for damage in self.store.found_damages():
+                await self._report(damage)
             self.driver.handle(
                 Recalled(number, found.batches, found.more, found.reached, found.offset)
             )
+
+    async def _report(self, damage: Damage) -> None:
+        """A damaged file does not stop the archive: its messages are lost here, until another archive has
+        them."""
+        lost = await self._beside(self.store.lost_with, damage)
+        log.error(
+            "archive file damaged (archive=%s rows=%d-%d messages_lost=%d): %s; the archive serves all other "
+            "rows and asks the other archives for these. `recado feed verify --repair` replaces the file",
+            *(self.name, damage.first, damage.end - 1),
+            *(sum(each.last - each.first + 1 for each in lost), damage.error),
+        )
+        if lost:
+            self.driver.handle(Damaged(tuple(lost)))
 
     async def _seal(self) -> None:
         loop = asyncio.get_running_loop()

@@ -143,6 +143,12 @@ class Recalled(Struct, frozen=True):
     offset: int = 0
 
 
+class Damaged(Struct, frozen=True):
+    """The archive's store cannot read these messages any more."""
+
+    lost: tuple[Lost, ...]
+
+
 class Confirmed(Struct, frozen=True):
     """The transport has taken all casts with numbers up to this one, for good."""
 
@@ -156,7 +162,7 @@ class Left(Struct, frozen=True):
     vector: Vector | None = None
 
 
-Event = Publish | Arrived | Ticked | Stored | Recalled | Confirmed | Left
+Event = Publish | Arrived | Ticked | Stored | Recalled | Damaged | Confirmed | Left
 
 # --- what is to be done ----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from .boundary import (
     Batch,
     Channel,
     Confirmed,
+    Damaged,
     Effect,
     Left,
     Options,
@@ -114,7 +115,7 @@ class Filled(Struct, frozen=True):
     batch: Batch
 
 
-Falling = Publish | Stored | Recalled | Confirmed | Left | Say | Pieces | Filled
+Falling = Publish | Stored | Recalled | Damaged | Confirmed | Left | Say | Pieces | Filled
 
 
 class Site:

@@ -16,14 +16,15 @@ from msgspec.structs import replace
 import recado
 from recado.feeds.archive.archive import Archive
 from recado.feeds.archive.store import Store
-from recado.feeds.archivist import Upkeep
+from recado.feeds.archivist import Archivist, Upkeep
+from recado.feeds.boundary import Query
 from recado.feeds.errors import ArchiveStopped, CannotJoin, FeedError
 from recado.feeds.feed import Feed
 from recado.feeds.link import Link
 from recado.feeds.subscription import Recovery
 from recado.feeds.transport.memory import MemoryCarrier, MemoryPort
 from recado.feeds.vector import Vector
-from recado.feeds.views import Certainty
+from recado.feeds.views import Certainty, Lost
 
 from .loop import in_the_loop, until
 from .town import CARRIERS, FAST, bodies, linking, stored, take
@@ -320,3 +321,71 @@ async def test_a_slow_latecomer_is_not_given_everything_at_once(
                 await asyncio.sleep(10 * FAST.again)  # whatever would come in this time
                 assert messages.waiting < 8 << 20  # one answer of an archive, and not all
                 assert bodies(await take(messages, 400)) == sent
+
+
+TEN_ROWS = Upkeep(seal_rows=10)
+
+
+async def publish_in_files(feed: Feed, archive: Archivist, count: int) -> None:
+    """Publish batches of ten messages; the archive has each in a Parquet file of its own."""
+    for number in range(count):
+        await feed.publish_many([b"%d" % each for each in range(10 * number, 10 * number + 10)])
+        await stored(archive, feed)
+        await asyncio.to_thread(archive.store.seal)
+
+
+def damage(archive: Archivist, number: int) -> Path:
+    """Flip a bit of the last column, which has the bodies, in a Parquet file of the archive."""
+    path = Path(archive.folder, archive.store.files[number].path)
+    content = bytearray(path.read_bytes())
+    footer_bytes = int.from_bytes(content[-8:-4], "little") + 8
+    content[-footer_bytes - 3] ^= 1
+    path.write_bytes(content)
+    return path
+
+
+@in_the_loop
+async def test_an_archive_with_a_damaged_file_serves_the_rest_and_reports_the_hole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with linking("memory") as linked, linked() as link:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path, upkeep=TEN_ROWS) as archive:
+            await publish_in_files(feed, archive, 3)
+            path = damage(archive, 1)
+            for name in ("late", "later"):
+                async with feed.subscribe(name, recovery=Vector()) as messages:
+                    found = await take(messages, 20)
+                    assert [message.sequence for message in found] == [
+                        *range(1, 11),
+                        *range(21, 31),
+                    ]
+                    assert messages.lost == [Lost(feed.publisher, 11, 20)]
+                    assert messages.vector.holes == {feed.publisher: ((11, 20),)}
+            await feed.publish(b"goes on")
+            await stored(archive, feed)
+            assert archive.store.state().lost == (Lost(feed.publisher, 11, 20),)
+    reports = [record.getMessage() for record in caplog.records if "damaged" in record.message]
+    assert len(reports) == 1
+    assert reports[0].startswith(
+        f"archive file damaged (archive=archive rows=10-19 messages_lost=10): {path} is damaged at row group 0"
+    )
+
+
+@in_the_loop
+async def test_a_damaged_file_is_made_good_by_another_archive(tmp_path: Path) -> None:
+    async with linking("memory") as linked, linked() as link, linked() as other:
+        feed = await link.feed("quotes")
+        async with link.archive("quotes", tmp_path / "1", name="1", upkeep=TEN_ROWS) as archive:
+            async with other.archive("quotes", tmp_path / "2", name="2") as second:
+                await publish_in_files(feed, archive, 3)
+                await stored(second, feed)
+                damage(archive, 1)
+                async with feed.subscribe("late", recovery=Vector()) as messages:
+                    assert [each.sequence for each in await take(messages, 30)] == [*range(1, 31)]
+                    assert messages.lost == []
+                archive.recall(0, Query(Vector()))  # or the subscriber has asked the other one
+                await until(lambda: archive.store.next_offset == 40)
+            async with feed.subscribe("alone", recovery=Vector()) as messages:
+                assert [each.sequence for each in await take(messages, 30)] == [*range(1, 31)]
+                assert messages.lost == []

@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 
 from recado.selector import Selector, arrow_filter, parse, predicate
 
+from ..boundary import Query
 from ..selecting import fields_of
 from . import identity, views
 from . import manifest as manifests
@@ -23,8 +24,9 @@ from .columns import OF_BATCH, SCHEMA, Place, groups, table_of
 from .errors import ArchiveError, CorruptArchive
 from .files import ParquetReader, check_bytes, plain
 from .layout import DATA, JOURNAL, ReadableTree, ReadingTree
-from .manifest import DataFile, Manifest
+from .manifest import DataFile, Manifest, ViewsFile
 from .messages import ArchivedMessage, messages_of
+from .recall import Checkpoint, GroupCache, Recollection, Source, recall
 from .records import StoredBatch, StoredRecord
 from .tail import Gone, TailReader, durable_position
 
@@ -42,6 +44,15 @@ class Stretch(NamedTuple):
     end: int
 
 
+class Checked(NamedTuple):
+    """A Parquet file that was read, or with `file` None the tail in the journal."""
+
+    path: str
+    file: DataFile | ViewsFile | None
+    bytes: int
+    damage: CorruptArchive | None
+
+
 class Archive:
     """Made by `open`, and to be closed."""
 
@@ -49,6 +60,8 @@ class Archive:
         self.manifest = manifest
         self._tree = tree
         self._tail = tail
+        self._cache = GroupCache(tree)
+        self._end: int | None = None
 
     @classmethod
     def open(cls, path: Path | str, stretch: Stretch | None = None) -> Self:
@@ -105,10 +118,11 @@ class Archive:
     @property
     def end(self) -> int:
         """The offset behind the last row."""
-        end = self.manifest.tail.offset
-        for batch in self._tail_batches():
-            end = batch.end
-        return end
+        if self._end is None:
+            self._end = self.manifest.tail.offset
+            for batch in self._tail_batches():
+                self._end = batch.end
+        return self._end
 
     @property
     def paths(self) -> list[str]:
@@ -256,26 +270,41 @@ class Archive:
     def _tail_batches(self) -> Iterator[StoredBatch]:
         return (stored for _, stored in self._tail.records() if isinstance(stored, StoredBatch))
 
+    def recall(self, query: Query) -> Recollection:
+        """What a query asks for, leaving out row groups that cannot be read."""
+        tail = self.manifest.tail
+        start = Checkpoint(tail.offset, tail.position, {})
+        source = Source(self._cache, self.manifest, (start,), (), self.end)
+        return recall(source, query, self._tail, start)
+
     # -- verification ------------------------------------------------------------------------------
 
-    def verify(self) -> Iterator[CorruptArchive]:
-        """Read every byte, and tell what is damaged."""
+    def check(self) -> Iterator[Checked]:
+        """Read every byte of each file of the archive, then the tail."""
         for file in (*self.manifest.files, self.manifest.views):
             if file is not None:
-                folder, _, name = file.path.rpartition("/")
-                try:
-                    check_bytes(self._tree, folder, name, file.bytes, file.crc32)
-                except CorruptArchive as error:
-                    yield error
-                except FileNotFoundError:
-                    yield CorruptArchive(
-                        self._tree.path(file.path), "byte 0", "the file is missing"
-                    )
+                yield Checked(str(self._tree.path(file.path)), file, file.bytes, self._damage(file))
+        damage = None
         try:
             for _ in self._tail.records():
                 pass
         except CorruptArchive as error:
-            yield error
+            damage = error
+        yield Checked(str(self._tree.path(JOURNAL)), None, 0, damage)
+
+    def _damage(self, file: DataFile | ViewsFile) -> CorruptArchive | None:
+        folder, _, name = file.path.rpartition("/")
+        try:
+            check_bytes(self._tree, folder, name, file.bytes, file.crc32)
+        except CorruptArchive as error:
+            return error
+        except FileNotFoundError:
+            return CorruptArchive(self._tree.path(file.path), "byte 0", "the file is missing")
+        return None
+
+    def verify(self) -> Iterator[CorruptArchive]:
+        """Read every byte, and tell what is damaged."""
+        return (checked.damage for checked in self.check() if checked.damage is not None)
 
 
 def _names(columns: Sequence[str] | None) -> list[str]:

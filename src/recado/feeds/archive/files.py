@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from errno import ENOENT
+from errno import EMFILE, ENFILE, ENOENT, ENOMEM
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -26,6 +26,8 @@ from .manifest import DataFile, ViewsFile
 _DICTIONARIES: Final = [*OF_BATCH, "routing_key", "headers", "properties"]
 _STATISTICS: Final = ["offset", "publisher", "sequence", "timestamp", "routing_key"]
 _PORTION: Final = 1 << 20
+_OUT_OF_RESOURCES: Final = (EMFILE, ENFILE, ENOMEM)
+"""These say nothing about the file."""
 
 
 class Written(NamedTuple):
@@ -176,7 +178,13 @@ class ParquetReader:
         except FileNotFoundError:
             missing = str(self._path)
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), missing) from None
-        except (pa.ArrowException, OSError, ValueError, IndexError) as error:
+        except MemoryError:
+            raise
+        except OSError as error:
+            if error.errno in _OUT_OF_RESOURCES:
+                raise
+            raise CorruptArchive(self._path, place, str(error)) from error
+        except (pa.ArrowException, ValueError, IndexError) as error:
             raise CorruptArchive(self._path, place, str(error)) from error
 
 

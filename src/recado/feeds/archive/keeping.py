@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
+import msgspec
+
 from recado.journal.disk import Disk
 
 from ..table import Table
@@ -104,8 +106,8 @@ class Keeping:
             parts = files[-count:]
             try:
                 merged = sealing.merge(self._tree, parts, self.manifest.generation + 1)
-            except CorruptArchive:  # told to those who read it; what comes is stored all the same
-                return
+            except (CorruptArchive, FileNotFoundError):
+                return  # told to those who read it; what comes is stored all the same
             gone = [self._let_go(part, now) for part in parts]
             collected = (*self.manifest.collected, *gone)
             self._write(now, files=(*files[:-count], merged), collected=collected)
@@ -129,6 +131,29 @@ class Keeping:
         collected = (*self.manifest.collected, *(self._let_go(part, now) for part in parts))
         self._write(now, files=tuple(files), collected=collected)
         return groups
+
+    # -- repairing ---------------------------------------------------------------------------------
+
+    def rewrite(
+        self, file: DataFile, rows: Iterable[StoredBatch], most_rows: int
+    ) -> list[DataFile]:
+        """Write rows of a file to new ones, which no manifest names yet."""
+        try:
+            made = sealing.seal(
+                self._tree, self._place, rows, self.manifest.generation + 1, most_rows
+            )
+        except BaseException:
+            self.remove_strays()
+            raise
+        return [msgspec.structs.replace(each, stored=file.stored) for each in made]
+
+    def replace(self, file: DataFile, made: Sequence[DataFile], now: int) -> None:
+        """Let new files take the place of a damaged one."""
+        others = [each for each in self.manifest.files if each != file]
+        files = sorted((*others, *made), key=lambda each: each.first)
+        collected = (*self.manifest.collected, self._let_go(file, now))
+        self._write(now, files=tuple(files), collected=collected)
+        self.vector = vector_at_tail(self.manifest, self.records)
 
     # -- collecting --------------------------------------------------------------------------------
 

@@ -6,6 +6,9 @@ mostly within the row group that was read last; so the last few stay in memory.
 
 Rows that were found after they had been recorded as lost have later offsets than what follows them. An answer
 by vector gives them before the first row behind them: a subscriber that recovers gets them in order.
+
+A row group that cannot be read is left out of the answer, and counts as reached: so the member that asks learns
+that this archive does not have its messages. It is not read again; `GroupCache.found_damages` reports it once.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from ..vector import Vector
 from ..views import Found, Lost
 from .batches import Keys, Mask, batches_of, keys_of
 from .columns import OF_BATCH
+from .damage import Damage
+from .errors import CorruptArchive
 from .files import ParquetReader
 from .layout import ReadableTree
 from .manifest import DataFile, Manifest
@@ -58,20 +63,46 @@ class Group(NamedTuple):
 
 
 class GroupCache:
-    """The row groups that were read last."""
+    """The row groups that were read last, and those that cannot be read."""
 
     def __init__(self, tree: ReadableTree) -> None:
         self._tree = tree
         self._groups: OrderedDict[tuple[str, int], Group] = OrderedDict()
         self._bytes = 0
+        self.damaged: set[tuple[str, int | None]] = set()
+        """By path and number; without a number, the whole file."""
+        self._found: list[Damage] = []
+
+    def found_damages(self) -> list[Damage]:
+        """Those that were found since the last call."""
+        found, self._found = self._found, []
+        return found
+
+    def note_damage(self, damage: Damage) -> None:
+        self.damaged.add(damage.key)
+        self._found.append(damage)
 
     def groups(self, file: DataFile, start: int) -> Iterator[Group]:
-        """Those of a file that have rows from an offset on."""
-        with ParquetReader(self._tree, file, OF_BATCH) as reader:
+        """Those of a file that can be read and have rows from an offset on."""
+        if (file.path, None) in self.damaged:
+            return
+        try:
+            reader = ParquetReader(self._tree, file, OF_BATCH)
+        except CorruptArchive as error:
+            self.note_damage(Damage(file, None, file.first, file.end, error))
+            return
+        with reader:
             rows = reader.group_rows
-            firsts = list(accumulate(rows, initial=file.first))[:-1]
-            for number in range(max(bisect_right(firsts, start) - 1, 0), len(rows)):
-                yield self._group(reader, file.path, number, firsts[number])
+            firsts = list(accumulate(rows, initial=file.first))
+            for number in range(max(bisect_right(firsts[:-1], start) - 1, 0), len(rows)):
+                if (file.path, number) not in self.damaged:
+                    try:
+                        group = self._group(reader, file.path, number, firsts[number])
+                    except CorruptArchive as error:
+                        first, end = firsts[number : number + 2]
+                        self.note_damage(Damage(file, number, first, end, error))
+                    else:
+                        yield group
 
     def _group(self, reader: ParquetReader, path: str, number: int, first: int) -> Group:
         key = path, number

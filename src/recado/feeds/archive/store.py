@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar
@@ -29,17 +29,29 @@ from ..block import Malformed
 from ..boundary import ArchiveState, Batch, Entry, Query
 from ..naming import exchange_p
 from ..table import Table
-from ..vector import Span, Vector, merged, without
+from ..vector import Span, Vector, merged, within, without
 from ..views import Found, Lost
 from . import identity
 from . import manifest as manifests
 from .collection import NO_LIMITS, Limits, Report
+from .damage import (
+    Damage,
+    Spans,
+    missing,
+    runs_in,
+    spans_of_file,
+    spans_of_runs,
+    subtract,
+    subtract_present,
+)
 from .errors import CorruptArchive, WrongArchive
 from .keeping import Keeping, Merge
 from .layout import JOURNAL, MANIFEST, RealTree, Tree
 from .manifest import DataFile, Manifest
 from .recall import Checkpoint, GroupCache, Recollection, Source, in_order, recall
-from .records import StoredRecord, decode, encode
+from .records import StoredBatch, StoredRecord, decode, encode
+from .repair import Repair, Repaired
+from .repair import Source as RepairSource
 from .tail import TailReader
 
 SEAL_ROWS = 1_000_000
@@ -288,12 +300,16 @@ class Store:
             )
 
     def _still_lost(self) -> Iterator[Lost]:
+        """Of two records about a message the later one counts; of two at one offset that is `Found`."""
         spans: dict[bytes, list[Span]] = {}
-        for _, lost in self._lost:
-            spans.setdefault(lost.publisher, []).append((lost.first, lost.last))
-        for _, found in self._found:
-            lacking = merged(spans.get(found.publisher, ()))
-            spans[found.publisher] = without(lacking, found.first, found.last)
+        records: list[tuple[int, Lost | Found]] = [*self._lost, *self._found]
+        for _, record in sorted(records, key=lambda each: each[0]):
+            known = spans.get(record.publisher, ())
+            span = record.first, record.last
+            if isinstance(record, Lost):
+                spans[record.publisher] = merged([*known, span])
+            else:
+                spans[record.publisher] = without(known, *span)
         for publisher, left in spans.items():
             yield from (Lost(publisher, *span) for span in left)
 
@@ -325,12 +341,102 @@ class Store:
                     return recall(source, query, tail, start)
             except FileNotFoundError as error:
                 if manifest is self._keeping.manifest:
-                    raise CorruptArchive(
-                        str(error.filename), "byte 0", "the file is missing"
-                    ) from None
+                    self._note_missing(manifest, error)
                 # Else it was merged or collected meanwhile, with a grace period of nothing.
             finally:
                 tail.close()
+
+    def _note_missing(self, manifest: Manifest, error: FileNotFoundError) -> None:
+        paths = {str(self._tree.path(file.path)): file for file in manifest.files}
+        self._cache.note_damage(missing(self._tree, paths[error.filename]))
+
+    # -- damage ------------------------------------------------------------------------------------
+
+    def found_damages(self) -> list[Damage]:
+        """Row groups that a `recall` could not read, each reported once."""
+        with self._recalling:
+            return self._cache.found_damages()
+
+    def lost_with(self, damage: Damage) -> list[Lost]:
+        """Messages that no other row has, and no record calls lost. For a thread."""
+        with self._maintaining:  # so that no file is merged or deleted meanwhile
+            if damage.file not in self.files:
+                return []
+            runs = runs_in(self._tree, damage)
+            spans = spans_of_file(damage.file) if runs is None else spans_of_runs(runs)
+            for lost in self.state().lost:
+                subtract(spans, lost.publisher, lost.first, lost.last)
+            self._subtract_present(spans)
+        return [Lost(publisher, *span) for publisher, each in spans.items() for span in each]
+
+    def _subtract_present(self, spans: Spans) -> None:
+        """Take out of the spans what a sound row has."""
+        with self._guard:
+            manifest, durable = self._keeping.manifest, self._journal.durable
+            tail = TailReader(self._journal_disk, manifest.tail.position, durable)
+        try:
+            subtract_present(spans, self._tree, manifest, tail.records(), self._cache.damaged)
+        finally:
+            tail.close()
+
+    def repair(
+        self, file: DataFile, sources: Sequence[RepairSource], *, drop: bool = False
+    ) -> Repaired:
+        """Replace a damaged file by one with the rows that can be read or restored; see `repair`.
+
+        If not all rows can be restored the file stays as it is, unless the others are to be dropped.
+        """
+        with self._maintaining:
+            repair = Repair(self._tree, file, self._journal_batches, sources)
+            self._cache.damaged |= {damage.key for damage in repair.damages}
+            self._subtract_never_stored(repair.wanted, file)
+            self._subtract_present(repair.wanted)
+            made = self._keeping.rewrite(file, repair.rows(), self._seal_rows)
+            result = repair.result
+            if result.lost and not drop:
+                self._keeping.remove_strays()
+                return result
+            self.append(list(self._records_of(result)))
+            self.sync()
+            self._keeping.replace(file, made, self._now())
+            return result
+
+    def _subtract_never_stored(self, spans: Spans, file: DataFile) -> None:
+        """Take out of the spans what was recorded as lost before the end of a file and not found in it."""
+        for at, lost in self._lost:
+            never = [(lost.first, lost.last)] if at < file.end else []
+            for found_at, found in self._found:
+                if file.first <= found_at < file.end and found.publisher == lost.publisher:
+                    never = without(never, found.first, found.last)
+            for span in never:
+                subtract(spans, lost.publisher, *span)
+
+    def _journal_batches(self) -> Iterator[StoredBatch]:
+        """All that the journal still has, sealed or not."""
+        with self._guard:
+            durable = self._journal.durable
+            base = min((segment.base for segment in self._journal.segments), default=durable)
+            reader = TailReader(self._journal_disk, base, durable)
+        try:
+            for _, stored in reader.records():
+                if isinstance(stored, StoredBatch):
+                    yield stored
+        finally:
+            reader.close()
+
+    def _records_of(self, repaired: Repaired) -> Iterator[Lost | Found]:
+        """What has to be recorded: new losses, and rows restored that were recorded as lost."""
+        known: Spans = {}
+        for lost in self.state().lost:
+            known.setdefault(lost.publisher, []).append((lost.first, lost.last))
+        for lost in repaired.lost:
+            new = [(lost.first, lost.last)]
+            for span in known.get(lost.publisher, ()):
+                new = without(new, *span)
+            yield from (Lost(lost.publisher, *span) for span in new)
+        for each in repaired.restored:
+            spans = within(known.get(each.publisher, ()), each.first, each.last)
+            yield from (Found(each.publisher, *span) for span in spans)
 
     # -- files -------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ AR4  Questions that wait for the store are bounded; who gets no answer asks agai
 
 An archive that lacks something learns so from what others call stable, and FIFO, NAK and PULL get it as any
 other gap: so archives repair each other. What was recorded as lost they ask each other for now and then, and
-store it behind a record of that (Found). Their records of views they compare now and then, too.
+store it behind a record of that (Found); messages that an archive's store cannot read any more are recorded as
+lost, too. Their records of views they compare now and then, too.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from ..boundary import (
     ArchiveState,
     Batch,
     Channel,
+    Damaged,
     Entry,
     Query,
     Range,
@@ -191,6 +193,10 @@ class Archiver(Layer):
                     self._tell_stable(now)
             case Recalled():
                 self._recalled(event, now)
+            case Damaged(lost):
+                for each in lost:
+                    self._lose(each)
+                self._store(lost)
             case _:
                 self._below(event, now)
 
