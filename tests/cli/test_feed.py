@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 import recado
-from recado.cli import main
+from recado.cli import main, progress
 from recado.cli.feed_lines import line
 from recado.feeds.archive.store import Store
 from recado.feeds.block import Block
 from recado.feeds.boundary import Batch, Options
 from recado.feeds.message import messages_of
+from recado.feeds.views import Lost
 
 FAST = Options(beat=0.05, suspect=0.5, flush=0.2, again=0.05)
 
@@ -130,9 +131,130 @@ def test_gc_without_grace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (deleted["files"], deleted["removed"]) == (0, 1)
 
 
+def sealed(folder: Path, feed: str = "quotes") -> Path:
+    """An archive at rest with 100 messages in a Parquet file and none in its journal; gives the file."""
+    with Store(folder, feed) as store:
+        store.append([Batch(bytes(16), 1, Block.of([b"%d" % number for number in range(100)]))])
+        store.seal()
+        (file,) = store.files
+    for path in folder.glob("journal/*"):
+        path.unlink()
+    return folder / file.path
+
+
+def flip_a_bit(path: Path) -> None:
+    """Of the bodies, which are the last column before the footer."""
+    content = bytearray(path.read_bytes())
+    content[-int.from_bytes(content[-8:-4], "little") - 11] ^= 1
+    path.write_bytes(content)
+
+
+def test_verify_of_a_sound_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = sealed(tmp_path)
+    assert main(["feed", "verify", str(tmp_path)]) == 0
+    size = path.stat().st_size
+    assert capsys.readouterr().out == f"2 files checked ({size:,} bytes), 0 damaged\n"
+    assert main(["feed", "verify", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"files": 2, "bytes": size, "damaged": [], "repaired": []}
+
+
+def test_verify_of_an_archive_at_work(archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["feed", "verify", str(archived)]) == 0
+    status, why = failed(capsys, "verify", str(archived), "--repair")
+    assert status == 1
+    assert "the archive is at work; stop it first" in why
+
+
+def test_verify_finds_a_flipped_bit_and_repairs_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, other = tmp_path / "1", tmp_path / "2"
+    path = sealed(folder)
+    sealed(other)
+    flip_a_bit(path)
+    verify = ["feed", "verify", str(folder)]
+    assert main(verify) == 1
+    said = capsys.readouterr()
+    assert f"{path} is damaged at " in said.out
+    assert "1 damaged" in said.out
+    assert "add --repair, and --from FOLDER" in said.err
+    assert main([*verify, "--json"]) == 1
+    (damage,) = json.loads(capsys.readouterr().out)["damaged"]
+    assert damage["file"] == str(path)
+    assert "its checksum is" in damage["what"]
+    assert main([*verify, "--repair"]) == 1
+    said = capsys.readouterr()
+    assert "100 messages are in none of them" in said.out
+    assert "or add --yes to drop what is nowhere else" in said.err
+    assert main([*verify, "--repair", "--from", str(other), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["damaged"] == []
+    (repaired,) = report["repaired"]
+    assert (repaired["rows"], repaired["from_archives"], repaired["lost"]) == (100, 100, [])
+    assert main(["feed", "replay", str(folder), "--json"]) == 0
+    assert [each["body"] for each in told(capsys)] == [str(number) for number in range(100)]
+
+
+def test_verify_drops_what_is_nowhere_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flip_a_bit(sealed(tmp_path))
+    verify = ["feed", "verify", str(tmp_path)]
+    assert main([*verify, "--repair", "--yes", "--json"]) == 1
+    (repaired,) = json.loads(capsys.readouterr().out)["repaired"]
+    assert repaired["lost"] == [{"publisher": bytes(16).hex(), "first": 1, "last": 100}]
+    assert main(verify) == 0
+
+
+def test_verify_of_other_damage_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(tmp_path, "quotes") as store:
+        store.append([Lost(bytes(16), 1, 3)])
+        store.seal()
+        store.append([Batch(bytes(16), 4, Block.of([b"x" * 1000]))])
+    (journal,) = tmp_path.glob("journal/*.journal")
+    sound = journal.read_bytes()
+    journal.write_bytes(sound.replace(b"x" * 1000, b"y" * 1000))
+    status, why = failed(capsys, "verify", str(tmp_path))
+    assert (status, "`recado journal check --data" in why) == (1, True)
+    status, why = failed(capsys, "verify", str(tmp_path), "--repair")
+    assert (status, ".journal is damaged at position" in why) == (1, True)
+    journal.write_bytes(sound)
+    (views,) = tmp_path.glob("views/*.parquet")
+    views.unlink()
+    status, why = failed(capsys, "verify", str(tmp_path))
+    assert (status, "start the archive with an empty folder" in why) == (1, True)
+
+
+def test_verify_takes_rows_only_from_other_archives_of_the_feed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sealed(tmp_path / "1")
+    sealed(tmp_path / "2", "trades")
+    repair = ["verify", str(tmp_path / "1"), "--repair", "--from"]
+    status, why = failed(capsys, *repair, str(tmp_path / "2"))
+    assert (status, "is an archive of feed trades, not quotes" in why) == (1, True)
+    status, why = failed(capsys, *repair, str(tmp_path / "1"))
+    assert (status, "is a copy of the archive that is to be repaired" in why) == (1, True)
+
+
+def test_a_long_verify_shows_a_progress_bar(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed(tmp_path)
+    monkeypatch.setattr(progress, "LONG_BYTES", 10)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["feed", "verify", str(tmp_path)]) == 0
+    assert f"[{'#' * 40}] 100%" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
+        (["verify", "/nowhere"], 1, "there is no archive in /nowhere"),
+        (["verify", "/nowhere", "--from", "x"], 2, "--from and --yes say how to repair"),
         (["publish", "quotes", "x", "--url", "amqp://localhost:1"], 1, "localhost:1"),
         (["publish", "quotes", "x", "--header", "venue"], 2, "write NAME=VALUE"),
         (["replay", "/nowhere"], 1, "there is no archive in /nowhere"),

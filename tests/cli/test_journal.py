@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recado.cli import journal as journal_command
-from recado.cli import main
+from recado.cli import main, progress
 from recado.journal.disk import FolderDisk
 from recado.journal.journal import Journal
 from recado.journal.record import HEADER_SIZE, OVERHEAD
@@ -143,7 +143,7 @@ def test_a_folder_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_long_check_shows_how_far_it_is(
     data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_command, "LONG", 10)
+    monkeypatch.setattr(progress, "LONG_BYTES", 10)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main([*CHECK, "--data", str(data)]) == 0
     assert "####" in capsys.readouterr().err

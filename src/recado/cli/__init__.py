@@ -29,7 +29,7 @@ usage: recado COMMAND [options]
   recado journal check  verify every record of a data folder
   recado quotes publish|watch|record|catchup
                         a feed of financial quotes, to see what feeds do
-  recado feed publish|subscribe|archive|replay|members|gc
+  recado feed publish|subscribe|archive|replay|members|verify|gc
                         messages for all who listen, kept for those who were away
   recado trading run|report|serve|trade|network
                         the Trading System: remote actors measured over TCP and over AMQP
@@ -82,7 +82,9 @@ def run(words: list[str]) -> int:
                 return quotes(verb, options)
             case [
                 "feed",
-                ("publish" | "subscribe" | "archive" | "replay" | "members" | "gc") as verb,
+                (
+                    "publish" | "subscribe" | "archive" | "replay" | "members" | "verify" | "gc"
+                ) as verb,
                 *options,
             ]:
                 from recado.cli.feed import feed

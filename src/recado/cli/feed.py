@@ -17,6 +17,7 @@ ABOUT = {
     "archive": "Archive a feed in a folder, until SIGTERM or Ctrl-C.",
     "replay": "Print what is in the folder of an archive; it may be at work.",
     "members": "Show who takes part in a feed.",
+    "verify": "Check every file of an archive, and repair what is damaged. Exit status 1: there is damage.",
     "gc": "Let go what an archive need not keep; it must not be at work.",
 }
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -40,10 +41,15 @@ def run(verb: str, chosen: argparse.Namespace) -> int:
 
     try:
         match verb:
-            case "replay" | "gc":
-                from recado.cli.feed_folder import gc, replay
+            case "replay" | "gc" | "verify":
+                from recado.cli import feed_folder
 
-                return gc(chosen) if verb == "gc" else replay(chosen)
+                commands = {
+                    "replay": feed_folder.replay,
+                    "gc": feed_folder.gc,
+                    "verify": feed_folder.verify,
+                }
+                return commands[verb](chosen)
             case _:
                 from recado.cli.feed_live import live
 
@@ -65,7 +71,7 @@ def run(verb: str, chosen: argparse.Namespace) -> int:
 def grammar(verb: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"recado feed {verb}", description=ABOUT[verb])
     add = parser.add_argument
-    if verb in ("replay", "gc"):
+    if verb in ("replay", "gc", "verify"):
         add("folder", metavar="FOLDER", help="of the archive")
     else:
         add("feed", metavar="FEED")
@@ -123,6 +129,17 @@ def grammar(verb: str) -> argparse.ArgumentParser:
                 metavar="N",
                 help="how long to listen; default: 2",
             )
+        case "verify":
+            add("--repair", action="store_true", help="restore damaged Parquet files")
+            add(
+                "--from",
+                dest="sources",
+                action="append",
+                default=[],
+                metavar="FOLDER",
+                help="with --repair: another archive of the feed to take rows from; may be repeated",
+            )
+            add("--yes", action="store_true", help="with --repair: drop rows that are nowhere else")
         case _:
             pass  # gc has only what it shares with others
     if verb in ("subscribe", "replay"):

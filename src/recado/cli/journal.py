@@ -11,11 +11,11 @@ import msgspec
 
 from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
 from recado.cli.flags import effective, grammar
+from recado.cli.progress import ProgressBar
 from recado.journal.check import Checked, check, repair
 from recado.journal.disk import FolderDisk
 from recado.journal.record import Unknown
 
-LONG = 256 << 20  # bytes: a second or more
 HINT = "add --repair to see what would have to be dropped"
 WARNING = "nothing is dropped yet: copy the folder first, then add --yes"
 
@@ -76,20 +76,12 @@ def journals_in(data: Path) -> list[Path]:
 
 def check_all(folders: list[Path]) -> Iterator[tuple[Path, Checked]]:
     size = sum(file.stat().st_size for folder in folders for file in folder.iterdir())
-    shown = size > LONG and sys.stderr.isatty()
-    done = 0
+    bar = ProgressBar(size, sys.stderr)
     for folder in folders:
         for checked in check(FolderDisk(folder)):
             yield folder, checked
-            done += checked.size
-            if shown:
-                print(f"\r{progress(done / size)}", end="", file=sys.stderr, flush=True)
-    if shown:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def progress(share: float) -> str:
-    return f"[{'#' * round(40 * share):40}] {share:4.0%}"
+            bar.advance(checked.size)
+    bar.clear()
 
 
 def print_table(found: Found) -> None:
