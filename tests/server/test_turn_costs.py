@@ -192,6 +192,26 @@ def test_regular_expressions_cost_what_compiling_them_does(broker: Broker) -> No
     assert played(client, *(m.ExchangeBind("y", "x", f"{i}") for i in range(100))) > 5
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        m.QueueBind("q", "amq.topic", "a." * 127, no_wait=True),
+        m.QueueBind(
+            "q", "amq.direct", "k", no_wait=True, arguments={"list": list[Value](range(900))}
+        ),
+        m.QueueDeclare("q", no_wait=True, arguments={"list": list[Value](range(900))}),
+    ],
+)
+def test_long_methods_cost_more_than_short_ones(broker: Broker, method: m.Method) -> None:
+    client = Client(broker)
+    client.call(m.QueueDeclare("q"))
+    short = m.QueueDeclare("q", no_wait=True)
+    for each, fits in ((short, True), (method, False)):
+        client.session.receive(method_frame(1, each) * 100, 0)
+        assert waits(client) is not fits
+        client.feed(b"")
+
+
 def test_a_refusal_ends_the_turn(broker: Broker) -> None:
     """To find a pattern too complex may take as long as a turn."""
     client = Client(broker)

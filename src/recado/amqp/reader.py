@@ -90,6 +90,8 @@ class Reader:
         self._held = 0
         self._wanted = 0
         self._unfinished: dict[int, _Unfinished] = {}
+        self.method_bytes = 0
+        """The size of the method that was read last, apart from runs."""
 
     @property
     def frame_max(self) -> int:
@@ -207,6 +209,7 @@ class Reader:
         if kind == METHOD:
             unfinished = self._unfinished.get(channel)
             method = decode_method(payload)
+            self.method_bytes = len(payload)
             if unfinished is not None:
                 if not isinstance(method, ChannelClose | ChannelCloseOk):
                     raise self._content_expected(channel)

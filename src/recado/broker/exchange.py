@@ -41,6 +41,8 @@ Q = TypeVar("Q", bound=Destination)
 
 _SERIAL = attrgetter("serial")
 _SORTED_PER_STEP: Final = 1024  # merging takes 1.5 µs for each
+_KEY_BYTES_PER_UNIT: Final = 16  # of a binding to remove: a topic leaves word by word, 0.5 µs each
+_ARGUMENTS_BYTES_PER_UNIT: Final = 64
 
 
 class DirectMatcher(Generic[T]):
@@ -185,15 +187,17 @@ class Exchange(Generic[Q]):
     ) -> Binding[Q | Exchange[Q]] | None:
         return self.bindings.get((destination, routing_key, fingerprint(arguments)))
 
-    def unbind(self, binding: Binding[Q | Exchange[Q]]) -> None:
-        destination = binding.destination
-        del self.bindings[destination, binding.routing_key, fingerprint(binding.arguments)]
-        if not self.deleted:  # else nobody searches here any more
-            self._matcher(binding.arguments).remove(binding)
+    def unbind(self, binding: Binding[Q | Exchange[Q]]) -> int:
+        """Remove a binding; return the cost beyond that of a short one."""
+        destination, key = binding.destination, binding.routing_key
+        arguments = fingerprint(binding.arguments)
+        del self.bindings[destination, key, arguments]
+        self._matcher(binding.arguments).remove(binding)
         if isinstance(destination, Exchange):
             self.bound_exchanges[destination] -= 1
             if not self.bound_exchanges[destination]:
                 del self.bound_exchanges[destination]
+        return len(key) // _KEY_BYTES_PER_UNIT + len(arguments) // _ARGUMENTS_BYTES_PER_UNIT
 
     def search(self, keys: Sequence[str], headers: Table) -> Steps[list[Q | Exchange[Q]]]:
         """Where a message with these routing keys goes from here; a destination may come twice.

@@ -10,7 +10,7 @@ Things are found or refused here with RabbitMQ's codes and texts. Whether the us
 is settled before (see `access`), and what becomes of messages in a queue is the queue's affair.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -43,6 +43,7 @@ from .policy import Policies
 from .steps import TURN_UNITS, Steps
 
 Q = TypeVar("Q", bound=Destination)
+T = TypeVar("T")
 
 _RESERVED_PREFIX: Final = "amq."
 _UNITS_PER_THING: Final = 2
@@ -251,10 +252,10 @@ class Vhost(Generic[Q]):
         going = [thing]
         for gone in going:
             if isinstance(gone, Exchange):
-                for binding in list(gone.bindings.values()):
+                for binding in _emptying(gone.bindings.values()):
                     if self._is_bound(binding):
                         yield self._remove_binding(gone, binding)
-            for binding in list(self.bindings_to(gone)):
+            for binding in _emptying(self.bindings_to(gone)):
                 if not self._is_bound(binding):  # its source was deleted as well
                     continue
                 name = binding.source
@@ -347,11 +348,11 @@ class Vhost(Generic[Q]):
         del inbound[binding]
         if not inbound:
             del self._inbound[binding.destination]
-        source.unbind(binding)
+        cost = source.unbind(binding)
         if not _lasts(source, binding):
-            return 1
+            return cost + 1
         self.keeper.unbound(self.name, binding)
-        return _UNITS_PER_RECORD
+        return cost + _UNITS_PER_RECORD
 
     def alternate(self, exchange: Exchange[Q]) -> Sequence[Exchange[Q]]:
         """Where messages go that match no binding of an exchange."""
@@ -389,6 +390,14 @@ class Vhost(Generic[Q]):
         for exchange in self.exchanges.values():
             exchange.check()
             assert exchange.is_new or not _is_abandoned(exchange), "V2"
+
+
+def _emptying(things: Collection[T]) -> Iterator[T]:
+    """The things as they are now. Each is freed when the caller is done with it, not all in the end."""
+    left = list(things)
+    left.reverse()
+    while left:
+        yield left.pop()
 
 
 def _lasts(source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) -> bool:
