@@ -112,8 +112,19 @@ def test_recovery_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measured("recovery-p99").not_measured is None
 
 
-def measured(name: str) -> Result:
-    book, plan = Book(), Plan(quick=True, with_peer=False, only=frozenset([name]), rounds=1, seed=1)
+def test_recado_is_measured_though_the_peer_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise NotMeasured("it does not start")
+
+    monkeypatch.setattr(fairness, "fresh", fail)
+    result = measured("idle-max", with_peer=True)
+    assert result.not_measured is None
+    assert not result.samples[Side.PEER]
+
+
+def measured(name: str, *, with_peer: bool = False) -> Result:
+    only = frozenset([name])
+    book, plan = Book(), Plan(quick=True, with_peer=with_peer, only=only, rounds=1, seed=1)
     assert list(fairness.run(plan, book)) == [name]
     (scenario,) = [each for each in fairness.SCENARIOS if each.name == name]
     return judge(scenario, AIMS.get(name), book, plan)
