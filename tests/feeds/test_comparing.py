@@ -3,7 +3,7 @@
 import pytest
 
 from recado.feeds.boundary import ArchiveState, Channel, Options
-from recado.feeds.layer import Falling, Heard, Say, Site
+from recado.feeds.layer import Accepted, Falling, Heard, Say, Site
 from recado.feeds.layers.archiver import Archiver
 from recado.feeds.layers.reception import Reception
 from recado.feeds.packet import Packet
@@ -31,10 +31,13 @@ TOGETHER = View(NEW, (Seat(ONE, Role.ARCHIVE), Seat(OTHER, Role.ARCHIVE)))
 class Archive:
     """In a view with another one; its packets wait in `said`."""
 
-    def __init__(self, me: MemberId, *records: Record) -> None:
-        site = Site(me, Role.ARCHIVE, Options(), frozenset())
+    def __init__(self, me: MemberId, *records: Record, ordered: bool = True) -> None:
+        site = Site(me, Role.ARCHIVE, Options(ordered=ordered), frozenset())
         site.view = TOGETHER
-        self.layer = Archiver(site, Reception(1_000_000), ArchiveState(Vector()))
+        views = tuple(record for record in records if isinstance(record, ViewRecord))
+        self.reception = Reception(1_000_000)
+        self.reception.begin({}, 0.0)
+        self.layer = Archiver(site, self.reception, ArchiveState(Vector(), views))
         self.said: list[Packet] = []
         self.layer.link(lambda event, now: None, self._fall)
         for record in records:
@@ -101,3 +104,21 @@ def test_what_is_the_same_is_not_sent() -> None:
     one.layer._compare(0.0)
     one.tell(other)
     assert other.said == []
+
+
+def test_a_reach_that_is_raised_is_told_to_other_archives_at_once() -> None:
+    """SE3: the other archive has the old reach, and has not agreed to the view itself; it may hear the
+    publisher and store its messages before the next comparison."""
+    old = ViewRecord(View(OLD, ()), Vector(), ())
+    one, other = Archive(ONE, old, ordered=False), Archive(OTHER, old, ordered=False)
+    one.layer.up(Accepted(ViewRecord(TOGETHER, Vector(), (OLD,))), 10.0)
+    one.layer.tick(12.0)
+    assert compared(one, other)
+    assert other.layer.table.settled[NEW].reach == {}
+    one.reception.tell(P, 6, 20.0, 15.0)
+    one.reception.tell(Q, 3, 2.0, 15.0)
+    one.layer.tick(15.1)
+    one.tell(other)
+    assert other.layer.table.settled[NEW].reach == {P: 6}
+    one.layer.tick(16.1)
+    assert one.said == []

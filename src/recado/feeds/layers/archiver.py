@@ -114,13 +114,14 @@ class Archiver(Layer):
     def up(self, event: Rising, now: float) -> None:
         match event:
             case Messages(batch):
-                self._record(self.settling.met(batch.publisher, now))
+                self._settle(self.settling.met(batch.publisher, now), now)
                 self._store([batch])
             case Missing(lost):
                 self._lose(lost)
                 self._store([lost])
             case Accepted(record):
-                self._record([record, *self.settling.accepted(record.view.id, now)])
+                self._record([record])
+                self._settle(self.settling.accepted(record.view.id, now), now)
                 self._compare(now)
                 self._ask_for_lost(now)
                 self._above(event, now)
@@ -139,7 +140,7 @@ class Archiver(Layer):
                 if self.site.me in invited and round_ not in self.table.views:
                     self._record([self._provisional(round_, invited)])
                 if channel is Channel.P:
-                    self._record(self.settling.marked(round_))
+                    self._settle(self.settling.marked(round_), now)
             case Ack(view, start, vector, final):
                 self._record([Acknowledged(sender, view, start, vector, final)])
             case Pull(number, ranges):
@@ -182,6 +183,16 @@ class Archiver(Layer):
         if news:
             self._store(news)
 
+    def _settle(self, found: Sequence[Record], now: float) -> None:
+        """Record reaches, and tell other archives at once of those that have changed: an archive that has the
+        old one from us does not watch it (SE3)."""
+        settled = self.table.settled
+        before = {id_: settled[id_] for id_ in _views_of(found) if id_ in settled}
+        self._record(found)
+        changed: list[Record] = [settled[id_] for id_, old in before.items() if settled[id_] != old]
+        if changed and len(self._archives()) > 1:
+            self.say(Records(changed[-MAX_RECORDS:]), ARCHIVES, now)
+
     def _store(self, entries: Sequence[Entry]) -> None:
         self.site.effects.append(Store(list(entries)))
 
@@ -216,7 +227,7 @@ class Archiver(Layer):
         if self._beats % round(2 * self.site.scale) == 0:
             self._said = {}  # all of it again: some may not have heard
         self._tell_stable(now)
-        self._record(self.settling.tick(now))
+        self._settle(self.settling.tick(now), now)
         if self._beats % COMPARE == 0:
             self._compare(now)
             self._ask_for_lost(now)
@@ -301,7 +312,7 @@ class Archiver(Layer):
 
     def _tell_bound(self, sender: MemberId, now: float) -> None:
         if self.table.knows(sender):
-            self._record(self.settling.tick(now))
+            self._settle(self.settling.tick(now), now)
             bound = self.table.standing(sender.name, sender).bound()
             if bound is not None:
                 named = dict.fromkeys(self.settling.acquainted(), 0)
@@ -310,7 +321,7 @@ class Archiver(Layer):
     def _recover(self, sender: MemberId, question: Recover, now: float) -> None:
         if not self.table.knows(sender):
             return
-        self._record(self.settling.tick(now))
+        self._settle(self.settling.tick(now), now)
         waiting = Question(sender, question.number, [])
         after = question.after
         name = sender.name
@@ -385,6 +396,10 @@ def _up_to(gap: Range, reached: Vector) -> Range | None:
     """The part of it that a log is past which has reached this."""
     last = min(gap.last, reached.of(gap.publisher))
     return Range(gap.publisher, gap.first, last) if gap.first <= last else None
+
+
+def _views_of(records: Sequence[Record]) -> list[ViewId]:
+    return [record.view for record in records if isinstance(record, Settled)]
 
 
 def _weight(ack: Acknowledged) -> int:

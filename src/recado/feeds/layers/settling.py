@@ -9,6 +9,7 @@ SE1  Nothing beyond `reach` was delivered by anybody who had failed when PREPARE
 SE2  A publisher that is silent may be heard by others: the reach is OPEN for it, until it is heard again.
 SE3  One that is heard for the first time after that, and began before the view, raises the reach to its last;
      while it has not told when it began the reach is OPEN for it. Nothing of it is stored before that is.
+     A reach that another archive has found is raised by that archive, which tells the others at once.
 SE4  So where a reach does not name a publisher, nothing of it was delivered if it has told its age here; of
      others nothing is known.
 """
