@@ -42,6 +42,15 @@ POISON = {
         {"symbol": "A", "size": 2**62, "deal": {"price": 1e300}},
         "twice cannot be computed: size * 4",
     ),
+    12: (
+        b'{"symbol": "A", "size": 3, "deal": {"price": 1e400}}',
+        'price is no finite number: "Infinity"',
+    ),
+    13: (b'{"symbol": "A", "size": 3, "deal": {"price": NaN}}', "the body is no JSON"),
+    14: (
+        {"symbol": "A", "size": 3, "deal": {"price": "NaN"}},
+        'price is no finite number: "NaN"',
+    ),
 }
 
 
@@ -126,6 +135,42 @@ def told(rows: dict[str, list[dict[str, Any]]]) -> dict[str, list[Any]]:
     for sink in ("tap", "ones", "twos"):
         found[sink] = [row["sequence"] for row in rows[sink]]
     return {sink: sorted(each) for sink, each in found.items()}
+
+
+def test_numbers_that_are_not_finite_are_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
+    """JSON has none. Spark reads a number that is too large for a double as infinite."""
+    cases = [
+        ("double", "1.7976931348623157e308", True),
+        ("double", "-1e309", False),
+        ("float", "1e38", True),
+        ("float", "1e39", False),
+        ("array<double>", "[1, null, 2]", True),
+        ("array<double>", "[1, 1e400]", False),
+        ("array<array<double>>", "[[], [1], [-1e400]]", False),
+        ("struct<a:long,b:struct<c:double>>", '{"a": 1, "b": {"c": 1e400}}', False),
+        ("struct<a:long,b:double>", '{"a": 1, "b": 2}', True),
+        ("map<string,double>", '{"a": 1e400}', False),
+        ("string", '"Infinity"', True),
+        ("string", "1e400", False),
+        ("array<long>", "[1]", True),
+    ]
+    bodies = [b'{"f%d": %b}' % (at, value.encode()) for at, (_, value, _) in enumerate(cases)]
+    messages = [message(at, body) for at, body in enumerate(bodies)]
+    defined = (
+        reading("numbers", stored(tmp_path / "in", messages), tmp_path / "state")
+        .translate(json={f"f{at}": f"{kind}?" for at, (kind, _, _) in enumerate(cases)})
+        .write("out", "console")
+        .write("dead_letters", "console")
+    )
+    found = frames(defined, spark)
+    reasons = [row.reason for row in found["dead_letters"].collect()]
+    refused = [at for at, (_, _, is_finite) in enumerate(cases) if not is_finite]
+    assert sorted(row.sequence for row in found["out"].collect()) == [
+        at for at in range(len(cases)) if at not in refused
+    ]
+    assert sorted(reason.partition(":")[0] for reason in reasons) == sorted(
+        f"f{at} is no finite number" for at in refused
+    )
 
 
 def test_a_batch_and_a_stream_give_what_they_should(spark: SparkSession, tmp_path: Path) -> None:

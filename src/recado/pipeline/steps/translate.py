@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as f
 
 from ..definition.expression import is_safe
-from ..definition.fields import type_named
+from ..definition.fields import element, members, separated, type_named
 from ..definition.step import JsonField, Translate
-from .flow import REASON, Flow, Place, columns, dead_letters, fields_of
+from .flow import REASON, Flow, Place, columns, dead_letters, fields_of, quoted
 from .guard import fails
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _TEXT: Final = "__text"
 _TREE: Final = "__tree"
 _FAILS: Final = "__fails"
 _SHOWN: Final = 80
+_LARGEST: Final = "1.7976931348623157E308D"  # of a double
 _HERE: Final = "WHEN spark_partition_id() < 0 THEN ''"
 """Never true; but Spark does not know, and does not move what it is part of."""
 
@@ -92,11 +93,43 @@ def _with_json(step: Translate, rows: DataFrame) -> DataFrame:
         is_there = f"coalesce(schema_of_variant({found}), 'VOID') <> 'VOID'"
         wrong = f"concat({_literal(f'{name} is no {kind}: ')}, left(to_json({found}), {_SHOWN}))"
         missing = "NULL" if written.endswith("?") else _literal(f"{name} is missing")
-        reasons.append(f"CASE WHEN {value} IS NULL THEN IF({is_there}, {wrong}, {missing}) END")
+        infinite = (
+            f"WHEN {condition} THEN concat({_literal(f'{name} is no finite number: ')}, "
+            f"left(to_json({found}), {_SHOWN}))"
+            if (condition := _is_infinite(value, kind, found))
+            else ""
+        )
+        reasons.append(
+            f"CASE WHEN {value} IS NULL THEN IF({is_there}, {wrong}, {missing}) {infinite} END"
+        )
     rows = rows.withColumns(values)
     rows = rows.withColumn(REASON, f.expr(f"CASE {_HERE} ELSE coalesce({', '.join(reasons)}) END"))
     found_values = {name: f.col(value) for name, value in zip(step.json, values, strict=True)}
     return rows.withColumns(found_values).drop(_TEXT, _TREE, *values)
+
+
+def _is_infinite(value: str, kind: str, tree: str = "", depth: int = 0) -> str:
+    """SQL that is true if a number in this value is infinite or NaN; empty if there can be none.
+
+    JSON has no such numbers, but Spark reads `1e400` as infinite, and texts such as "NaN" as numbers. `tree` is
+    the variant from which the value was taken.
+    """
+    if kind in ("double", "float"):
+        return f"NOT ({value} BETWEEN -{_LARGEST} AND {_LARGEST})"  # in Spark NaN is larger than any number
+    if kind == "string" and tree:
+        return f"({value} IN ('Infinity', '-Infinity') AND schema_of_variant({tree}) = 'DOUBLE')"
+    each = f"__each_{depth}"
+    if inner := element(kind):
+        found = _is_infinite(each, inner, depth=depth + 1)
+        return found and f"exists({value}, {each} -> {found})"
+    if kind.startswith("map<"):
+        found = _is_infinite(each, separated(kind[len("map<") : -1])[1], depth=depth + 1)
+        return found and f"exists(map_values({value}), {each} -> {found})"
+    parts = [
+        _is_infinite(f"{value}.{quoted(name)}", inner, depth=depth + 1)
+        for name, inner in (members(kind) or {}).items()
+    ]
+    return " OR ".join(f"({part})" for part in parts if part)
 
 
 def _with_computed(name: str, sql: str, rows: DataFrame) -> DataFrame:
