@@ -35,17 +35,35 @@ class OptionError(ValueError):
 def read(kind: type[S], source: str, given: Mapping[str, str]) -> S:
     """The options of `format(source)`."""
     names = {field.encode_name.lower(): field for field in msgspec.structs.fields(kind)}
+    known = [each.encode_name for each in names.values()]
     values: dict[str, object] = {}
+    refused = []
     for name, text in given.items():
         field = names.get(name.lower())
         if field is not None:
             values[field.encode_name] = _value(field.type, text)
         elif name.lower() not in OF_SPARK:
-            raise unknown(name, source, (each.encode_name for each in names.values()))
+            refused.append(f'format("{source}") has no option {name!r}; {nearest(name, known)}')
+    if refused:
+        raise OptionError("; ".join(refused))
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise _complaint(source, str(error), values) from None
+
+
+def refuse_catalog_table(source: str, given: Mapping[str, str], instead: str) -> None:
+    """Raises OptionError if Spark asks for a table of its catalog, as `CREATE TABLE … USING` makes one.
+
+    Spark gives the options of such a table to a format in Python only when the table is created, with some of
+    its own. It gives none when the table is read or written.
+    """
+    names = {name.lower() for name in given}
+    if not given or {"provider", "owner"} <= names:
+        raise OptionError(
+            f'format("{source}") got no options, or is a table of a catalog (CREATE TABLE): Spark passes no '
+            f"options of such a table to a format in Python, so it could not be used; {instead}"
+        )
 
 
 def has_option(options: Mapping[str, str], name: str) -> bool:
@@ -84,17 +102,20 @@ def check_columns(
             )
 
 
-def unknown(name: str, source: str, known: Iterable[str]) -> OptionError:
-    return OptionError(f'format("{source}") has no option {name!r}; {nearest(name, known)}')
-
-
 def nearest(name: str, known: Iterable[str], otherwise: str = "there are") -> str:
     """`did you mean …?`, or all that there is."""
+    names = [*known]
+    close = closest(name, names)
+    if close:
+        return f"did you mean {close}?"
+    return f"{otherwise} {', '.join(names)}" if names else ""
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is spelt most alike, if one is; names have no case."""
     by_lower = {each.lower(): each for each in known}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {by_lower[close[0]]}?"
-    return f"{otherwise} {', '.join(by_lower.values())}" if by_lower else ""
+    return by_lower[close[0]] if close else None
 
 
 def _value(kind: object, text: str) -> object:

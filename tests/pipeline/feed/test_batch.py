@@ -108,3 +108,38 @@ def test_what_is_wrong_is_said_in_words(
     reader = spark.read.format("recado").schema(schema).options(**{"path": str(path)} | options)
     with pytest.raises(PySparkException, match=told):
         reader.load().collect()
+
+
+def test_misspelt_options_are_refused_by_load(spark: SparkSession, path: Path) -> None:
+    from pyspark.errors import AnalysisException
+
+    for name, value, told in (
+        ("startingOffset", "earliest", "did you mean startingOffsets"),
+        ("startingOffsets", "first", "expected earliest, latest, an offset"),
+    ):
+        for reader in (spark.read, spark.readStream):
+            with pytest.raises(AnalysisException, match=told):
+                reader.format("recado").option(name, value).load(str(path))
+
+
+def test_tables_of_a_catalog_are_refused_and_views_can_be_read(
+    spark: SparkSession, path: Path
+) -> None:
+    """Spark passes no options of such a table to a format in Python, so it could not be read."""
+    from pyspark.errors import AnalysisException
+
+    options = f"USING recado OPTIONS (path '{path}', endingOffsets '7')"
+    with pytest.raises(AnalysisException, match="use CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE refused {options}")
+    assert not spark.catalog.tableExists("refused")
+    spark.sql(f"CREATE TEMPORARY VIEW seen {options}")
+    try:
+        assert spark.sql("SELECT count(*) FROM seen").collect()[0][0] == 7
+    finally:
+        spark.catalog.dropTempView("seen")
+    spark.sql(f"CREATE TABLE unread (body binary) {options}")  # with columns Spark asks nothing
+    try:
+        with pytest.raises(AnalysisException, match="use CREATE TEMPORARY VIEW"):
+            spark.sql("SELECT count(*) FROM unread").collect()
+    finally:
+        spark.sql("DROP TABLE unread")

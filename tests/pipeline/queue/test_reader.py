@@ -184,6 +184,10 @@ def test_options_are_checked_before_anything_is_opened(server: Server, tmp_path:
     with pytest.raises(OptionError, match="url"):
         reader("http://nowhere", "q", tmp_path)
     given = {"url": server.url, "queue": "q", "spool": str(tmp_path)}
+    with pytest.raises(OptionError, match="did you mean prefetch"):
+        QueueSource({**given, "prefetsh": "1"}).schema()  # which load() calls
+    with pytest.raises(OptionError, match="table of a catalog"):
+        QueueSource({**given, "provider": "amqp", "owner": "ana"}).schema()
     with pytest.raises(OptionError, match="there is no column 'price'"):
         QueueSource(given).streamReader(StructType().add("price", "double"))
     with pytest.raises(OptionError, match="a queue is read as a stream"):

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ..options import OptionError
+from ..options import OptionError, refuse_catalog_table
 from ..rows import FEED, ddl
 from ..schemas import appended, asked
 from .batch import FeedReader
@@ -23,6 +23,10 @@ from .sink import FeedStreamWriter, FeedWriter
 from .stream import FeedStreamReader
 
 ON: Final = "on a feed"
+INSTEAD: Final = (
+    "set the option path, or feed; "
+    f"in SQL use CREATE TEMPORARY VIEW … USING {SOURCE} OPTIONS (path …)"
+)
 
 
 class FeedSource(DataSource):
@@ -35,9 +39,13 @@ class FeedSource(DataSource):
         return SOURCE
 
     def schema(self) -> str:
+        """Called by `load()`, so options are checked here; not if the user gives a schema."""
+        refuse_catalog_table(SOURCE, self._given, INSTEAD)
+        reading(self._given)
         return ddl(FEED)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        refuse_catalog_table(SOURCE, self._given, INSTEAD)
         return FeedReader(reading(self._given), asked(schema, FEED, SOURCE))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from recado.pipeline.location import folder_of
-from recado.pipeline.options import OptionError, read
+from recado.pipeline.options import OptionError, read, refuse_catalog_table
 from recado.pipeline.rows import QUEUE, chosen, ddl
 from recado.pipeline.schemas import appended, asked
 
@@ -51,6 +51,9 @@ class QueueSource(DataSource):
         return "amqp"
 
     def schema(self) -> str:
+        """Called by `load()`, so options are checked here; not if the user gives a schema."""
+        refuse_catalog_table("amqp", self.options, 'use spark.readStream.format("amqp")')
+        read(SourceOptions, "amqp", self.options)
         return ddl(QUEUE)
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802 - Spark's name
