@@ -1,6 +1,6 @@
 """`recado pipeline`: pipelines on Spark, declared in a file or a module.
 
-recado pipeline check FILE      all that is wrong with it; Spark does not start
+recado pipeline check FILE      all that is wrong with it; Spark checks the SQL, which takes some seconds
 recado pipeline explain FILE    what goes where, with which fields, and what is promised
 recado pipeline run FILE        run it: a stream until Ctrl-C, or what there is now
 recado pipeline status FILE     how far it has come, from its checkpoint; Spark does not start
@@ -23,15 +23,23 @@ import msgspec
 from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
 
 if TYPE_CHECKING:
-    from recado.pipeline.definition import Pipeline
+    from pyspark.sql import SparkSession
+
+    from recado.pipeline.definition import Draft, Pipeline, Problem
+    from recado.pipeline.definition.checking import Checked
+    from recado.pipeline.definition.expression import Analyser
     from recado.pipeline.report import Report
     from recado.pipeline.state import Found
 
 VERBS = {
-    "check": "Tell all that is wrong with a pipeline. Spark does not start.",
+    "check": "Tell all that is wrong with a pipeline. Nothing is read or written.",
     "explain": "Show what goes where, with which fields, and what is promised of each sink.",
     "run": "Run a pipeline: a stream until SIGTERM or Ctrl-C, or until there is nothing more.",
     "status": "Show how far a pipeline has come. Spark does not start.",
+}
+QUICK_START = {
+    # A check compiles and computes nothing: so Spark starts in two thirds of the time.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 HINT = "pip install 'recado[spark,lake]'"
 
@@ -39,12 +47,12 @@ HINT = "pip install 'recado[spark,lake]'"
 def pipeline(verb: str, options: Sequence[str]) -> int:
     chosen = grammar(verb).parse_args(options)
     try:
-        from recado.pipeline.definition import PipelineError, load
+        from recado.pipeline.definition import PipelineError, load_draft
 
         sys.path.insert(
             0, os.curdir
         )  # where MODULE:NAME, and the functions of a file, are looked for
-        return run_verb(verb, load(chosen.file), chosen)
+        return run_verb(verb, load_draft(chosen.file), chosen)
     except PipelineError as error:
         return complain(str(error), WRONG_USAGE)
     except ImportError as error:
@@ -63,6 +71,12 @@ def grammar(verb: str) -> argparse.ArgumentParser:
     add("file", metavar="FILE", help="of the pipeline: TOML, YAML, or MODULE:NAME")
     if verb in ("check", "explain", "run"):
         add("--batch", action="store_true", help="as a batch: what there is now, once")
+    if verb in ("check", "explain"):
+        add(
+            "--no-spark",
+            action="store_true",
+            help="answer at once and without Java: syntax, functions and types of SQL are not checked",
+        )
     if verb == "run":
         add("--available-now", action="store_true", help="as a stream, up to what there is now")
         once = "of the batch; a batch of the same name is written once"
@@ -88,42 +102,97 @@ def setting(text: str) -> tuple[str, str]:
     return key, value
 
 
-def run_verb(verb: str, defined: Pipeline, chosen: argparse.Namespace) -> int:
+def run_verb(verb: str, draft: Draft, chosen: argparse.Namespace) -> int:
     match verb:
         case "check":
-            return check(defined, batch=chosen.batch)
+            return check(draft, chosen)
         case "explain":
-            return explain(defined, batch=chosen.batch)
+            return explain(draft, chosen)
         case "run":
-            return run(defined, chosen)
+            return run(draft, chosen)
         case _:
-            return status(defined, as_json=chosen.json)
+            refuse(draft, [], chosen.file)
+            return status(draft.pipeline, as_json=chosen.json)
 
 
-def check(defined: Pipeline, *, batch: bool) -> int:
-    from recado.pipeline.definition import check as checked
-
-    checked(defined, batch=batch)
-    steps = len(defined.steps)
-    print(f"{defined.name}: {steps} step{'' if steps == 1 else 's'}, nothing wrong with it")
+def check(draft: Draft, chosen: argparse.Namespace) -> int:
+    _, unchecked = examined(draft, chosen)
+    steps = len(draft.pipeline.steps)
+    note = (
+        f"; syntax, functions and types of SQL were not checked: {unchecked}" if unchecked else ""
+    )
+    print(
+        f"{draft.pipeline.name}: {steps} step{'' if steps == 1 else 's'}, nothing wrong with it{note}"
+    )
     return DONE
 
 
-def explain(defined: Pipeline, *, batch: bool) -> int:
-    from recado.pipeline.definition.checking import check as checked
+def explain(draft: Draft, chosen: argparse.Namespace) -> int:
     from recado.pipeline.definition.drawing import drawn
 
-    print(drawn(checked(defined, batch=batch)))
+    checked, _ = examined(draft, chosen)
+    print(drawn(checked))
     return DONE
 
 
-def run(defined: Pipeline, chosen: argparse.Namespace) -> int:
-    from recado.pipeline.definition import check as checked
+def examined(draft: Draft, chosen: argparse.Namespace) -> tuple[Checked, str]:
+    """The fields between steps; and why SQL was not checked, if it was not. Raises PipelineError."""
+    from recado.pipeline.definition.checking import examine
+    from recado.pipeline.java import NoJava
+
+    unchecked = "--no-spark"
+    if not chosen.no_spark:
+        try:
+            with spark_analyser() as analyser:
+                checked, problems = examine(draft.pipeline, batch=chosen.batch, analyser=analyser)
+            refuse(draft, problems, chosen.file)
+            return checked, ""
+        except NoJava as error:
+            unchecked = str(error)
+    checked, problems = examine(draft.pipeline, batch=chosen.batch)
+    refuse(draft, problems, chosen.file)
+    return checked, unchecked
+
+
+@contextmanager
+def spark_analyser() -> Iterator[Analyser]:
+    """Spark starts for the first SQL expression: a pipeline without one needs no Java. Raises NoJava."""
+    from recado.pipeline.session import spark_session
+    from recado.pipeline.steps.analysis import SparkAnalyser
+
+    started: list[SparkSession] = []
+
+    def start() -> SparkSession:
+        started.append(spark_session("recado check", master="local[1]", settings=QUICK_START))
+        return started[0]
+
+    try:
+        yield SparkAnalyser(start)
+    finally:
+        for spark in started:
+            spark.stop()
+
+
+def refuse(draft: Draft, problems: Sequence[Problem], file: str) -> None:
+    """Raises PipelineError with the problems of the file and of the pipeline, if there are any."""
+    from recado.pipeline.definition import PipelineError
+
+    if draft.problems or problems:
+        where = file if draft.problems else draft.pipeline.name
+        raise PipelineError(where, [*draft.problems, *problems])
+
+
+def run(draft: Draft, chosen: argparse.Namespace) -> int:
+    from recado.pipeline.definition.checking import examine
     from recado.pipeline.definition.pipeline import AVAILABLE_NOW
 
+    defined = draft.pipeline
     if chosen.available_now:
         defined = msgspec.structs.replace(defined, trigger=AVAILABLE_NOW)
-    checked(defined, batch=chosen.batch)  # Spark takes seconds to start; this does not
+    _, problems = examine(
+        defined, batch=chosen.batch
+    )  # Spark takes seconds to start; this does not
+    refuse(draft, problems, chosen.file)
     from recado.pipeline.java import NoJava
     from recado.pipeline.running import PipelineFailed
 

@@ -36,6 +36,7 @@ from .lake.files import counted_rows
 from .options import OptionError, has_option
 from .progress import Following, Watcher
 from .report import Came, Report, Tally
+from .steps.analysis import SparkAnalyser
 from .steps.flow import Flow
 from .steps.reading import batch_rows, read_tables, stream_rows
 from .steps.walking import bundled, first_part, outlets, unbundled, verified, walked
@@ -78,7 +79,7 @@ def run(
         if watch is not None:
             watch.told(report)
         return report
-    check(pipeline)
+    check(pipeline, analyser=SparkAnalyser(lambda: spark))
     _refuse_remote(pipeline, spark)
     tally = Tally()
     tables: Mapping[str, DataFrame] = {}
@@ -114,7 +115,7 @@ def start(pipeline: Pipeline, spark: SparkSession) -> StreamingQuery:
 
     Nobody here sees it end; so what steps look things up in is not kept, but read again for each batch.
     """
-    check(pipeline)
+    check(pipeline, analyser=SparkAnalyser(lambda: spark))
     _refuse_remote(pipeline, spark)
     return _started(pipeline, spark, verified(pipeline, read_tables(pipeline, spark)), Tally())
 
@@ -174,7 +175,7 @@ def _started(
 
 
 def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> Report:
-    check(pipeline, batch=True)
+    check(pipeline, batch=True, analyser=SparkAnalyser(lambda: spark))
     if problems := [*_check_named(pipeline, name)] if name else []:
         raise PipelineError(pipeline.name, problems)
     rows = batch_rows(pipeline, spark)
@@ -275,11 +276,14 @@ def told(error: Exception) -> str:
         line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")
     ]
     _, traced, last = "\n".join(lines).rpartition(_TRACED)
-    for line in last.splitlines() if traced else ():
+    after = last.splitlines() if traced else []
+    for at, line in enumerate(after):
         if line and not line[0].isspace():  # behind the frames: the error, by its full name
             if "Py4JJavaError:" in line:
                 break  # what Java says of it is at the end
-            return re.sub(r"^[\w.]+\.(?=\w+:)", "", line)
+            # The text of a ParseException begins with an empty line.
+            reason = after[at + 1] if line.endswith(": ") and at + 1 < len(after) else ""
+            return re.sub(r"^[\w.]+\.(?=\w+:)", "", line) + reason
     for line in reversed(lines):
         if "Error: " in line or "Exception: " in line:
             return line.strip()

@@ -39,31 +39,19 @@ def problems(pipeline: Pipeline, *, batch: bool = False) -> list[str]:
     return [str(problem) for problem in examine(pipeline, batch=batch)[1]]
 
 
-def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
+def test_fields_are_followed_through_the_steps(tmp_path: Path) -> None:
+    """The types of SQL expressions are Spark's to tell: `tests/pipeline/steps/test_analysis.py`."""
     pq.write_table(pa.table({"symbol": ["A"], "name": ["Alfa"]}), tmp_path / "names.parquet")
     pipeline = (
         quotes()
         .read("names", "parquet", path=str(tmp_path / "names.parquet"))
-        .translate(
-            json=TRANSLATED,
-            compute={
-                "value": "price * size",
-                "day": "cast(timestamp as date)",
-                "up": "upper(symbol)",
-            },
-            rename={"up": "upper"},
-        )
+        .translate(json=TRANSLATED, compute={"up": "upper(symbol)"}, rename={"up": "upper"})
         .enrich("names", on=["symbol"], missing="keep")
         .split("lines", index="at")
-        .deduplicate(by=["message_id"], time="timestamp", within="1 minute")
+        .filter("upper > 3")
         .aggregate(
-            {
-                "rows": "count(*)",
-                "total": "sum(value)",
-                "last": "max_by(n, sequence)",
-                "odd": "f(n)",
-            },
-            by=["sku", "day"],
+            {"rows": "count(*)"},
+            by=["sku"],
             time="timestamp",
             window="1 minute",
             late="5 seconds",
@@ -71,38 +59,22 @@ def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
     )
     checked = check(pipeline)
     _, translated, enriched, split, _, aggregated = checked.fields
-    assert {name: translated.types[name] for name in ("size", "value", "day", "upper")} == {
-        "size": "bigint", "value": "double", "day": "date", "upper": "string",
-    }  # fmt: skip
+    assert (translated.types["size"], translated.types["upper"]) == ("bigint", None)
     assert enriched.type_of("NAME") == "string"
     assert "lines" not in split
-    assert (split.type_of("sku"), split.type_of("n"), split.type_of("at")) == (
-        "string",
-        "int",
-        "int",
-    )
+    assert [split.type_of(name) for name in ("sku", "n", "at")] == ["string", "int", "int"]
     assert list(aggregated.types.items()) == [
-        ("window_start", "timestamp"), ("window_end", "timestamp"), ("sku", "string"), ("day", "date"),
-        ("rows", "bigint"), ("total", "double"), ("last", "int"), ("odd", None),
+        ("window_start", "timestamp"), ("window_end", "timestamp"), ("sku", "string"), ("rows", None),
     ]  # fmt: skip
     assert checked.sinks == {"out": aggregated, "dead_letters": DEAD_LETTER}
     told = drawn(checked)
     assert "+ name string" in told
-    assert "= window_start timestamp, window_end timestamp, sku string" in told
+    assert "= window_start timestamp, window_end timestamp, sku string, rows ?" in told
 
 
 @pytest.mark.parametrize(
     ("pipeline", "told"),
     [
-        (quotes().filter("pric > 3"), "step 1 (filter): there is no field pric in 'pric > 3'"),
-        (
-            quotes().translate(json={"price": "double"}).filter("prize > 3"),
-            "step 2 (filter): there is no field prize in 'prize > 3'; did you mean price?",
-        ),
-        (
-            quotes().filter("properties.prioritee > 3"),
-            "properties has no field prioritee in 'properties.prioritee > 3'; did you mean priority?",
-        ),
         (quotes().filter("feed = 'a"), "a text is not closed at"),
         (quotes().filter("(feed = 'a'"), "a bracket is not closed"),
         (quotes().filter(), "one of where and selector is needed"),
@@ -122,7 +94,6 @@ def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
             "there is a field X already; rename that one, too",
         ),
         (quotes().translate(extra="refuse"), "extra says something of json"),
-        (quotes().translate(compute={"x": "ofset + 1"}), "there is no field ofset"),
         (quotes().enrich("names", on=["symbol"]), "there is no source names"),
         (quotes().route([Way("outt", where="TRUE")]), "there is no sink outt; did you mean out?"),
         (quotes().wire_tap("tap"), "there is no sink tap"),
@@ -259,12 +230,6 @@ def test_types_are_followed_through_the_steps(tmp_path: Path) -> None:
             quotes().translate(select=["feed", "body"]).write("x", "recado", url="amqp:", feed="f"),
             "makes a message's id of the column message_id",
         ),
-        (
-            quotes()
-            .translate(compute={"timestamp": "'now'"})
-            .write("x", "recado", url="amqp:", feed="f"),
-            "the column timestamp is string",
-        ),
         (quotes().write("x", "recado", url="http://x", feed="f"), "begins with amqp://"),
         (quotes().write("x", "recado", url="udp://x", feed="f"), "option url of format"),
         (quotes().write("x", "amqp", url="ampq://x"), "begins with amqp://"),
@@ -339,9 +304,9 @@ def test_spools_and_notes_are_in_the_checkpoint_however_it_is_written(tmp_path: 
 
 
 def test_all_problems_are_told_at_once() -> None:
-    pipeline = quotes().filter("a > 1").filter("b > 1").wire_tap("nowhere")
+    pipeline = quotes().filter("a > '1").translate(select=["b"]).wire_tap("nowhere")
     assert [each.split(":")[0] for each in problems(pipeline)] == [
-        "step 1 (filter)", "step 2 (filter)", "step 3 (wire_tap)",
+        "step 1 (filter)", "step 2 (translate)", "step 3 (wire_tap)",
     ]  # fmt: skip
 
 
@@ -354,12 +319,12 @@ def test_a_batch_needs_less_than_a_stream() -> None:
 
 
 def test_what_a_function_makes_is_not_guessed() -> None:
-    unknown = quotes().apply("module:function").filter("anything > 3")
+    unknown = quotes().apply("module:function").translate(select=["anything"])
     assert not problems(unknown)
-    known = quotes().apply("module:function", fields={"price": "double"}).filter("prize > 3")
-    assert problems(known) == [
-        "step 2 (filter): there is no field prize in 'prize > 3'; did you mean price?"
-    ]
+    known = (
+        quotes().apply("module:function", fields={"price": "double"}).translate(select=["prize"])
+    )
+    assert problems(known) == ["step 2 (translate): there is no field prize; did you mean price?"]
 
 
 def test_only_what_can_fail_needs_a_sink_for_it() -> None:
@@ -408,10 +373,9 @@ def test_windows_that_spark_would_refuse(window: str, slide: str, told: str) -> 
     [
         quotes().filter(selector=" OR ".join(f"key = 'S{n}'" for n in range(40_000))),
         quotes().filter("(" * 100_000 + "true" + ")" * 100_000),
-        quotes().filter("nothing = 1" + " OR nothing = 1" * 100_000),
         quotes().read("deep", "csv", schema="n " + "array<" * 10_000 + "int" + ">" * 10_000),
     ],
-    ids=["a long selector", "brackets in brackets", "a long condition", "a deep schema"],
+    ids=["a long selector", "brackets in brackets", "a deep schema"],
 )
 def test_what_is_too_much_is_told_in_few_words(wrong: Pipeline) -> None:
     [problem, *_] = problems(wrong)

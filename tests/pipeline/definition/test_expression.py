@@ -1,4 +1,4 @@
-"""What is known of SQL without Spark: the names in it, its type, and whether it can fail."""
+"""What is known of SQL without Spark: its tokens, and whether it can fail."""
 
 from __future__ import annotations
 
@@ -6,33 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.pipeline.definition.expression import BadExpression, is_safe, names, tokens, type_of
+from recado.pipeline.definition.expression import BadExpression, TokenCheck, is_safe, tokens
 from recado.pipeline.definition.fields import Fields, NoType, from_ddl, type_named
 
 FIELDS = Fields(
     {"a": "bigint", "x": "double", "s": "string", "t": "timestamp", "b": "boolean", "o": None}
 )
-
-
-@pytest.mark.parametrize(
-    ("sql", "found"),
-    [
-        ("a + `b c` * 2", ["a", "b c"]),
-        ("f(a, g(x))", ["a", "x"]),
-        ("cast(a as decimal(10, 2)) > 5.0", ["a"]),
-        ("CASE WHEN a IS NULL THEN 'a b' ELSE \"c\" END", ["a"]),
-        ("transform(l, e -> e.price + a)", ["l", "a"]),
-        ("aggregate(l, 0, (sum, e) -> sum + e)", ["l"]),
-        ("t + INTERVAL 5 MINUTES", ["t"]),
-        ("properties.type = 'x' -- and more", ["properties"]),
-        ("a::string /* b */ || s", ["a", "s"]),
-        ("percentile_approx(x, 0.5, accuracy => 100)", ["x"]),
-        ("count(*) FILTER (WHERE a > 0)", ["a"]),
-        ("m['k'] IN (1, 2L, 1e5D, X'ff')", ["m"]),
-    ],
-)
-def test_names(sql: str, found: list[str]) -> None:
-    assert [name.column for name in names(sql)] == found
 
 
 @given(st.text(max_size=60))
@@ -45,20 +24,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "kind"),
-    [
-        ("a", "bigint"), ("A", "bigint"), ("5", "int"), ("'x'", "string"), ("x * a", "double"),
-        ("a + 1", "bigint"), ("a / 2", "double"), ("cast(s as date)", "date"), ("sum(a)", "bigint"),
-        ("sum(x)", "double"), ("max_by(s, a)", "string"), ("count(*)", "bigint"), ("avg(a)", "double"),
-        ("try_cast(s AS decimal(4, 1))", "decimal(4,1)"), ("f(a)", None), ("o", None), ("s || s", None),
-        ("upper(s) || lower(s)", None), ("cast(s as oddity)", None), ("coalesce(x, 0)", "double"),
-    ],
-)  # fmt: skip
-def test_types(sql: str, kind: str | None) -> None:
-    assert type_of(sql, FIELDS) == kind
-
-
-@pytest.mark.parametrize(
     ("sql", "safe"),
     [
         ("a > 5 AND NOT (x <= 1.5 OR a IS NULL)", True), ("s = 'x'", True), ("s IN ('x', 'y')", True),
@@ -68,6 +33,13 @@ def test_types(sql: str, kind: str | None) -> None:
 )  # fmt: skip
 def test_what_cannot_fail(sql: str, safe: bool) -> None:
     assert is_safe(sql, FIELDS) is safe
+
+
+def test_without_types_it_stays_open_whether_an_expression_can_fail() -> None:
+    known = FIELDS.without(["o"])
+    assert TokenCheck().condition("a + 1 > 5", known).can_fail
+    assert not TokenCheck().condition("a > 5", known).can_fail
+    assert not TokenCheck().condition("o > 5", FIELDS).can_fail
 
 
 TYPES = st.recursive(

@@ -1,11 +1,11 @@
-"""A pipeline as data, and whether it can run: pure, without Spark, so that checking is instant.
+"""A pipeline as data, and whether it can run: without Spark, so that checking is instant. Only SQL needs Spark.
 
 problems.py     what is wrong, where, and what to do
 step.py         the steps
 pipeline.py     sources, steps and sinks; how Python says them
 files.py        how TOML, YAML and modules say them
 fields.py       the fields of rows between steps
-expression.py   what can be known of an SQL expression without Spark
+expression.py   SQL expressions without Spark; the port to Spark's analyser
 impossible.py   selectors that nothing can satisfy
 selection.py    which rows are meant, as SQL
 formats.py      the formats of sources and sinks: options, fields
@@ -15,12 +15,13 @@ drawing.py      the pipeline as a text for people
 """
 
 from .checking import check
-from .files import load
+from .files import Draft, load, load_draft
 from .pipeline import Pipeline, Sink, Source
 from .problems import PipelineError, Problem
 from .step import JsonField, Way
 
 __all__ = [
+    "Draft",
     "JsonField",
     "Pipeline",
     "PipelineError",
@@ -30,4 +31,5 @@ __all__ = [
     "Way",
     "check",
     "load",
+    "load_draft",
 ]

@@ -1,4 +1,4 @@
-"""Whether a pipeline can run: all that is wrong with it, told before Spark starts."""
+"""Whether a pipeline can run: all that is wrong with it, told before anything is read or written."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from .expression import Analyser, TokenCheck
 from .fields import Fields
 from .following import Follower, seconds_in
 from .formats import check_checkpoint, check_dead_letters, check_sink, check_source
@@ -43,15 +44,24 @@ class Checked(msgspec.Struct):
     """The fields of what each sink gets."""
 
 
-def check(pipeline: Pipeline, *, batch: bool = False) -> Checked:
-    """Raises PipelineError with all problems, if there are any."""
-    checked, problems = examine(pipeline, batch=batch)
+_TOKENS: Final = TokenCheck()
+
+
+def check(pipeline: Pipeline, *, batch: bool = False, analyser: Analyser = _TOKENS) -> Checked:
+    """Raises PipelineError with all problems, if there are any.
+
+    Of SQL expressions only the tokens are checked, unless the `analyser` is that of
+    `recado.pipeline.steps.analysis`.
+    """
+    checked, problems = examine(pipeline, batch=batch, analyser=analyser)
     if problems:
         raise PipelineError(pipeline.name, problems)
     return checked
 
 
-def examine(pipeline: Pipeline, *, batch: bool) -> tuple[Checked, list[Problem]]:
+def examine(
+    pipeline: Pipeline, *, batch: bool, analyser: Analyser = _TOKENS
+) -> tuple[Checked, list[Problem]]:
     problems = list(_of_the_whole(pipeline, batch=batch))
     streams, tables = [], {}
     for name in pipeline.sources:
@@ -62,7 +72,7 @@ def examine(pipeline: Pipeline, *, batch: bool) -> tuple[Checked, list[Problem]]
             tables[name] = fields
         else:
             streams.append((name, fields))
-    follower = Follower(tables, pipeline.sinks, streaming=not batch)
+    follower = Follower(tables, pipeline.sinks, not batch, analyser)
     fields = _united(streams, problems)
     passed = [fields]
     sent: dict[str, Fields] = {}

@@ -1,19 +1,19 @@
-"""Expressions of Spark SQL, as far as they can be understood without Spark: names, kinds, what cannot fail.
+"""SQL expressions without Spark: their tokens, and whether they can fail on a row.
 
-Only Spark reads all of SQL. Here is just enough to tell a name that is no column before Spark has started: an
-expression is taken apart into words, and a word that is neither called, nor quoted, nor of the language, nor
-bound by a lambda must be a column.
+Only Spark's own analyser understands Spark SQL: it finds syntax errors, unknown functions and columns, and
+types. The checks of a pipeline ask it through the port `Analyser` (`recado.pipeline.steps.analysis`). Without
+Java `TokenCheck` takes its place, which reads tokens only and knows no types.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from .fields import NUMBERS, WHOLE, Fields, members, plain
-from .problems import nearest, shown
+from .fields import NUMBERS, Fields, plain
+from .problems import shown
 
 _TOKEN: Final = re.compile(
     r"""
@@ -25,40 +25,6 @@ _TOKEN: Final = re.compile(
     | (?P<sign>  -> | => | :: | <=> | <> | != | <= | >= | == | \|\| | [-+*/%=<>(),.\[\]?:&|^~!] )
     """,
     re.VERBOSE | re.DOTALL,
-)
-_WORDS: Final = frozenset(
-    """
-    all and any array as asc at between bigint binary boolean both by byte case cast collate cross cube current
-    current_catalog current_database current_date current_time current_timestamp current_user date day dayofweek
-    days dec decimal desc distinct div double else end escape except exists extract false filter first float
-    following for from from_time group hour hours ilike in int integer interval is last leading like limit
-    localtimestamp long map microsecond microseconds millisecond milliseconds minute minutes mod
-    month months nanosecond natural not null nulls numeric of on or order over overlay partition placing
-    position preceding quarter range real regexp respect ignore rlike row rows second seconds select
-    session_user short similar smallint some string struct substring table then time timestamp timestamp_ltz
-    timestamp_ntz timestampadd timestampdiff tinyint to trailing trim true try_cast unbounded unknown user using
-    variant void
-    week weeks when where with within xor year years zone
-    """.split()  # noqa: SIM905  # a list of so many words is a page
-)
-_RESULTS: Final = {
-    "bigint": """count count_if approx_count_distinct unix_micros unix_millis unix_seconds xxhash64 rank
-                 row_number""",
-    "double": """avg mean stddev stddev_samp stddev_pop variance var_samp var_pop sqrt exp ln log log2 log10 pow
-                 power corr covar_samp covar_pop percentile sin cos tan atan2 rand skewness kurtosis""",
-    "string": """upper lower trim ltrim rtrim substring substr date_format to_json regexp_extract regexp_replace
-                 md5 sha1 sha2 hex base64 uuid string decode initcap split_part lpad rpad concat_ws""",
-    "timestamp": """to_timestamp try_to_timestamp timestamp_micros timestamp_millis timestamp_seconds
-                    current_timestamp now date_trunc timestamp""",
-    "date": "to_date current_date date date_add date_sub last_day",
-    "int": "length size char_length octet_length year month day hour minute second dayofweek datediff int",
-    "boolean": """isnull isnotnull like rlike contains startswith endswith bool_and bool_or every some boolean
-                  exists""",
-    "binary": "unhex unbase64 encode binary to_binary",
-}  # fmt: skip
-_TYPE_OF_CALL: Final = {name: kind for kind, names in _RESULTS.items() for name in names.split()}
-_AS_FIRST: Final = frozenset(
-    "min max first last any_value min_by max_by coalesce nvl ifnull nullif abs greatest least lag lead".split()  # noqa: SIM905
 )
 _FAILING: Final = {
     "/": "try_divide(a, b)", "%": "try_mod(a, b)", "div": "try_divide(a, b)", "mod": "try_mod(a, b)",
@@ -81,13 +47,6 @@ class BadExpression(ValueError):
 class Token(NamedTuple):
     kind: str
     text: str
-
-
-class Name(NamedTuple):
-    """A column, and the way from it into a struct: `properties.type`."""
-
-    column: str
-    path: tuple[str, ...] = ()
 
 
 def tokens(expression: str) -> list[Token]:
@@ -119,154 +78,44 @@ def tokens(expression: str) -> list[Token]:
     return found
 
 
-def names(expression: str) -> list[Name]:
-    """The columns that it looks at. Raises BadExpression."""
-    all_tokens = tokens(expression)
-    bound = set(_bound(all_tokens))
-    return [name for name in _names(all_tokens) if name.column.lower() not in bound]
+# --- analysis ------------------------------------------------------------------------------------
 
 
-def _bound(all_tokens: list[Token]) -> Iterator[str]:
-    """The parameters of lambdas: `x -> …`, `(x, y) -> …`."""
-    for at, token in enumerate(all_tokens):
-        if token.text != "->" or not at:
-            continue
-        if all_tokens[at - 1].text != ")":
-            yield _unquoted(all_tokens[at - 1]).lower()
-            continue
-        back = at - 2
-        while back >= 0 and all_tokens[back].text != "(":
-            yield _unquoted(all_tokens[back]).lower()
-            back -= 1
+class UnregisteredName(BadExpression):
+    """A function or a table that the Spark session does not know. A step before may register it."""
 
 
-def _names(all_tokens: list[Token]) -> Iterator[Name]:
-    at = 0
-    while at < len(all_tokens):
-        token = all_tokens[at]
-        after = all_tokens[at + 1].text if at + 1 < len(all_tokens) else ""
-        is_called = token.kind == "word" and after in ("(", "=>")
-        is_name = token.kind == "quoted" or (
-            token.kind == "word" and token.text.lower() not in _WORDS and not is_called
-        )
-        at += 1
-        if not is_name:
-            continue
-        path = []
-        while at + 1 < len(all_tokens) and all_tokens[at].text == ".":
-            path.append(_unquoted(all_tokens[at + 1]))
-            at += 2
-        yield Name(_unquoted(token), tuple(path))
+class Analysed(NamedTuple):
+    type: str | None
+    """As Spark writes it; None if it is unknown."""
+    can_fail: bool
+    """Whether a row can make it fail."""
 
 
-def _unquoted(token: Token) -> str:
-    return token.text[1:-1].replace("``", "`") if token.kind == "quoted" else token.text
+class Analyser(Protocol):
+    """Checks an expression on rows of these fields. All methods raise BadExpression."""
+
+    def condition(self, sql: str, fields: Fields) -> Analysed: ...
+
+    def column(self, sql: str, fields: Fields) -> Analysed: ...
+
+    def measure(self, sql: str, fields: Fields, by: Sequence[str]) -> Analysed:
+        """An aggregate of rows that are grouped by these fields. One that can fail is refused."""
 
 
-def refuse_unknown(expression: str, fields: Fields) -> None:
-    """Raises BadExpression for the first name that is no column."""
-    for name in names(expression):
-        if name.column not in fields:
-            if fields.open:
-                continue
-            raise BadExpression(
-                f"there is no field {name.column} in {shown(expression)}",
-                nearest(name.column, fields.types),
-            )
-        inside = members(fields.type_of(name.column))
-        if name.path and inside is not None and name.path[0].lower() not in _lower(inside):
-            raise BadExpression(
-                f"{name.column} has no field {name.path[0]} in {shown(expression)}",
-                nearest(name.path[0], inside),
-            )
+class TokenCheck:
+    """Checks tokens and brackets only. Whether an expression on fields of unknown type can fail stays open."""
 
+    def condition(self, sql: str, fields: Fields) -> Analysed:
+        return self.column(sql, fields)
 
-def _lower(names_: dict[str, str]) -> set[str]:
-    return {name.lower() for name in names_}
+    def column(self, sql: str, fields: Fields) -> Analysed:
+        is_safe_ = is_safe(sql, fields)
+        return Analysed(None, not is_safe_ and None not in fields.types.values())
 
-
-# --- kinds ---------------------------------------------------------------------------------------
-
-
-def type_of(expression: str, fields: Fields) -> str | None:
-    """The type of its value, where that is plain to see."""
-    all_tokens = tokens(expression)
-    if len(all_tokens) == 1:
-        return _type_of_token(all_tokens[0], fields)
-    first = all_tokens[0]
-    if first.kind == "word" and _closes_at_the_end(all_tokens):
-        return _type_of_call(first.text.lower(), all_tokens[2:-1], fields)
-    numbers = [_type_of_token(each, fields) for each in all_tokens if each.kind != "sign"]
-    signs = {each.text for each in all_tokens if each.kind == "sign"}
-    kinds = {plain(kind) for kind in numbers}
-    if signs <= {"+", "-", "*", "/", "(", ")"} and kinds <= NUMBERS:
-        if "double" in kinds or ("/" in signs and "decimal" not in kinds):
-            return "double"
-        if kinds <= WHOLE:
-            return "bigint" if "bigint" in kinds else "int"
-    return None
-
-
-def _type_of_token(token: Token, fields: Fields) -> str | None:
-    match token.kind:
-        case "text":
-            return "string"
-        case "number":
-            if re.fullmatch(r"\d+", token.text):
-                return "int" if int(token.text) < 2**31 else "bigint"
-            return "bigint" if token.text.endswith("L") else "double" if "D" in token.text else None
-        case "word" | "quoted":
-            return fields.type_of(_unquoted(token))
-        case _:
-            return None
-
-
-def _closes_at_the_end(all_tokens: list[Token]) -> bool:
-    """Whether all of it is one call: `f(…)`, and not `f(…) + g(…)`."""
-    if all_tokens[1].text != "(" or all_tokens[-1].text != ")":
-        return False
-    depth = 0
-    for at, token in enumerate(all_tokens[1:], 1):
-        depth += (token.text == "(") - (token.text == ")")
-        if not depth:
-            return at == len(all_tokens) - 1
-    return False
-
-
-def _type_of_call(function: str, inner: list[Token], fields: Fields) -> str | None:
-    if function in ("cast", "try_cast"):
-        return _type_of_cast(inner)
-    if function in _TYPE_OF_CALL:
-        return _TYPE_OF_CALL[function]
-    first = _first_argument(inner)
-    if function in _AS_FIRST:
-        return type_of(first, fields) if first else None
-    if function == "sum" and first:
-        kind = plain(type_of(first, fields))
-        return "bigint" if kind in WHOLE else "double" if kind in ("float", "double") else None
-    return None
-
-
-def _type_of_cast(inner: list[Token]) -> str | None:
-    from .fields import NoType, type_named
-
-    for at in range(len(inner) - 1, -1, -1):
-        if inner[at].text.lower() == "as":
-            try:
-                return type_named("".join(each.text for each in inner[at + 1 :]))
-            except NoType:
-                return None
-    return None
-
-
-def _first_argument(inner: list[Token]) -> str:
-    depth, parts = 0, []
-    for token in inner:
-        if token.text == "," and not depth:
-            break
-        depth += (token.text in "([") - (token.text in ")]")
-        parts.append(token.text)
-    return " ".join(parts)
+    def measure(self, sql: str, fields: Fields, by: Sequence[str]) -> Analysed:
+        refuse_failing(sql)
+        return Analysed(None, can_fail=False)
 
 
 # --- what cannot fail ----------------------------------------------------------------------------
@@ -299,12 +148,23 @@ def is_safe(expression: str, fields: Fields) -> bool:
             case "word" if token.text.lower() in _LOGIC and token.text not in fields:
                 pass
             case "text" | "number" | "word" | "quoted":
-                kind = plain(_type_of_token(token, fields))
-                if token.kind == "number" and kind is None:
-                    kind = "decimal"
-                kinds.add("number" if kind in NUMBERS else kind)
+                kinds.add(_kind_of(token, fields))
             case _:
                 return False
     return (
         kinds <= {"number"} or kinds <= {"string"} or kinds <= {"timestamp"} or kinds <= {"boolean"}
     )
+
+
+def _kind_of(token: Token, fields: Fields) -> str | None:
+    """`number`, or the type of a constant or a column without its parameters; None for any other name."""
+    match token.kind:
+        case "text":
+            return "string"
+        case "number":
+            return "number"
+        case "quoted":
+            kind = plain(fields.type_of(token.text[1:-1].replace("``", "`")))
+        case _:
+            kind = plain(fields.type_of(token.text))
+    return "number" if kind in NUMBERS else kind

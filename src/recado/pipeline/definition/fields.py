@@ -125,7 +125,8 @@ def members(kind: str | None) -> dict[str, str] | None:
     """The fields of a struct, if it is one."""
     if kind is None or not kind.startswith("struct<"):
         return None
-    return dict(map(_member, separated(kind[len("struct<") : -1])))
+    parts = (part.partition(":") for part in separated(kind[len("struct<") : -1]))
+    return {name: inner for name, _, inner in parts}
 
 
 def element(kind: str | None) -> str | None:

@@ -25,16 +25,25 @@ import importlib
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ..location import resolve, resolve_options
-from .pipeline import Pipeline, Sink, Source, step_from, texts_of
+from .pipeline import Pipeline, Sink, Source, read_step, text_of
 from .problems import PipelineError, Problem, nearest
 
 _TOP: Final = ("name", "checkpoint", "trigger", "dead_letters", "sources", "steps", "sinks")
+_UNCHECKED: Final = {"sources": "unknown.format", "sinks": "console"}
+"""Formats of which no options are checked, for a source or sink that cannot be read."""
 _BOOL: Final = "tag:yaml.org,2002:bool"
 
 T = TypeVar("T", Source, Sink)
+
+
+class Draft(NamedTuple):
+    """A pipeline as far as it could be read, so that it can be checked, and the problems of reading it."""
+
+    pipeline: Pipeline
+    problems: list[Problem]
 
 
 def load(place: str | Path) -> Pipeline:
@@ -42,6 +51,14 @@ def load(place: str | Path) -> Pipeline:
 
     Raises PipelineError, and OSError if the file cannot be read.
     """
+    pipeline, problems = load_draft(place)
+    if problems:
+        raise PipelineError(str(place), problems)
+    return pipeline
+
+
+def load_draft(place: str | Path) -> Draft:
+    """The same, with the problems of single steps, sources and sinks beside it. Raises what `load` does."""
     file = Path(place)
     if file.suffix in (".toml", ".yaml", ".yml"):
         text = _text_of(file)
@@ -51,7 +68,7 @@ def load(place: str | Path) -> Pipeline:
     if not colon:
         hint = "a pipeline is FILE.toml, FILE.yaml or MODULE:NAME"
         raise PipelineError(str(place), [Problem("place", "this names no pipeline", hint)])
-    return from_module(module, name)
+    return Draft(from_module(module, name), [])
 
 
 def _text_of(file: Path) -> str:
@@ -126,8 +143,8 @@ def from_yaml(text: str, where: str) -> Any:
         raise PipelineError(where, [Problem("file", f"this is no YAML: {error}")]) from None
 
 
-def from_tree(tree: Any, *, where: str, folder: Path = Path()) -> Pipeline:
-    """The pipeline that plain dictionaries and lists say. All that is wrong in it is told at once."""
+def from_tree(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
+    """The pipeline that plain dictionaries and lists say. Raises PipelineError if there is no dictionary."""
     if not isinstance(tree, dict):
         raise PipelineError(where, [Problem("file", "this is no table of keys")])
     problems = [
@@ -135,7 +152,7 @@ def from_tree(tree: Any, *, where: str, folder: Path = Path()) -> Pipeline:
         for key in tree
         if key not in _TOP
     ]
-    texts = {}
+    texts = {"name": "unnamed"}
     for key in ("name", "checkpoint", "trigger", "dead_letters"):
         value = tree.get(key)
         if isinstance(value, str):
@@ -151,13 +168,11 @@ def from_tree(tree: Any, *, where: str, folder: Path = Path()) -> Pipeline:
         rows = []
     for number, row in enumerate(rows, 1):
         options = {str(key): value for key, value in row.items() if key != "step"}
-        try:
-            steps.append(step_from(row.get("step"), options, number, where))
-        except PipelineError as error:
-            problems += error.problems
-    if problems:
-        raise PipelineError(where, problems)
-    return Pipeline(**texts, sources=sources, steps=tuple(steps), sinks=sinks)
+        step, wrong = read_step(row.get("step"), options, number)
+        steps.append(step)
+        problems += wrong
+    pipeline = Pipeline(**texts, sources=sources, steps=tuple(steps), sinks=sinks)
+    return Draft(pipeline, problems)
 
 
 def _ends(
@@ -171,15 +186,18 @@ def _ends(
         return found
     for name, table in tables.items():
         place = f"{key[:-1]} {name}"
+        found[str(name)] = kind(_UNCHECKED[key], {})
         if not isinstance(table, dict):
             problems.append(Problem(place, "this is no table", f"write [{key}.{name}]"))
         elif not isinstance(table.get("format"), str):
             problems.append(Problem(place, "it needs a format"))
         else:
-            try:
-                options = texts_of({str(each): table[each] for each in table if each != "format"})
-            except TypeError as error:
-                problems.append(Problem(place, f"an option cannot be understood: {error}"))
-                continue
+            options = {}
+            for option in (each for each in table if each != "format"):
+                try:
+                    options[str(option)] = text_of(table[option])
+                except TypeError as error:
+                    problems.append(Problem(place, f"an option cannot be understood: {error}"))
+                    options[str(option)] = str(table[option])
             found[str(name)] = kind(table["format"], resolve_options(options, folder))
     return found

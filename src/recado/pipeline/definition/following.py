@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from .expression import BadExpression, is_safe, refuse_failing, refuse_unknown, type_of
+from .expression import Analysed, Analyser, BadExpression, UnregisteredName
 from .fields import WHOLE, Fields, NoType, element, members, plain, type_named
 from .problems import Problem, nearest, shown
 from .selection import condition
@@ -70,8 +71,16 @@ class Passed(msgspec.Struct):
 class Follower:
     """Follows one pipeline; `tables` are the fields of what steps look things up in."""
 
-    def __init__(self, tables: Mapping[str, Fields], sinks: Iterable[str], streaming: bool) -> None:
+    def __init__(
+        self,
+        tables: Mapping[str, Fields],
+        sinks: Iterable[str],
+        streaming: bool,
+        analyser: Analyser,
+    ) -> None:
         self.problems: list[Problem] = []
+        self._analyser = analyser
+        self._has_functions = False
         self._tables = tables
         self._sinks = tuple(sinks)
         self._streaming = streaming
@@ -137,11 +146,9 @@ class Follower:
         elif step.extra == "refuse":
             self._problem("extra says something of json, which is not there")
         for name, expression in step.compute.items():
-            kind = None
-            if self._is_understood(expression, fields):
-                can_fail = can_fail or not is_safe(expression, fields)
-                kind = type_of(expression, fields)
-            fields = fields.plus({name: kind})
+            analysed = self._analysed(partial(self._analyser.column, expression, fields))
+            can_fail = can_fail or analysed.can_fail
+            fields = fields.plus({name: analysed.type})
         kept = fields.without(step.rename)
         for old, new in step.rename.items():
             self._need(old, fields)
@@ -254,9 +261,8 @@ class Follower:
         for name, expression in step.measures.items():
             if name in found:
                 self._problem(f"there is a field {name} already")
-            found[name] = None
-            if self._is_understood(expression, fields, refuse_failing):
-                found[name] = type_of(expression, fields)
+            measure = partial(self._analyser.measure, expression, fields, step.by)
+            found[name] = self._analysed(measure).type
         return Passed(Fields(found), has_dead_letters=bool(step.window))
 
     def _resequence(self, step: Resequence, fields: Fields) -> Passed:
@@ -282,6 +288,7 @@ class Follower:
         return Passed(fields, has_dead_letters=True)
 
     def _apply(self, step: Apply) -> Passed:
+        self._has_functions = True
         if not callable(step.function) and not re.fullmatch(
             r"[\w.]+:[\w.]+", str(step.function), re.ASCII
         ):
@@ -327,19 +334,23 @@ class Follower:
             self._problem(f"{option} is {shown(text)}, no time", 'write it like "10 seconds"')
         return seconds
 
-    def _is_understood(self, expression: str, fields: Fields, *more: Callable[[str], None]) -> bool:
+    def _analysed(self, analyse: Callable[[], Analysed]) -> Analysed:
+        """The result of the analysis; an expression that is refused is a problem, and of unknown type."""
         try:
-            refuse_unknown(expression, fields)
-            for refuse in more:
-                refuse(expression)
+            return analyse()
+        except UnregisteredName as error:
+            if self._has_functions:  # one of them may register it
+                return Analysed(None, can_fail=True)
+            self._problem(str(error), error.hint)
         except BadExpression as error:
             self._problem(str(error), error.hint)
-            return False
-        return True
+        return Analysed(None, can_fail=False)
 
     def _can_fail(self, step: Filter | WireTap | DeadLetter | Way, fields: Fields) -> bool:
+        if step.where and not step.selector:
+            return self._analysed(partial(self._analyser.condition, step.where, fields)).can_fail
         try:
             return condition(step.where, step.selector, fields).can_fail
         except BadExpression as error:
             self._problem(str(error), error.hint)
-            return True
+            return False

@@ -12,7 +12,6 @@ Each method gives another pipeline; none does anything.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
@@ -21,8 +20,8 @@ import msgspec
 
 from ..location import is_local, resolve, resolve_options
 from ..options import has_option, without_secrets
-from .problems import PipelineError, Problem, nearest
-from .step import STEPS, AnyStep, Enrich, JsonField, Missing, Route, Way, WireTap
+from .problems import PipelineError, Problem, closest, nearest
+from .step import STEPS, AnyStep, Apply, Enrich, JsonField, Missing, Route, Way, WireTap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -231,48 +230,74 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     def then(self, word: str, **options: Any) -> Pipeline:
         """One more step, by its name."""
-        step = step_from(word, options, len(self.steps) + 1, self.name)
+        step, problems = read_step(word, options, len(self.steps) + 1)
+        if problems:
+            raise PipelineError(self.name, problems)
         return msgspec.structs.replace(self, steps=(*self.steps, step))
 
 
 # --- checked conversion, for Python and for files ------------------------------------------------
 
 
-def step_from(word: object, options: Mapping[str, Any], number: int, where: str) -> AnyStep:
-    """The step, or a PipelineError that says which of its options is wrong."""
-    if not isinstance(word, str) or word not in STEPS:
+def read_step(
+    word: object, options: Mapping[str, Any], number: int
+) -> tuple[AnyStep, list[Problem]]:
+    """The step, and all that is wrong with it.
+
+    A misspelt step or option is taken for the one that is spelt most alike, so that checks can go on and find
+    further problems. A step that cannot be read at all is replaced by one of which nothing is known.
+    """
+    problems = []
+    name = word if isinstance(word, str) else ""
+    if name not in STEPS:
         what = f"there is no step {word!r}" if word else "it does not say which step it is"
-        hint = nearest(str(word or ""), STEPS)
-        raise PipelineError(where, [Problem(f"step {number}", what, hint)])
-    kind = STEPS[word]
-    known = [field.name for field in msgspec.structs.fields(kind)]
+        problems.append(Problem(f"step {number}", what, nearest(str(word or ""), STEPS)))
+        name = closest(name, STEPS) or ""
+        if not name:
+            return _UNREADABLE, problems
+    kind = STEPS[name]
+    place = f"step {number} ({name})"
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    given = dict(options)
     for option in options:
-        if option not in known:
-            problem = Problem(
-                f"step {number} ({word})", f"there is no option {option}", nearest(option, known)
-            )
-            raise PipelineError(where, [problem])
+        if option not in fields:
+            problems.append(Problem(place, f"there is no option {option}", nearest(option, fields)))
+            value = given.pop(option)
+            if meant := closest(option, fields):
+                given.setdefault(meant, value)
+    values = {}
+    for option, field in fields.items():
+        if option in given:
+            try:
+                values[option] = msgspec.convert(given[option], field.type)
+            except msgspec.ValidationError as error:
+                problems.append(Problem(place, f"{option}{told(error)}"))
+        elif field.required:
+            problems.append(Problem(place, f"it needs {option!r}"))
     try:
-        return msgspec.convert({**options, "step": word}, kind)
-    except msgspec.ValidationError as error:
-        raise PipelineError(where, [Problem(f"step {number} ({word})", told(error))]) from None
+        return kind(**values), problems
+    except TypeError:  # one that is required could not be read
+        return _UNREADABLE, problems
+
+
+_UNREADABLE: Final = Apply(function=lambda rows: rows, remembers=False)
 
 
 def told(error: msgspec.ValidationError) -> str:
-    """The library's words, with the place first: `by: expected 'array', got 'str'`."""
-    what, _, place = str(error).partition(" - at `")
+    """The library's words, behind the place in the value: `[0].to: expected 'str', got 'int'`."""
+    what, _, place = str(error).partition(" - at `$")
     what = (what[:1].lower() + what[1:]).replace("`", "'").replace("object missing", "it has no")
     what = what.replace("it has no required field", "it needs")
-    path = re.sub(r"^\$\.?", "", place.rstrip("`"))
-    return f"{path}: {what}" if path else what
+    return f"{place.rstrip('`')}: {what}"
 
 
 def texts_of(options: Mapping[str, Option]) -> dict[str, str]:
     """Options as Spark takes them: texts. Lists are joined by commas, tables are JSON. Raises TypeError."""
-    return {name: _text_of(value) for name, value in options.items()}
+    return {name: text_of(value) for name, value in options.items()}
 
 
-def _text_of(value: Option) -> str:
+def text_of(value: Option) -> str:
+    """Raises TypeError."""
     match value:
         case bool():
             return str(value).lower()

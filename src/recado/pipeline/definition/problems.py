@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from ..options import closest as closest
 from ..options import nearest as nearest
 
 _SHOWN: Final = 80  # characters: more of a text that is wrong would hide what is said of it

@@ -28,7 +28,7 @@ from recado.selector.tree import (
     Value,
 )
 
-from .expression import BadExpression, is_safe, refuse_unknown
+from .expression import BadExpression, is_safe
 from .fields import NUMBERS, Fields, members, plain
 from .impossible import is_impossible
 from .problems import shown
@@ -48,7 +48,6 @@ def condition(where: str, selector: str, fields: Fields) -> Chosen:
     if bool(where) == bool(selector):
         raise BadExpression("one of where and selector is needed", "where is SQL on the columns")
     if where:
-        refuse_unknown(where, fields)
         return Chosen(f"({where})", not is_safe(where, fields))
     try:
         parsed = parse(selector)

@@ -2,6 +2,7 @@
 
 flow.py         what is between two steps: rows, rows for sinks, dead letters
 guard.py        expressions that fail, and what they fail on
+analysis.py     SQL expressions, checked by Spark
 translate.py    other columns of the same row
 choosing.py     filter, route, wire_tap, dead_letter: which rows go where
 enrich.py       fields of a table

@@ -16,6 +16,7 @@ from functools import reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as f
 
 from ..definition.checking import check
@@ -38,6 +39,7 @@ from ..definition.step import (
     label,
 )
 from .aggregate import aggregated
+from .analysis import SparkAnalyser, reason_of
 from .choosing import buried, filtered, routed, tapped
 from .deduplicate import deduplicated
 from .enrich import enriched, refuse_doubles
@@ -58,7 +60,7 @@ def frames(pipeline: Pipeline, spark: SparkSession) -> dict[str, DataFrame]:
     """What each sink would get of all that there is now; nothing is written."""
     from .reading import batch_rows, read_tables
 
-    check(pipeline, batch=True)
+    check(pipeline, batch=True, analyser=SparkAnalyser(lambda: spark))
     tables = verified(pipeline, read_tables(pipeline, spark))
     flow = walked(pipeline, Flow(batch_rows(pipeline, spark)), tables, is_streaming=False)
     return outlets(pipeline, flow)
@@ -86,10 +88,14 @@ def walked(
     begin: int = 0,
     end: int | None = None,
 ) -> Flow:
-    """The flow behind the steps from `begin` up to `end`."""
+    """The flow behind the steps from `begin` up to `end`. Raises PipelineError if Spark refuses a step."""
     place = Place(pipeline.name, "", is_streaming, tables, delays(pipeline))
     for number, step in list(enumerate(pipeline.steps, 1))[begin:end]:
-        flow = stepped(step, flow, replace(place, label=label(number, step)))
+        try:
+            flow = stepped(step, flow, replace(place, label=label(number, step)))
+        except AnalysisException as error:
+            problem = Problem(label(number, step), reason_of(error))
+            raise PipelineError(pipeline.name, [problem]) from error
     return flow
 
 

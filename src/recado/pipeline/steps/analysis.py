@@ -1,0 +1,176 @@
+"""SQL expressions of a pipeline, checked by Spark's own parser and analyser on an empty DataFrame.
+
+    check(pipeline, analyser=SparkAnalyser(lambda: spark))
+
+The DataFrame has the columns that the expression can see, so Spark reports syntax errors, unknown functions,
+missing columns and wrong types before anything is read. A column of unknown type is NULL, which Spark converts
+to any type. If a column of unknown type, or one that only the source knows, can be the cause of an error, that
+error is left to the run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType, NullType, StructField, StructType
+
+from ..definition.expression import (
+    Analysed,
+    BadExpression,
+    UnregisteredName,
+    is_safe,
+    refuse_failing,
+    tokens,
+)
+from ..definition.fields import Fields
+from ..definition.problems import closest, nearest, shown
+from .flow import columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_UNREGISTERED: Final = ("UNRESOLVED_ROUTINE", "TABLE_OR_VIEW_NOT_FOUND")
+_CERTAIN: Final = (*_UNREGISTERED, "WRONG_NUM_ARGS")
+"""Conditions of errors that do not depend on the columns."""
+_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
+
+class SparkAnalyser:
+    """An `Analyser` that asks Spark. `session` is called at the first expression: it starts slowly."""
+
+    def __init__(self, session: Callable[[], SparkSession]) -> None:
+        self._session = session
+        self._types: dict[str, DataType] = {}
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        return self._session()
+
+    @cached_property
+    def _functions(self) -> list[str]:
+        return [str(row[0]) for row in self._spark.sql("SHOW FUNCTIONS").collect()]
+
+    def condition(self, sql: str, fields: Fields) -> Analysed:
+        def chosen(rows: DataFrame, text: str) -> DataFrame:
+            return rows.where(text).select(f.lit(True))
+
+        return Analysed(self._type_of(sql, fields, chosen), not is_safe(sql, fields))
+
+    def column(self, sql: str, fields: Fields) -> Analysed:
+        def computed(rows: DataFrame, text: str) -> DataFrame:
+            return rows.select(f.expr(text).alias("value"))
+
+        return Analysed(self._type_of(sql, fields, computed), not is_safe(sql, fields))
+
+    def measure(self, sql: str, fields: Fields, by: Sequence[str]) -> Analysed:
+        def grouped(rows: DataFrame, text: str) -> DataFrame:
+            keys = columns(name for name in by if name in fields)
+            return rows.groupBy(*keys).agg(f.expr(text).alias("value")).select("value")
+
+        refuse_failing(sql)
+        return Analysed(self._type_of(sql, fields, grouped, in_brackets=False), can_fail=False)
+
+    def _type_of(
+        self,
+        sql: str,
+        fields: Fields,
+        use: Callable[[DataFrame, str], DataFrame],
+        *,
+        in_brackets: bool = True,
+    ) -> str | None:
+        """The type of the column that `use` makes of the expression, None if it is unknown.
+
+        Steps put most expressions in brackets, so they must be right in brackets. The position of an error is
+        that in the expression without them, if it is wrong there as well.
+        """
+        tokens(sql)  # refuses brackets that are nested too deep for Spark's parser
+        rows = self._empty(fields)
+        refused: list[tuple[AnalysisException, str]] = []
+        with _no_error_log():
+            for text in (f"({sql})", sql) if in_brackets else (sql,):
+                try:
+                    kind = use(rows, text).dtypes[0][1]
+                except AnalysisException as error:
+                    refused.append((error, text))
+                else:
+                    if not refused:
+                        return kind
+        refusal, text = refused[-1]
+        if _is_certain(refusal, rows, fields):
+            raise self._told(refusal, text, fields)
+        return None
+
+    def _empty(self, fields: Fields) -> DataFrame:
+        spark = self._spark  # types are parsed by it
+        known = [StructField(name, self._parsed(kind)) for name, kind in fields.types.items()]
+        return spark.createDataFrame([], StructType(known))
+
+    def _parsed(self, kind: str | None) -> DataType:
+        if kind is None:
+            return NullType()
+        if kind not in self._types:
+            with _no_error_log():
+                try:
+                    self._types[kind] = DataType.fromDDL(kind)
+                except ParseException:  # names inside of structs are not quoted
+                    self._types[kind] = NullType()
+        return self._types[kind]
+
+    def _told(self, error: AnalysisException, sql: str, fields: Fields) -> BadExpression:
+        about = error.getMessageParameters() or {}
+        condition = error.getCondition() or ""
+        if condition.startswith("UNRESOLVED_COLUMN"):
+            name = about["objectName"].replace("`", "")
+            return BadExpression(
+                f"there is no field {name} in {shown(sql)}", nearest(name, fields.types)
+            )
+        if condition == "UNRESOLVED_ROUTINE":
+            name = about["routineName"].replace("`", "")
+            close = closest(name, self._functions)
+            return UnregisteredName(
+                f"there is no function {name} in {shown(sql)}",
+                f"did you mean {close}?" if close else "",
+            )
+        kind = UnregisteredName if condition in _UNREGISTERED else BadExpression
+        return kind(f"{reason_of(error)} in {shown(sql)}")
+
+
+def reason_of(error: AnalysisException) -> str:
+    """The first line of what Spark says, with the position: `Syntax error at or near '>' (line 1, pos 12)`."""
+    text = str(error).strip()
+    line = re.sub(r"^\[[\w.]+\] ", "", text.splitlines()[0] if text else type(error).__name__)
+    line, _, rest = line.partition(" SQLSTATE:")
+    position = re.search(r"line \d+,? pos \d+", rest)
+    return line.rstrip(".;") + (f" ({position[0]})" if position else "")
+
+
+def _is_certain(error: AnalysisException, rows: DataFrame, fields: Fields) -> bool:
+    """Whether it is an error whatever the columns are that are not known."""
+    condition = error.getCondition() or ""
+    if isinstance(error, ParseException) or condition.startswith(_CERTAIN):
+        return True
+    if fields.open:
+        return False
+    has_unknown_types = any(isinstance(field.dataType, NullType) for field in rows.schema.fields)
+    return condition.startswith("UNRESOLVED_COLUMN") or not has_unknown_types
+
+
+@contextmanager
+def _no_error_log() -> Iterator[None]:
+    """PySpark logs every error of an analysis with its Java stack trace, also those that are handled."""
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
