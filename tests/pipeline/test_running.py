@@ -147,8 +147,10 @@ def test_the_command_runs(
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (last["batches"], last["sources"]["orders"]["rows"]) == (2, 7)
     assert last["sinks"] == {"out": 5, "tap": 7}
-    assert main(["pipeline", "run", "shop_pipelines:two", "--batch"]) == 0
-    assert "  into out: 5 rows" in capsys.readouterr().out
+    assert main(["pipeline", "run", "shop_pipelines:two", "--batch", "--ui"]) == 0
+    told = capsys.readouterr()
+    assert "  into out: 5 rows" in told.out
+    assert "Spark UI: " in told.err
     assert made == [spark, spark]
 
 

@@ -55,6 +55,21 @@ def test_here_unless_it_is_told(builder: Builder) -> None:
     assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
 
 
+def test_the_spark_ui_is_off_unless_asked_for(builder: Builder) -> None:
+    spark_session()
+    assert builder.told["spark.ui.enabled"] == "false"
+    spark_session(ui=True)
+    assert builder.told["spark.ui.enabled"] == "true"
+    assert builder.told["spark.driver.bindAddress"] == "127.0.0.1"  # also of the UI
+
+
+def test_the_spark_ui_of_a_cluster_is_left_to_its_configuration(builder: Builder) -> None:
+    spark_session(master="spark://m:7077")
+    assert "spark.ui.enabled" not in builder.told
+    spark_session(master="spark://m:7077", ui=True)
+    assert builder.told["spark.ui.enabled"] == "true"
+
+
 def test_nobody_else_reaches_the_sockets_of_its_python_processes(builder: Builder) -> None:
     spark_session()
     folder = Path(builder.told[SOCKETS])

@@ -82,6 +82,7 @@ def grammar(verb: str) -> argparse.ArgumentParser:
         once = "of the batch; a batch of the same name is written once"
         add("--name", metavar="NAME", default="", help=once)
         add("--master", metavar="URL", help="of Spark; default: this machine")
+        add("--ui", action="store_true", help="start the web interface of Spark, and print its URL")
         add(
             "--conf",
             metavar="KEY=VALUE",
@@ -211,8 +212,12 @@ def run_on_spark(defined: Pipeline, chosen: argparse.Namespace) -> Report:
     from recado.pipeline.session import spark_session
 
     master = {"master": chosen.master} if chosen.master else {}
-    spark = spark_session(f"recado {defined.name}", settings=dict(chosen.conf), **master)
+    spark = spark_session(
+        f"recado {defined.name}", ui=chosen.ui, settings=dict(chosen.conf), **master
+    )
     try:
+        if chosen.ui:
+            print(f"Spark UI: {spark.sparkContext.uiWebUrl}", file=sys.stderr)
         spark.sparkContext.setLogLevel("ERROR")
         # A batch has no end that could be asked for: signals do to it what they do to any program.
         ending: AbstractContextManager[list[int]]

@@ -1,6 +1,7 @@
 """A Spark with defaults for one machine, and the one call that teaches any Spark our formats.
 
-    spark = spark_session()            # made by us: local, no web page, nothing listens but on loopback
+    spark = spark_session()            # made by us: local, nothing listens but on loopback
+    spark = spark_session(ui=True)     # with Spark's web interface
     register(spark)                    # any other one, of Spark Connect as well
 
 After it `format("recado")` and `format("amqp")` are known to the session, and to SQL `recado_headers(bytes)`
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
 HERE: Final = "local[*]"
+UI: Final = "spark.ui.enabled"
 DEFAULTS: Final[dict[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.variant.allowDuplicateKeys": "true",  # selectors on JSON ask for it
 }
 LOCAL: Final[dict[str, str]] = {
-    "spark.ui.enabled": "false",
+    UI: "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",  # 200, Spark's own, are for a cluster
@@ -53,11 +55,17 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 
 def spark_session(
-    app: str = "recado", *, master: str | None = None, settings: Mapping[str, str] | None = None
+    app: str = "recado",
+    *,
+    master: str | None = None,
+    ui: bool = False,
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The session of this process, with our formats: the one that is there already, or else a new one.
 
-    Without a `master` it is that of spark-submit, or of PYSPARK_SUBMIT_ARGS, or this machine. Raises NoJava.
+    Without a `master` it is that of spark-submit, or of PYSPARK_SUBMIT_ARGS, or this machine. `ui` starts
+    Spark's web interface, at `spark.sparkContext.uiWebUrl`. On one machine it is off by default, elsewhere as
+    Spark is configured. `settings` are Spark's, and take precedence. Raises NoJava.
     """
     told = submitted()
     where = master or told.get("spark.master") or HERE
@@ -72,7 +80,8 @@ def spark_session(
 
     builder = SparkSession.builder.appName(app).master(where)
     ours = {key: value for key, value in defaults.items() if key not in told}
-    for key, value in {**ours, **(settings or {})}.items():
+    asked = {UI: "true"} if ui else {}
+    for key, value in {**ours, **asked, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
