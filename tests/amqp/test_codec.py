@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pamqp import base, commands
 
 from recado.amqp.codec import decode_method, encode_method
-from recado.amqp.errors import CommandInvalid, SyntaxFault
+from recado.amqp.errors import CommandInvalid, FrameError, ProtocolError
 from recado.amqp.methods import (
     METHODS,
     AccessRequest,
@@ -190,23 +190,23 @@ def test_where_pamqp_is_wrong_and_recado_is_not() -> None:
 
 
 @given(EVERY_METHOD)
-def test_every_truncation_is_a_syntax_fault(method: Method) -> None:
+def test_every_truncation_is_a_frame_error(method: Method) -> None:
     payload = encode_method(method)
     for length in range(len(payload)):
-        with pytest.raises(SyntaxFault):
+        with pytest.raises(FrameError):
             decode_method(payload[:length])
 
 
 @given(EVERY_METHOD, st.binary(min_size=1, max_size=4))
-def test_bytes_too_many_are_a_syntax_fault(method: Method, more: bytes) -> None:
-    with pytest.raises(SyntaxFault, match=f"{method.name} is followed by {len(more)} stray bytes"):
+def test_bytes_too_many_are_a_frame_error(method: Method, more: bytes) -> None:
+    with pytest.raises(FrameError, match=f"{method.name} is followed by {len(more)} stray bytes"):
         decode_method(encode_method(method) + more)
 
 
 def decodes_or_faults(payload: bytes) -> None:
     try:
         method = decode_method(payload)
-    except (SyntaxFault, CommandInvalid):
+    except ProtocolError:
         return
     assert decode_method(encode_method(method)) == method or "nan" in repr(method)
 
@@ -245,7 +245,7 @@ def test_a_changed_byte_decodes_or_is_a_fault(method: Method, draw: st.DataObjec
     ],
 )
 def test_what_is_wrong_is_said(payload: bytes, complaint: str) -> None:
-    with pytest.raises(SyntaxFault, match=complaint):
+    with pytest.raises(FrameError, match=complaint):
         decode_method(payload)
 
 
@@ -278,5 +278,5 @@ def test_a_key_that_is_not_utf_8_is_passed_on_by_brokers_and_refused_by_ours() -
         assert b"\x05\xff.new" in encoded
         assert decode_method(encoded) == told
     published = encode_method(BasicPublish("e", "k.new")).replace(b"k.new", b"\xff.new")
-    with pytest.raises(SyntaxFault, match="not UTF-8"):
+    with pytest.raises(FrameError, match="not UTF-8"):
         decode_method(published)

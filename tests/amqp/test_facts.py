@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.errors import SyntaxFault
+from recado.amqp.errors import ProtocolError
 from recado.amqp.facts import PLAIN, REPLY_HERE, Facts, facts_of, without_ttl
 from recado.amqp.properties import Properties, decode_properties, encode_properties
 
@@ -42,8 +42,8 @@ def test_the_facts_are_those_of_the_properties(properties: Properties) -> None:
 def test_what_does_not_decode_has_no_facts(data: bytes) -> None:
     try:
         decode_properties(data)
-    except SyntaxFault:
-        with pytest.raises(SyntaxFault):
+    except ProtocolError:
+        with pytest.raises(ProtocolError):
             facts_of(data)
     else:
         facts_of(data)

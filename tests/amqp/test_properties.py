@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands
 
-from recado.amqp.errors import SyntaxFault
+from recado.amqp.errors import FrameError, ProtocolError, SyntaxFault
 from recado.amqp.properties import Properties, decode_properties, encode_properties
 from recado.amqp.values import MAX_ENTRIES, Table
 
@@ -154,24 +154,24 @@ def test_where_pamqp_is_wrong_and_recado_is_not() -> None:
 
 
 @given(properties())
-def test_every_truncation_is_a_syntax_fault(wanted: Properties) -> None:
+def test_every_truncation_is_a_frame_error(wanted: Properties) -> None:
     data = encode_properties(wanted)
     for length in range(len(data)):
-        with pytest.raises(SyntaxFault):
+        with pytest.raises(FrameError):
             decode_properties(data[:length])
 
 
 @given(properties(), st.binary(min_size=1, max_size=4))
-def test_bytes_too_many_are_a_syntax_fault(wanted: Properties, more: bytes) -> None:
-    with pytest.raises(SyntaxFault, match=f"followed by {len(more)} stray bytes"):
+def test_bytes_too_many_are_a_frame_error(wanted: Properties, more: bytes) -> None:
+    with pytest.raises(FrameError, match=f"followed by {len(more)} stray bytes"):
         decode_properties(encode_properties(wanted) + more)
 
 
 @given(st.binary(max_size=60))
-def test_random_bytes_decode_or_are_a_syntax_fault(data: bytes) -> None:
+def test_random_bytes_decode_or_are_a_frame_error(data: bytes) -> None:
     try:
         decoded = decode_properties(data)
-    except SyntaxFault:
+    except ProtocolError:
         return
     assert decode_properties(encode_properties(decoded)) == decoded or "nan" in repr(decoded)
 
@@ -191,7 +191,7 @@ def test_random_bytes_decode_or_are_a_syntax_fault(data: bytes) -> None:
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, complaint: str) -> None:
-    with pytest.raises(SyntaxFault, match=complaint):
+    with pytest.raises(FrameError, match=complaint):
         decode_properties(data)
 
 

@@ -9,12 +9,14 @@ from recado.amqp.errors import (
     ChannelFault,
     CommandInvalid,
     FrameError,
+    FramingLost,
     ProtocolError,
-    SyntaxFault,
     UnexpectedFrame,
 )
 from recado.amqp.events import (
     Acked,
+    Discarded,
+    Event,
     HeaderReceived,
     HeartbeatReceived,
     Interleaved,
@@ -40,10 +42,13 @@ from recado.amqp.methods import (
     ChannelClose,
     ChannelCloseOk,
     ChannelFlow,
+    ChannelOpen,
+    ConnectionClose,
     ConnectionCloseOk,
+    Method,
     QueueDeclare,
 )
-from recado.amqp.reader import Reader
+from recado.amqp.reader import Reader, Unheard
 
 from .traffic import FRAME_MAX, PROPERTIES, PUBLISHES, WHOLE, Message, apart, bytewise, read, split
 
@@ -170,8 +175,9 @@ def test_a_body_that_is_too_large_is_announced_once_and_not_kept(
 
 def test_a_message_on_a_channel_that_is_not_open_is_not_kept() -> None:
     reader = Reader(channels={2})
-    with pytest.raises(ChannelFault, match="channel 1 is not open"):
+    with pytest.raises(ChannelFault, match="channel 1 is not open") as refused:
         list(reader.feed(Message(PUBLISHES[0]).frames(1)[0]))
+    assert refused.value.failed == (60, 40)
     (run,) = reader.feed(b"".join(Message(PUBLISHES[0], body=b"x").frames(2)))
     assert isinstance(run, Published)
 
@@ -179,24 +185,34 @@ def test_a_message_on_a_channel_that_is_not_open_is_not_kept() -> None:
 # ── a channel that closes ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_all_but_a_close_is_dropped_while_a_channel_awaits_its_end() -> None:
-    reader = Reader()
-    method, header, body = Message(PUBLISHES[0], body=b"x").frames(1)
-    assert list(reader.feed(method + header)) == []
+@pytest.mark.parametrize("method", [ChannelOpen(), ChannelClose(), ChannelCloseOk()])
+def test_only_open_and_close_are_heard_of_a_channel_that_awaits_close_ok(method: Method) -> None:
+    reader = Reader(channels={2})
     reader.discarding.add(1)
     acks = b"".join(method_frame(channel, BasicAck(1, False)) for channel in (1, 2))
-    assert list(reader.feed(body + acks)) == [Acked(2, 1, 1)]
-    close_ok = method_frame(1, ChannelCloseOk())
-    assert list(reader.feed(close_ok)) == [MethodReceived(1, ChannelCloseOk())]
-    assert list(reader.feed(method_frame(1, ChannelClose()))) == [MethodReceived(1, ChannelClose())]
+    message = b"".join(Message(PUBLISHES[0], body=b"xyz", room=1).frames(1))
+    assert list(reader.feed(message + acks)) == [Discarded(), Discarded(), Acked(2, 1, 1)]
+    assert list(reader.feed(method_frame(1, method))) == [MethodReceived(1, method)]
     assert not reader.has_unfinished
 
 
-def test_a_channel_may_close_in_the_middle_of_a_message() -> None:
+def test_a_malformed_method_is_an_error_on_a_channel_that_awaits_close_ok() -> None:
     reader = Reader()
-    method, header, _ = Message(PUBLISHES[0], body=b"x").frames(1)
-    close = method_frame(1, ChannelClose())
-    assert list(reader.feed(method + header + close)) == [MethodReceived(1, ChannelClose())]
+    reader.discarding.add(1)
+    with pytest.raises(FrameError, match="cut short"):
+        list(reader.feed(frame(METHOD, 1, b"\x00\x14\x00\x28")))
+
+
+@pytest.mark.parametrize("method", [ChannelClose(), ChannelCloseOk()])
+def test_a_channel_may_close_in_the_middle_of_a_message_that_is_too_large(method: Method) -> None:
+    """It was closed because of it."""
+    reader = Reader(body_max=2)
+    publish, header, *_ = Message(PUBLISHES[0], body=b"xyz").frames(1)
+    close = method_frame(1, method)
+    assert list(reader.feed(publish + header + close)) == [
+        TooLarge(1, 3),
+        MethodReceived(1, method),
+    ]
     assert not reader.has_unfinished
 
 
@@ -206,12 +222,37 @@ def test_once_the_connection_closes_no_channel_is_heard(
 ) -> None:
     """What was on its way does not hide the answer, however it comes."""
     reader = Reader(channels=())
-    reader.stop_hearing_channels()
+    reader.unheard = Unheard.IGNORED
     data = b"".join(Message(PUBLISHES[0], body=b"x").frames(1)) + ACK + ONE_BYTE_BODY
     answer = method_frame(0, ConnectionCloseOk())
     events = [event for chunk in cut([data + answer]) for event in reader.feed(chunk)]
     assert events == [MethodReceived(0, ConnectionCloseOk())]
     assert not reader.has_unfinished
+
+
+def test_before_the_connection_is_open_only_channel_0_is_heard() -> None:
+    reader = Reader()
+    reader.unheard = Unheard.REFUSED
+    assert list(reader.feed(HEARTBEAT_FRAME)) == [HeartbeatReceived()]
+    with pytest.raises(UnexpectedFrame, match="channel 1 before the connection is open"):
+        list(reader.feed(frame(METHOD, 1, b"")))
+
+
+@pytest.mark.parametrize("cut", [list, bytewise])
+def test_reading_goes_on_behind_an_error(cut: Callable[[list[bytes]], Iterable[bytes]]) -> None:
+    reader = Reader()
+    close = method_frame(0, ConnectionClose())
+    for data in (frame(METHOD, 1, b""), frame(METHOD, 1, b"") + close):
+        events: list[Event] = []
+        errors = 0
+        for chunk in cut([data]):
+            try:
+                events += reader.feed(chunk)
+            except FrameError:
+                errors += 1
+                events += reader.feed(b"")
+        assert errors == 1
+        assert events == [MethodReceived(0, ConnectionClose())] * (data != frame(METHOD, 1, b""))
 
 
 # ── what is refused ───────────────────────────────────────────────────────────────────────────────────────
@@ -227,28 +268,37 @@ def _header(class_id: int = 60, weight: int = 0, flags: int = 0) -> bytes:
 
 
 REFUSED: dict[str, tuple[bytes, type[ProtocolError], str]] = {
-    "no end": (ACK[:-1] + b"\x00", FrameError, "does not end with 0xCE"),
+    "no end": (ACK[:-1] + b"\x00", FramingLost, "does not end with 0xCE"),
     "unknown type": (frame(9, 1, b""), FrameError, "unknown frame type 9"),
-    "heartbeat on a channel": (frame(HEARTBEAT, 1, b""), FrameError, "belongs to channel 0"),
-    "heartbeat with content": (frame(HEARTBEAT, 0, b"x"), FrameError, "carries nothing"),
+    "heartbeat on a channel": (
+        frame(HEARTBEAT, 1, b""),
+        UnexpectedFrame,
+        "on channel 1 instead of 0",
+    ),
+    "heartbeat with content": (
+        frame(HEARTBEAT, 0, b"x"),
+        FrameError,
+        "1 bytes of payload instead of none",
+    ),
     "unknown method": (frame(METHOD, 1, b"\x00\x3c\x00\xff"), CommandInvalid, "60"),
-    "half a method": (frame(METHOD, 1, b"\x00\x3c"), SyntaxFault, "method"),
+    "half a method": (frame(METHOD, 1, b"\x00\x3c"), FrameError, "method"),
     "stray header": (ONE_BYTE_HEADER, UnexpectedFrame, "expected a method on channel 1"),
     "stray body": (ONE_BYTE_BODY, UnexpectedFrame, "expected a method on channel 1"),
     "body first": (PUBLISH + ONE_BYTE_BODY, UnexpectedFrame, "got a content body"),
     "two headers": (PUBLISH + ONE_BYTE_HEADER * 2, UnexpectedFrame, "got a content header"),
-    "ack for content": (PUBLISH + ACK, UnexpectedFrame, "expected content header or body"),
-    "publish for content": (PUBLISH * 2, UnexpectedFrame, "expected content header or body"),
-    "short header": (PUBLISH + frame(HEADER, 1, bytes(13)), SyntaxFault, "too short"),
-    "foreign class": (PUBLISH + _header(class_id=10), FrameError, "of class 10, not 60"),
+    "ack for content": (PUBLISH + ACK, UnexpectedFrame, "expected the content of basic.publish"),
+    "publish for content": (PUBLISH * 2, UnexpectedFrame, "expected the content of basic.publish"),
+    "short header": (PUBLISH + frame(HEADER, 1, bytes(11)), FrameError, "too short"),
+    "no flags": (PUBLISH + frame(HEADER, 1, b"\x00\x3c" + bytes(10)), FrameError, "malformed"),
+    "foreign class": (PUBLISH + _header(class_id=10), UnexpectedFrame, "got one of class 10"),
     "weight": (PUBLISH + _header(weight=1) + ONE_BYTE_BODY, UnexpectedFrame, "weight"),
     "long body": (
         PUBLISH + _header() + frame(BODY, 1, b"xx"),
         FrameError,
         "longer than its header",
     ),
-    "properties": (PUBLISH + _header(flags=0x8000) + ONE_BYTE_BODY, SyntaxFault, "malformed"),
-    "flags": (PUBLISH + _header(flags=0x0001) + ONE_BYTE_BODY, SyntaxFault, "flags"),
+    "properties": (PUBLISH + _header(flags=0x8000) + ONE_BYTE_BODY, FrameError, "malformed"),
+    "flags": (PUBLISH + _header(flags=0x0001) + ONE_BYTE_BODY, FrameError, "flags"),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.errors import SyntaxFault
+from recado.amqp.errors import FrameError, ProtocolError, SyntaxFault
 from recado.amqp.values import (
     MAX_DEPTH,
     MAX_ENTRIES,
@@ -249,28 +249,28 @@ def test_entries_are_counted_in_all_levels_together(full: Table, one_more: Table
 
 
 @given(wire_tables())
-def test_every_truncation_is_a_syntax_fault(data: bytes) -> None:
+def test_every_truncation_is_a_frame_error(data: bytes) -> None:
     for length in range(len(data)):
-        with pytest.raises(SyntaxFault):
+        with pytest.raises(FrameError):
             decode_table(data[:length], 0)
 
 
 def decodes_or_faults(data: bytes) -> None:
     try:
         _, end = decode_table(data, 0)
-    except SyntaxFault:
+    except ProtocolError:
         return
     assert end <= len(data)
 
 
 @given(st.binary(max_size=80))
-def test_random_bytes_decode_or_are_a_syntax_fault(data: bytes) -> None:
+def test_random_bytes_decode_or_are_a_frame_error(data: bytes) -> None:
     decodes_or_faults(data)
     decodes_or_faults(sized(data))
 
 
 @given(wire_tables(), st.data())
-def test_a_changed_byte_decodes_or_is_a_syntax_fault(data: bytes, draw: st.DataObject) -> None:
+def test_a_changed_byte_decodes_or_is_a_frame_error(data: bytes, draw: st.DataObject) -> None:
     changed = bytearray(data)
     changed[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
     decodes_or_faults(bytes(changed))
@@ -297,7 +297,7 @@ def test_a_changed_byte_decodes_or_is_a_syntax_fault(data: bytes, draw: st.DataO
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, complaint: str) -> None:
-    with pytest.raises(SyntaxFault, match=complaint):
+    with pytest.raises(FrameError, match=complaint):
         decode_table(data, 0)
 
 

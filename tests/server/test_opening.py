@@ -15,6 +15,7 @@ from recado.amqp.frames import (
 )
 from recado.amqp.handshake import ClientHandshake, Credentials, Limits, Step
 from recado.amqp.methods import (
+    BasicAck,
     BasicPublish,
     ChannelOpen,
     ConnectionClose,
@@ -183,7 +184,7 @@ def test_a_client_that_never_gets_in_is_told_why_and_not_waited_for(
 def test_a_full_server_says_so_when_a_client_wants_to_open() -> None:
     session = greeted(full="the server is full")
     *_, close = answers(session, START_OK, ConnectionTuneOk(), ConnectionOpen("/"))
-    assert close == ConnectionClose(530, "NOT_ALLOWED - the server is full")
+    assert close == ConnectionClose(530, "NOT_ALLOWED - the server is full", 10, 40)
 
 
 def test_a_client_may_think_better_of_it() -> None:
@@ -193,30 +194,40 @@ def test_a_client_may_think_better_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "code"),
+    ("data", "code", "failed"),
     [
-        (method_frame(1, ChannelOpen()), 504),
-        (frame(METHOD, 0, bytes(8185)), 501),
-        (method_frame(1, BasicPublish("", "q")), 504),
-        (method_frame(0, BasicPublish("", "q")) + content_frames(0, bytes(2), b"x", 0), 503),
+        (method_frame(1, ChannelOpen()), 505, (0, 0)),
+        (frame(METHOD, 0, bytes(8193)), 501, (0, 0)),
+        (frame(METHOD, 0, b"\x00\x0a\x00\x0b"), 501, (10, 11)),
+        (method_frame(1, BasicPublish("", "q")), 505, (0, 0)),
+        (method_frame(0, ChannelOpen()), 504, (20, 10)),
+        (method_frame(0, BasicAck(1)), 504, (60, 80)),
+        (method_frame(0, BasicPublish("", "q")), 504, (60, 40)),
+        (
+            method_frame(0, BasicPublish("", "q")) + content_frames(0, bytes(2), b"x", 0),
+            504,
+            (60, 40),
+        ),
     ],
 )
-def test_what_does_not_belong_before_the_connection_is_open(data: bytes, code: int) -> None:
-    """A frame is at most 8,192 bytes until then."""
+def test_what_does_not_belong_before_the_connection_is_open(
+    data: bytes, code: int, failed: tuple[int, int]
+) -> None:
+    """The payload of a frame is at most 8,192 bytes until then."""
     session = greeted()
     session.receive(data, 0)
     (close,) = sent(session)
     assert isinstance(close, ConnectionClose)
-    assert close.reply_code == code
+    assert (close.reply_code, (close.failed_class, close.failed_method)) == (code, failed)
     assert session.state is State.CLOSED
 
 
 def test_before_login_a_large_frame_is_refused_by_its_size() -> None:
     session = greeted()
-    session.receive(frame(METHOD, 0, bytes(8184))[:100], 0)
+    session.receive(frame(METHOD, 0, bytes(8192))[:100], 0)
     assert session.state is State.HANDSHAKE
     session = greeted()
-    session.receive(frame(METHOD, 0, bytes(8185))[:7], 0)
+    session.receive(frame(METHOD, 0, bytes(8193))[:7], 0)
     (close,) = sent(session)
     assert isinstance(close, ConnectionClose)
     assert close.reply_code == 501

@@ -7,7 +7,9 @@ from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
 from recado.amqp.frames import (
     BODY,
     HEADER,
+    HEARTBEAT,
     HEARTBEAT_FRAME,
+    METHOD,
     PROTOCOL_HEADER,
     body_of,
     content_frames,
@@ -42,6 +44,7 @@ from recado.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
     TxCommit,
+    TxSelect,
 )
 from recado.amqp.properties import Properties
 from recado.broker.broker import Broker
@@ -101,6 +104,33 @@ def test_who_closes_at_the_same_time_is_answered(broker: Broker) -> None:
     client = Client(broker)
     client.call(TxCommit())
     assert client.call(ChannelClose()) == [MethodReceived(1, ChannelCloseOk())]
+    assert client.call(ChannelCloseOk(), ChannelOpen()) == [MethodReceived(1, ChannelOpenOk())]
+
+
+def test_a_channel_cannot_be_opened_again_before_close_ok(broker: Broker) -> None:
+    client = Client(broker)
+    client.call(TxCommit())
+    (close,) = methods(client.call(ChannelOpen()))
+    assert isinstance(close, ConnectionClose)
+    assert close.reply_code == 504
+
+
+def test_input_behind_an_error_is_read_until_close_ok(broker: Broker) -> None:
+    """Also malformed input; but behind a frame without its end nothing can be read."""
+    client = Client(broker)
+    malformed = frame(METHOD, 0, b"\x00\x0a")
+    client.feed(malformed * 3 + method_frame(1, ChannelOpen()) + method_frame(0, ConnectionClose()))
+    close, close_ok = methods(client.received())
+    assert isinstance(close, ConnectionClose)
+    assert close.reply_code == 501
+    assert close_ok == ConnectionCloseOk()
+    assert state(client) is State.CLOSED
+    client = Client(broker)
+    client.feed(malformed[:-1] + b"\x00" + method_frame(0, ConnectionClose()))
+    (close,) = methods(client.received())
+    assert isinstance(close, ConnectionClose)
+    assert close.reply_code == 501
+    assert state(client) is State.CLOSED
 
 
 CONTENT = content_frames(1, bytes(2), b"x", 0)
@@ -117,8 +147,21 @@ ERRORS: dict[str, tuple[bytes, int, tuple[int, int]]] = {
     "flow off": (method_frame(1, ChannelFlow(False)), 540, (20, 20)),
     "a server's method": (method_frame(1, ChannelFlowOk()), 503, (20, 21)),
     "a connection's method": (method_frame(1, ConnectionOpen("/")), 503, (10, 40)),
-    "a channel's method": (method_frame(0, QueueDeclare("q")), 503, (50, 10)),
-    "a delivery": (method_frame(1, BasicDeliver("c", 1)) + CONTENT, 503, (60, 40)),
+    "a channel's method": (method_frame(0, QueueDeclare("q")), 504, (50, 10)),
+    "an ack on channel 0": (method_frame(0, BasicAck(1)), 504, (60, 80)),
+    "a delivery": (method_frame(1, BasicDeliver("c", 1)) + CONTENT, 503, (60, 60)),
+    "close of no channel": (method_frame(9, ChannelClose()), 504, (20, 40)),
+    "close-ok of no channel": (method_frame(9, ChannelCloseOk()), 504, (20, 41)),
+    "close-ok of an open channel": (method_frame(1, ChannelCloseOk()), 503, (20, 41)),
+    "second open of the connection": (method_frame(0, ConnectionOpen("/")), 504, (10, 40)),
+    "close-ok of the open connection": (method_frame(0, ConnectionCloseOk()), 504, (10, 51)),
+    "heartbeat of a channel": (frame(HEARTBEAT, 1, b""), 505, (0, 0)),
+    "malformed arguments": (frame(METHOD, 1, b"\x00\x32\x00\x0a\x00"), 501, (50, 10)),
+    "a method instead of a header": (
+        method_frame(1, BasicPublish("", "q")) + method_frame(1, TxSelect()),
+        505,
+        (60, 40),
+    ),
     "stray body": (frame(BODY, 1, b"x"), 505, (0, 0)),
     "stray header": (frame(HEADER, 1, bytes(14)), 505, (0, 0)),
     "unknown frame": (frame(77, 1, b""), 501, (0, 0)),
@@ -370,7 +413,6 @@ def test_a_secret_may_be_renewed_and_a_heart_may_beat(broker: Broker) -> None:
         ConnectionUpdateSecretOk()
     ]
     client.feed(HEARTBEAT_FRAME)
-    assert client.call(ConnectionCloseOk(), channel=0) == []
     client.session.beat()
     assert b"".join(client.session.take()) == HEARTBEAT_FRAME
     assert state(client) is State.OPEN

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
-from .errors import CommandInvalid, SyntaxFault
+from .errors import CommandInvalid, FrameError, ProtocolError
 from .methods import (
     METHODS,
     BasicDeliver,
@@ -167,14 +167,20 @@ def _layout(method: type[Method]) -> _Layout:
     return _Layout(tuple(readers), tuple(writers))
 
 
-def decode_method(payload: bytes) -> Method:
+def find_method(payload: bytes) -> type[Method]:
+    """The class of the method in a payload, whose arguments may be malformed."""
     try:
         ids = _IDS.unpack_from(payload)
     except struct.error:
-        raise SyntaxFault("a method frame is cut short") from None
+        raise FrameError("a method frame is cut short") from None
     method = METHODS.get(ids)
     if method is None:
-        raise CommandInvalid(f"unknown method {ids[1]} of class {ids[0]}")
+        raise CommandInvalid(f"unknown method {ids[1]} of class {ids[0]}", ids)
+    return method
+
+
+def decode_method(payload: bytes) -> Method:
+    method = find_method(payload)
     values = []
     at = _IDS.size
     try:
@@ -183,13 +189,19 @@ def decode_method(payload: bytes) -> Method:
             if kept:
                 values.append(value)
     except (IndexError, struct.error):
-        raise SyntaxFault(f"{method.name} is cut short") from None
+        raise FrameError(f"{method.name} is cut short", _ids(method)) from None
     except UnicodeDecodeError:
-        raise SyntaxFault(f"{method.name} has a string that is not UTF-8") from None
-    except SyntaxFault as fault:
-        raise SyntaxFault(f"{method.name}: {fault}") from None
-    check_end(method.name, payload, at)
+        text = f"{method.name} has a string that is not UTF-8"
+        raise FrameError(text, _ids(method)) from None
+    except ProtocolError as error:
+        raise type(error)(f"{method.name}: {error}", _ids(method)) from None
+    if at != len(payload):
+        raise _wrong_end(method.name, payload, at, _ids(method))
     return method(*values)
+
+
+def _ids(method: type[Method]) -> tuple[int, int]:
+    return method.class_id, method.method_id
 
 
 def encode_method(method: Method) -> bytes:
@@ -204,7 +216,11 @@ def encode_method(method: Method) -> bytes:
 
 def check_end(what: str, data: bytes, at: int) -> None:
     """What was read up to `at` must have ended with the data, neither before nor beyond."""
+    if at != len(data):
+        raise _wrong_end(what, data, at)
+
+
+def _wrong_end(what: str, data: bytes, at: int, failed: tuple[int, int] = (0, 0)) -> FrameError:
     if at > len(data):
-        raise SyntaxFault(f"{what} is cut short")
-    if at < len(data):
-        raise SyntaxFault(f"{what} is followed by {len(data) - at} stray bytes")
+        return FrameError(f"{what} is cut short", failed)
+    return FrameError(f"{what} is followed by {len(data) - at} stray bytes", failed)

@@ -13,6 +13,11 @@ class ProtocolError(Exception):
     code: ClassVar[int]
     name: ClassVar[str]
 
+    def __init__(self, text: str, failed: tuple[int, int] = (0, 0)) -> None:
+        """`failed` are the class and method ids of the method that caused the error, if one did."""
+        super().__init__(text)
+        self.failed = failed
+
     @property
     def reply_text(self) -> str:
         return f"{self.name} - {self}"
@@ -61,7 +66,13 @@ class FrameError(ClosesConnection):
     name = "FRAME_ERROR"
 
 
+class FramingLost(FrameError):
+    """The end of a frame cannot be found, so that nothing behind it can be read."""
+
+
 class SyntaxFault(ClosesConnection):
+    """Well-formed, but beyond a limit of this implementation; RabbitMQ answers malformed input with 501."""
+
     code = 502
     name = "SYNTAX_ERROR"
 

@@ -62,6 +62,10 @@ class TooLarge(msgspec.Struct, frozen=True):
     size: int
 
 
+class Discarded(msgspec.Struct, frozen=True):
+    """Something on a channel that awaits close-ok; it only counts as work."""
+
+
 class HeartbeatReceived(msgspec.Struct, frozen=True):
     pass
 
@@ -75,5 +79,6 @@ Event: TypeAlias = (
     | Delivered
     | Acked
     | TooLarge
+    | Discarded
     | HeartbeatReceived
 )

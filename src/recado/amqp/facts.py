@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
-from .errors import SyntaxFault
+from .errors import FrameError
 from .values import decode_table
 
 REPLY_HERE = "amq.rabbitmq.reply-to"
@@ -66,7 +66,7 @@ PLAIN = _the_one(Facts())
 @lru_cache(1024)
 def _fields(flags: int) -> tuple[tuple[int, int], ...]:
     if flags & 0x0003:
-        raise SyntaxFault("property flags beyond the basic class")
+        raise FrameError("property flags beyond the basic class")
     return tuple((flag, kind) for flag, kind in _KIND_OF.items() if flags & flag)
 
 
@@ -94,7 +94,7 @@ def _milliseconds(expiration: str) -> tuple[int | None, str | None]:
 
 
 def facts_of(properties: bytes) -> Facts:
-    """The facts of a property list (flags and values), refusing with 502 one that is not well formed."""
+    """The facts of a property list (flags and values), refusing with 501 one that is not well formed."""
     if len(properties) > _SHORT or varies(properties):
         return _facts(properties)
     return _remembered(properties)
@@ -167,9 +167,9 @@ def _facts(properties: bytes) -> Facts:
             else:
                 at += 8
     except IndexError:
-        raise SyntaxFault("malformed basic properties") from None
+        raise FrameError("malformed basic properties") from None
     if at != end:
-        raise SyntaxFault("malformed basic properties")
+        raise FrameError("malformed basic properties")
     return _the_one(Facts(persistent, priority, ttl, user_id, alone, fault))
 
 

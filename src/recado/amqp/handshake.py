@@ -140,7 +140,7 @@ class ServerHandshake:
                 self.step = _after(self.step, method)
                 return Opened(method.virtual_host)
             case _:
-                raise _unexpected(self.step, method)
+                raise unexpected_method(self.step, method)
 
     def accept(self) -> ConnectionTune:
         """The answer to credentials that turned out to be good."""
@@ -227,12 +227,15 @@ class ClientHandshake:
 def _after(step: Step, method: Method) -> Step:
     following = NEXT.get((step, type(method)))
     if following is None:
-        raise _unexpected(step, method)
+        raise unexpected_method(step, method)
     return following
 
 
-def _unexpected(step: Step, method: Method) -> ChannelFault:
-    return ChannelFault(f"unexpected method in connection state {step.value}: {method.name}")
+def unexpected_method(step: Step, method: Method | type[Method]) -> ChannelFault:
+    return ChannelFault(
+        f"unexpected method in connection state {step.value}: {method.name}",
+        (method.class_id, method.method_id),
+    )
 
 
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────

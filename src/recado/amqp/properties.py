@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from .codec import WIRE_TYPES, Reader, Writer, check_end, short_string
-from .errors import SyntaxFault
+from .errors import FrameError
 from .methods import LongLong, Octet, ShortStr, Table
 from .values import MAX_ENTRIES, decode_table
 
@@ -62,7 +62,7 @@ def decode_properties(data: bytes, *, max_entries: int = MAX_ENTRIES) -> Propert
     try:
         (flags,) = _FLAGS.unpack_from(data)
         if flags & _UNDEFINED:
-            raise SyntaxFault("a flag of a property that does not exist is set")
+            raise FrameError("a flag of a property that does not exist is set")
         at = _FLAGS.size
         for flag, _, read, _ in _FIELDS:
             if flags & flag:
@@ -74,7 +74,7 @@ def decode_properties(data: bytes, *, max_entries: int = MAX_ENTRIES) -> Propert
             else:
                 values.append(None)
     except (IndexError, struct.error):
-        raise SyntaxFault("a content header is cut short") from None
+        raise FrameError("a content header is cut short") from None
     check_end("a content header", data, at)
     return Properties(*values)
 

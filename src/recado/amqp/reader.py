@@ -12,13 +12,15 @@ R3  A body larger than `body_max` is announced once (`TooLarge`) and never kept.
 """
 
 from collections.abc import Container, Iterator
+from enum import Enum, auto
 
-from .codec import decode_method
+from .codec import decode_method, find_method
 from .deliveries import Delivered, route_of, scan_deliveries
-from .errors import ChannelFault, FrameError, SyntaxFault, UnexpectedFrame
+from .errors import ChannelFault, FrameError, FramingLost, ProtocolError, UnexpectedFrame
 from .events import (
     Acked,
     ContentReceived,
+    Discarded,
     Event,
     HeaderReceived,
     HeartbeatReceived,
@@ -42,11 +44,19 @@ from .frames import (
     content_frames,
     frame,
 )
-from .methods import BasicDeliver, BasicPublish, ChannelClose, ChannelCloseOk, Method
+from .methods import BasicDeliver, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpen, Method
 from .runs import ACK_ID, PUBLISH_ID, scan_acks, scan_publishes
 
 _envelope = ENVELOPE.unpack_from
 _LARGEST_ENVELOPE = 7
+_MIN_HEADER_BYTES = PROPERTIES_AT - ENVELOPE.size  # class, weight and body size
+
+
+class Unheard(Enum):
+    """How frames of channels are treated while only channel 0 is in use."""
+
+    REFUSED = auto()  # the connection is not open yet
+    IGNORED = auto()  # the connection is closing
 
 
 class _Unfinished:
@@ -61,6 +71,10 @@ class _Unfinished:
         self.facts = PLAIN
         self.body: bytearray | None = bytearray()  # None: too large, not kept
         self.missing = 0
+
+    @property
+    def ids(self) -> tuple[int, int]:
+        return self.method.class_id, self.method.method_id
 
 
 class Reader:
@@ -81,10 +95,10 @@ class Reader:
         self.body_max = body_max
         self.frame_max = frame_max
         self.run_limit = run_limit
-        self.discarding: set[int] = set()  # channels that await close-ok: all else is dropped
+        self.discarding: set[int] = set()  # channels that await close-ok: other methods are dropped
+        self.unheard: Unheard | None = None  # channels are in use
         self._channels = channels
         self._gathers = runs_of_deliveries
-        self._hears_no_channel = False
         self._expects_header = expects_header
         self._chunks: list[bytes] = []
         self._held = 0
@@ -108,14 +122,11 @@ class Reader:
         """Whether parts of messages are kept here."""
         return bool(self._unfinished)
 
-    def stop_hearing_channels(self) -> None:
-        """The connection is closing: only what concerns itself is still of interest."""
-        self._hears_no_channel = True
-
     def feed(self, data: bytes) -> Iterator[Event]:
         """What these bytes mean, after all that was fed before.
 
-        Handle each event before asking for the next: it may change `frame_max` or `discarding`.
+        Handle each event before asking for the next: it may change `frame_max`, `discarding` or `unheard`.
+        After an error `feed(b"")` goes on behind the frame that caused it, unless the error is `FramingLost`.
         """
         if self._chunks:
             self._chunks.append(data)
@@ -137,7 +148,7 @@ class Reader:
             kind, channel, size = _envelope(data, at)
             after = at + size + OVERHEAD
             if size > self._frame_max:
-                raise FrameError(
+                raise FramingLost(
                     f"payload of {size} bytes on channel {channel} is larger than frame-max "
                     f"{self._frame_max}"
                 )
@@ -145,43 +156,41 @@ class Reader:
                 wanted = after - at
                 break
             if data[after - 1] != END:
-                raise FrameError(f"frame on channel {channel} does not end with 0xCE")
-            if self._hears_no_channel and channel:
-                at = after
-                continue
-            if (
-                self.discarding
-                and channel in self.discarding
-                and not self._ends_discarding(data, at)
-            ):
-                self._unfinished.pop(channel, None)
-                at = after
-                continue
-            if kind == METHOD:
-                name = data[at + 7 : at + 11]
-                if name == PUBLISH_ID and channel not in self._unfinished:
-                    run = scan_publishes(data, at, after, channel, self._most, self.run_limit)
-                    if run is not None:
-                        event, at = run
-                        yield event
-                        continue
-                elif name == ACK_ID and size == 13 and not data[after - 2]:
-                    first, count = scan_acks(data, at, self.run_limit)
-                    if channel in self._unfinished:
-                        raise self._content_expected(channel)
-                    at += count * (size + OVERHEAD)
-                    yield Acked(channel, first, count)
+                raise FramingLost(f"frame on channel {channel} does not end with 0xCE")
+            try:
+                if self.unheard is not None and channel:
+                    if self.unheard is Unheard.REFUSED:
+                        raise UnexpectedFrame(f"channel {channel} before the connection is open")
+                    at = after
                     continue
-                elif name == DELIVER_ID and self._gathers and channel not in self._unfinished:
-                    found = scan_deliveries(data, at, after, channel, self._most, self.run_limit)
-                    if found is not None:
-                        deliveries, at = found
-                        yield deliveries
-                        continue
-            at = after
-            single = self._single(kind, channel, data[after - size - 1 : after - 1])
-            if single is not None:
-                yield single
+                event: Event | None = None
+                if kind == METHOD:
+                    name = data[at + 7 : at + 11]
+                    if name == PUBLISH_ID and channel not in self._unfinished:
+                        run = scan_publishes(data, at, after, channel, self._most, self.run_limit)
+                        if run is not None:
+                            event, at = run
+                    elif name == ACK_ID and size == 13 and not data[after - 2]:
+                        first, count = scan_acks(data, at, self.run_limit)
+                        if channel not in self._unfinished:
+                            event = Acked(channel, first, count)
+                            at += count * (size + OVERHEAD)
+                    elif name == DELIVER_ID and self._gathers and channel not in self._unfinished:
+                        found = scan_deliveries(
+                            data, at, after, channel, self._most, self.run_limit
+                        )
+                        if found is not None:
+                            event, at = found
+                if event is None:
+                    at = after
+                    event = self._single(kind, channel, data[after - size - 1 : after - 1])
+            except ProtocolError:
+                self._keep(data, after, 0)
+                raise
+            if event is not None:
+                if self.discarding and channel in self.discarding:
+                    event = self._unless_discarded(event)
+                yield event
         if at < end:
             self._keep(data, at, wanted)
 
@@ -192,37 +201,23 @@ class Reader:
         self._chunks.append(data[at:])
 
     @staticmethod
-    def _ends_discarding(data: bytes, at: int) -> bool:
-        return data[at] == METHOD and data[at + 7 : at + 11] in (
-            b"\x00\x14\x00\x28",
-            b"\x00\x14\x00\x29",
-        )
-
-    @staticmethod
-    def _content_expected(channel: int) -> UnexpectedFrame:
-        return UnexpectedFrame(
-            f"expected content header or body on channel {channel}, got a method"
-        )
+    def _unless_discarded(event: Event) -> Event:
+        """The event, if it opens or closes the channel, which awaits close-ok."""
+        match event:
+            case MethodReceived(_, ChannelOpen() | ChannelClose() | ChannelCloseOk()):
+                return event
+            case _:
+                return Discarded()
 
     def _single(self, kind: int, channel: int, payload: bytes) -> Event | None:
         """One frame by itself; an event if it completes something."""
         if kind == METHOD:
-            unfinished = self._unfinished.get(channel)
-            method = decode_method(payload)
-            self.method_bytes = len(payload)
-            if unfinished is not None:
-                if not isinstance(method, ChannelClose | ChannelCloseOk):
-                    raise self._content_expected(channel)
-                del self._unfinished[channel]
-            if method.has_content:
-                if self._channels is not None and channel not in self._channels:
-                    raise ChannelFault(f"channel {channel} is not open: expected 'channel.open'")
-                self._unfinished[channel] = _Unfinished(method, payload)
-                return None
-            return MethodReceived(channel, method)
+            return self._method(channel, payload)
         if kind == HEARTBEAT:
-            if channel or payload:
-                raise FrameError("a heartbeat belongs to channel 0 and carries nothing")
+            if payload:
+                raise FrameError(f"a heartbeat has {len(payload)} bytes of payload instead of none")
+            if channel:
+                raise UnexpectedFrame(f"a heartbeat on channel {channel} instead of 0")
             return HeartbeatReceived()
         if kind == HEADER:
             return self._content_header(channel, payload)
@@ -230,21 +225,57 @@ class Reader:
             return self._content_body(channel, payload)
         raise FrameError(f"unknown frame type {kind} on channel {channel}")
 
-    def _content_header(self, channel: int, payload: bytes) -> Event | None:
+    def _method(self, channel: int, payload: bytes) -> Event | None:
         unfinished = self._unfinished.get(channel)
-        if unfinished is None or unfinished.properties is not None:
+        if unfinished is not None:
+            method_type = find_method(payload)
+            # A message that is too large has closed its channel before its last frame.
+            if unfinished.body is not None or method_type not in (ChannelClose, ChannelCloseOk):
+                raise UnexpectedFrame(
+                    f"expected the content of {unfinished.method.name} on channel {channel}, got "
+                    f"{method_type.name}",
+                    unfinished.ids,
+                )
+            del self._unfinished[channel]
+        method = decode_method(payload)
+        self.method_bytes = len(payload)
+        if not method.has_content:
+            return MethodReceived(channel, method)
+        unfinished = _Unfinished(method, payload)
+        is_open = self._channels is None or channel in self._channels
+        if not is_open and channel not in self.discarding:
+            raise ChannelFault(
+                f"channel {channel} is not open: expected 'channel.open'", unfinished.ids
+            )
+        self._unfinished[channel] = unfinished
+        return None
+
+    def _content_header(self, channel: int, payload: bytes) -> Event | None:
+        if len(payload) < _MIN_HEADER_BYTES:
+            raise FrameError(f"content header on channel {channel} is too short")
+        unfinished = self._unfinished.get(channel)
+        if unfinished is None:
             raise UnexpectedFrame(f"expected a method on channel {channel}, got a content header")
-        if len(payload) < PROPERTIES_AT - ENVELOPE.size + 2:
-            raise SyntaxFault(f"content header on channel {channel} is too short")
+        if unfinished.properties is not None:
+            raise UnexpectedFrame(
+                f"expected a content body on channel {channel}, got a content header",
+                unfinished.ids,
+            )
         class_id = int.from_bytes(payload[:2], "big")
-        if class_id != BASIC_CLASS:
-            raise FrameError(f"content header on channel {channel} is of class {class_id}, not 60")
-        if payload[2:4] != b"\x00\x00":
-            raise UnexpectedFrame(f"content header on channel {channel} has a weight")
+        if class_id != BASIC_CLASS or payload[2:4] != b"\x00\x00":
+            raise UnexpectedFrame(
+                f"expected a content header of class {BASIC_CLASS} without weight on channel "
+                f"{channel}, got one of class {class_id}",
+                unfinished.ids,
+            )
         size = int.from_bytes(payload[4:12], "big")
         unfinished.properties = payload[12:]
         if not self._gathers:  # a client's are read by whoever wants them
-            unfinished.facts = facts_of(unfinished.properties)
+            try:
+                unfinished.facts = facts_of(unfinished.properties)
+            except ProtocolError as error:
+                error.failed = unfinished.ids
+                raise
         unfinished.missing = size
         if size > self.body_max:
             unfinished.body = None
@@ -253,11 +284,18 @@ class Reader:
 
     def _content_body(self, channel: int, payload: bytes) -> Event | None:
         unfinished = self._unfinished.get(channel)
-        if unfinished is None or unfinished.properties is None:
+        if unfinished is None:
             raise UnexpectedFrame(f"expected a method on channel {channel}, got a content body")
+        if unfinished.properties is None:
+            raise UnexpectedFrame(
+                f"expected a content header on channel {channel}, got a content body",
+                unfinished.ids,
+            )
         unfinished.missing -= len(payload)
         if unfinished.missing < 0:
-            raise FrameError(f"body on channel {channel} is longer than its header says")
+            raise FrameError(
+                f"body on channel {channel} is longer than its header says", unfinished.ids
+            )
         if unfinished.body is not None:
             unfinished.body += payload
         return None if unfinished.missing else self._finish(channel, unfinished)

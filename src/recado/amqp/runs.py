@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import chain, repeat
 from struct import Struct
 
-from .errors import SyntaxFault
+from .errors import ProtocolError
 from .events import Interleaved, Published
 from .facts import Facts, facts_of, varies
 from .frames import BASIC_CLASS, BODY, END, ENVELOPE, HEADER, HEADER_START, OVERHEAD, PROPERTIES_AT
@@ -57,7 +57,10 @@ def _read_header(header: bytes) -> tuple[Facts, int, int, bytes] | None:
     if kind != HEADER or class_id != BASIC_CLASS or weight or not whole:
         return None
     properties = header[PROPERTIES_AT:-1]
-    facts = facts_of(properties)
+    try:
+        facts = facts_of(properties)
+    except ProtocolError:
+        return None
     start = ENVELOPE.pack(BODY, channel, body) if 0 < body < 1 << 32 else b""
     found = (facts, channel, body, start)
     if len(header) <= _LONGEST_REMEMBERED and not varies(properties):
@@ -189,10 +192,7 @@ def _scan_various(
     tails = [data[header_at:after]]
     while len(tails) < limit and data.startswith(method, after):
         header_at = after + len(method)
-        try:
-            message = _message(data, header_at, channel, most)
-        except SyntaxFault:  # the reader will come to it, once the messages before it are handled
-            break
+        message = _message(data, header_at, channel, most)
         if message is None or message[0] is not facts or message[1] - header_at > most:
             break
         after = message[2]

@@ -16,7 +16,8 @@ came with. Where one Python type stands for several letters, a subclass remember
 as `l`, and any true `t` as 1. Plain values get RabbitMQ's natural choice: int → I, or l where I is
 too small; float → d; str → S; bytes → x; datetime → T; None → V.
 
-What a peer sent wrongly is a `SyntaxFault`; what a local caller passed wrongly is a `ValueError`.
+A malformed table of a peer raises `FrameError`, one beyond the limits here `SyntaxFault`; what a local caller
+passed wrongly is a `ValueError`.
 """
 
 import struct
@@ -26,7 +27,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .errors import SyntaxFault
+from .errors import FrameError, SyntaxFault
 
 MAX_DEPTH: Final = 16
 MAX_ENTRIES: Final = 1_024
@@ -120,7 +121,7 @@ def decode_table(data: bytes, at: int, *, max_entries: int = MAX_ENTRIES) -> tup
     try:
         return _Decoder(data, max_entries).table(at)
     except (IndexError, struct.error):
-        raise SyntaxFault("a field table is cut short") from None
+        raise FrameError("a field table is cut short") from None
 
 
 class _Decoder:
@@ -147,7 +148,7 @@ class _Decoder:
             try:
                 key = data[start:at].decode()
             except UnicodeDecodeError:
-                raise SyntaxFault("a field's name is not UTF-8") from None
+                raise FrameError("a field's name is not UTF-8") from None
             value, at = self._value(at)
             table.setdefault(key, value)
         self._leave(at, end)
@@ -187,14 +188,14 @@ class _Decoder:
         letter = self.data[at]
         read = _READERS.get(letter)
         if read is None:
-            raise SyntaxFault(f"a field table holds a value of unknown type {chr(letter)!r}")
+            raise FrameError(f"a field table holds a value of unknown type {chr(letter)!r}")
         return read(self, at + 1)
 
     def _enter(self, at: int) -> tuple[int, int]:
         start = at + _U32.size
         end: int = start + _U32.unpack_from(self.data, at)[0]
         if end > len(self.data):
-            raise SyntaxFault("a field table is cut short")
+            raise FrameError("a field table is cut short")
         if not self.depth:
             raise SyntaxFault(f"a field table is nested more than {MAX_DEPTH} deep")
         self.depth -= 1
@@ -202,7 +203,7 @@ class _Decoder:
 
     def _leave(self, at: int, end: int) -> None:
         if at != end:
-            raise SyntaxFault("a value overruns the field table or array that holds it")
+            raise FrameError("a value overruns the field table or array that holds it")
         self.depth += 1
 
 

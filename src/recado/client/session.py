@@ -24,7 +24,7 @@ from recado.amqp.frames import (
     properties_of,
 )
 from recado.amqp.handshake import ClientHandshake, Step
-from recado.amqp.reader import Reader
+from recado.amqp.reader import Reader, Unheard
 from recado.amqp.values import Table
 
 from . import errors
@@ -180,7 +180,7 @@ class Session:
         if self.state is State.OPEN:
             self.state = State.CLOSING
             self.send(0, m.ConnectionClose(200, "bye"))
-            self._reader.stop_hearing_channels()
+            self._reader.unheard = Unheard.IGNORED
 
     # ── what comes in ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -299,7 +299,7 @@ class Session:
                 yield self._answer(number, method, properties_of(content), body_of(content))
             case e.TooLarge(_, size):
                 raise CommandInvalid(f"a message of {size} bytes is more than this client takes")
-            case e.HeartbeatReceived():
+            case e.HeartbeatReceived() | e.Discarded():
                 pass
             case _:
                 raise CommandInvalid("a client's message from a broker")

@@ -3,11 +3,17 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from recado.amqp.errors import ChannelFault, CommandInvalid, LoginRefused, NotAllowed
-from recado.amqp.events import Event, HeaderReceived, HeartbeatReceived, MethodReceived
+from recado.amqp.errors import LoginRefused, NotAllowed, ProtocolError
+from recado.amqp.events import Acked, Event, HeaderReceived, HeartbeatReceived, MethodReceived
 from recado.amqp.frames import PROTOCOL_HEADER
-from recado.amqp.handshake import Credentials, Limits, Opened, ServerHandshake
-from recado.amqp.methods import ConnectionClose, ConnectionCloseOk, ConnectionOpenOk
+from recado.amqp.handshake import Credentials, Limits, Opened, ServerHandshake, unexpected_method
+from recado.amqp.methods import (
+    BasicAck,
+    BasicPublish,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpenOk,
+)
 from recado.broker.access import User
 
 from .offer import Offer
@@ -47,17 +53,20 @@ class Opening:
             case HeaderReceived():
                 session.write(PROTOCOL_HEADER)
                 session.end(0)
-            case MethodReceived(number, _) if number:
-                raise ChannelFault(f"channel {number} before the connection is open")
             case MethodReceived(_, ConnectionClose()):
                 session.end(0)
                 session.send(0, ConnectionCloseOk())
             case MethodReceived(_, method):
-                self._decided(self._handshake.receive(method))
+                try:
+                    self._decided(self._handshake.receive(method))
+                except ProtocolError as error:
+                    error.failed = (method.class_id, method.method_id)
+                    raise
             case HeartbeatReceived():
                 pass
             case _:
-                raise CommandInvalid("content before the connection is open")
+                method_type = BasicAck if isinstance(event, Acked) else BasicPublish
+                raise unexpected_method(self._handshake.step, method_type)
 
     def _decided(self, decision: Credentials | Limits | Opened) -> None:
         session = self._session

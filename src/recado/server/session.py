@@ -26,12 +26,13 @@ from recado.amqp.errors import (
     ClosesConnection,
     CommandInvalid,
     ConnectionForced,
+    FramingLost,
     NotAllowed,
     PreconditionFailed,
     ProtocolError,
 )
 from recado.amqp.handshake import Credentials, Limits
-from recado.amqp.reader import Reader
+from recado.amqp.reader import Reader, Unheard
 from recado.broker.access import User
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel
@@ -140,6 +141,7 @@ class Session(Outbox):
             expects_header=True,
             channels=self.channels,
         )
+        self._reader.unheard = Unheard.REFUSED
 
     def keeps_up(self, now: int) -> None:
         """The socket took the output: go on delivering."""
@@ -163,10 +165,8 @@ class Session(Outbox):
         """Handle what was received, as long as the peer takes the answers (S4), and it is its turn (S5)."""
         try:
             self._handle_some(now)
-        except ProtocolError as error:
-            self.fail(error, now)
-            self.state = State.CLOSED  # no sense can be made of what follows, an answer included
-            self._inbox.clear()
+        except ProtocolError as error:  # while it opens
+            self.fail(error, now, error.failed)
         if self._owing:
             self._confirm_all()
 
@@ -174,7 +174,12 @@ class Session(Outbox):
         """Handle events until there are none for us any more, or the turn ends."""
         inbox, turn = self._inbox, TURN_UNITS
         while inbox and turn > 0 and self.backlog <= CHOKED_FROM and not self.is_stalled:
-            event = next(inbox[0], None)
+            try:
+                event = next(inbox[0], None)
+            except ProtocolError as error:
+                self._fail_reading(error, now)
+                turn -= METHOD_COST
+                continue
             if event is None:
                 inbox.popleft()
             elif self.state is State.OPEN:
@@ -192,6 +197,15 @@ class Session(Outbox):
                 turn -= METHOD_COST
             else:
                 inbox.clear()
+
+    def _fail_reading(self, error: ProtocolError, now: int) -> None:
+        """Close the connection because of input that is malformed or out of order, and go on behind it."""
+        self.fail(error, now, error.failed)
+        if isinstance(error, FramingLost):
+            self.state = State.CLOSED  # an answer to our close could not be found
+            self._inbox.clear()
+        else:
+            self._inbox[0] = self._reader.feed(b"")
 
     @property
     def has_more(self) -> bool:
@@ -277,10 +291,13 @@ class Session(Outbox):
                     raise PreconditionFailed(
                         f"message size {size} is larger than the maximum of {self._reader.body_max} bytes"
                     )
-                case e.HeartbeatReceived():
-                    pass
+                case e.ContentReceived(_, method):
+                    culprit = (method.class_id, method.method_id)
+                    raise CommandInvalid(f"{method.name} is not for a client to send")
+                case e.Discarded():  # its arguments were decoded
+                    cost += self._reader.method_bytes // _METHOD_BYTES_PER_UNIT
                 case _:
-                    raise CommandInvalid("a server's message from a client")
+                    pass  # a heartbeat
         except ClosesChannel as error:
             cost = TURN_UNITS  # to refuse a complex pattern takes 10 ms
             self._fail_channel(getattr(event, "channel", 0), error, culprit, now)
@@ -308,11 +325,12 @@ class Session(Outbox):
             case m.ChannelOpen():
                 self._open_channel(number)
                 return None
-            case m.ChannelCloseOk():
+            case m.ChannelCloseOk() if number in self._reader.discarding:
                 self._reader.discarding.discard(number)
                 return None
             case m.ChannelClose():
-                if channel is not None:
+                if number not in self._reader.discarding:
+                    channel = channel or self._no_channel(number)
                     self._settle_confirms(channel)
                     self._end_channel(channel, now)
                 self.send(number, m.ChannelCloseOk())
@@ -400,16 +418,14 @@ class Session(Outbox):
             case m.ConnectionClose():
                 self.end(now)
                 self.send(0, m.ConnectionCloseOk())
-            case m.ConnectionCloseOk():
-                pass
             case m.ConnectionUpdateSecret():
                 self.send(0, m.ConnectionUpdateSecretOk())
             case _:
-                raise CommandInvalid(f"{method.name} is not for channel 0 of an open connection")
+                raise ChannelFault(f"unexpected method in connection state running: {method.name}")
 
     def _open_channel(self, number: int) -> None:
         assert self._admission is not None
-        if number in self.channels:
+        if number in self.channels or number in self._reader.discarding:
             raise ChannelFault("second 'channel.open' seen")
         count = len(self.channels)
         if count >= self.channel_max > 0:
@@ -439,6 +455,7 @@ class Session(Outbox):
         self._admission = admission
         self.broker.usage.add_connection(admission.user.name, admission.vhost.name)
         self._opening = None
+        self._reader.unheard = None
         self.state = State.OPEN
 
     def admit(self, user: User) -> None:
@@ -458,8 +475,7 @@ class Session(Outbox):
         self, number: int, error: ClosesChannel, culprit: tuple[int, int], now: int
     ) -> None:
         channel = self.channels.get(number)
-        if channel is None:
-            self._no_channel(number)
+        if channel is None:  # it has ended meanwhile
             return
         self._settle_confirms(channel)
         self._end_channel(channel, now)
@@ -477,7 +493,7 @@ class Session(Outbox):
         self._confirm_all()
         self.end(now)
         self.send(0, m.ConnectionClose(error.code, _short(error.reply_text), *culprit))
-        self._reader.stop_hearing_channels()
+        self._reader.unheard = Unheard.IGNORED
         # A client that never got in is not waited for.
         self.state = State.CLOSING if opened else State.CLOSED
 

@@ -12,7 +12,7 @@ from struct import Struct, error
 
 import pyarrow as pa
 
-from recado.amqp.errors import SyntaxFault
+from recado.amqp.errors import ProtocolError
 from recado.amqp.facts import message_id_at
 from recado.amqp.properties import decode_properties
 from recado.pipeline.rows import QUEUE, fields_of, texts_of
@@ -87,7 +87,7 @@ class _Split:
             try:
                 rest, message_id, time = _taken_apart(header)
                 key = rest, True
-            except (IndexError, SyntaxFault, error):
+            except (IndexError, ProtocolError, error):
                 key, message_id, time = (header, False), None, None
             self.ids.append(message_id)
             self.times.append(time)
@@ -125,7 +125,7 @@ def _decoded(rest: bytes, *, whole: bool) -> tuple[_Fields, _Texts]:
     if whole:
         try:
             properties = decode_properties(rest, max_entries=_ENTRIES)
-        except SyntaxFault:
+        except ProtocolError:
             pass
         else:
             return fields_of(properties), texts_of(properties.headers)

@@ -7,7 +7,7 @@ that it had arrived. A message without an id is never one.
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
-from recado.amqp.errors import SyntaxFault
+from recado.amqp.errors import ProtocolError
 from recado.amqp.facts import message_id_of
 
 
@@ -46,5 +46,5 @@ def id_of(properties: bytes) -> bytes | None:
     """The message id in the properties as they came; None also if they make no sense."""
     try:
         return message_id_of(properties)
-    except (IndexError, SyntaxFault):
+    except (IndexError, ProtocolError):
         return None
