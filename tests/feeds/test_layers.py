@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from recado.feeds.block import BODY, Block
 from recado.feeds.boundary import Arrived, Batch, Channel, Options, Policy, Publish, Range, Ticked
@@ -46,6 +47,7 @@ from recado.feeds.packet import (
     Piece,
     Pull,
     Pulled,
+    Recover,
     Stable,
 )
 from recado.feeds.stack import SUBSCRIBER, Stack
@@ -346,6 +348,31 @@ def test_what_is_missing_live_is_told_from_where_recovery_ended() -> None:
     sync.layer.up(Heard(Channel.A, OTHER, Answer(0, Vector(), [], 0, False, {})), 0.2)
     missing = [event for event in sync.risen if isinstance(event, Missing)]
     assert missing == [Missing(Lost(P, 6, 8))]
+
+
+def test_an_answer_that_comes_after_the_question_was_repeated_is_taken_once() -> None:
+    """It may be large, and the way slow: if only the answer to the last repetition counted, none would."""
+    sync = Between(lambda site: Sync(site, Reception(10_000)), recovery=Policy.VECTOR, again=0.1)
+    sync.layer.site.view = record(1, "a", "b").view
+    sync.layer.up(Changed(replace(record(1, "a", "b"), cut=Vector({P: 2}))), 0.0)
+    for tenth in range(40):
+        sync.layer.tick(tenth / 10)
+    asked = [event for event in sync.fallen if isinstance(event, Say)]
+    assert len({each.to for each in asked}) == 2
+    first = asked[0]
+    assert isinstance(first.packet, Recover)
+    assert isinstance(first.to, MemberId)
+    late = Answer(first.packet.number, Vector(), [carry(batch(1))], 7, True, {P: 1})
+    sync.layer.up(Heard(Channel.A, first.to, late), 4.0)
+    sync.layer.up(Heard(Channel.A, first.to, late), 4.0)
+    assert passed(sync) == [(1, 1)]
+    (*_, again) = (event for event in sync.fallen if isinstance(event, Say))
+    assert isinstance(again.packet, Recover)
+    assert (again.to, again.packet.offset, again.packet.after) == (first.to, 7, Vector({P: 1}))
+    assert again.packet.number != first.packet.number
+    rest = Answer(again.packet.number, Vector(), [carry(batch(2))], 8, False, {P: 2})
+    sync.layer.up(Heard(Channel.A, first.to, rest), 4.1)
+    assert passed(sync) == [(1, 1), (2, 2)]
 
 
 @given(st.lists(st.tuples(st.sampled_from(Channel), st.binary(max_size=60)), max_size=20))

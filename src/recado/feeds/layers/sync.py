@@ -18,6 +18,8 @@ S6  What one archive has recorded as lost another may have: it is passed over on
     say so, and is then a hole in the vector.
 S7  Without one order for all, an archive that does not name a publisher may not have heard it yet. What comes
     of that one is uncertain too, unless it began after us, when all earlier lives were over.
+S8  A question keeps its number until an answer to it is taken, from any archive. So an answer is of use even if
+    it takes longer than the time after which the question is repeated.
 """
 
 from collections import deque
@@ -54,7 +56,7 @@ class Sync(Layer):
         self._held_bytes = 0
         self._archive: MemberId | None = None
         self._offset = 0
-        self._number = 0
+        self._number = 0  # of the question; a repetition has the same (S8)
         self._attempt = 0
         self._due: float | None = None
         self._answered = 0.0  # when an archive was last heard
@@ -84,6 +86,8 @@ class Sync(Layer):
                     self._hold(event)
             case Heard(_, sender, Answer() as answer):
                 if not self._live and answer.number == self._number:
+                    self._number += 1
+                    self._archive = sender
                     self._take(sender, answer, now)
             case Heard(_, _, Bound(vector)):
                 self._bound = vector
@@ -93,6 +97,7 @@ class Sync(Layer):
             case Heard(_, sender, Offer(start)):
                 if self._waits_for_offer():
                     self._begin(start, now)
+                    self._number += 1
                     self._archive = sender
                     self._ask(now)
             case _:
@@ -152,7 +157,6 @@ class Sync(Layer):
         if self._archive not in archives:
             self._archive = archives[self._attempt % len(archives)]
             self._offset = 0
-        self._number += 1
         after = None if self._done is None else Vector(self._done, self._holes)
         self.say(Recover(self._number, after, self._offset), self._archive, now)
 
