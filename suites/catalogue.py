@@ -1,7 +1,7 @@
 """The suites we run: whose they are, where they come from, and how each is told its broker.
 
-None of them asks for a broker in the same way, and two have RabbitMQ's port fixed in their code;
-those get a plugin of ours that leads the port elsewhere. A suite is never changed.
+None of them asks for a broker in the same way, and some have RabbitMQ's ports fixed in their code;
+those get a plugin of ours that leads connections to the broker. A suite is never changed.
 """
 
 from __future__ import annotations
@@ -51,11 +51,27 @@ class Node:
 
 
 @dataclass(frozen=True)
+class ClientCertificates:
+    """Where a suite looks for the certificates of its TLS clients: files in a folder of the suite.
+
+    `required` is whether its broker is meant to refuse clients without a certificate.
+    """
+
+    folder: str
+    ca: str = "ca_certificate.pem"
+    certificate: str = "client_certificate.pem"
+    key: str = "client_key.pem"
+    required: bool = True
+
+
+@dataclass(frozen=True)
 class Suite:
     """One client's test suite.
 
     `tests` is the folder it must contain, `environment` the variables that lead it to a broker
-    and, where it has one, to a redis. `left_out` are tests that we do not run, with the reason.
+    and, where it has one, to a redis. `left_out` are tests that we do not run, with the reason;
+    an entry may be the beginning of several names. `settings` are variables for recado, where a
+    suite expects a broker with other settings than the default ones.
     """
 
     name: str
@@ -64,9 +80,10 @@ class Suite:
     tests: str
     runner: Pytest | Node
     environment: Callable[[Server, int], Mapping[str, str]]
-    certificates: str | None = None
+    certificates: ClientCertificates | None = None
     redis: bool = False
     left_out: Mapping[str, str] | None = None
+    settings: Mapping[str, str] | None = None
 
 
 def py_amqp(server: Server, _redis: int) -> dict[str, str]:
@@ -93,8 +110,28 @@ def celery(server: Server, redis: int) -> dict[str, str]:
     }
 
 
-def pika(server: Server, _redis: int) -> dict[str, str]:
-    return {"SUITE_AMQP_PORT": str(server.port), "PYTHONPATH": str(PLUGINS)}
+def with_plugin(server: Server, _redis: int) -> dict[str, str]:
+    """For a plugin of ours, which reads the address of the broker and leads the suite there."""
+    return {
+        "SUITE_AMQP_HOST": server.host,
+        "SUITE_AMQP_PORT": str(server.port),
+        "SUITE_AMQPS_PORT": str(server.tls_port),
+        "PYTHONPATH": str(PLUGINS),
+    }
+
+
+def amqpstorm(server: Server, redis: int) -> dict[str, str]:
+    # By name, since its TLS clients check the name in the certificate.
+    login = "guest:guest@localhost"
+    return {
+        **with_plugin(server, redis),
+        "AMQP_HOST": "localhost",
+        "AMQP_SSL_HOST": "localhost",
+        "AMQP_USERNAME": "guest",
+        "AMQP_PASSWORD": "guest",
+        "AMQP_URI": f"amqp://{login}:{server.port}/%2F",
+        "AMQP_SSL_URI": f"amqps://{login}:{server.tls_port}/%2F",
+    }
 
 
 def amqplib(server: Server, _redis: int) -> dict[str, str]:
@@ -106,6 +143,13 @@ def amqplib(server: Server, _redis: int) -> dict[str, str]:
 
 
 BEYOND_LOOPBACK = "connects to badssl.com, a public host; no broker takes part"
+NEEDS_HTTP_API = "needs the HTTP API of RabbitMQ's management plugin, which recado does not have"
+PIKA = Repository(
+    url="https://github.com/pika/pika",
+    commit="2126d43a76c14fb8d365d96bd1bdcef13dad75b5",
+    variable="PIKA_CHECKOUT",
+)
+PIKA_REQUIREMENTS = ("pytest", "pytest-timeout", "gevent", "tornado", "twisted")
 
 SUITES = {
     suite.name: suite
@@ -120,7 +164,7 @@ SUITES = {
                 requirements=("amqp", "pytest", "pytest-rerunfailures", "pytest-timeout"),
             ),
             environment=py_amqp,
-            certificates="t/certs",
+            certificates=ClientCertificates("t/certs"),
             left_out={
                 "t/integration/test_rmq.py::test_tls_default_certs": BEYOND_LOOPBACK,
                 "t/integration/test_rmq.py::test_tls_no_default_certs_fails": BEYOND_LOOPBACK,
@@ -164,19 +208,82 @@ SUITES = {
             redis=True,
         ),
         Suite(
+            name="amqpstorm",
+            title="amqpstorm's functional tests",
+            source=Distribution("amqpstorm"),
+            tests="amqpstorm/tests/functional",
+            runner=Pytest(
+                # It has no settings for pytest; without a file named here, pytest would take ours.
+                arguments=(
+                    (
+                        "-c",
+                        "pyproject.toml",
+                        "-p",
+                        "amqpstorm_broker",
+                        "amqpstorm/tests/functional",
+                    ),
+                ),
+                requirements=("amqpstorm", "requests", "pytest", "pytest-timeout"),
+            ),
+            environment=amqpstorm,
+            certificates=ClientCertificates(
+                "amqpstorm/tests/resources/ssl",
+                certificate="client/client_certificate.pem",
+                key="client/private_key.pem",
+            ),
+            left_out={
+                "amqpstorm/tests/functional/management": NEEDS_HTTP_API,
+                "amqpstorm/tests/functional/test_web_based.py": NEEDS_HTTP_API,
+            },
+        ),
+        Suite(
+            name="aiormq",
+            title="aiormq's tests",
+            source=Distribution("aiormq"),
+            tests="tests",
+            runner=Pytest(
+                arguments=(("-p", "aiormq_broker", "tests"),),
+                requirements=(
+                    "aiormq",
+                    "aiomisc-pytest",
+                    "pytest",
+                    "pytest-rerunfailures",
+                    "pytest-timeout",
+                ),
+            ),
+            environment=with_plugin,
+            certificates=ClientCertificates(
+                "tests/certs",
+                ca="ca.pem",
+                certificate="client.pem",
+                key="client.key",
+                required=False,
+            ),
+            # As in aiormq's own set-up, and RabbitMQ 3.10's default: it sends messages of 32 MiB.
+            settings={"RECADO_BROKER_MAX_MESSAGE_SIZE": str(128 << 20)},
+        ),
+        Suite(
             name="pika",
             title="pika's acceptance tests",
-            source=Repository(
-                url="https://github.com/pika/pika",
-                commit="2126d43a76c14fb8d365d96bd1bdcef13dad75b5",
-                variable="PIKA_CHECKOUT",
-            ),
+            source=PIKA,
             tests="tests/acceptance",
             runner=Pytest(
                 arguments=(("-p", "pika_port", "tests/acceptance"),),
-                requirements=("pytest", "pytest-timeout", "gevent", "tornado", "twisted"),
+                requirements=PIKA_REQUIREMENTS,
             ),
-            environment=pika,
+            environment=with_plugin,
+        ),
+        Suite(
+            name="pika-tls",
+            title="pika's acceptance tests over TLS",
+            source=PIKA,
+            tests="tests/acceptance",
+            runner=Pytest(
+                arguments=(("-p", "pika_port", "--use-tls", "tests/acceptance"),),
+                requirements=PIKA_REQUIREMENTS,
+            ),
+            environment=with_plugin,
+            certificates=ClientCertificates("tests/certs"),
         ),
         Suite(
             name="amqplib",

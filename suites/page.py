@@ -20,7 +20,7 @@ BROKERS = {"recado": "recado", "rabbitmq": "RabbitMQ 3.10"}
 OPENING = """\
 # Compatibility
 
-What the test suites of five client projects say about recado, beside what they say about
+What the test suites of seven client projects say about recado, beside what they say about
 Debian's RabbitMQ 3.10. `./dev suites` downloads and runs them and writes this page, except for
 the section on differences by design.
 
@@ -31,7 +31,7 @@ broker shows "not run"; how to get it stands below the table.
 """
 
 GETTING = """\
-The first three come as source distributions from the package index. pika and amqplib keep their
+The first five come as source distributions from the package index. pika and amqplib keep their
 tests in their repositories; `./dev suites` clones them, and where the network does not allow that,
 it takes any clone by `--checkout DIR` or by the variable {variables}.
 """
@@ -39,11 +39,10 @@ it takes any clone by `--checkout DIR` or by the variable {variables}.
 
 def render(store: Store, known: Mapping[str, Sequence[Expectation]], by_hand: str) -> str:
     """The whole page."""
-    variables = " or ".join(
-        f"`{suite.source.variable}`"
-        for suite in SUITES.values()
-        if isinstance(suite.source, Repository)
-    )
+    repositories = [
+        suite.source for suite in SUITES.values() if isinstance(suite.source, Repository)
+    ]
+    variables = " or ".join(dict.fromkeys(f"`{each.variable}`" for each in repositories))
     parts = [
         OPENING,
         table(

@@ -18,10 +18,14 @@ from suites.places import DOWNLOADS
 from suites.results import Case, Outcome, Summary, merged, read_junit, read_lines, summary
 from workshop import peers
 
-Start = Callable[[peers.Certificates, Path], AbstractContextManager[peers.Server]]
+Start = Callable[[Suite, peers.Certificates, Path], AbstractContextManager[peers.Server]]
 BROKERS: dict[str, Start] = {
-    "recado": lambda certificates, data: peers.recado(certificates=certificates, data=data),
-    "rabbitmq": lambda certificates, data: peers.rabbitmq(certificates=certificates, data=data),
+    "recado": lambda suite, certificates, data: peers.recado(
+        certificates=certificates, data=data, environment=suite.settings
+    ),
+    "rabbitmq": lambda suite, certificates, data: peers.rabbitmq(
+        certificates=certificates, data=data
+    ),
 }
 # A whole process: Celery's longest takes 5 minutes, amqplib's longest file 3 seconds.
 PYTEST_SECONDS = 1200.0
@@ -39,11 +43,14 @@ def run(suite: Suite, broker: str, checkout: Path | None = None) -> tuple[Summar
                 start = pytest_run(suite, suite.runner, folder, place)
             case Node():
                 start = node_run(suite, suite.runner, folder, place)
-        authority, certificates = surroundings.server_certificates(place)
-        if suite.certificates:
-            surroundings.client_certificates(authority, folder / suite.certificates)
+        clients = suite.certificates
+        authority, certificates = surroundings.server_certificates(
+            place, required=clients is not None and clients.required
+        )
+        if clients is not None:
+            surroundings.client_certificates(authority, folder, clients)
         redis = stack.enter_context(surroundings.redis()) if suite.redis else 0
-        server = stack.enter_context(BROKERS[broker](certificates, place / "data"))
+        server = stack.enter_context(BROKERS[broker](suite, certificates, place / "data"))
         environment = {**clean_environment(), **suite.environment(server, redis)}
         cases = merged(start(environment, broker))
     return summary(version, cases), cases

@@ -50,7 +50,8 @@ def distribution(package: str, version: str) -> Path:
         with tempfile.TemporaryDirectory(dir=cache) as name:
             place = Path(name)
             pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download"]
-            pip += ["--no-binary", ":all:", "--no-deps", "--dest", str(place)]
+            # Its source, while the tools that pip needs to read its metadata may come as wheels.
+            pip += ["--no-binary", package, "--no-deps", "--dest", str(place)]
             command([*pip, f"{package}=={version}"], f"{package} could not be downloaded")
             (archive,) = place.glob("*.tar.gz")
             with tarfile.open(archive) as packed:

@@ -11,20 +11,24 @@ from pathlib import Path
 
 import trustme
 
+from suites.catalogue import ClientCertificates
 from workshop import peers, system
 
 START_SECONDS = 20.0
 
 
-def server_certificates(folder: Path) -> tuple[trustme.CA, peers.Certificates]:
-    """An authority of our own, and what a broker needs to be known by it as localhost."""
+def server_certificates(folder: Path, *, required: bool) -> tuple[trustme.CA, peers.Certificates]:
+    """An authority of our own, and what a broker needs to be known by it as localhost.
+
+    `required` is whether the broker refuses TLS clients without a certificate.
+    """
     authority = trustme.CA()
     issued = authority.issue_cert("localhost", peers.HOST)
     files = peers.Certificates(
         ca=folder / "ca.pem",
         certificate=folder / "server.pem",
         key=folder / "server_key.pem",
-        verify=True,
+        verify=required,
     )
     authority.cert_pem.write_to_path(str(files.ca))
     issued.private_key_pem.write_to_path(str(files.key))
@@ -32,15 +36,20 @@ def server_certificates(folder: Path) -> tuple[trustme.CA, peers.Certificates]:
     return authority, files
 
 
-def client_certificates(authority: trustme.CA, folder: Path) -> None:
-    """The files that py-amqp's tests expect; the broken ones come from another authority."""
-    folder.mkdir(exist_ok=True)
-    authority.cert_pem.write_to_path(str(folder / "ca_certificate.pem"))
+def client_certificates(authority: trustme.CA, suite: Path, files: ClientCertificates) -> None:
+    """Write the files that a suite expects; py-amqp's broken ones come from another authority."""
+    folder = suite / files.folder
+    for name in (files.ca, files.certificate, files.key):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    authority.cert_pem.write_to_path(str(folder / files.ca))
     for issuer, suffix in ((authority, ""), (trustme.CA(), "_broken")):
         issued = issuer.issue_cert("client@example.org")
-        key, certificate = issued.private_key_pem, issued.cert_chain_pems[0]
-        key.write_to_path(str(folder / f"client_key{suffix}.pem"))
-        certificate.write_to_path(str(folder / f"client_certificate{suffix}.pem"))
+        for name, pem in (
+            (files.key, issued.private_key_pem),
+            (files.certificate, issued.cert_chain_pems[0]),
+        ):
+            file = folder / name
+            pem.write_to_path(str(file.with_stem(file.stem + suffix)))
 
 
 @contextmanager
