@@ -8,11 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from recado.feeds.archive import manifest as manifests
 from recado.feeds.archive.archive import Archive
 from recado.feeds.archive.repair import Repaired
 from recado.feeds.archive.store import Store
 from recado.feeds.boundary import Entry
 from recado.feeds.views import Found, Lost
+from recado.journal.disk import FolderFile
 
 from .damaging import damage_column, damage_footer, file_of
 from .making import batch, publisher
@@ -201,4 +203,45 @@ def test_messages_that_were_found_late_are_restored(tmp_path: Path) -> None:
     damage_column(file_of(folder), "body")
     result = repaired(folder, other)
     assert (result.from_archives, result.lost) == (20, [])
+    assert rows(folder) == before
+
+
+def test_a_repair_that_is_interrupted_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("power loss")
+
+    folder, other = make(tmp_path / "1"), make(tmp_path / "2")
+    before, path = rows(folder), file_of(folder)
+    damage_column(path, "body")
+    with Store(folder, "f") as store:
+        store.append([Lost(publisher(1), 1, 300), Lost(publisher(2), 1, 300)])
+    for part in ("write", "rename"):
+        with monkeypatch.context() as broken:
+            broken.setattr(FolderFile if part == "write" else manifests, "write", fail)
+            with pytest.raises(OSError, match="power loss"):
+                repaired(folder, other)
+        Store(folder, "f").close()
+        assert list(folder.glob("data/*/*")) == [path]
+    assert repaired(folder, other).from_archives == 600
+    assert rows(folder) == before
+    with Store(folder, "f") as store:
+        assert store.state().lost == ()
+
+
+def test_rows_come_in_part_from_the_journal(tmp_path: Path) -> None:
+    """The journal has dropped the segment of the first rows."""
+    with Store(tmp_path / "1", "f", segment_size=2_000, seal_rows=1_000) as store:
+        for entry in ENTRIES:
+            store.append([entry])
+            store.sync()
+        store.seal()
+        kept = sum(each.rows for each in store._journal_batches())
+    assert 0 < kept < 600
+    folder, other = tmp_path / "1", make(tmp_path / "2")
+    before = rows(folder)
+    damage_footer(file_of(folder))
+    result = repaired(folder, other)
+    assert (result.from_journal, result.from_archives, result.lost) == (kept, 600 - kept, [])
     assert rows(folder) == before

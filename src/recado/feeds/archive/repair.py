@@ -7,12 +7,15 @@ in that group is that of the other archive.
 
 R1  A message that a sound row of the archive has is not restored: it was found in another archive before.
 R2  Rows that nothing can restore leave a gap in the offsets; `result` has their messages as lost.
+R3  Memory is bounded: by a row group, or by FETCH_BYTES where a whole file is damaged.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from heapq import merge
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -114,31 +117,45 @@ class Repair:
     def _at(self, batch: Batch, offset: int) -> StoredBatch:
         return at_offset(batch, offset, self._file.stored[0])
 
-    def _restored(self, damage: Damage) -> list[StoredBatch]:
-        own = list(self._in_journal(damage))
+    def _restored(self, damage: Damage) -> Iterator[StoredBatch]:
+        kept = self._kept_by_journal(damage)
         runs = self._runs[damage.group]
         if runs is None:
             free = [(damage.first, damage.end - 1)]
-            for batch in own:
-                free = without(free, batch.offset, batch.end - 1)
-            others = list(self._in_their_order(free))
+            for run in kept:
+                free = without(free, run.offset, run.offset + run.last - run.first)
+            others = self._in_their_order(free)
         else:
-            others = list(self._in_our_order(runs))
-        self._from_journal += sum(batch.rows for batch in own)
-        self._from_archives += sum(batch.rows for batch in others)
-        restored = sorted([*own, *others], key=lambda batch: batch.offset)
-        self._restored_ranges += [Range(one.publisher, one.first, one.last) for one in restored]
-        return restored
+            others = self._in_our_order(runs)
+        for batch in merge(self._in_journal(kept), others, key=lambda each: each.offset):
+            self._restored_ranges.append(Range(batch.publisher, batch.first, batch.last))
+            yield batch
 
-    def _in_journal(self, damage: Damage) -> Iterator[StoredBatch]:
+    def _kept_by_journal(self, damage: Damage) -> list[Run]:
+        """The damaged rows that the journal has; they are not wanted any more."""
+        kept: list[Run] = []
         with suppress(CorruptArchive):  # what the rest of the journal had is looked for elsewhere
             for stored in self._journal():
                 low = stored.first + max(damage.first - stored.offset, 0)
                 high = stored.first + min(damage.end, stored.end) - stored.offset - 1
-                if low <= high:
-                    for part in self._take(stored.as_batch(), low, high, self.wanted):
-                        offset = stored.offset + part.first - stored.first
-                        yield at_offset(part, offset, stored.stored)
+                for first, last in within(self.wanted.get(stored.publisher, ()), low, high):
+                    if low <= high:
+                        subtract(self.wanted, stored.publisher, first, last)
+                        offset = stored.offset + first - stored.first
+                        kept.append(Run(offset, stored.publisher, first, last))
+        return kept
+
+    def _in_journal(self, kept: list[Run]) -> Iterator[StoredBatch]:
+        """These rows, which are in the order of the journal."""
+        rest = deque(kept)
+        for stored in self._journal() if rest else ():
+            while rest and stored.offset <= rest[0].offset < stored.end:
+                run = rest.popleft()
+                self._from_journal += run.last - run.first + 1
+                part = stored.as_batch().part(run.first, run.last)
+                yield at_offset(part, run.offset, stored.stored)
+            if not rest:
+                return
 
     def _in_our_order(self, runs: list[Run]) -> Iterator[StoredBatch]:
         pool: Spans = {}
@@ -153,6 +170,7 @@ class Repair:
             for batch in fetched.get(run.publisher, ()):
                 if batch.first <= run.last and run.first <= batch.last:
                     part = batch.part(run.first, run.last)
+                    self._from_archives += part.count
                     yield self._at(part, run.offset + part.first - run.first)
 
     def _in_their_order(self, free: list[Span]) -> Iterator[StoredBatch]:
@@ -166,6 +184,7 @@ class Repair:
             while at <= batch.last and free:
                 low, high = free[0]
                 part = batch.part(at, min(batch.last, at + high - low))
+                self._from_archives += part.count
                 yield self._at(part, low)
                 at = part.last + 1
                 free = without(free, low, low + part.count - 1)
