@@ -10,6 +10,7 @@ import pytest
 from recado.pipeline.definition import JsonField, Pipeline, PipelineError, Way, load
 from recado.pipeline.definition.step import STEPS
 
+KEYS = "name, checkpoint, trigger, dead_letters, sources, steps, sinks"
 TOML = """
 name = "orders"
 checkpoint = "state/orders"
@@ -122,9 +123,17 @@ def test_a_pipeline_of_a_module() -> None:
     ("text", "told"),
     [
         ("name = 1", ["file: name must be a text"]),
+        ("nme = 'x'", ["file: there is no key nme; did you mean name?"]),
         (
-            "nme = 'x'",
-            ["file: there is no key nme; did you mean name?", "file: name must be a text"],
+            "name = 'x'\n[[step]]\nstep = 'fliter'",
+            [
+                "file: there is no key step; did you mean steps?",
+                "step 1: there is no step 'fliter'; did you mean filter?",
+            ],
+        ),
+        (
+            "colour = 'red'\nname = 1",
+            [f"file: there is no key colour; there are {KEYS}", "file: name must be a text"],
         ),
         ("name = 'x'\nsteps = 5", ["steps: these are no tables; write [[steps]] for each"]),
         (

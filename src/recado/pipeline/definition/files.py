@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ..location import resolve, resolve_options
 from .pipeline import Pipeline, Sink, Source, read_step, text_of
-from .problems import PipelineError, Problem, nearest
+from .problems import PipelineError, Problem, closest, nearest
 
 _TOP: Final = ("name", "checkpoint", "trigger", "dead_letters", "sources", "steps", "sinks")
 _UNCHECKED: Final = {"sources": "unknown.format", "sinks": "console"}
@@ -147,11 +147,11 @@ def from_tree(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
     """The pipeline that plain dictionaries and lists say. Raises PipelineError if there is no dictionary."""
     if not isinstance(tree, dict):
         raise PipelineError(where, [Problem("file", "this is no table of keys")])
-    problems = [
-        Problem("file", f"there is no key {key}", nearest(str(key), _TOP))
-        for key in tree
-        if key not in _TOP
-    ]
+    problems = []
+    for key in [key for key in tree if key not in _TOP]:
+        problems.append(Problem("file", f"there is no key {key}", nearest(str(key), _TOP)))
+        if meant := closest(str(key), _TOP):  # as for steps: checks can go on
+            tree = {meant: tree[key], **tree}
     texts = {"name": "unnamed"}
     for key in ("name", "checkpoint", "trigger", "dead_letters"):
         value = tree.get(key)
