@@ -90,6 +90,7 @@ CONNECTED = """
     pipeline = (
         Pipeline("quotes", checkpoint=f"{folder}/state", trigger="available-now")
         .read("quotes", "recado", path=path, startingOffsets="earliest")
+        .filter("offset >= 0")
         .write("delta", "delta", path=f"{folder}/delta")
         .write("iceberg", "iceberg", table="shop.orders", warehouse=f"{folder}/warehouse")
         .write("feed", "recado", url=url, feed="out")
@@ -97,6 +98,10 @@ CONNECTED = """
     assert run(pipeline, spark, batch=True).sinks == {"delta": 150, "iceberg": 150, "feed": 150}
     try:
         run(pipeline, spark)
+    except PipelineError as error:
+        print(error, flush=True)
+    try:
+        run(pipeline.filter("lenght(body) > 1").filter("offset > > 1"), spark, batch=True)
     except PipelineError as error:
         print(error, flush=True)
     spark.stop()
@@ -315,7 +320,10 @@ def test_spark_connect(orders: Orders, tmp_path: Path, path: Path) -> None:
     with started(server, r"Spark Connect server started at: \S*?:(\d+)") as (port, _):
         job = script(tmp_path, REMOTE.replace("cluster:15002", f"127.0.0.1:{port}"), CONNECTED)
         client = [sys.executable, job, str(path), str(tmp_path), orders.url]
-        assert "it wants a Spark in its own process" in run(client, no_java(tmp_path))
+        told = run(client, no_java(tmp_path))
+    assert "it wants a Spark in its own process" in told
+    assert "step 2 (filter): there is no function lenght" in told
+    assert "step 3 (filter): Syntax error at or near '>'" in told
     bodies = sorted(row["body"] for row in truth(path))
     assert in_the_lake(tmp_path) == (bodies, bodies)
     assert orders.on_the_feed() == bodies
