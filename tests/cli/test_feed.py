@@ -191,6 +191,7 @@ def test_verify_finds_a_flipped_bit_and_repairs_it(
     report = json.loads(capsys.readouterr().out)
     assert report["damaged"] == []
     (repaired,) = report["repaired"]
+    assert repaired["file"] == str(path)
     assert (repaired["rows"], repaired["from_archives"], repaired["lost"]) == (100, 100, [])
     assert main(["feed", "replay", str(folder), "--json"]) == 0
     assert [each["body"] for each in told(capsys)] == [str(number) for number in range(100)]

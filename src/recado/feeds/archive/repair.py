@@ -90,7 +90,7 @@ class Repair:
     @property
     def result(self) -> Repaired:
         return Repaired(
-            self._file.path,
+            str(self._tree.path(self._file.path)),
             sum(damage.end - damage.first for damage in self.damages),
             self._from_journal,
             self._from_archives,
