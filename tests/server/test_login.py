@@ -6,7 +6,14 @@ import pytest
 from argon2 import PasswordHasher
 
 from recado.amqp.frames import PROTOCOL_HEADER
-from recado.amqp.methods import QueueDeclare, QueueDeclareOk
+from recado.amqp.methods import (
+    ChannelOpen,
+    ConnectionOpen,
+    ConnectionStartOk,
+    ConnectionTuneOk,
+    QueueDeclare,
+    QueueDeclareOk,
+)
 from recado.broker.access import User
 from recado.server import passwords
 from recado.server.connection import Connection
@@ -71,6 +78,23 @@ async def test_slow_passwords_are_checked_in_a_thread_and_remembered() -> None:
     await turns(20)  # no thread could have answered
     assert opening.done()
     assert opening.result() is None
+
+
+@in_the_loop
+async def test_a_handshake_that_is_sent_at_once_waits_for_the_password() -> None:
+    server = new_server(new_broker(User("guest", SLOW, (), {"/": EVERYTHING})))
+    guest = Guest(server)
+    guest.feed(PROTOCOL_HEADER)
+    await turns()
+    assert [method.name for method in guest.methods()] == ["connection.start"]
+    start_ok = ConnectionStartOk({}, "PLAIN", b"\0guest\0secret")
+    guest.send((0, start_ok), (0, ConnectionTuneOk()), (0, ConnectionOpen("/")), (1, ChannelOpen()))
+    assert not guest.wire.reading
+    await soon(guest.wire.wrote.wait())
+    await turns()
+    answers = [method.name for method in guest.methods()]
+    assert answers == ["connection.tune", "connection.open-ok", "channel.open-ok"]
+    assert guest.wire.reading
 
 
 @in_the_loop

@@ -21,6 +21,7 @@ from recado.amqp.methods import (
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionOpen,
+    ConnectionOpenOk,
     ConnectionStart,
     ConnectionStartOk,
     ConnectionTune,
@@ -109,6 +110,26 @@ def test_a_verdict_may_come_later() -> None:
     assert answers(session, ConnectionTuneOk(0, 0, 0), ConnectionOpen("/")) != []
     assert session.state is State.OPEN
     assert (session.frame_max, session.channel_max, session.heartbeat) == (131_072, 2047, 0)
+
+
+def test_input_behind_start_ok_waits_for_the_verdict() -> None:
+    """A client may send its whole handshake at once."""
+    session = greeted(decide=False)
+    assert (answers(session, START_OK), session.has_more) == ([], False)
+    more = answers(session, ConnectionTuneOk(), ConnectionOpen("/"))
+    assert (more, session.has_more) == ([], True)
+    session.admit(User("guest", permissions={"/": EVERYTHING}))
+    session.go_on(0)
+    assert sent(session) == [ConnectionTune(2047, 131_072, 60), ConnectionOpenOk()]
+
+
+def test_input_that_comes_with_start_ok_waits_for_the_verdict() -> None:
+    session = greeted(decide=False)
+    early = answers(session, START_OK, ConnectionTuneOk(), ConnectionOpen("/"))
+    assert (early, session.has_more) == ([], True)
+    session.refuse()
+    session.go_on(0)
+    assert (session.has_more, session.state) == (False, State.REFUSED)
 
 
 def test_a_verdict_that_comes_too_late_is_nothing() -> None:

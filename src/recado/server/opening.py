@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 from recado.amqp.errors import LoginRefused, NotAllowed, ProtocolError
 from recado.amqp.events import Acked, Event, HeaderReceived, HeartbeatReceived, MethodReceived
 from recado.amqp.frames import PROTOCOL_HEADER
-from recado.amqp.handshake import Credentials, Limits, Opened, ServerHandshake, unexpected_method
+from recado.amqp.handshake import (
+    Credentials,
+    Limits,
+    Opened,
+    ServerHandshake,
+    Step,
+    unexpected_method,
+)
 from recado.amqp.methods import (
     BasicAck,
     BasicPublish,
@@ -45,6 +52,11 @@ class Opening:
             offer.heartbeat,
         )
 
+    @property
+    def is_verifying(self) -> bool:
+        """Whether the credentials are being checked."""
+        return self._handshake.step is Step.AWAIT_VERDICT
+
     def receive(self, event: Event) -> None:
         session = self._session
         match event:
@@ -75,6 +87,9 @@ class Opening:
                 self._credentials = decision
                 session.told_of_cancel = decision.supports("consumer_cancel_notify")
                 session.told_of_block = decision.supports("connection.blocked")
+                session.is_stalled = (
+                    True  # input behind start-ok waits for the verdict, as in RabbitMQ
+                )
                 self._verify(session, decision)
             case Limits():
                 session.agreed(decision)

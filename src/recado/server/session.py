@@ -190,13 +190,24 @@ class Session(Outbox):
             elif isinstance(event, Unfinished | Finished):
                 inbox.popleft()  # of a channel that is gone
             elif self._opening is not None and self.state is State.HANDSHAKE:
-                self._opening.receive(event)
+                opening = self._opening
+                opening.receive(event)
                 turn -= METHOD_COST
+                if opening.is_verifying:
+                    self._look_ahead()
             elif self.state is State.CLOSING:
                 self._await_close_ok(event)
                 turn -= METHOD_COST
             else:
                 inbox.clear()
+
+    def _look_ahead(self) -> None:
+        """Keep input that waits for a verdict. Without any, reading goes on, and sees the client leave."""
+        event = next(self._inbox[0], None)
+        if event is None:
+            self._inbox.popleft()
+        else:
+            self._inbox.appendleft(iter((event,)))
 
     def _fail_reading(self, error: ProtocolError, now: int) -> None:
         """Close the connection because of input that is malformed or out of order, and go on behind it."""
@@ -461,11 +472,13 @@ class Session(Outbox):
     def admit(self, user: User) -> None:
         """The credentials are good."""
         if self._opening is not None and self.state is State.HANDSHAKE:
+            self.is_stalled = False
             self._opening.admit(user)
 
     def refuse(self) -> None:
         """The credentials are not good."""
         if self._opening is not None and self.state is State.HANDSHAKE:
+            self.is_stalled = False
             told = self._opening.refuse()
             self.state = State.CLOSED if told else State.REFUSED
 
