@@ -1,5 +1,7 @@
 """UNIFORM and TOTAL: what they add, under loss and failures."""
 
+from functools import partial
+
 import pytest
 
 from recado.feeds.block import Block
@@ -8,7 +10,7 @@ from recado.feeds.layers.pull import PullLayer
 from recado.feeds.views import Lost, Role
 
 from .sim.instead import ask_nobody
-from .world import Disk, World, together
+from .world import Disk, Node, World, together
 
 UNIFORM = {
     Role.SUBSCRIBER: "DISPATCH:SYNC:UNIFORM:PULL:FRAG:FIFO:NAK:REACH:AMQP",
@@ -106,6 +108,31 @@ def test_an_archive_that_has_agreed_to_its_first_view_counts_the_archives_of_it(
     world.run(1)
     assert not any(keeper.views for keeper in keepers)
     assert x.bodies() == []
+
+
+def test_recovery_waits_if_the_archives_of_the_first_two_views_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """F8: in the view of the archive that is left, one copy would be a majority. The subscriber has not begun
+    that view: what it recovers comes before the first one that it has agreed to."""
+    monkeypatch.setattr(PullLayer, "_ask", ask_nobody)  # archives do not repair each other
+    world = World(stacks=UNIFORM)
+    keepers = []
+    for number in range(3):
+        disk = Disk()
+        disk.append([Batch(bytes([number + 1]) * 16, 1, Block.of([b"1", b"2"]))])
+        keepers.append(world.add(Role.ARCHIVE, f"archive-{number}", disk))
+    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.VECTOR)
+
+    def shares_view(*archives: Node) -> bool:
+        view = x.member.view
+        return view is not None and set(view.members()) == {node.me for node in (*archives, x)}
+
+    for left in (3, 2, 1):
+        assert world.run(5, partial(shares_view, *keepers[:left]))
+        world.run(1)
+        world.kill(keepers[left - 1])
+        assert x.bodies() == []
 
 
 def test_recovery_gives_only_what_is_uniform() -> None:

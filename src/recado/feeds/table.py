@@ -16,6 +16,7 @@ from .views import (
     MemberId,
     Record,
     Settled,
+    View,
     ViewId,
     ViewRecord,
 )
@@ -77,6 +78,11 @@ class Table:
 
     def knows(self, member: MemberId) -> bool:
         return member in self._known().lives(member.name)
+
+    def views_of(self, member: MemberId) -> list[View]:
+        """The views that this member was in, oldest first; not those that it was only asked to be in."""
+        known = [self.views[id_] for id_ in self._known().lives(member.name).get(member, ())]
+        return [record.view for record in known if not record.provisional]
 
     def start(self, name: str, without: MemberId | None = None) -> Vector:
         """What the name has last acknowledged: it may miss all that is behind, and its holes."""

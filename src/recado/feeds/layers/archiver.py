@@ -105,7 +105,6 @@ class Archiver(Layer):
         self._said: dict[bytes, int] = {}
         self._questions: dict[int, Question] = {}
         self._number = 0
-        self._installed: View | None = None
         self._beats = 0
         self._next_beat = 0.0
 
@@ -126,7 +125,6 @@ class Archiver(Layer):
                 self._ask_for_lost(now)
                 self._above(event, now)
             case Changed(record):
-                self._installed = record.view
                 self._above(event, now)
                 self._offer(record, now)
             case Heard(channel, sender):
@@ -349,7 +347,7 @@ class Archiver(Layer):
             lost = [each for gap in missing if (each := _up_to(gap, answer.reached)) is not None]
             self.say(Pulled(question.number, wanted, missing, lost), question.sender, now)
             return
-        limit = self._uniform_limit()
+        limit = self._uniform_limit(question.sender)
         reached = answer.reached if limit is None else answer.reached.met(limit)
         found: list[Carried] = []
         whole = True
@@ -377,13 +375,18 @@ class Archiver(Layer):
             gone += lacking(wanted, sorted(here, key=lambda batch: batch.first))
         return gone
 
-    def _uniform_limit(self) -> dict[bytes, int] | None:
-        """What enough archives have; None if that does not matter."""
+    def _uniform_limit(self, member: MemberId) -> dict[bytes, int] | None:
+        """What enough archives have for this member, which recovers; None if that does not matter. It has begun
+        no view yet: UNIFORM demands there as many copies as its first view wants, or the next one, if archives
+        were lost with the first."""
         if "UNIFORM" not in self.site.names:
             return None
+        views = self.table.views_of(member)[:2]
+        if not views:  # it was only asked to be in one, as far as is known here
+            return {}
         others = [one for name, one in self._others.items() if name != self.site.me.name]
         stable: list[dict[bytes, int]] = [dict(self.stable), *others]
-        copies = self.site.copies(self._installed or self.site.view)
+        copies = min(map(self.site.copies, views))
         every = dict.fromkeys(publisher for one in stable for publisher in one)
         limit = {}
         for publisher in every:
