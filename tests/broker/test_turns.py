@@ -1,7 +1,7 @@
 """Publishes that cost much: none takes more of a turn than its budget, and what happens between two turns."""
 
 from collections.abc import Callable
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -10,9 +10,11 @@ from recado.amqp.events import Acked, Event, MethodReceived, Published
 from recado.amqp.frames import body_of
 from recado.amqp.methods import BasicAck, BasicNack
 from recado.amqp.properties import Properties
-from recado.amqp.values import Value
-from recado.broker.broker import Broker
+from recado.amqp.values import Table, Value
+from recado.broker.broker import ALARM_UNITS, Broker
 from recado.broker.channel import Channel
+from recado.broker.limited_queue import ALWAYS_DROPPED, RUNS_DROPPED_MAX
+from recado.broker.policy import Policy
 from recado.broker.queue import Queue
 from recado.broker.search import find_queues
 from recado.broker.steps import STEP_UNITS, TURN_UNITS, Work
@@ -64,9 +66,9 @@ def confirms(events: list[Event]) -> list[object]:
     ]
 
 
-def bodies(queue: Queue) -> list[bytes]:
+def bodies(queue: Queue, now: int = 0) -> list[bytes]:
     found = []
-    while (run := queue.get(0)) is not None:
+    while (run := queue.get(now)) is not None:
         found.append(body_of(run.contents()[0]))
     return found
 
@@ -483,3 +485,96 @@ def test_what_is_on_its_way_goes_with_the_delayed_exchange(broker: Broker) -> No
     for now in range(11, 40):
         broker.tick(now)
     assert queue.ready == 0
+
+
+# ── dropping ──────────────────────────────────────────────────────────────────────────────────────────────
+
+MANY_RUNS = 3 * RUNS_DROPPED_MAX
+
+
+def publish_singly(queue: Queue, count: int, *, ttl_ms: int | None = None) -> None:
+    """Each message is a run of its own."""
+    expiration = None if ttl_ms is None else str(ttl_ms)
+    for i in range(count):
+        properties = Properties(expiration=expiration, priority=i % 2)
+        queue.publish(run_of([b"%d" % i], properties), 0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"dead_letter_exchange": ""}])
+def test_messages_that_expire_together_are_dropped_in_several_turns(
+    broker: Broker, settings: dict[str, Any]
+) -> None:
+    queue = new_queue(broker, **settings)
+    publish_singly(queue, MANY_RUNS, ttl_ms=5)
+    broker.tick(5)
+    assert queue.ready == MANY_RUNS - RUNS_DROPPED_MAX
+    for now in (6, 7):
+        assert broker.deadline() in (0, now)
+        broker.tick(now)
+    assert queue.ready == 0
+
+
+def test_what_is_behind_many_expired_messages_is_found_some_turns_later(broker: Broker) -> None:
+    queue = new_queue(broker)
+    queue.publish(run_of([b"first"]), 0)
+    publish_singly(queue, MANY_RUNS, ttl_ms=5)
+    queue.publish(run_of([b"last"]), 0)
+    assert bodies(queue, 10) == [b"first"]
+    assert queue.ready == MANY_RUNS - RUNS_DROPPED_MAX + 1
+    for now in range(11, 14):
+        broker.tick(now)
+    assert bodies(queue, 14) == [b"last"]
+
+
+def test_a_long_queue_that_is_given_a_limit_is_shortened_in_several_turns(broker: Broker) -> None:
+    queue = new_queue(broker)
+    publish_singly(queue, MANY_RUNS)
+    policy = Policy(name="short", pattern="q", definition={"max-length": 10})
+    broker.set_policies("/", [policy], 0)
+    assert queue.ready == MANY_RUNS - RUNS_DROPPED_MAX
+    before = queue.ready
+    queue.publish(run_of([b"x"]), 0)
+    assert queue.ready == before + 1 - ALWAYS_DROPPED
+    for now in (1, 2):
+        broker.tick(now)
+    assert queue.ready == 10
+
+
+def test_a_queue_at_its_limit_stays_there(broker: Broker) -> None:
+    queue = new_queue(broker, max_length=10)
+    publish_singly(queue, RUNS_DROPPED_MAX + 100)
+    assert queue.ready == 10
+    fleeting = new_queue(broker, "fleeting")
+    publish_singly(fleeting, RUNS_DROPPED_MAX + 100, ttl_ms=0)
+    assert fleeting.ready == 0
+
+
+@pytest.mark.parametrize("settings", [{"message_ttl": 5}, {"expires": 5}])
+def test_many_queues_whose_time_has_come_take_several_turns(
+    broker: Broker, settings: dict[str, Any]
+) -> None:
+    queues = fan_out(broker, 3000, **settings)
+    turns(open_channel(broker), published("", b"1", exchange="amq.fanout"))
+    left, now = [], 5
+    while broker.deadline() is not None:
+        broker.tick(now)
+        left.append(sum(queue.ready for queue in queues if not queue.deleted))
+        now += 1
+    assert len(left) > 2
+    assert left[-1] == 0
+    assert max(a - b for a, b in pairwise([3000, *left])) <= ALARM_UNITS
+
+
+def test_delayed_messages_of_many_exchanges_take_several_turns(broker: Broker) -> None:
+    names = [f"x{i}" for i in range(100)]
+    queue = new_queue(broker)
+    for name in names:
+        arguments: Table = {"x-delayed-type": "fanout"}
+        broker.vhosts["/"].declare_exchange(name, "x-delayed-message", arguments=arguments)
+        broker.vhosts["/"].bind_queue("q", name, "")
+        later = Properties(headers={"x-delay": 10})
+        turns(open_channel(broker), published("", b"1", exchange=name, properties=later))
+    broker.tick(10)
+    assert 0 < queue.ready < 100
+    broker.tick(10)
+    assert queue.ready == 100

@@ -6,6 +6,7 @@ the connection that owns an exclusive queue.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -29,11 +30,16 @@ from .policy import POLICY_KINDS, Policy
 from .queue import Home, Owner, Queue
 from .routing import Admission
 from .run import Run
-from .steps import Steps
+from .steps import TURN_UNITS, Steps
 from .stream import Stream
 from .tally import Tally
 from .vhost import Vhost, VhostSettings
 from .work_queue import WorkQueue
+
+ALARM_UNITS: Final = (
+    TURN_UNITS // 2
+)  # of queues whose time has come in one tick, beside all else that it does
+UNITS_PER_DELETION: Final = 4  # of a queue, beside its bindings and consumers
 
 
 class ReplyQueue(Queue):
@@ -284,8 +290,11 @@ class Broker:
         for letters in self._dead_letters.values():
             letters.go_on(now)
         self.timeouts.check(now)
-        while (queue := self._alarms.pop(now)) is not None:
+        left = ALARM_UNITS
+        while left > 0 and (queue := self._alarms.pop(now)) is not None:
             if queue.is_abandoned(now):
+                spent = self.cleanup.spent
                 self.delete_queue(queue, now)
+                left -= UNITS_PER_DELETION + self.cleanup.spent - spent
             else:
-                queue.expire(now)
+                left -= queue.expire(now)

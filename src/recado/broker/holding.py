@@ -86,7 +86,7 @@ class Holding(Queue):
             heappush(self._heap, (run.expires or 0, run.first, run))
             self._latest = run
 
-    def expire(self, now: int) -> None:
+    def expire(self, now: int) -> int:
         """Route what is due; some of it, if there is much, and the rest after others had their turn."""
         self._due, self._now = None, now
         heap, left = self._heap, _UNITS_AT_A_TIME
@@ -102,6 +102,7 @@ class Holding(Queue):
             self._set_alarm(now + 1)
         elif heap:
             self._set_alarm(max(heap[0][0], now + 1))
+        return _UNITS_AT_A_TIME - left
 
     def _take_due(self) -> Run:
         due, _, run = heappop(self._heap)

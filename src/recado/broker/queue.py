@@ -145,8 +145,9 @@ class Queue(ABC):
     def deal(self, now: int) -> None:
         """Give out what is ready to those who have room."""
 
-    def expire(self, now: int) -> None:
-        """The alarm went off: let go of what has outlived its time."""
+    def expire(self, now: int) -> int:
+        """The alarm went off: let go of what has outlived its time. Return the cost (see `steps`)."""
+        return 0
 
     @abstractmethod
     def purge(self) -> int:

@@ -20,6 +20,7 @@ from .checks import StreamOffset
 from .consumer import Consumer
 from .queue import Queue
 from .run import Run
+from .steps import STEP_UNITS
 from .stream_consumer import StreamConsumer
 from .stream_log import Blocks, StreamLog
 
@@ -93,12 +94,13 @@ class Stream(Queue):
                 share -= consumer.give(read, room) + cost
                 turns.rotate(-1)
 
-    def expire(self, now: int) -> None:
+    def expire(self, now: int) -> int:
         """Let go of what is too old, and go on with what was left over for this turn."""
         self._due = None
         self._now = now
         self._trim()
         self.deal(now)
+        return STEP_UNITS
 
     def reconfigure(self, settings: QueueSettings, now: int) -> None:
         self._adopt(settings)

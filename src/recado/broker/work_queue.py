@@ -19,7 +19,7 @@ from recado.amqp.facts import Facts
 from .arguments import QueueSettings
 from .consumer import DEAL_BYTES, UNLIMITED
 from .lane import Lane
-from .limited_queue import LimitedQueue
+from .limited_queue import ALWAYS_DROPPED, LimitedQueue
 from .queue import Home, Owner
 from .run import Run, joined
 
@@ -126,6 +126,7 @@ class WorkQueue(LimitedQueue):
         self.deal(now)
         if ttl is not None:
             if ttl == 0:
+                self._renew_allowance(now, ALWAYS_DROPPED)
                 self.expire(now)
             self._watch_head()
 

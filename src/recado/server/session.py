@@ -34,7 +34,7 @@ from recado.amqp.errors import (
 from recado.amqp.handshake import Credentials, Limits
 from recado.amqp.reader import Reader, Unheard
 from recado.broker.access import User
-from recado.broker.broker import Broker
+from recado.broker.broker import UNITS_PER_DELETION, Broker
 from recado.broker.channel import Channel
 from recado.broker.queue import Queue
 from recado.broker.routing import Admission
@@ -48,7 +48,6 @@ from .outbox import CHOKED_FROM, Outbox
 from .preparations import PREPARATIONS
 
 FRAME_BEFORE_LOGIN = 8192
-_UNITS_PER_QUEUE = 4  # that is deleted
 METHOD_COST = 16  # units, see `recado.broker.steps`
 _METHOD_BYTES_PER_UNIT = (
     16  # to bind a topic takes 2 µs for each word, other arguments 0.15 µs for each byte
@@ -547,7 +546,7 @@ class Session(Outbox):
             spent = cleanup.spent
             if not queue.deleted:
                 self.broker.delete_queue(queue, now)
-            yield _UNITS_PER_QUEUE + cleanup.spent - spent
+            yield UNITS_PER_DELETION + cleanup.spent - spent
 
     def detach(self) -> None:
         super().detach()
