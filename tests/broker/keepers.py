@@ -9,6 +9,7 @@ from recado.broker.exchange import Exchange
 from recado.broker.keeper import Keeper, Waiting
 from recado.broker.queue import Queue
 from recado.broker.run import Run
+from recado.broker.steps import Steps
 
 AT_A_TIME = 3
 
@@ -55,9 +56,11 @@ class Cupboard(Keeper):
         self._shelves[target, lane] = self._shelves.pop((source, lane))
         self.live[target] |= self.live[source]
 
-    def empty_shelf(self, queue: Queue, lane: int) -> None:
-        for run in self._shelves.pop((queue, lane)):
-            self.settle(queue, run.first, len(run), run.step)
+    def empty_shelves(self, queue: Queue) -> Steps[None]:
+        for key in [each for each in self._shelves if each[0] is queue]:
+            for run in self._shelves.pop(key):
+                self.settle(queue, run.first, len(run), run.step)
+                yield 1
 
     def settle(self, queue: Queue, first: int, count: int, step: int) -> None:
         places = {first + i * step for i in range(count)}

@@ -556,3 +556,47 @@ def test_the_answer_to_a_commit_in_many_turns_waits_until_all_of_it_is_safe(what
     assert answers(client.received()) == []
     keeper.sync()
     assert answers(client.received()) == [m.TxCommitOk()]
+
+
+# ── purges ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("room", [0, 1 << 30])
+def test_a_priority_queue_is_purged_in_many_turns(turns: Turns, room: int) -> None:
+    """It is empty at once, and the answer follows when all that it had is settled on disk."""
+    keeper = Cupboard(room)
+    broker = new_broker(keeper=keeper)
+    client, idle = Client(broker), Client(broker)
+    client.send((1, m.QueueDeclare("q", durable=True, arguments={"x-max-priority": 2})))
+    for i in range(6000):
+        properties = Properties(delivery_mode=2, priority=i % 3)
+        client.feed(publishing(1, "q", b"x", properties))
+    keeper.sync()
+    client.received()
+    queue = broker.vhosts["/"].queues["q"]
+    assert len(keeper.live[queue]) == 6000
+    client.session.receive(method_frame(1, m.QueuePurge("q")), 0)
+    assert queue.ready == 0
+    assert keeper.live[queue]
+    costs = play(client, turns, idle, publishing(1, "q", b"new", Properties(delivery_mode=2)))
+    assert len(costs) > 1
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert len(keeper.live[queue]) == 1
+    assert answers(client.received()) == []
+    keeper.sync()
+    assert answers(client.received()) == [m.QueuePurgeOk(6000)]
+
+
+def test_a_queue_that_is_deleted_while_it_is_purged_is_gone() -> None:
+    keeper = Cupboard(1 << 30)
+    broker = new_broker(keeper=keeper)
+    client, other = Client(broker), Client(broker)
+    client.send((1, m.QueueDeclare("q", durable=True, arguments={"x-max-priority": 2})))
+    for i in range(3000):
+        client.feed(publishing(1, "q", b"x", Properties(delivery_mode=2, priority=i % 3)))
+    client.session.receive(method_frame(1, m.QueuePurge("q")), 0)
+    other.call(m.QueueDelete("q"))
+    client.feed(b"")
+    keeper.sync()
+    assert "purged q" not in keeper.notes
+    assert m.QueuePurgeOk(3000) in answers(client.received())

@@ -312,7 +312,7 @@ class Channel:
             for holder in holders:
                 queues[holder.queue][holder] = None
             _give_back(how, returned, cleanup.now)
-            yield 1 + sum(map(len, returned.values())) // _ENTRIES_PER_UNIT
+            yield 1 + sum(map(len, returned.values()))  # with what the journal makes of it
         for queue, consumers in queues.items():
             queue.returning -= 1
             for consumer in consumers:

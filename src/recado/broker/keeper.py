@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .run import Run
+from .steps import Steps
 from .stream_log import MemoryLog, StreamLog, segment_size
 
 if TYPE_CHECKING:
@@ -87,8 +88,9 @@ class Keeper:
         """Those of all bodies on the shelves of a queue. They stay there: it takes time, but no memory."""
         return 0
 
-    def empty_shelf(self, queue: "Queue", lane: int) -> None:
-        """All that is shelved in a lane is settled."""
+    def empty_shelves(self, queue: "Queue") -> Steps[None]:
+        """All that is shelved leaves its shelf now, and is settled in steps."""
+        yield from ()
 
     def settle(self, queue: "Queue", first: int, count: int, step: int) -> None:
         """Messages that were kept are gone for good."""

@@ -10,12 +10,13 @@ for ever does not keep the rest.
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .run import Run
 
 Holder = TypeVar("Holder")
 
+_FREED: Any = None  # in place of entries before the first, whose memory is freed one by one
 _MOST_JOINED = 64  # for all of an entry are in memory until the last is settled
 
 
@@ -177,6 +178,7 @@ class Unacked(Generic[Holder]):
         """Forget settled entries; call after settling."""
         entries, start = self._entries, self._start
         while start < len(entries) and not entries[start].live:
+            entries[start] = _FREED
             start += 1
             self._hollow -= 1
         waste = start + self._hollow

@@ -11,19 +11,21 @@ them, and are then done message by message: consumers that share a channel, beca
 tags (`crowded`), and queues that pass on what they drop to another queue (`cascades`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from recado.amqp.facts import Facts
 
 from .arguments import QueueSettings
 from .consumer import DEAL_BYTES, UNLIMITED
-from .lane import Lane
 from .limited_queue import ALWAYS_DROPPED, LimitedQueue
 from .queue import Home, Owner
 from .run import Run, joined
+from .steps import STEP_UNITS, Steps
 
 DEALS = 512  # runs that are given out in one turn, where they may come from the shelf one by one: some 15 ms
+_RUNS_PER_STEP = STEP_UNITS  # of a queue that is purged; what the journal makes of it is most of the cost
 FEW = 1000
 """Messages that a consumer of a long queue may hold while memory is scarce: what is out is in memory."""
 
@@ -221,32 +223,46 @@ class WorkQueue(LimitedQueue):
         return DEAL_BYTES // (size + 64) + 1
 
     def purge(self) -> int:
-        count = self.ready
-        for number, lane in enumerate(self._lanes):
-            if self._keeps and not self.deleted:
-                self._settle_lane(lane)
-            if lane.shelved and not self.deleted:
-                self._keeper.empty_shelf(self, number)
-            for runs in lane.empty():
-                self._dispose(runs)
+        """Empty all lanes. What has to be settled message by message is settled in steps."""
+        count, self.ready, self._ready_bytes = self.ready, 0, 0
+        is_shelved = any(lane.shelved for lane in self._lanes)
+        unsettled: list[deque[Run] | list[tuple[int, Run]]] = []
+        for lane in self._lanes:
+            first, places = lane.fresh_places
+            fresh, returned = lane.empty()
+            if self.deleted or not self._keeps:
+                self._dispose(fresh)
+                self._dispose(returned)
+            elif len(self._lanes) > 1:  # others have messages in between
+                unsettled += (fresh, returned)
+            else:
+                if places:
+                    self._keeper.settle(self, first, places, 1)
+                self._dispose(fresh)
+                unsettled.append(returned)
             if self.deleted:
                 lane.detach()
-        self.ready = self._ready_bytes = 0
-        if count and self._keeps and not self.deleted:
-            self._keeper.purged(self)
+        if count and not self.deleted:
+            shelved = self._keeper.empty_shelves(self) if is_shelved else None
+            self.vhost.cleanup.begin(self._settle_purged(unsettled, shelved))
         return count
 
-    def _settle_lane(self, lane: Lane) -> None:
-        """Settle what a lane has in memory, in one go if no other lane has messages in between."""
-        if len(self._lanes) > 1:
-            for run in lane.runs():
-                self.settle(run)
-            return
-        for run in lane.returned_runs():
-            self.settle(run)
-        first, count = lane.fresh_places
-        if count:
-            self._keeper.settle(self, first, count, 1)
+    def _settle_purged(
+        self, unsettled: Iterable[deque[Run] | list[tuple[int, Run]]], shelved: Steps[None] | None
+    ) -> Steps[None]:
+        left = _RUNS_PER_STEP
+        for runs in unsettled:
+            while runs:
+                last = runs.pop()
+                self.settle(last[1] if isinstance(last, tuple) else last)
+                left -= 1
+                if not left:
+                    yield STEP_UNITS
+                    left = _RUNS_PER_STEP
+        if shelved is not None:
+            yield from shelved
+        if self._keeps and not self.deleted:
+            self._keeper.purged(self)
 
     def reject(self, runs: list[Run], now: int) -> None:
         """Messages that a consumer refused for good."""

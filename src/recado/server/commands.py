@@ -185,10 +185,11 @@ def queue_unbind(session: "Session", channel: Channel, method: m.QueueUnbind, no
 
 
 @_command(m.QueuePurge)
-def queue_purge(session: "Session", channel: Channel, method: m.QueuePurge, now: int) -> None:
+def queue_purge(
+    session: "Session", channel: Channel, method: m.QueuePurge, now: int
+) -> m.Method | None:
     count = readable_queue(session, channel, method.queue).purge()
-    if not method.no_wait:
-        channel.send(m.QueuePurgeOk(count))
+    return None if method.no_wait else m.QueuePurgeOk(count)
 
 
 @_command(m.QueueDelete)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recado.server.ledger import ranges as module
 from recado.server.ledger.ranges import NO_PLACE, RangeSet, clipped, covers, merged
 
 spans = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda pair: (pair[0], sum(pair)))
 changes = st.lists(st.tuples(st.sampled_from(("add", "add", "remove", "forget")), spans))
+
+
+@pytest.fixture(autouse=True, scope="module", params=[2, module.CHUNK_RANGES_MAX])
+def chunk_ranges_max(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CHUNK_RANGES_MAX", request.param)
+        yield
 
 
 def built(changes: list[tuple[str, tuple[int, int]]]) -> tuple[RangeSet, set[int]]:
@@ -73,3 +83,16 @@ def test_spans_become_ranges(spans: list[tuple[int, int, int]]) -> None:
         assert below == sorted(place for place in places if place < limit)
     for start in range(12):
         assert covers(ranges, start, start + 3) == ({start, start + 1, start + 2} <= places)
+
+
+def test_a_range_that_is_added_moves_few_others() -> None:
+    """However many there are: to settle messages in any order takes about as long for each."""
+    ranges = RangeSet((place, place + 1) for place in range(0, 20_000, 2))
+    assert len(ranges) == 10_000
+    assert max(len(chunk.starts) for chunk in ranges._chunks) <= module.CHUNK_RANGES_MAX
+    ranges.add(101, 9_900)
+    assert len(ranges) == 50 + 1 + 5049
+    for place in reversed(range(1, 20_000, 2)):
+        ranges.add(place, place + 1)
+    assert list(ranges) == [(0, 20_000)]
+    assert len(ranges._chunks) == 1

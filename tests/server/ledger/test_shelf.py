@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from recado.amqp.properties import Properties
 from recado.broker.arguments import QueueSettings
 from recado.broker.channel import Settlement
+from recado.broker.steps import STEP_UNITS
 from recado.journal.record import Corrupt
 from recado.server.ledger import shelf
+from recado.server.ledger.cleaning import Cleaner
 
 from .test_ledger import Node
 
@@ -53,6 +55,52 @@ def test_a_policy_that_limits_bytes_leaves_a_queue_on_the_shelf() -> None:
     assert (node.queue().ready, in_memory(node)) == (101, few)
     node.publish(b"1")
     assert node.queue().ready == 101, "one had to go"
+
+
+def test_a_long_priority_queue_is_purged_in_steps() -> None:
+    """What others have in between stays, and segments may be dropped between the steps."""
+    node = Node(room=0, segment_size=20_000)
+    node.declare(max_priority=2)
+    node.declare("other")
+    for i in range(1500):
+        node.publish(b"%d" % i, properties=Properties(delivery_mode=2, priority=i % 3))
+        node.publish(b"other", key="other")
+    node.sync()
+    held = [node.get(no_ack=False) for _ in range(20)]
+    assert node.queue().purge() == 1480
+    node.publish(b"new", properties=Properties(delivery_mode=2, priority=1))
+    cleaner, left, steps = Cleaner(node.ledger), [], 0
+    while node.broker.cleanup:
+        node.sync()
+        cleaner.clean(short=True)
+        left.append(live_in(node))
+        node.broker.cleanup.go_on(STEP_UNITS)
+        steps += 1
+    assert steps > 10
+    assert left == sorted(left, reverse=True)
+    node.restart()
+    assert sorted(node.bodies()) == sorted([*map(bytes, filter(None, held)), b"new"])
+    assert len(node.bodies("other")) == 1500
+
+
+def live_in(node: Node, name: str = "q") -> int:
+    (account,) = [each for each in node.ledger.accounts.values() if each.queue is node.queue(name)]
+    return account.stored - account.settled.size
+
+
+def test_a_purge_in_steps_ends_with_its_queue() -> None:
+    node = Node(room=0)
+    node.declare(max_priority=2)
+    for i in range(1500):
+        node.publish(b"%d" % i, properties=Properties(delivery_mode=2, priority=i % 3))
+    node.ledger.write()
+    node.queue().purge()
+    assert node.broker.cleanup
+    node.broker.delete_queue(node.queue(), 0)
+    while node.broker.cleanup:
+        node.broker.cleanup.go_on()
+    node.restart()
+    assert "q" not in node.broker.vhosts["/"].queues
 
 
 @given(

@@ -9,7 +9,7 @@ During a turn of the loop the broker's calls only gather. `flush` at its end ren
 first, then what was settled and delivered, which nobody waits for.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from recado.broker.binding import Binding
 from recado.broker.exchange import Exchange
 from recado.broker.queue import Queue
 from recado.broker.run import Run
+from recado.broker.steps import Steps
 from recado.broker.stream_log import StreamLog, segment_size
 from recado.journal.journal import Journal
 from recado.journal.record import Corrupt
@@ -211,17 +212,31 @@ class Ledger(Tickets):
             self.on_failure(f"messages of queue {queue.name!r} cannot be read: {error}")
             raise
 
-    def empty_shelf(self, queue: Queue, lane: int) -> None:
+    def empty_shelves(self, queue: Queue) -> Steps[None]:
         account = self._of_queue[queue]
-        held = account.shelves.pop(lane)
-        if account.highest_lane:
-            account.going += shelf.places(self.journal, account, held, lane)
-            account.going += [(one.first, each.count, 1) for each, one in held.waiting]
-        else:  # nothing behind the first is anywhere else
-            account.going.append((held.next, account.entered - held.next, 1))
-        held.waiting.clear()
+        shelves, account.shelves = account.shelves, {}
+        for held in shelves.values():
+            if account.highest_lane:
+                account.going += [(one.first, each.count, 1) for each, one in held.waiting]
+            else:  # nothing behind the first is anywhere else
+                account.going.append((held.next, account.entered - held.next, 1))
+            held.waiting.clear()
         self._turn.touch(account)
         self._turn.urgent = True
+        return self._settle_stored(account, shelves if account.highest_lane else {})
+
+    def _settle_stored(self, account: Account, shelves: Mapping[int, Shelf]) -> Steps[None]:
+        """Read which messages were on these shelves, some at each step."""
+        nexts = {lane: held.next for lane, held in shelves.items() if held.stored}
+        cursor, end = Shelf(min(nexts.values(), default=account.stored)), account.stored
+        while cursor.next < end and not account.deleted:
+            assert account.queue is not None
+            with self._telling_of(account.queue):
+                going, cost = shelf.next_places(self.journal, account, cursor, nexts, end)
+            account.going += going
+            self._turn.touch(account)
+            self._turn.urgent = True
+            yield cost
 
     def settle(self, queue: Queue, first: int, count: int, step: int) -> None:
         self.acknowledge(queue, first, count, step)

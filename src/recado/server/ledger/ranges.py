@@ -11,103 +11,179 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
 NO_PLACE = 1 << 64
+CHUNK_RANGES_MAX = 1024  # 16 KiB, of which half is moved to add a range
+
+
+class _Chunk:
+    """Some ranges, side by side: [starts[i], ends[i])."""
+
+    __slots__ = ("ends", "starts")
+
+    def __init__(self, starts: "array[int]", ends: "array[int]") -> None:
+        # Arrays, for in the worst case (every other message settled) a list took 80 bytes a range, and not 16.
+        self.starts = starts
+        self.ends = ends
+
+    @property
+    def size(self) -> int:
+        return sum(self.ends) - sum(self.starts)
+
+    def add(self, start: int, end: int) -> int:
+        """Return the number of places that are new."""
+        starts, ends = self.starts, self.ends
+        low = bisect_left(ends, start)  # the first range that it overlaps or touches
+        if low == len(starts) or end < starts[low]:
+            starts.insert(low, start)
+            ends.insert(low, end)
+            return end - start
+        first, last = starts[low], ends[low]
+        if start >= first and (low + 1 == len(starts) or end < starts[low + 1]):
+            if end > last:  # the usual case: what follows a range
+                ends[low] = end
+                return end - last
+            return 0
+        high = bisect_right(starts, end)  # the first range behind it
+        start, end = min(start, first), max(end, ends[high - 1])
+        added = end - start - sum(ends[low:high]) + sum(starts[low:high])
+        starts[low:high] = array("Q", (start,))
+        ends[low:high] = array("Q", (end,))
+        return added
+
+    def remove(self, start: int, end: int) -> int:
+        """Return the number of places that were there."""
+        starts, ends = self.starts, self.ends
+        low = bisect_right(ends, start)
+        high = bisect_left(starts, end)
+        if low >= high:
+            return 0
+        first, last = starts[low], ends[high - 1]
+        rest = [(first, start)] * (first < start) + [(end, last)] * (end < last)
+        removed = sum(ends[low:high]) - sum(starts[low:high])
+        removed -= sum(after - before for before, after in rest)
+        starts[low:high] = array("Q", [before for before, _ in rest])
+        ends[low:high] = array("Q", [after for _, after in rest])
+        return removed
+
+    def split(self) -> "_Chunk":
+        """The second half of the ranges, which leaves this chunk."""
+        at = len(self.starts) // 2
+        behind = _Chunk(self.starts[at:], self.ends[at:])
+        del self.starts[at:], self.ends[at:]
+        return behind
 
 
 class RangeSet:
-    """Places in ranges [start, end)."""
+    """Places in ranges [start, end).
 
-    __slots__ = ("_ends", "_starts", "size")
+    Ranges are in chunks of limited length, so that to add one moves few others. In a single array, to settle
+    every other of 100,000 messages and then the rest took 15 µs for each.
+    """
+
+    __slots__ = ("_chunks", "_last_ends", "size")
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        # Arrays, for in the worst case (every other message settled) a list took 80 bytes a range, and not 16.
-        self._starts = array("Q")
-        self._ends = array("Q")
+        self._chunks: list[_Chunk] = []  # none of them empty
+        self._last_ends: list[int] = []  # of each chunk
         self.size = 0
         for start, end in ranges:
             self.add(start, end)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        return zip(self._starts, self._ends, strict=True)
+        for chunk in self._chunks:
+            yield from zip(chunk.starts, chunk.ends, strict=True)
 
     def __len__(self) -> int:
         """The number of ranges; `size` is that of places."""
-        return len(self._starts)
+        return sum(len(chunk.starts) for chunk in self._chunks)
 
     @property
     def floor(self) -> int:
         """The first place that is not in the set."""
-        return self._ends[0] if self._starts and not self._starts[0] else 0
+        first = self._chunks[0] if self._chunks else None
+        return first.ends[0] if first is not None and not first.starts[0] else 0
 
     def add(self, start: int, end: int) -> None:
-        starts, ends = self._starts, self._ends
-        low = bisect_left(ends, start)  # the first range that it overlaps or touches
-        if low == len(starts) or end < starts[low]:
-            starts.insert(low, start)
-            ends.insert(low, end)
-            self.size += end - start
-            return
-        first, last = starts[low], ends[low]
-        if start >= first and (low + 1 == len(starts) or end < starts[low + 1]):
-            if end > last:  # the usual case: what follows a range
-                ends[low] = end
-                self.size += end - last
-            return
-        high = bisect_right(starts, end)  # the first range behind it
-        start, end = min(start, first), max(end, ends[high - 1])
-        self.size += end - start - sum(ends[low:high]) + sum(starts[low:high])
-        starts[low:high] = array("Q", (start,))
-        ends[low:high] = array("Q", (end,))
+        chunks, last_ends = self._chunks, self._last_ends
+        at = bisect_left(
+            last_ends, start
+        )  # the first chunk with a range that it overlaps or touches
+        if at == len(chunks):
+            if not chunks:
+                chunks.append(_Chunk(array("Q"), array("Q")))
+                last_ends.append(0)
+            at = len(chunks) - 1
+        while at + 1 < len(chunks) and chunks[at + 1].starts[0] <= end:
+            self._join_next(at, end)
+        chunk = chunks[at]
+        self.size += chunk.add(start, end)
+        last_ends[at] = chunk.ends[-1]
+        if len(chunk.starts) > CHUNK_RANGES_MAX:
+            chunks.insert(at + 1, chunk.split())
+            last_ends.insert(at, chunk.ends[-1])
+
+    def _join_next(self, at: int, end: int) -> None:
+        """A range up to `end` reaches into the next chunk: it is dropped if it is covered, or joined."""
+        following = self._chunks.pop(at + 1)
+        if following.ends[-1] <= end:
+            self.size -= following.size
+            del self._last_ends[at + 1]
+        else:
+            self._chunks[at].starts += following.starts
+            self._chunks[at].ends += following.ends
+            del self._last_ends[at]
 
     def remove(self, start: int, end: int) -> None:
-        starts, ends = self._starts, self._ends
-        low = bisect_right(ends, start)
-        high = bisect_left(starts, end)
-        if low >= high:
-            return
-        first, last = starts[low], ends[high - 1]
-        rest = [(first, start)] * (first < start) + [(end, last)] * (end < last)
-        self.size += sum(starts[low:high]) - sum(ends[low:high])
-        self.size += sum(after - before for before, after in rest)
-        starts[low:high] = array("Q", [before for before, _ in rest])
-        ends[low:high] = array("Q", [after for _, after in rest])
+        at = bisect_right(self._last_ends, start)
+        while at < len(self._chunks) and self._chunks[at].starts[0] < end:
+            chunk = self._chunks[at]
+            self.size -= chunk.remove(start, end)
+            if chunk.starts:
+                self._last_ends[at] = chunk.ends[-1]
+                at += 1
+            else:
+                del self._chunks[at], self._last_ends[at]
 
     def forget_below(self, place: int) -> None:
-        at = bisect_right(self._ends, place)
-        self.size -= sum(self._ends[:at]) - sum(self._starts[:at])
-        del self._starts[:at], self._ends[:at]
-        if self._starts and self._starts[0] < place:
-            self.size -= place - self._starts[0]
-            self._starts[0] = place
+        self.remove(0, place)
 
     def count(self, start: int, end: int) -> int:
         """How many places of [start, end) are in the set."""
         return end - start - sum(high - low for low, high in self.missing(start, end))
 
+    def _behind(self, place: int) -> Iterator[tuple[int, int]]:
+        """The ranges that end behind a place."""
+        at = bisect_right(self._last_ends, place)
+        if at < len(self._chunks):
+            chunk = self._chunks[at]
+            index = bisect_right(chunk.ends, place)
+            for i in range(index, len(chunk.starts)):
+                yield chunk.starts[i], chunk.ends[i]
+            for following in self._chunks[at + 1 :]:
+                yield from zip(following.starts, following.ends, strict=True)
+
     def missing(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of [start, end) that are not in the set."""
-        starts, ends = self._starts, self._ends
-        at = bisect_right(ends, start)
         parts = []
-        while start < end:
-            if at == len(starts) or end <= starts[at]:
-                parts.append((start, end))
+        for low, high in self._behind(start):
+            if end <= low:
                 break
-            if start < starts[at]:
-                parts.append((start, starts[at]))
-            start = ends[at]
-            at += 1
+            if start < low:
+                parts.append((start, low))
+            start = high
+            if end <= start:
+                break
+        if start < end:
+            parts.append((start, end))
         return parts
 
     def covers(self, start: int, end: int) -> bool:
-        at = bisect_right(self._starts, start) - 1
-        return at >= 0 and end <= self._ends[at]
+        low, high = next(self._behind(start), (NO_PLACE, NO_PLACE))
+        return low <= start and end <= high
 
     def change_after(self, place: int) -> int:
         """The next place that is in the set if this one is not, or the other way round."""
-        at = bisect_right(self._ends, place)
-        if at == len(self._starts):
-            return NO_PLACE
-        return self._ends[at] if self._starts[at] <= place else self._starts[at]
+        low, high = next(self._behind(place), (NO_PLACE, NO_PLACE))
+        return high if low <= place else low
 
     def split(self, start: int, end: int) -> list[tuple[int, int, bool]]:
         """[start, end) in parts that are wholly in the set, or not at all, and which."""

@@ -5,9 +5,10 @@ where they are alike, so whatever follows costs as little as for those that came
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from recado.broker.run import Run
+from recado.broker.steps import STEP_UNITS
 from recado.journal.journal import Journal
 from recado.journal.record import OVERHEAD, Corrupt
 
@@ -33,6 +34,7 @@ from .records import (
 _FIRST_PORTION = 64 << 10
 _LARGEST_PORTION = 1 << 20
 _MOST_MESSAGES = 4096
+_UNITS_PER_RECORD = 2  # to read and decode it
 
 
 def fetch(journal: Journal, account: Account, lane: int) -> list[Run]:
@@ -93,13 +95,31 @@ def _fetch_waiting(shelf: Shelf) -> list[Run]:
     return runs
 
 
-def places(
-    journal: Journal, account: Account, shelf: Shelf, lane: int
-) -> Iterator[tuple[int, int, int]]:
-    """Spans of all that is stored on a shelf."""
-    for number, low, high in _stored(journal, account, shelf):
-        if number == lane:
-            yield low, high - low, 1
+def next_places(
+    journal: Journal, account: Account, cursor: Shelf, nexts: Mapping[int, int], end: int
+) -> tuple[list[tuple[int, int, int]], int]:
+    """Spans of live messages from the cursor on, which moves, and up to `end`; and the cost of reading them.
+
+    `nexts` are the places from which on messages of each lane count. The journal may change between two calls.
+    """
+    spans: list[tuple[int, int, int]] = []
+    cost = 0
+    for stretch, position, record in _records(journal, account, cursor, _FIRST_PORTION):
+        cursor.next = max(cursor.next, stretch.first)
+        if cost >= STEP_UNITS:
+            cursor.stretch, cursor.position = stretch, position
+            return spans, cost
+        cost += _UNITS_PER_RECORD
+        found = _found(account, cursor.next, stretch, record)
+        if found is not None:
+            lane, low, high, _, _ = found
+            low, high = max(low, nexts.get(lane, end)), min(high, end)
+            spans += [
+                (start, stop - start, 1) for start, stop in account.settled.missing(low, high)
+            ]
+            cursor.next = high
+    cursor.next = end
+    return spans, cost
 
 
 def count(journal: Journal, account: Account) -> Counter[int]:
@@ -148,9 +168,7 @@ def _records(
         if not stretch.live or stretch.end <= place:
             continue
         for start, end in stretch.extents(max(place, stretch.first)):
-            at = start
-            if stretch is shelf.stretch and start <= shelf.position < end:
-                at = shelf.position
+            at = max(start, shelf.position) if stretch is shelf.stretch else start
             while at < end:  # in portions, or much more than is wanted would be read
                 for position, record in journal.scan(at, min(end, at + portion)):
                     yield stretch, position, record
