@@ -197,3 +197,4 @@ def test_an_address_for_replies_has_nothing_and_takes_everything(broker: Broker)
     address = broker.create_reply_queue(broker.vhosts["/"], 0)
     assert address.get(0) is None
     assert not address.refuses(run_of([b"reply"]))
+    assert address.expire(0) == 0

@@ -287,6 +287,7 @@ def test_nothing_comes_from_shelves_that_are_not_there(queue: Queue) -> None:
     with pytest.raises(NotImplementedError):
         Keeper().fetch(queue, 0)
     assert Keeper().shelved_bytes(queue) == 0
+    assert list(Keeper().empty_shelves(queue)) == []
 
 
 def test_who_keeps_nothing_has_nothing_to_write_and_room_for_it() -> None:

@@ -418,6 +418,24 @@ def test_a_queue_may_be_declared_again_as_it_was(broker: Broker) -> None:
         vhost.find_declared("q", QueueSettings(arguments={"x-max-length": 1}), None)
 
 
+def test_a_policy_is_applied_to_many_queues_and_exchanges_in_steps(broker: Broker) -> None:
+    vhost = broker.vhosts["/"]
+    queues = [new_queue(broker, f"q{i}") for i in range(1000)]
+    for i in range(1000):
+        vhost.declare_exchange(f"x{i}", "fanout")
+    definition = {"max-length": 5, "alternate-exchange": "amq.fanout"}
+    broker.set_policies("/", [Policy(name="p", pattern=".*", definition=definition)], 0)
+    assert vhost.exchanges["x0"].settings.alternate_exchange == "amq.fanout"
+    assert queues[-1].settings.max_length is None
+    assert new_queue(broker, "new").settings.max_length == 5
+    broker.delete_queue(queues[-1], 0)
+    while broker.deadline() == 0:
+        broker.tick(0)
+    assert {queue.settings.max_length for queue in queues[:-1]} == {5}
+    assert vhost.exchanges["x999"].settings.alternate_exchange == "amq.fanout"
+    assert queues[-1].settings.max_length is None
+
+
 def test_what_a_policy_sends_elsewhere_goes_there(broker: Broker) -> None:
     dead = new_queue(broker, "dead")
     queue = new_queue(broker)

@@ -30,7 +30,7 @@ from .policy import POLICY_KINDS, Policy
 from .queue import Home, Owner, Queue
 from .routing import Admission
 from .run import Run
-from .steps import TURN_UNITS, Steps
+from .steps import TURN_UNITS, Steps, finish
 from .stream import Stream
 from .tally import Tally
 from .vhost import Vhost, VhostSettings
@@ -123,7 +123,8 @@ class Broker:
             elif kind in POLICY_KINDS:
                 self.vhosts[vhost].policies.set(msgspec.json.decode(value, type=Policy))
         for there in self.vhosts.values():
-            self._apply_policies(there, now)
+            self.cleanup.now = now
+            finish(self._apply_policies(there))
 
     def admit(self, user: User, vhost: str) -> Admission:
         """Let a user into a vhost, or refuse with 530."""
@@ -241,25 +242,32 @@ class Broker:
     # ── policies ──────────────────────────────────────────────────────────────────────────────────────
 
     def set_policies(self, vhost: str, policies: Iterable[Policy], now: int) -> None:
-        """They hold at once, also for what is there. Each replaces the one of its kind and name."""
+        """Set policies, each in place of the one of its kind and name.
+
+        They hold also for queues and exchanges that are there: at once, or in steps if there are many.
+        """
         for policy in policies:
             self.vhosts[vhost].policies.set(policy)
             self.keeper.remember(policy.kind, vhost, policy.name, msgspec.json.encode(policy))
-        self._apply_policies(self.vhosts[vhost], now)
+        self.cleanup.now = now
+        self.cleanup.begin(self._apply_policies(self.vhosts[vhost]))
 
     def delete_policy(self, vhost: str, name: str, now: int, *, operator: bool = False) -> None:
         """What it made of queues and exchanges is undone."""
         policy = self.vhosts[vhost].policies.remove(name, operator=operator)
         self.keeper.remember(policy.kind, vhost, name, None)
-        self._apply_policies(self.vhosts[vhost], now)
+        self.cleanup.now = now
+        self.cleanup.begin(self._apply_policies(self.vhosts[vhost]))
 
-    def _apply_policies(self, vhost: Vhost[Queue], now: int) -> None:
-        vhost.apply_policies()
-        for queue in vhost.queues.values():
-            if not queue.is_address:
+    def _apply_policies(self, vhost: Vhost[Queue]) -> Steps[None]:
+        """Policies came or went. What is declared between two steps has those of then."""
+        yield from vhost.apply_policies()
+        for queue in list(vhost.queues.values()):
+            if not queue.is_address and not queue.deleted:
                 settings = vhost.policies.for_queue(queue.name, queue.declared)
                 if settings != queue.settings:
-                    queue.reconfigure(settings, now)
+                    queue.reconfigure(settings, self.cleanup.now)
+            yield 1
 
     @property
     def has_more(self) -> bool:

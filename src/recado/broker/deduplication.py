@@ -82,9 +82,13 @@ class Window:
             del seen[message_id]
             self._fleeting.discard(message_id)
 
-    def lasting(self) -> Iterator[tuple[bytes, int]]:
-        """What is to be known after a restart: ids, and when they were seen."""
-        return (pair for pair in self._seen.items() if pair[0] not in self._fleeting)
+    def ids(self) -> list[tuple[bytes, int]]:
+        """All ids, and when they were seen."""
+        return list(self._seen.items())
+
+    def lasting(self, ids: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+        """Those of some ids that are known still, and are to be known after a restart."""
+        return (pair for pair in ids if pair[0] in self._seen and pair[0] not in self._fleeting)
 
     def restore(self, seen: Iterable[tuple[bytes, int]]) -> None:
         """What the keeper has after a restart, oldest first; the same id may come again."""

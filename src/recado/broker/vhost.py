@@ -148,11 +148,12 @@ class Vhost(Generic[Q]):
             check_exchange_equivalent(self._exchange(name), exchange.declared, wanted)
         return exchange
 
-    def apply_policies(self) -> None:
+    def apply_policies(self) -> Steps[None]:
         """Policies came or went: exchanges may have others as alternates now."""
-        for name, exchange in self.exchanges.items():
+        for exchange in list(self.exchanges.values()):
             if exchange is not self.default:
-                exchange.settings = self.policies.for_exchange(name, exchange.declared)
+                exchange.settings = self.policies.for_exchange(exchange.name, exchange.declared)
+            yield 1
         self.epoch += 1
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:

@@ -25,7 +25,9 @@ from .run import Run, joined
 from .steps import STEP_UNITS, Steps
 
 DEALS = 512  # runs that are given out in one turn, where they may come from the shelf one by one: some 15 ms
-_RUNS_PER_STEP = STEP_UNITS  # of a queue that is purged; what the journal makes of it is most of the cost
+_RUNS_PER_STEP = (
+    STEP_UNITS  # of a queue that is purged; what the journal makes of it is most of the cost
+)
 FEW = 1000
 """Messages that a consumer of a long queue may hold while memory is scarce: what is out is in memory."""
 

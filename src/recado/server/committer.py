@@ -186,7 +186,7 @@ class Committer:
             self._free()
             return
         if self._short and self._ledger.pages.is_worth_rolling():
-            self._ledger.pages.roll()
+            self._ledger.roll()
             self._write()
         if not self._ledger.is_durable or self._ledger.pages.empty():
             self._begin()

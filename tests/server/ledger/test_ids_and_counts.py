@@ -1,5 +1,6 @@
 """What queues remember of messages that are gone or come back, over restarts and power failures."""
 
+import copy
 from itertools import count
 
 import pytest
@@ -11,6 +12,7 @@ from recado.broker.broker import Broker
 from recado.broker.queue import Queue
 from recado.journal.disk import Disk, MemoryDisk
 from recado.journal.journal import Journal
+from recado.server.ledger import ledger as ledger_module
 from recado.server.ledger.ledger import Ledger
 from recado.server.ledger.recovery import recover
 from recado.server.ledger.streams import Folders
@@ -207,8 +209,7 @@ def test_an_id_is_not_on_disk_before_its_message_in_a_stream(ids: str, checkpoin
     disk, folders = SimulatedDisk(), SimulatedFolders()
     node = streaming(disk, folders)
     publish(open_channel(node.broker), *ids, exchange="x")
-    if checkpoint:
-        node.ledger.pages.append_checkpoint(node.ledger._checkpoint())
+    node.ledger.pages.checkpoint_due = checkpoint
     node.ledger.write()
     node.ledger.begin_sync().journal.sync()  # the power fails before the stream's own is
     node = Node(disk.crash(mercy=0.0), folders.crash())
@@ -246,3 +247,65 @@ def test_an_id_is_forgotten_with_its_exchange_before_it_is_kept() -> None:
     node = Node(disk.crash(mercy=0.0), folders.crash())
     publish(open_channel(node.broker), "a", exchange="x")
     assert node.queue.ready == 2
+
+
+def sifting_twice(disk: Disk) -> Node:
+    """With a queue and exchanges that find duplicates."""
+    node = Node(disk)
+    new_queue(node.broker, durable=True)
+    new_queue(
+        node.broker,
+        "once",
+        durable=True,
+        window=WindowSettings(size=1000, ttl=None),
+        arguments={**WANTED, "x-cache-size": 1000},
+    )
+    for name in ("x", "y"):
+        vhost = node.broker.vhosts["/"]
+        vhost.declare_exchange(name, "fanout", durable=True, arguments=WANTED)
+        vhost.bind_queue("q", name, "")
+    return node
+
+
+def publish_twice(node: Node, *ids: str) -> None:
+    channel = open_channel(node.broker)
+    publish(channel, *ids, exchange="x")
+    publish(channel, *ids, key="once")
+
+
+def test_a_checkpoint_writes_many_ids_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a crash at any time all ids are known, also if the segments before the checkpoint are gone."""
+    monkeypatch.setattr(ledger_module, "IDS_PER_STEP", 10)
+    monkeypatch.setattr(ledger_module, "REWRITE_UNITS", 1)
+    disk = MemoryDisk()
+    node = sifting_twice(disk)
+    known = [f"early {i}" for i in range(100)]
+    publish_twice(node, *known)
+    publish(open_channel(node.broker), "gone", exchange="y")
+    node.sync()
+    base = node.ledger.journal.segments[0].base
+    for name in ("q", "once"):
+        node.broker.vhosts["/"].queues[name].purge()
+    node.ledger.roll()
+    crashes: list[tuple[MemoryDisk, list[str]]] = []
+    while node.ledger.pages.checkpoint_due:
+        node.sync()
+        assert node.ledger.has_rest is node.ledger.pages.checkpoint_due
+        crashes.append((copy.deepcopy(disk), [*known]))
+        known.append(f"new {len(crashes)}")
+        publish_twice(node, known[-1])
+        if len(crashes) == 3:
+            node.broker.vhosts["/"].delete_exchange("y")
+            node.ledger.journal.roll()  # the ids are in two segments
+    assert len(crashes) > 20
+    for _ in range(2):
+        node.sync()
+    assert base not in [segment.base for segment in node.ledger.journal.segments]
+    for after, ids in (*crashes, (disk, known)):
+        node = Node(after)
+        queues = [node.broker.vhosts["/"].queues[name] for name in ("q", "once")]
+        before = [queue.ready for queue in queues]
+        publish_twice(node, *ids)
+        assert [queue.ready for queue in queues] == before
+        publish_twice(node, "unknown")
+        assert [queue.ready for queue in queues] == [count + 1 for count in before]

@@ -316,7 +316,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(short=st.booleans())
     def roll(self, short: bool) -> None:
-        self.ledger.pages.roll()
+        self.ledger.roll()
         self.cleaner.clean(short=short)
         self.write()
 

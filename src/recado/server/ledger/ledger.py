@@ -1,7 +1,8 @@
 """The keeper that writes a journal.
 
 LG3  What is kept between `begin` and `end` is one group of the journal.
-LG4  A checkpoint agrees with all that is before it in the journal.
+LG4  A checkpoint agrees with all that is before it in the journal. Ids of `x-message-deduplication` are written
+     before it, in several turns; it says from where on.
 LG5  A segment is dropped when nothing in it is live, and both a later checkpoint and whatever settled its
      messages are durable.
 
@@ -19,7 +20,7 @@ from recado.broker.binding import Binding
 from recado.broker.exchange import Exchange
 from recado.broker.queue import Queue
 from recado.broker.run import Run
-from recado.broker.steps import Steps
+from recado.broker.steps import STEP_UNITS, Steps, Work, parts
 from recado.broker.stream_log import StreamLog, segment_size
 from recado.journal.journal import Journal
 from recado.journal.record import Corrupt
@@ -29,12 +30,14 @@ from .account import Account
 from .catalogue import Catalogue, Name
 from .gathered import Shelf
 from .pages import Pages
-from .records import encode_account, encode_checkpoint, encode_seen
+from .records import encode_account, encode_checkpoint, encode_ids_from, encode_seen
 from .streams import Folders, Streams
 from .sync import Side, Sync
 from .tickets import Later, Tickets
 from .turn import Turn
 
+REWRITE_UNITS = 4 * STEP_UNITS  # for a checkpoint, in one turn
+IDS_PER_STEP = 1024  # that are written again
 ROOM = 64 << 20
 SCARCE_ROOM = 1 << 20
 
@@ -65,6 +68,9 @@ class Ledger(Tickets):
         self._later = Later(self)
         # Ids of what is not safe in a stream yet, and the tickets that it waits for.
         self._early: dict[tuple[Exchange[Any], bytes], int] = {}
+        self._rewriting: Work[None] | None = None  # ids, for a checkpoint
+        self._ids_from: int | None = None  # the position of the first of them
+        self._ids_size = 0  # bytes
 
     @property
     def facts(self) -> dict[tuple[str, str, str], bytes]:
@@ -300,24 +306,57 @@ class Ledger(Tickets):
         if self._turn:
             self._turn.append(self.pages)
         if self.pages.checkpoint_due:
-            self.pages.append_checkpoint(self._checkpoint())
+            self._advance_checkpoint()
+
+    def roll(self) -> None:
+        """Begin a segment and a checkpoint, so that the last segment can be dropped; see `Pages.roll`."""
+        self.pages.roll()
+        self._rewriting = None  # ids that were written there have to be written again
+
+    def _advance_checkpoint(self) -> None:
+        """Write ids again, some in each turn, and then all else in one record."""
+        if self._rewriting is None:
+            self._rewriting, self._ids_from, self._ids_size = Work(self._rewrite_ids()), None, 0
+        self._rewriting.advance(REWRITE_UNITS)
+        if self._rewriting.is_done:
+            self._rewriting = None
+            self.pages.append_checkpoint(self._checkpoint(), self._ids_from, self._ids_size)
+
+    def _rewrite_ids(self) -> Steps[None]:
+        """Ids that are known when their queue or exchange has its turn; new ones are written as they come."""
+        for account in list(self.accounts.values()):
+            queue = account.queue
+            if account.lasting and queue is not None and queue.window is not None:
+                for some in parts(queue.window.ids(), IDS_PER_STEP):
+                    if some and not account.deleted:
+                        self._append_ids({"number": account.number}, queue.window.lasting(some))
+                    yield STEP_UNITS
+        for (vhost, name), exchange in list(self.exchanges.items()):
+            if exchange.window is not None:
+                for some in parts(exchange.window.ids(), IDS_PER_STEP):
+                    if some and not exchange.deleted:
+                        known = exchange.window.lasting(some)
+                        safe = [each for each in known if (exchange, each[0]) not in self._early]
+                        self._append_ids({"vhost": vhost, "name": name}, safe)
+                    yield STEP_UNITS
+
+    def _append_ids(self, owner: Table, ids: Iterable[tuple[bytes, int]]) -> None:
+        record = encode_seen(owner, ids)
+        page, at = self.pages.append(record)
+        self._ids_size += len(record)
+        if self._ids_from is None:
+            self._ids_from = page.base + at
 
     def _checkpoint(self) -> bytes:
-        """All that is known, but for the messages themselves."""
+        """All that is known, but for messages and ids."""
         records = list(self.catalogue.records())
+        if self._ids_from is not None:
+            records.append(encode_ids_from(self._ids_from))
         for account in self.accounts.values():
             if account.lasting and account.stored:
                 account.forget_delivered()
                 ranges = [list(each) for each in (account.settled, *account.delivered)]
                 records.append(encode_account(account.number, account.stored, ranges))
-            if account.lasting and account.queue is not None and account.queue.window is not None:
-                ids = account.queue.window.lasting()
-                records.append(encode_seen({"number": account.number}, ids))
-        for (vhost, name), exchange in self.exchanges.items():
-            if exchange.window is not None:
-                known = exchange.window.lasting()
-                safe = [each for each in known if (exchange, each[0]) not in self._early]
-                records.append(encode_seen({"vhost": vhost, "name": name}, safe))
         return encode_checkpoint(self.next_queue, records)
 
     # ── to the disk ───────────────────────────────────────────────────────────────────────────────────
@@ -329,7 +368,7 @@ class Ledger(Tickets):
 
     @property
     def has_rest(self) -> bool:
-        return bool(self._turn)
+        return bool(self._turn) or self._rewriting is not None
 
     @property
     def unsynced(self) -> int:

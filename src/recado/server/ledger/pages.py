@@ -69,12 +69,14 @@ class Pages:
             self._turn_to(positions[0])
         return [(self._current, position - self._current.base) for position in positions]
 
-    def append_checkpoint(self, record: bytes) -> None:
+    def append_checkpoint(self, record: bytes, since: int | None, size: int) -> None:
+        """Records that belong to it, `size` bytes, were appended from position `since` on, if any were."""
         self.append(record)
         self.checkpoint_due = False
         self._checkpoint_end = self._journal.position
-        self._checkpoint_size = len(record)
-        self._checkpoints.append((self._journal.position, self._current.base))
+        self._checkpoint_size = len(record) + size
+        base = self._current.base if since is None else self._journal.segment_of(since)
+        self._checkpoints.append((self._journal.position, base))
 
     def _turn_to(self, position: int) -> None:
         self._current = self.page(self._journal.segment_of(position))

@@ -12,6 +12,7 @@
     checkpoint | 13 | next queue u32 | { size u32 | record } … |
     account    | 14 | queue u32 | next place u64 | ranges: settled | delivered once or more | twice … | … |
     seen       | 15 | table | { when u64 | size u16 | message id } … |
+    ids from   | 16 | position u64 |          in a checkpoint: records of ids count from there on
 
     ranges      = | number u32 | { start u64 | end u64 } … |
     destination = | queue u32, LOAN or'ed | first place u64 | expires i64, -1 is never |
@@ -36,7 +37,7 @@ from recado.broker.run import Origin
 
 RUN, MOVED, SETTLED, DELIVERED = 1, 2, 3, 4
 EXCHANGE, EXCHANGE_GONE, QUEUE, QUEUE_GONE, BINDING, BINDING_GONE = 5, 6, 7, 8, 9, 10
-FACT, FACT_GONE, CHECKPOINT, ACCOUNT, SEEN = 11, 12, 13, 14, 15
+FACT, FACT_GONE, CHECKPOINT, ACCOUNT, SEEN, IDS_FROM = 11, 12, 13, 14, 15, 16
 
 LOAN = 1 << 31
 VARIOUS = 0xFFFF_FFFF
@@ -48,6 +49,7 @@ _DESTINATION = Struct(">IQq")
 unpack_start = Struct(">BBHIIQq").unpack_from  # kind, priority, more, count, destination
 _pack_run, _unpack_run = _RUN.pack, _RUN.unpack_from
 _SIZE = Struct(">I")
+_PLACE = Struct(">Q")
 _ACCOUNT = Struct(">BIQ")
 _SEEN = Struct(">QH")
 
@@ -293,6 +295,15 @@ def decode_seen(record: bytes) -> tuple[Table, list[tuple[bytes, int]]]:
         ids.append((record[at : at + size], when))
         at += size
     return owner, ids
+
+
+def encode_ids_from(position: int) -> bytes:
+    return bytes((IDS_FROM,)) + _PLACE.pack(position)
+
+
+def decode_ids_from(record: bytes) -> int:
+    (position,) = _PLACE.unpack_from(record, 1)
+    return int(position)
 
 
 def encode_checkpoint(next_queue: int, records: Iterable[bytes]) -> bytes:

@@ -12,6 +12,7 @@ journal's own; 1 GB in messages of 1 KiB takes 3.1 s.
 """
 
 from collections import defaultdict
+from operator import itemgetter
 
 from recado.amqp.values import Table
 from recado.broker.broker import Broker
@@ -44,7 +45,8 @@ class Found:
         self._catalogue = Catalogue()
         self._accounts: dict[int, Account] = {}
         self._loans: dict[int, RangeSet] = defaultdict(RangeSet)
-        self._seen: dict[Name | int, list[tuple[bytes, int]]] = defaultdict(list)
+        # Ids, each with the position of its record.
+        self._seen: dict[Name | int, list[tuple[int, list[tuple[bytes, int]]]]] = defaultdict(list)
         self._next_queue = 1
         self._checkpointed = 0  # the segment with the last checkpoint
 
@@ -72,7 +74,7 @@ class Found:
             elif record[0] == records.MOVED:
                 self._apply_run(record, position - base, page)
             else:
-                self._apply(record, base)
+                self._apply(record, base, position)
                 number = 0
         self._check_for_gaps()
 
@@ -108,7 +110,7 @@ class Found:
                 account.stored = max(account.stored, end)
                 account.move(first, end, at, len(record), page)
 
-    def _apply(self, record: bytes, base: int) -> None:
+    def _apply(self, record: bytes, base: int, position: int) -> None:
         match record[0]:
             case records.SETTLED:
                 for queue, ranges in records.decode_ranges(record):
@@ -120,9 +122,9 @@ class Found:
                     self._account(queue).deliver(ranges)
             case records.SEEN:
                 owner, ids = records.decode_seen(record)
-                self._seen[_owner(owner)] += ids
+                self._seen[_owner(owner)].append((position, ids))
             case records.CHECKPOINT:
-                self._apply_checkpoint(record, base)
+                self._apply_checkpoint(record, base, position)
             case _:
                 gone = self._catalogue.apply(record)
                 if gone is not None:
@@ -131,14 +133,17 @@ class Found:
                     self._accounts.pop(gone, None)
                     self._next_queue = max(self._next_queue, gone + 1)
 
-    def _apply_checkpoint(self, record: bytes, base: int) -> None:
+    def _apply_checkpoint(self, record: bytes, base: int, position: int) -> None:
         self._catalogue = Catalogue()
-        self._seen.clear()
         self._checkpointed = base
         known, self._accounts = self._accounts, {}
+        ids_from = position
         self._next_queue, parts = records.decode_checkpoint(record)
         for part in parts:
-            if part[0] == records.ACCOUNT:
+            if part[0] == records.IDS_FROM:
+                ids_from = records.decode_ids_from(part)
+                self._checkpointed = self._ledger.journal.segment_of(ids_from)
+            elif part[0] == records.ACCOUNT:
                 number, stored, (settled, *delivered) = records.decode_account(part)
                 account = known.get(number) or Account(number, None, lasting=True)
                 account.stored = stored
@@ -146,7 +151,14 @@ class Found:
                 account.delivered = list(map(RangeSet, delivered))
                 self._accounts[number] = account
             else:
-                self._apply(part, base)
+                self._apply(part, base, position)
+        for owner, seen in self._seen.items():
+            self._seen[owner] = [each for each in seen if each[0] >= ids_from]
+
+    def _ids(self, owner: Name | int) -> list[tuple[bytes, int]]:
+        """Oldest first; new ones may have been written before older ones were written again."""
+        found = [pair for _, ids in self._seen.get(owner, ()) for pair in ids]
+        return sorted(found, key=itemgetter(1))
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -170,10 +182,10 @@ class Found:
             if account.stored:
                 account.queue.restore(account.stored, shelved, now, mortal=account.mortal)
             if account.queue.window is not None:
-                account.queue.window.restore(self._seen.get(account.number, ()))
+                account.queue.window.restore(self._ids(account.number))
         for name, exchange in ledger.exchanges.items():
             if exchange.window is not None:
-                exchange.window.restore(self._seen.get(name, ()))
+                exchange.window.restore(self._ids(name))
         for account in accounts:
             if account.stored and account.queue is not None:
                 account.queue.resume(now)
