@@ -184,3 +184,39 @@ async def test_the_answer_is_not_kept_alive_by_the_actor() -> None:
         cell = system.cell(book.address)
         assert cell is not None
         assert cell.answered is None
+
+
+@in_the_loop
+async def test_an_async_handler_may_return_a_future() -> None:
+    class Desk(Actor[Echo]):
+        async def receive(self, message: Echo) -> Any:
+            await asyncio.sleep(0)
+            return book.ask_future(message)
+
+    async with ActorSystem() as system:
+        book, desk = await system.spawn(Notebook), await system.spawn(Desk)
+        assert await desk.ask(Echo("from the book")) == "from the book"
+
+
+class Yielding(Actor[Greet]):
+    def receive(self, message: Greet) -> Any:
+        yield message.name
+
+
+class AsyncYielding(Actor[Greet]):
+    async def receive(self, message: Greet) -> Any:
+        yield message.name
+
+
+@pytest.mark.parametrize("kind", [Yielding, AsyncYielding])
+@in_the_loop
+async def test_a_handler_that_is_a_generator_is_an_error_and_not_passed_over(kind: Any) -> None:
+    failures: list[Any] = []
+    async with ActorSystem() as system:
+        system.listeners.append(failures.append)
+        yielding = await system.spawn(kind)
+        yielding.tell(Greet("a"))
+        await until(lambda: bool(failures))
+        assert isinstance(failures[0].reason, TypeError)
+        with pytest.raises(TypeError, match="generator"):
+            await yielding.ask(Greet("a"))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+
+from recado.actors import ActorSystem, SystemClosed, blocking
+from tests.feeds.rim.loop import in_the_loop
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,3 +79,62 @@ def test_a_signal_closes_the_system(
     assert lines == ["started", "waiting"]
     assert rest == ["stopped", "closed"]
     assert process.returncode == 0
+
+
+@in_the_loop
+async def test_it_returns_when_something_else_has_closed_the_system_completely() -> None:
+    async with ActorSystem() as system:
+        closed: list[str] = []
+
+        async def last() -> None:  # called after what is registered later
+            await asyncio.sleep(0.01)
+            closed.append("last")
+
+        system.at_close(last)
+        waiting = asyncio.create_task(system.run_until_signal())
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(system.close())
+        await asyncio.wait_for(waiting, 60)
+        assert closed == ["last"]
+        await closing
+        await asyncio.wait_for(system.run_until_signal(), 60)  # it is closed already
+
+
+@in_the_loop
+async def test_a_system_that_was_never_opened_cannot_be_run() -> None:
+    with pytest.raises(SystemClosed, match="not open"):
+        await ActorSystem().run_until_signal()
+
+
+@in_the_loop
+async def test_the_handlers_from_before_are_restored() -> None:
+    def handler(*_: object) -> None: ...
+
+    numbers = (signal.SIGUSR1, signal.SIGUSR2)
+    before = [signal.signal(number, handler) for number in numbers]
+    try:
+        async with ActorSystem() as system:
+            running = asyncio.create_task(system.run_until_signal(*numbers))
+            await asyncio.sleep(0)
+            assert signal.getsignal(signal.SIGUSR1) is not handler
+            signal.raise_signal(signal.SIGUSR2)
+            await asyncio.wait_for(running, 60)
+            assert [signal.getsignal(number) for number in numbers] == [handler, handler]
+    finally:
+        for number, each in zip(numbers, before, strict=True):
+            signal.signal(number, each)
+
+
+def test_the_blocking_system_returns_when_another_thread_has_closed_it() -> None:
+    with blocking.ActorSystem() as system:
+        closed: list[str] = []
+
+        async def last() -> None:
+            await asyncio.sleep(0.05)
+            closed.append("last")
+
+        system.system.at_close(last)
+        threading.Timer(0.05, system.close).start()
+        system.run_until_signal()
+        assert closed == ["last"]
+        system.run_until_signal()  # it is closed already

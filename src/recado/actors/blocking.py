@@ -24,7 +24,7 @@ from concurrent.futures import CancelledError, InvalidStateError, wait
 from concurrent.futures import Future as ThreadFuture
 from contextvars import copy_context
 from functools import partial
-from threading import Event, Lock, get_ident
+from threading import Event, Lock, RLock, get_ident
 from typing import Any, Generic, Self, TypeVar, overload
 
 from recado.client.loop_thread import LoopThread
@@ -36,6 +36,7 @@ from .failing.supervision import PERMANENT, Lifecycle, Supervision
 from .message import Message
 from .ref import ActorRef
 from .running.mailbox import MailboxFactory
+from .running.signals import on_signal
 from .running.turn import Dispatcher
 
 M = TypeVar("M")
@@ -260,6 +261,7 @@ class ActorSystem:
         self._thread = LoopThread(
             f"recado actors {name}", lambda: SystemClosed(f"{name} is closed")
         )
+        self._closing = RLock()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -274,25 +276,23 @@ class ActorSystem:
         self.close()
 
     def close(self) -> None:
-        if self._thread.is_running:
-            try:
-                self._thread.run(self.system.close())
-            finally:
-                self._thread.stop()
+        with self._closing:  # a second thread returns when the first has closed it
+            if self._thread.is_running:
+                try:
+                    self._thread.run(self.system._close_completely())
+                finally:
+                    self._thread.stop()
 
     def run_until_signal(self, *signals: signal.Signals) -> None:
-        """Wait for one of these signals, by default SIGTERM and SIGINT, then close the system. Call it in the
-        main thread, as Python delivers signals there only."""
+        """Wait for one of these signals, by default SIGTERM and SIGINT, then close the system. Returns when the
+        system is closed, also if another thread closes it. Call it in the main thread, as Python delivers
+        signals there only."""
         stopped = Event()
-        before = {
-            number: signal.signal(number, lambda *_: stopped.set())
-            for number in signals or systems.STOP_SIGNALS
-        }
-        try:
-            stopped.wait()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        self.system.at_close(stopped.set)
+        with on_signal(signals, stopped.set):
+            # Read after `at_close`: to close the system from now on calls `stopped.set`.
+            if self.system._open:
+                stopped.wait()
         self.close()
 
     def spawn(

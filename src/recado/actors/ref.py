@@ -100,13 +100,15 @@ class ActorRef(Generic[M_contra]):
 
         `timeout` is in seconds. Without it another node has the system's `ask_timeout`, and a mailbox of this
         node has as long as it takes. Raises TimeoutError if the outcome is not known in time (the message may
-        be taken even so), ActorStopped if there is no such actor, CannotSerialise if the message cannot be
-        sent or stored, and the errors of an ask if the other node cannot be reached. A message that was not
-        taken is a dead letter.
+        be taken even so), ActorStopped if there is no such actor or it stops before its mailbox has room,
+        CannotSerialise if the message cannot be sent or stored, and the errors of an ask if the other node
+        cannot be reached. Except after TimeoutError, a message that was not taken is a dead letter.
         """
+        if type(message) not in as_is:
+            message = own(message)
         sender = current.get()
         await self._post.post_wait(
-            self._address, own(message), None if sender is None else sender.ref, timeout
+            self._address, message, None if sender is None else sender.ref, timeout
         )
 
     async def ask(
@@ -134,7 +136,7 @@ class ActorRef(Generic[M_contra]):
         if handling is None:
             raise NotHere("forward is for handlers of actors", "Elsewhere, tell or ask")
         _, sender, reply = handling.letter
-        handling.answered = reply
+        handling.answered = handling.letter
         self._post.post(self._address, own(message), sender, reply)
 
     def stop(self) -> None:

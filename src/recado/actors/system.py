@@ -39,6 +39,7 @@ from .registry import Registry
 from .running.cell import Cell
 from .running.doorbell import doorbell
 from .running.mailbox import LastingMailboxes, Letter, MailboxFactory, Unbounded, emptied
+from .running.signals import on_signal
 from .running.state import State
 from .running.turn import Dispatcher, Turns
 from .running.watchdog import watchdog
@@ -54,7 +55,6 @@ Options = TypeVar("Options")
 
 ASK_TIMEOUT = 5.0
 LONGEST_NAME = 255
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # How often a task of the system's own is cancelled, before it is left behind.
 CANCELLATIONS = 3
 
@@ -102,6 +102,7 @@ class ActorSystem:
         self._tasks: set[asyncio.Task[None]] = set()
         self._at_close: list[Callable[[], Any]] = []
         self._open = False
+        self._closed = asyncio.Event()  # set when `close` has ended
 
     # --- its life -----------------------------------------------------------------------------------
 
@@ -114,6 +115,7 @@ class ActorSystem:
         self.turns = Turns(self.loop)
         self.dispatcher: Dispatcher = self._given_dispatcher or self.turns
         self._open = True
+        self._closed.clear()
         watchdog(self.loop).enter()
         if self._join is not None:
             self.node = self._join()
@@ -139,6 +141,7 @@ class ActorSystem:
             return
         self._open = False
         async with AsyncExitStack() as rest:  # from the last to the first
+            rest.callback(self._closed.set)
             rest.callback(watchdog(self.loop).leave)
             rest.push_async_callback(self._finish)
             rest.callback(self.asks.close, SystemClosed(f"the system {self.name} was closed"))
@@ -174,16 +177,19 @@ class ActorSystem:
         Returns when the system is closed, also if something else closes it. A second signal has its usual
         effect: it ends the program. Call it in the main thread.
         """
-        stopped, awaited = asyncio.Event(), signals or STOP_SIGNALS
-        self.at_close(stopped.set)
-        for number in awaited:
-            self.loop.add_signal_handler(number, stopped.set)
-        try:
-            await stopped.wait()
-        finally:
-            for number in awaited:
-                self.loop.remove_signal_handler(number)
+        if not self.home:
+            raise SystemClosed(f"the system {self.name} is not open", "Use it by async with")
+        if self._open:
+            stopped = asyncio.Event()
+            self.at_close(stopped.set)
+            with on_signal(signals, partial(self.loop.call_soon_threadsafe, stopped.set)):
+                await stopped.wait()
+        await self._close_completely()
+
+    async def _close_completely(self) -> None:
+        """Close the system, or wait until it is closed if that has begun elsewhere."""
         await self.close()
+        await self._closed.wait()
 
     def at_close(self, callback: Callable[[], Any]) -> None:
         """Have it called, and awaited if it returns something, when all actors have stopped; the last one
@@ -418,9 +424,10 @@ class Undertaker:
 def _check_factory(factory: object) -> None:
     if isinstance(factory, Actor) or not callable(factory):
         kind = type(factory).__name__
+        example = kind if isinstance(factory, Actor) else "Book"
         raise TypeError(
             f"spawn takes a class or a function that makes an actor, not an object of {kind}: a restart makes "
-            f"a new actor. Use spawn({kind}), or spawn(lambda: {kind}(…)) for arguments"
+            f"a new actor. Use spawn({example}), or spawn(lambda: {example}(…)) for arguments"
         )
 
 

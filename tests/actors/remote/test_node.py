@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from decimal import Decimal
 from typing import Any
@@ -614,3 +615,43 @@ async def test_the_inspector_outlives_what_is_not_for_it() -> None:
 
 def test_faults_are_errors_of_actors() -> None:
     assert all(issubclass(kind, RemoteFault) for kind in (Cut, Gone, NoWay, Undelivered))
+
+
+@in_a_loop
+async def test_a_tell_wait_that_is_cancelled_while_the_link_is_full_leaves_nothing_behind() -> None:
+    unseen: list[dict[str, Any]] = []
+    async with pair() as it:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: unseen.append(context))
+        link = it.at_client.ways.link_to(it.at_client.ways.peer("server"))
+        link.room = asyncio.Event().wait  # type: ignore[method-assign, assignment]
+        telling = asyncio.create_task(it.book().tell_wait(Place(1), timeout=0.05))
+        await asyncio.sleep(0)
+        telling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await telling
+        with pytest.raises(TimeoutError):  # its time ends after that of the other
+            await it.book().tell_wait(Place(2), timeout=0.05)
+        await asyncio.sleep(0)
+        del telling
+        gc.collect()
+        assert unseen == []
+
+
+@each_kind
+@in_a_loop
+async def test_tell_wait_raises_if_a_bounded_actor_stops_before_it_has_room(kind: str) -> None:
+    async with pair(kind) as it:
+        gate = asyncio.Event()
+        slow = await it.server.spawn(lambda: Held(gate), name="slow", capacity=1)
+        await it.book("slow").tell_wait(Place(1))
+        waiting = asyncio.gather(
+            *(it.book("slow").tell_wait(Place(order), timeout=60) for order in (2, 3, 4)),
+            return_exceptions=True,
+        )
+        cell = it.server.cell(slow.address)
+        assert cell is not None
+        await until(lambda: cell.mailbox.qsize() == 3)
+        slow.stop()
+        gate.set()
+        assert [type(each) for each in await waiting] == [ActorStopped] * 3

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import bdb
 import logging
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,6 +20,8 @@ from recado.actors import Actor, ActorSystem, Message
 from recado.actors.dispatchers import Pool
 from recado.actors.running import watchdog
 from tests.feeds.rim.loop import in_the_loop, until
+
+ROOT = Path(__file__).resolve().parents[3]
 
 BLOCKED = "handler blocks the event loop"
 
@@ -99,12 +107,121 @@ async def test_code_that_is_no_handler_is_not_blamed_on_an_actor(
 
 @in_the_loop
 async def test_systems_of_one_loop_share_a_watchdog_that_ends_with_the_last() -> None:
-    def watching() -> int:
-        return sum(thread.name == "recado watchdog" for thread in threading.enumerate())
-
-    before = watching()
+    before = watchdogs()
     async with ActorSystem("a"):
         async with ActorSystem("b"):
-            assert watching() == before + 1
-        assert watching() == before + 1
-    await until(lambda: watching() == before)
+            assert len(watchdogs() - before) == 1
+        assert len(watchdogs() - before) == 1
+    await until(lambda: not watchdogs() - before)
+
+
+def watchdogs() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "recado watchdog"}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert condition()
+
+
+class Sleep(Message[bool]):
+    seconds: float
+
+
+class Sleeper(Actor[Sleep]):
+    def receive(self, message: Sleep) -> bool:
+        time.sleep(message.seconds)
+        return True
+
+
+def test_a_loop_that_is_closed_before_its_system_ends_its_watchdog() -> None:
+    before = watchdogs()
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(ActorSystem().__aenter__())
+    assert len(watchdogs() - before) == 1
+    loop.close()
+    wait_until(lambda: not watchdogs() - before)
+    assert loop not in watchdog._watchdogs
+
+
+def test_a_loop_that_was_not_run_for_a_while_has_not_blocked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with asyncio.Runner() as runner:
+        system = ActorSystem()
+        runner.run(system.__aenter__())
+        sleeper = runner.run(system.spawn(Sleeper))
+        time.sleep(0.5)  # the loop does not run: no beats
+        assert runner.run(sleeper.ask(Sleep(0.06)))
+        runner.run(system.close())
+    assert BLOCKED not in caplog.text
+
+
+def test_the_watchdog_of_one_loop_does_not_report_actors_of_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        paused, system = ActorSystem("paused"), ActorSystem("running")
+        first.run(paused.__aenter__())
+        first.get_loop().is_running = lambda: True  # type: ignore[method-assign]
+        second.run(system.__aenter__())
+        sleeper = second.run(system.spawn(Sleeper))
+        for _ in range(10):
+            assert second.run(sleeper.ask(Sleep(0.04)))
+        second.run(system.close())
+        del first.get_loop().is_running
+        first.run(paused.close())
+    assert BLOCKED not in caplog.text
+
+
+@in_the_loop
+async def test_a_handler_in_a_debugger_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
+    class Debugger(bdb.Bdb):
+        def user_line(self, frame: FrameType) -> None:
+            time.sleep(0.4)
+            self.set_continue()
+
+    class Debugged(Actor[Sleep]):
+        def receive(self, message: Sleep) -> bool:
+            traced = sys.gettrace()
+            Debugger().set_trace()
+            time.sleep(0)
+            sys.settrace(traced)
+            return True
+
+    async with ActorSystem() as system:
+        debugged = await system.spawn(Debugged)
+        assert await debugged.ask(Sleep(0), timeout=60)
+    assert BLOCKED not in caplog.text
+
+
+STOPPED = """
+import asyncio, logging, os, signal, subprocess, sys, time
+from recado.actors import Actor, ActorSystem, Message
+
+logging.basicConfig(level=logging.WARNING, stream=sys.stdout)
+
+class Stop(Message[bool]):
+    pass
+
+class Stopper(Actor[Stop]):
+    def receive(self, message):
+        subprocess.Popen(["sh", "-c", f"sleep 2; kill -CONT {os.getpid()}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(0.6)  # it goes on working, for less than a second
+        return True
+
+async def main():
+    async with ActorSystem() as system:
+        stopper = await system.spawn(Stopper)
+        print(await stopper.ask(Stop(), timeout=60), flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_that_was_stopped_has_not_blocked() -> None:
+    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.split() == ["True"], done.stdout + done.stderr

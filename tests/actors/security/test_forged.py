@@ -226,3 +226,19 @@ async def test_only_who_was_asked_can_answer() -> None:
         assert not it.future.done()
         it.give(Mallory(name="bank").frame(eight, **it.fields), Link(peer="bank"))
         assert await it.future == 8
+
+
+@pytest.mark.parametrize("target", ["account", "nobody"])
+def test_an_ask_that_also_wants_a_receipt_is_refused(target: str) -> None:
+    @in_a_loop
+    async def go() -> None:
+        async with bank() as house:
+            target_address = f"recado-actor://bank/{target}"
+            link = house.give(Mallory().deposit(target=target_address, one_way=False, receipt=True))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert link.refusals == [Refusal.ENVELOPE]
+            assert link.answers == []
+            assert await house.balance() == 0
+
+    go()

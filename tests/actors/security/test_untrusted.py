@@ -48,6 +48,7 @@ from .mallory import (
     Mallory,
     bank,
     customer,
+    payload_of,
 )
 
 UNTRUSTED = Options(untrusted=True)
@@ -298,3 +299,41 @@ async def test_nonsense_of_those_who_are_trusted_is_a_failure() -> None:
         with pytest.raises(Unhandled):
             await teller.ask(Reset())
         assert await teller.ask(Balance()) == 0
+
+
+class Question(Message[int]):
+    is_replied: bool
+
+
+class Clerk(Actor[Question]):
+    """Answers some questions by `reply`, others by a returned value."""
+
+    def __init__(self, handled: list[bool]) -> None:
+        self.handled = handled
+
+    def receive(self, message: Question) -> int | None:
+        self.handled.append(message.is_replied)
+        if not message.is_replied:
+            return 1
+        self.reply(1)
+        return None
+
+
+def test_what_is_told_to_actors_that_reply_and_return_is_no_failure() -> None:
+    @in_a_loop
+    async def go() -> None:
+        async with watched() as it:
+            handled: list[bool] = []
+            await it.house.system.spawn(lambda: Clerk(handled), name="clerk")
+            mallory, link = Mallory(), Link()
+            clerk = "recado-actor://bank/clerk"
+            for is_replied in (True, False):  # both are handled in one turn
+                told = payload_of(Question(is_replied))
+                it.house.give(mallory.frame(told, target=clerk, one_way=True), link)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert handled == [True, False]
+            assert it.seen == []
+            assert link.refusals == []
+
+    go()

@@ -55,9 +55,13 @@ class RemotePost:
         Undelivered as an ask does, ActorStopped if the other node has no such actor, and CannotSerialise."""
         node = self._node
         receipt = node.system.asks.open(self._ref, timeout)
-        with suppress(TimeoutError):  # then the receipt is overdue as well
-            async with asyncio.timeout(receipt.patience):
-                await node.room(target.node)
+        try:
+            with suppress(TimeoutError):  # then the receipt is overdue as well
+                async with asyncio.timeout(receipt.patience):
+                    await node.room(target.node)
+        except BaseException:
+            receipt.cancel()  # otherwise asyncio reports its timeout, which is never retrieved
+            raise
         if not receipt.done():
             node.outbound.send(self._ref, self._text, message, sender, receipt, receipt=True)
         await receipt

@@ -4,7 +4,10 @@ A handler that computes or waits without `await` stops every actor, timer and co
 sets a beat twice a second. A thread looks at the beats: if the last one is older than BLOCKED_S, it reads the
 stack of the loop's thread, and logs the actor whose handler runs there and the line it is at. So a handler
 that never ends is reported, too, and actors pay nothing for it. There is one watchdog for each loop, shared by
-its systems.
+its systems; it ends with the last of them, or with its loop.
+
+Not counted is the time in which the loop is not run, the process is stopped, or a handler is in a debugger. A
+single call of C code that keeps the lock of the interpreter is not seen either: no thread runs meanwhile.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ REPEAT_FACTOR: Final = 4.0
 """One long block is reported again after 4, 16, 64 … seconds."""
 
 log = logging.getLogger("recado.actors")
+
+_DEBUGGER: Final = "bdb"  # pdb and what is built on it; others stop the watchdog as well
 
 _RUNNERS: Final[frozenset[CodeType]] = frozenset({Cell.turn.__code__, Cell.drain.__code__})
 
@@ -62,14 +67,17 @@ class Watchdog:
 
     def _watch(self) -> None:
         limit_s = BLOCKED_S
-        looked_at = time.monotonic()
+        looked_at = counted_from = time.monotonic()
         while not self._ended.wait(BEAT_INTERVAL_S / 2):
             before, looked_at = looked_at, time.monotonic()
-            blocked_s = looked_at - self._beat_at - BEAT_INTERVAL_S
+            if self._loop.is_closed():  # its systems were never closed
+                _watchdogs.pop(self._loop, None)
+                return
+            if not self._loop.is_running() or looked_at - before > BEAT_INTERVAL_S:
+                counted_from = looked_at  # the loop or the whole process was stopped
+            blocked_s = looked_at - max(self._beat_at, counted_from) - BEAT_INTERVAL_S
             if blocked_s < BLOCKED_S:
                 limit_s = BLOCKED_S
-            elif looked_at - before > BEAT_INTERVAL_S:
-                pass  # the whole process was stopped: give the loop time to beat
             elif blocked_s >= limit_s:
                 limit_s *= REPEAT_FACTOR
                 self._warn(blocked_s)
@@ -77,7 +85,7 @@ class Watchdog:
     def _warn(self, blocked_s: float) -> None:
         top = sys._current_frames().get(self._thread_id)
         cell = _running_cell(top)
-        if top is None or cell is None:
+        if top is None or cell is None or cell.system.loop is not self._loop:
             return
         log.warning(
             "handler blocks the event loop (actor=%s blocked_s=%.1f at=%s:%d in %s): "
@@ -87,8 +95,10 @@ class Watchdog:
 
 
 def _running_cell(frame: FrameType | None) -> Cell | None:
-    """The actor whose handler is on the stack, if there is one."""
+    """The actor whose handler is on the stack, if there is one that is not stopped in a debugger."""
     while frame is not None:
+        if frame.f_globals.get("__name__") == _DEBUGGER:
+            return None
         if frame.f_code in _RUNNERS:
             cell = frame.f_locals["self"]
             assert isinstance(cell, Cell)

@@ -258,6 +258,8 @@ class Inbound:
             if receipt is not None:
                 receipt(None)
             return True
+        if receipt is not None and cell.lasting is None:
+            receipt = partial(_if_running, cell, receipt)
         settled = None if settle is None else self._pend(origin, settle)
         self._put(cell, target, letter, origin, _both(settled, receipt))
         if cell.capacity and settle is None:
@@ -296,7 +298,10 @@ class Inbound:
         )
 
     def _receipt(self, peer: Peer, envelope: Envelope) -> Then:
-        """Tells the sender that the mailbox has taken its message, or why not."""
+        """Tells the sender that the mailbox has taken its message, or why not. Raises BadEnvelope for an ask,
+        whose frame would get two answers."""
+        if not envelope.one_way:
+            raise BadEnvelope("an ask that asks for a receipt")
         reply = self._reply(peer, envelope)
 
         def taken(error: BaseException | None) -> None:
@@ -363,6 +368,11 @@ def _both(first: Then | None, second: Then | None) -> Then | None:
         second(error)
 
     return both
+
+
+def _if_running(cell: Cell, receipt: Then, error: BaseException | None) -> None:
+    """There is room in a bounded mailbox, or its actor has stopped, which leaves dead letters."""
+    receipt(not_there(cell.ref) if cell.state is State.STOPPED else error)
 
 
 def _settle_each(settles: list[Settle], taken: bool) -> None:
