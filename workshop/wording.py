@@ -351,22 +351,23 @@ def _comments(source: str) -> Iterator[str]:
 def _docstrings(tree: ast.Module) -> Iterator[str]:
     """Docstrings, of modules, classes, functions, constants and fields."""
     for node in ast.walk(tree):
-        match node:
-            case ast.Expr(value=ast.Constant(value=str() as text)):
-                yield text
+        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node.value.value, str):
+            yield node.value.value
 
 
 def _numeric_constants(tree: ast.Module) -> Iterator[str]:
     for node in tree.body:
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.isupper():
-                if _is_number(value):
-                    yield name
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if (
-                name.isupper()
-            ):
-                if _is_number(value):
-                    yield name
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                pass
+            case _:
+                continue
+        if name.isupper() and _is_number(value):
+            yield name
 
 
 def _is_number(value: ast.expr) -> bool:
