@@ -122,3 +122,18 @@ def test_a_range_reaches_to_the_end_of_so_many_entries() -> None:
     assert unacked.reach(2, 9, 2) == 6
     assert unacked.reach(2, 5, 2) == 5
     assert unacked.reach(0, 9, 3) == 9
+
+
+def test_messages_are_let_go_when_they_are_settled() -> None:
+    """Not when their entries are swept: to free tens of thousands at once takes as long as a turn."""
+    unacked: Unacked[str] = Unacked()
+    for tag in range(1, 1001):
+        run = run_of([b"x"])
+        run.first = 2 * tag
+        unacked.add(tag, run, "a")
+    entries = list(unacked.spans(1, 1000))
+    for entry, low, high in (*entries[:100], *entries[500:600]):
+        unacked.settle(entry, low, high)
+        assert not entry.run.tails
+    unacked.sweep()
+    assert list(unacked.tags(1, 1000)) == [*range(101, 501), *range(601, 1001)]

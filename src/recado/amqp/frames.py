@@ -47,17 +47,20 @@ def ack_frame(channel: int, tag: int, *, multiple: bool) -> bytes:
     return _ACK.pack(METHOD, channel, 13, BASIC_CLASS, 80, tag, multiple, END)
 
 
-def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int) -> bytes:
+def content_frames(
+    channel: int, properties: bytes, body: bytes | bytearray, frame_max: int
+) -> bytes:
     """A message's content; `properties` are the flags and the property list as on the wire."""
     size = len(properties) + PROPERTIES_AT - ENVELOPE.size
-    parts = [
+    parts: list[bytes | bytearray | memoryview] = [
         HEADER_START.pack(HEADER, channel, size, BASIC_CLASS, 0, len(body)),
         properties,
         END_BYTE,
     ]
     room = frame_max - OVERHEAD if frame_max else len(body)
+    whole = memoryview(body) if len(body) > room else body  # in several frames: do not copy each
     for at in range(0, len(body), room or 1):
-        piece = body[at : at + room]
+        piece = whole[at : at + room]
         parts += (ENVELOPE.pack(BODY, channel, len(piece)), piece, END_BYTE)
     return b"".join(parts)
 

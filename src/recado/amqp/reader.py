@@ -304,12 +304,11 @@ class Reader:
         del self._unfinished[channel]
         if message.body is None or message.properties is None:
             return None  # too large, and announced when its header came
-        body = bytes(message.body)
-        content = content_frames(channel, message.properties, body, self.frame_max)
+        if self._gathers and isinstance(message.method, BasicDeliver):
+            tag, route = message.method.delivery_tag, route_of(message.method)
+            return Delivered(channel, route, tag, [message.properties], [bytes(message.body)])
+        content = content_frames(channel, message.properties, message.body, self.frame_max)
         if isinstance(message.method, BasicPublish):
             method = frame(METHOD, channel, message.payload)
             return Published(channel, method, message.facts, b"", [content])
-        if self._gathers and isinstance(message.method, BasicDeliver):
-            tag, route = message.method.delivery_tag, route_of(message.method)
-            return Delivered(channel, route, tag, [message.properties], [body])
         return ContentReceived(channel, message.method, content)

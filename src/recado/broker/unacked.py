@@ -12,11 +12,14 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
-from .run import Run
+from recado.amqp.facts import PLAIN
+
+from .run import Origin, Run
 
 Holder = TypeVar("Holder")
 
 _FREED: Any = None  # in place of entries before the first, whose memory is freed one by one
+_NO_MESSAGES = Run(Origin("", ""), PLAIN, 0, 0, b"", [], False)
 _MOST_JOINED = 64  # for all of an entry are in memory until the last is settled
 
 
@@ -172,6 +175,9 @@ class Unacked(Generic[Holder]):
         count = entry.settle(low, high)
         if not entry.live:
             self._hollow += 1
+            entry.run = (
+                _NO_MESSAGES  # their memory is freed here, not all at once when entries are swept
+            )
         return count
 
     def sweep(self) -> None:
