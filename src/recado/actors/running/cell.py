@@ -55,6 +55,7 @@ log = logging.getLogger("recado.actors")
 
 NOTHING: Letter = (None, None, None)
 
+_STOPPED = State.STOPPED  # a look into the enum takes 40 ns
 _GENERATORS = frozenset({GeneratorType, AsyncGeneratorType})
 
 # One lock for all cells, held for two instructions: a lock in each would take 90 bytes of it.
@@ -165,7 +166,7 @@ class Cell:
                     await pressure.stored(self, (message, sender, None))
                     return
         self.post(target, message, sender, None)
-        if self.state is State.STOPPED:
+        if self.state is _STOPPED:
             raise not_there(self.ref)
 
     def signal(self, target: Address, signal: CellSignal) -> None:
@@ -183,7 +184,7 @@ class Cell:
 
     def run(self, budget: int) -> None:
         """Handle up to `budget` messages, in the thread of the caller, who has claimed it."""
-        if self.state is State.STOPPED:
+        if self.state is _STOPPED:
             self.rest()
             return
         token = current.set(self)
@@ -397,7 +398,7 @@ class Cell:
     @property
     def doomed(self) -> bool:
         """It is going to stop, or has."""
-        return self.state is State.STOPPED or self.doom is not None
+        return self.state is _STOPPED or self.doom is not None
 
     @property
     def children(self) -> tuple[ActorRef[Any], ...]:

@@ -6,8 +6,9 @@ stack of the loop's thread, and logs the actor whose handler runs there and the 
 that never ends is reported, too, and actors pay nothing for it. There is one watchdog for each loop, shared by
 its systems; it ends with the last of them, or with its loop.
 
-Not counted is the time in which the loop is not run, the process is stopped, or a handler is in a debugger. A
-single call of C code that keeps the lock of the interpreter is not seen either: no thread runs meanwhile.
+Only the time counts in which the handlers of one actor run: not that before, in which other code was late, the
+loop was not run or the process was stopped. A handler in a debugger is not reported. A single call of C code
+that keeps the lock of the interpreter is not seen either: no thread runs meanwhile.
 """
 
 from __future__ import annotations
@@ -68,30 +69,34 @@ class Watchdog:
     def _watch(self) -> None:
         limit_s = BLOCKED_S
         looked_at = counted_from = time.monotonic()
+        blocking: Cell | None = None
         while not self._ended.wait(BEAT_INTERVAL_S / 2):
             before, looked_at = looked_at, time.monotonic()
             if self._loop.is_closed():  # its systems were never closed
                 _watchdogs.pop(self._loop, None)
                 return
-            if not self._loop.is_running() or looked_at - before > BEAT_INTERVAL_S:
-                counted_from = looked_at  # the loop or the whole process was stopped
-            blocked_s = looked_at - max(self._beat_at, counted_from) - BEAT_INTERVAL_S
-            if blocked_s < BLOCKED_S:
-                limit_s = BLOCKED_S
-            elif blocked_s >= limit_s:
+            late_s = looked_at - self._beat_at - BEAT_INTERVAL_S
+            top = sys._current_frames().get(self._thread_id) if late_s > 0 else None
+            cell = _running_cell(top)
+            if top is None or cell is None or cell.system.loop is not self._loop:
+                blocking, limit_s = None, BLOCKED_S
+                continue
+            if cell is not blocking:  # its handler began after the last look
+                blocking, counted_from, limit_s = cell, before, BLOCKED_S
+            if looked_at - before > BEAT_INTERVAL_S:
+                counted_from = looked_at  # the whole process was stopped
+            blocked_s = min(late_s, looked_at - counted_from)
+            if blocked_s >= limit_s:
                 limit_s *= REPEAT_FACTOR
-                self._warn(blocked_s)
+                _warn(cell, top, blocked_s)
 
-    def _warn(self, blocked_s: float) -> None:
-        top = sys._current_frames().get(self._thread_id)
-        cell = _running_cell(top)
-        if top is None or cell is None or cell.system.loop is not self._loop:
-            return
-        log.warning(
-            "handler blocks the event loop (actor=%s blocked_s=%.1f at=%s:%d in %s): "
-            "await instead, or spawn the actor with a dispatcher that has threads",
-            cell.ref, blocked_s, top.f_code.co_filename, top.f_lineno, top.f_code.co_name,
-        )  # fmt: skip
+
+def _warn(cell: Cell, top: FrameType, blocked_s: float) -> None:
+    log.warning(
+        "handler blocks the event loop (actor=%s blocked_s=%.1f at=%s:%d in %s): "
+        "await instead, or spawn the actor with a dispatcher that has threads",
+        cell.ref, blocked_s, top.f_code.co_filename, top.f_lineno, top.f_code.co_name,
+    )  # fmt: skip
 
 
 def _running_cell(frame: FrameType | None) -> Cell | None:
