@@ -58,6 +58,13 @@ def refused(*said: tuple[int, m.Method] | bytes) -> Exception:
 
 
 START = (0, m.ConnectionStart())
+START_OF_RABBITMQ = (
+    0,
+    m.ConnectionStart(
+        server_properties={"capabilities": {"authentication_failure_close": True}},
+        mechanisms=b"PLAIN",
+    ),
+)
 
 
 def test_a_wrong_password_is_called_so() -> None:
@@ -98,6 +105,8 @@ def test_so_is_a_broker_that_talks_of_channels_too_early() -> None:
         ([], errors.CannotConnect),
         ([START], errors.LoginFailed),
         ([START, (0, TUNE)], errors.VhostRefused),
+        ([START_OF_RABBITMQ], errors.CannotConnect),  # it would have sent connection.close
+        ([START_OF_RABBITMQ, (0, TUNE)], errors.CannotConnect),
         ([START, (0, TUNE), (0, m.ConnectionOpenOk())], errors.ConnectionLost),
     ],
 )

@@ -255,6 +255,12 @@ class Session:
         address = self._address
         if self.state is not State.OPENING:
             return errors.ConnectionLost(f"the broker at {address.host}:{address.port} hung up")
+        if (
+            self._closes_refused_logins()
+        ):  # so it has refused nothing: it was stopped, or the network failed
+            return errors.CannotConnect(
+                f"the broker at {address.host}:{address.port} hung up during the handshake"
+            )
         if self._handshake.step is Step.AWAIT_TUNE:  # so do brokers that do not tell of it
             return self._refusal(403, "the broker hung up during login")
         if self._handshake.step is Step.AWAIT_OPEN_OK:
@@ -263,6 +269,13 @@ class Session:
             f"what listens at {address.host}:{address.port} hung up at once",
             "A broker's TLS port wants amqps:// and another number than its plain one.",
         )
+
+    def _closes_refused_logins(self) -> bool:
+        """Whether the broker says that it answers a refused login with connection.close."""
+        capabilities = self._handshake.server_properties.get("capabilities")
+        if not isinstance(capabilities, dict):
+            return False
+        return capabilities.get("authentication_failure_close") is True
 
     def _refusal(self, code: int, text: str) -> Exception:
         address = self._address
