@@ -81,6 +81,62 @@ def test_a_signal_closes_the_system(
     assert process.returncode == 0
 
 
+SLOW = """
+class Slow(Actor[None]):
+    async def stopped(self):
+        print("stopping", flush=True)
+        await asyncio.sleep(4)
+        print("not ended", flush=True)
+"""
+
+SLOW_ASYNC = f"""
+import asyncio
+from recado.actors import Actor, ActorSystem
+{SLOW}
+async def main():
+    async with ActorSystem() as system:
+        await system.spawn(Slow)
+        system.loop.call_soon(lambda: print("waiting", flush=True))
+        await system.run_until_signal()
+
+asyncio.run(main())
+"""
+
+SLOW_BLOCKING = f"""
+import asyncio, os, signal, threading
+from recado.actors import Actor
+from recado.actors.blocking import ActorSystem
+{SLOW}
+with ActorSystem() as system:
+    system.spawn(Slow)
+    def report():
+        while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            pass
+        print("waiting", flush=True)
+    threading.Thread(target=report, daemon=True).start()
+    system.run_until_signal()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("program", [SLOW_ASYNC, SLOW_BLOCKING])
+def test_a_second_signal_ends_the_program_while_it_closes(
+    program: str, number: signal.Signals
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == "stopping\n"
+        process.send_signal(number)
+        rest = process.stdout.read()
+    assert rest == ""
+    assert process.returncode == -number
+
+
 @in_the_loop
 async def test_it_returns_when_something_else_has_closed_the_system_completely() -> None:
     async with ActorSystem() as system:

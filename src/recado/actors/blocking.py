@@ -36,7 +36,7 @@ from .failing.supervision import PERMANENT, Lifecycle, Supervision
 from .message import Message
 from .ref import ActorRef
 from .running.mailbox import MailboxFactory
-from .running.signals import on_signal
+from .running.signals import on_first_signal
 from .running.turn import Dispatcher
 
 M = TypeVar("M")
@@ -289,11 +289,11 @@ class ActorSystem:
         signals there only."""
         stopped = Event()
         self.system.at_close(stopped.set)
-        with on_signal(signals, stopped.set):
+        with on_first_signal(signals, stopped.set):
             # Read after `at_close`: to close the system from now on calls `stopped.set`.
             if self.system._open:
                 stopped.wait()
-        self.close()
+            self.close()
 
     def spawn(
         self,

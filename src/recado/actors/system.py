@@ -39,7 +39,7 @@ from .registry import Registry
 from .running.cell import Cell
 from .running.doorbell import doorbell
 from .running.mailbox import LastingMailboxes, Letter, MailboxFactory, Unbounded, emptied
-from .running.signals import on_signal
+from .running.signals import on_first_signal
 from .running.state import State
 from .running.turn import Dispatcher, Turns
 from .running.watchdog import watchdog
@@ -182,9 +182,11 @@ class ActorSystem:
         if self._open:
             stopped = asyncio.Event()
             self.at_close(stopped.set)
-            with on_signal(signals, partial(self.loop.call_soon_threadsafe, stopped.set)):
+            with on_first_signal(signals, partial(self.loop.call_soon_threadsafe, stopped.set)):
                 await stopped.wait()
-        await self._close_completely()
+                await self._close_completely()
+        else:
+            await self._close_completely()
 
     async def _close_completely(self) -> None:
         """Close the system, or wait until it is closed if that has begun elsewhere."""

@@ -15,13 +15,23 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def on_signal(signals: tuple[signal.Signals, ...], stop: Callable[[], object]) -> Iterator[None]:
-    """Call `stop` on each of these signals, or of STOP_SIGNALS if there are none; afterwards the handlers from
-    before count again. Use it in the main thread: Python handles signals only there."""
+def on_first_signal(
+    signals: tuple[signal.Signals, ...], stop: Callable[[], object]
+) -> Iterator[None]:
+    """Call `stop` on the first of these signals, or of STOP_SIGNALS if there are none. The next one has the
+    default effect of Python: it ends the program. At the end the handlers from before are restored. Use it in
+    the main thread: Python handles signals only there."""
     before = {number: signal.getsignal(number) for number in signals or STOP_SIGNALS}
+
+    def stop_once(*_: object) -> None:
+        for number in before:
+            is_interrupt = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
+        stop()
+
     try:
         for number in before:
-            signal.signal(number, lambda *_: stop())
+            signal.signal(number, stop_once)
         yield
     finally:
         for number, handler in before.items():
