@@ -138,6 +138,16 @@ def test_what_is_large_counts_for_more() -> None:
     assert choice.cost > 300_000
 
 
+@pytest.mark.parametrize("text", ["headers.n = 1", "headers.n = 1 AND body = 'x'"])
+def test_large_headers_that_messages_share_count_for_more(text: str) -> None:
+    """They are decoded for each run, and where the body matters for each message."""
+    headers: Table = {"n": 0, "s": "s" * 50_000}
+    run = run_of([b"x", b"x"], Properties(headers=headers), alike=True)
+    choice = Selection(text).choose(run, 0, 1, 10)
+    assert not choice.places
+    assert choice.cost > 50_000
+
+
 # ── filter values ─────────────────────────────────────────────────────────────────────────────────────────
 
 

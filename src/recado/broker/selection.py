@@ -85,15 +85,16 @@ class Selection:
     def choose(self, run: Run, low: int, high: int, most: int) -> Choice:
         """Of the messages low..high-1 of a run, or the first of them, those that are wanted, up to so many."""
         head, tails = run.head, run.tails
+        look_bytes = LOOK_BYTES + len(head)  # decoding takes about as long as rendering
         if head and self._by_header:
             if not self._wants(_Seen(run.origin, head, b"", run.first)):
-                return Choice((), high, LOOK_BYTES)
+                return Choice((), high, look_bytes)
             end = min(high, low + most)
-            return Choice(range(low, end), end, LOOK_BYTES)
+            return Choice(range(low, end), end, look_bytes)
         places: list[int] = []
         at, cost = low, 0
         while at < high and len(places) < most and cost < DEAL_BYTES:
-            cost += LOOK_BYTES + len(tails[at])
+            cost += look_bytes + len(tails[at])
             if self._wants(_Seen(run.origin, head, tails[at], run.first + at)):
                 places.append(at)
             at += 1
