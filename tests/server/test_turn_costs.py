@@ -426,6 +426,19 @@ def test_messages_that_go_nowhere_are_committed_in_many_turns(broker: Broker, tu
     assert answers([last]) == [m.TxCommitOk()]
 
 
+def test_each_message_to_a_deleted_exchange_counts_when_it_is_committed(
+    broker: Broker, turns: Turns
+) -> None:
+    """Each key has a route of its own that is looked up again, and a message to send."""
+    client, idle = begin_transaction(broker), Client(broker)
+    client.feed(publishing_many(6000))
+    idle.call(m.ExchangeDelete("x"))
+    costs = play(client, turns, idle, method_frame(1, m.TxCommit()))
+    assert sum(costs) >= 2 * 6000
+    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert answers(client.received()) == [m.TxCommitOk()]
+
+
 def test_what_follows_a_commit_waits_for_it(broker: Broker) -> None:
     """The next transaction of the channel begins behind it."""
     client = begin_transaction(broker)
