@@ -105,6 +105,11 @@ def test_a_binding_comes_once_however_many_ways_lead_to_it() -> None:
     assert len(found(matcher_of(["#.a.#.a.#"]), "a.a.a.a")) == 1
 
 
+def test_a_repeated_word_enters_the_hash_behind_it_once() -> None:
+    matcher = matcher_of(["#.a.#", "#.a.b"])  # the second keeps the node of `#.a` for another `a`
+    assert [each.routing_key for each in found(matcher, "a.a")] == ["#.a.#"]
+
+
 def test_bindings_with_one_pattern_all_match() -> None:
     matcher: TopicMatcher[str] = TopicMatcher()
     first, second = bind("a.#", 0), bind("a.#", 1)

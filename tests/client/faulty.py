@@ -51,6 +51,10 @@ class Faulty:
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
         self._writers.add(writer)
+        accepting = asyncio.current_task()
+        assert accepting is not None
+        self._tasks.add(accepting)  # `stop` must not leave it connecting
+        accepting.add_done_callback(self._tasks.discard)
         try:
             there, back = await asyncio.open_connection(HOST, self.port_behind)
         except OSError:

@@ -29,7 +29,8 @@ class Proxy:
         self._counting = threading.Condition()
         self._open: list[socket.socket] = []
         self._listener = socket.create_server((HOST, 0))
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     @property
     def url(self) -> str:
@@ -56,6 +57,7 @@ class Proxy:
         """Stop listening and cut what is left."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self._accepting.join()  # a connection accepted last is in `_open` when they are cut
         self.cut()
 
     def _accept(self) -> None:
@@ -69,7 +71,11 @@ class Proxy:
                     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                     client.close()
                     continue
-                broker = socket.create_connection((HOST, self.server.port))
+                try:
+                    broker = socket.create_connection((HOST, self.server.port))
+                except OSError:
+                    client.close()
+                    continue
                 self._open += [client, broker]
                 for source, target in ((client, broker), (broker, client)):
                     pump = threading.Thread(target=self._pump, args=(source, target), daemon=True)
