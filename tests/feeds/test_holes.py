@@ -111,6 +111,33 @@ def test_what_archives_have_recorded_as_lost_is_passed_over() -> None:
     assert x.member.vector == Vector({who: 3}, {who: [(2, 2)]})
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_gaps_of_a_publisher_wait_together(ordered: bool) -> None:
+    """F3 of FIFO: each gap waits for `patience` from when it became known, not from when the one before it was
+    closed."""
+    world = World(ordered=ordered, window=0)
+    publisher = world.add(Role.PUBLISHER)
+    keeper = world.add(Role.ARCHIVE, "archive")
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, keeper, x)
+    who = publisher.me.incarnation
+    say(world, publisher, 1, 1)
+    gaps = (2, 4, 6, 8)
+    for gap in gaps:
+        world.cut = lambda one, other: one is publisher
+        say(world, publisher, gap, gap)
+        world.cut = lambda one, other: False
+        say(world, publisher, gap + 1, gap + 1)
+    world.kill(publisher)
+    patience = 2.0
+    assert world.run(2 * patience, lambda: len(x.gaps) == len(gaps))
+    assert x.gaps == [Lost(who, gap, gap) for gap in gaps]
+    assert x.bodies() == [b"1", b"3", b"5", b"7", b"9"]
+    assert keeper.disk is not None
+    world.run(patience / 2)
+    assert keeper.disk.lost() == x.gaps
+
+
 def filled(disk: Disk, who: bytes, *spans: tuple[int, int], lost: tuple[int, int]) -> Disk:
     """With these messages, and a record of what is lost, in the order of sequences."""
     for low, high in sorted([*spans, lost]):

@@ -7,6 +7,7 @@ from recado.feeds.block import Block
 from recado.feeds.boundary import Batch
 from recado.feeds.layer import Part
 from recado.feeds.layers.reception import Reception, order_id
+from recado.feeds.layers.track import MAX_REPORTS
 from recado.feeds.views import ViewId
 
 P = b"p" * 16
@@ -168,3 +169,42 @@ def test_orders_of_other_views_are_forgotten() -> None:
     reception.skip_orders({own: 5, other: 5}, own, 2.0)
     assert list(reception.gaps) == [own]
     assert reception.reaches({other: 5})
+
+
+def gap_ages(reception: Reception, now: float) -> list[tuple[int, float]]:
+    """The first message of each gap, and since when it has been known; each gap is closed in turn."""
+    found = []
+    while P in reception.gaps:
+        gap = reception.gaps[P]
+        found.append((gap.at, gap.since))
+        _, last = next(reception.tracks[P].missing())
+        assert reception.close(P, last, now) is not None
+        reception.release(P, now)
+    return found
+
+
+def test_a_gap_is_as_old_as_the_knowledge_of_its_first_message() -> None:
+    """RE7."""
+    reception = Reception(1 << 20)
+    reception.begin({P: 0}, 0.0)
+    reception.limit = None
+    for now, item in ((1.0, batch(3, 1)), (2.0, batch(6, 1)), (3.0, batch(4, 1))):
+        reception.take(item, now)
+    reception.learn(P, 8, 4.0)
+    assert gap_ages(reception, 9.0) == [(1, 1.0), (5, 2.0), (7, 4.0)]
+    reception.learn(P, 9, 10.0)
+    assert gap_ages(reception, 11.0) == [(9, 10.0)]
+
+
+def test_ages_of_many_gaps_are_bounded_in_number_and_never_too_old() -> None:
+    """RE7."""
+    reception = Reception(1 << 20)
+    reception.begin({P: 0}, 0.0)
+    reception.limit = None
+    for sequence in range(2, 2_001, 2):
+        reception.take(batch(sequence, 1), float(sequence))
+        assert len(reception.tracks[P].reports) <= MAX_REPORTS
+    ages = gap_ages(reception, 2_000.0)
+    assert [at for at, _ in ages] == list(range(1, 2_000, 2))
+    assert all(at + 1 <= since <= 2_000.0 for at, since in ages)
+    assert len({since for _, since in ages}) > MAX_REPORTS / 4

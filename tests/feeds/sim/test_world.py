@@ -32,7 +32,9 @@ def test_nothing_is_wrong_with_a_feed(first: int) -> None:
     assert tally.worlds == AT_A_TIME
 
 
-@pytest.mark.parametrize("seed", [403, 560, 618, 651, 694, 734, 816, 1965, 2935, 6312, 7352])
+@pytest.mark.parametrize(
+    "seed", [403, 560, 618, 651, 694, 734, 816, 1965, 2935, 6312, 7352, 200138]
+)
 def test_nothing_is_wrong_where_it_once_was(seed: int) -> None:
     assert work.worlds([seed]).problems == []
 

@@ -3,9 +3,9 @@
 F1  Above FIFO the sequences of a publisher follow each other without gap or double; where nobody has a message,
     Missing stands in its place.
 F2  A view passes when everything before its cut has passed, and nothing behind the cut passes before it.
-F3  A gap is closed only when it has waited for `patience`, nobody was heard for so long who is not in the view
-    and might have the message, and then everybody in it says not to have it. Where P is a queue, it must be
-    past the message. What was published before the feed had an archive waits for nobody who is away.
+F3  A gap is closed only when it has waited for `patience` (RE7), nobody was heard for so long who is not in
+    the view and might have the message, and then everybody in it says not to have it. Where P is a queue, it
+    must be past the message. What was published before the feed had an archive waits for nobody who is away.
 F5  A subscriber with recovery closes a gap only if there are archives in its view and the logs of all of them
     are past it: else an archive that is away may have the message, and is waited for.
 F4  A subscriber without recovery begins behind the cut of the first view that it shares, with whom it has not
@@ -258,22 +258,35 @@ class Fifo(Layer):
         for publisher, waits in list(self.reception.waiting.items()):
             if now >= waits + self.site.options.suspect:
                 self._get_acquainted(publisher, now)
-        for publisher, gap in list(self.reception.gaps.items()):
-            most = MAX_SEQUENCE
-            if now < self._closes(gap):
-                most = self._before.get(publisher, 0)
-                if gap.at > most:
-                    continue
-            last = min(most, self._nobody_has(publisher, now))
-            if last and self._waits_for_archives(publisher):
-                last = min([last, *self._passed_by_archives(gap)])
-                if not last and self._has_waited(gap, now):
-                    self._fail(publisher, gap)
-            lost = self.reception.close(publisher, last, now) if last else None
-            if lost is not None:
-                self._outbox.append(lost)
-                self._outbox += self.reception.release(publisher, now)
+        for publisher in list(self.reception.gaps):
+            while self._close(publisher, now):
+                pass
         self._hand_up(now)
+
+    def _close(self, publisher: bytes, now: float) -> bool:
+        """Pass over the first gap of this publisher if that is allowed (F3, F5); returns whether it was."""
+        gap = self.reception.gaps.get(publisher)
+        if gap is None:
+            return False
+        most = MAX_SEQUENCE
+        if now < self._closes(gap):
+            most = self._before.get(publisher, 0)
+            if gap.at > most:
+                return False
+        last = min(most, self._nobody_has(publisher, now))
+        if last and self._waits_for_archives(publisher):
+            last = min([last, *self._passed_by_archives(gap)])
+            if not last and self._has_waited(gap, now):
+                self._fail(publisher, gap)
+        lost = self.reception.close(publisher, last, now) if last else None
+        if lost is None:
+            return False
+        self._outbox.append(lost)
+        self._outbox += self.reception.release(publisher, now)
+        following = self.reception.gaps.get(publisher)
+        if following is not None:
+            following.pull = gap.pull  # members were asked for both
+        return True
 
     def _waits_for_archives(self, publisher: bytes) -> bool:
         """F5. Without PULL nobody can tell."""
@@ -286,7 +299,7 @@ class Fifo(Layer):
     def _passed_by_archives(self, gap: Gap) -> list[int]:
         """Up to where each archive of the view says that it is lost; 0 for one that does not."""
         archives = self.site.view.archives() if self.site.view is not None else []
-        return [gap.lost.get(archive.incarnation, 0) for archive in archives] or [0]
+        return [gap.passed_by(archive.incarnation) for archive in archives] or [0]
 
     def _has_waited(self, gap: Gap, now: float) -> bool:
         timeout = self.site.options.gap_timeout
@@ -318,7 +331,7 @@ class Fifo(Layer):
         if in_time and site.options.ordered and not gap.is_passed:
             return 0
         due = self._closes(gap) if in_time else -inf
-        said = [gap.lacking.get(one, (0, -inf)) for one in asked]
+        said = [gap.lacks(one) for one in asked]
         if any(not upto or at < due for upto, at in said):
             return 0
         _, last = next(track.missing())

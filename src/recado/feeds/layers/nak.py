@@ -111,7 +111,7 @@ class NakMember(Layer):
             case Lack(publisher, first, last):
                 gap = self.reception.gaps.get(publisher)
                 if gap is not None and first <= gap.at <= last:
-                    gap.lacking[publisher] = (last, inf)  # for good
+                    gap.lacking[publisher] = ([(first, last)], inf)  # for good
             case Nak(ranges):
                 if event.sender == self.site.me:
                     self._pass(ranges)

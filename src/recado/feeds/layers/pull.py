@@ -7,13 +7,17 @@ P2  Whoever says not to have a message is noted, so that FIFO may know when nobo
 P3  What is kept for others, and what an answer has, is bounded.
 """
 
+from collections.abc import Sequence
+
 from ..block import Malformed
 from ..boundary import Channel, Range
 from ..layer import Filled, Heard, Layer, Messages, Rising, Site
 from ..packet import Pull, Pulled
+from ..vector import Span
 from ..views import MemberId, Role
 from ..wire import carried, carry
 from .reception import Reception
+from .track import end_of
 from .window import Window, lacking
 
 MOST_RANGES = 256
@@ -82,14 +86,14 @@ class PullLayer(Layer):
                 self.site.refused += 1
                 continue
             self._below(Filled(batch), now)
-        for lack in answer.lacking:
-            gap = self.reception.gaps.get(lack.publisher)
-            if gap is not None and lack.first <= gap.at <= lack.last:
-                gap.lacking[sender.incarnation] = (lack.last, now)
-        for lost in answer.lost:
-            gap = self.reception.gaps.get(lost.publisher)
-            if gap is not None and lost.first <= gap.at <= lost.last:
-                gap.lost[sender.incarnation] = lost.last
+        for publisher, spans in _by_publisher(answer.lacking).items():
+            gap = self.reception.gaps.get(publisher)
+            if gap is not None and end_of(spans, gap.at):
+                gap.lacking[sender.incarnation] = (spans, now)
+        for publisher, spans in _by_publisher(answer.lost).items():
+            gap = self.reception.gaps.get(publisher)
+            if gap is not None and end_of(spans, gap.at):
+                gap.lost[sender.incarnation] = spans
         if answer.number == self._number and self._places() != before:
             for part in answer.batches:
                 gap = self.reception.gaps.get(part.publisher)
@@ -125,3 +129,10 @@ class PullLayer(Layer):
             return
         gone = missing if self.site.role is not Role.ARCHIVE else []
         self.say(Pulled(number, found, gone[:MOST_RANGES]), sender, now)
+
+
+def _by_publisher(ranges: Sequence[Range]) -> dict[bytes, list[Span]]:
+    found: dict[bytes, list[Span]] = {}
+    for each in ranges:
+        found.setdefault(each.publisher, []).append((each.first, each.last))
+    return found

@@ -15,6 +15,8 @@ RE5  There are at most `most` publishers, so that vectors fit in packets and in 
      such, who is new is turned away, and all others go on.
 RE6  Without views a publisher begins with its first message that arrives; reports about a publisher of which
      none has arrived are ignored, because they may overtake its messages.
+RE7  The age of a gap counts from when its first message became known to exist, so gaps behind one another wait
+     at the same time.
 
 FIFO owns it; NAK and PULL look up what is missing, REACH what is there. A message that came in fragments is
 received when its last fragment is; until then the track stands at (sequence, index).
@@ -442,10 +444,13 @@ class Reception:
         at = track.received() + 1
         if self.fresh or publisher in self.strangers or at > track.known:
             self.gaps.pop(publisher, None)
+            track.reports.clear()
             return
-        gap = self.gaps.get(publisher)
+        gap, since = self.gaps.get(publisher), track.known_since(at, now)
         if gap is None or gap.at != at:
-            self.gaps[publisher] = Gap(at, now)
+            self.gaps[publisher] = following = Gap(at, since)
+            if gap is not None:
+                following.succeed(gap)
 
     def is_inside(self, publisher: bytes) -> bool:
         """Whether something behind the gap has come."""

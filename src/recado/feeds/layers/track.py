@@ -6,8 +6,10 @@ from math import inf
 
 from ..boundary import Batch
 from ..layer import Part
+from ..vector import Span
 
 Item = Batch | Part
+MAX_REPORTS = 64
 
 
 class Gap:
@@ -15,26 +17,53 @@ class Gap:
 
     __slots__ = ("at", "is_passed", "lacking", "lost", "pull", "since", "tries")
 
-    def __init__(self, at: int, now: float) -> None:
+    def __init__(self, at: int, since: float) -> None:
         self.at = at
-        self.since = now
+        self.since = since
+        """When the message became known, which may have been long before the gaps ahead of it were closed."""
         self.tries = 0
         self.pull = False
         """NAK has done what it can."""
         self.is_passed = False
         """Where P is one queue: what we cast ourselves since has come back, so it is not in the queue any
         more."""
-        self.lacking: dict[bytes, tuple[int, float]] = {}
-        """Who has said to have none of it, up to where, and when."""
-        self.lost: dict[bytes, int] = {}
-        """Which archives have said that their log is past it without it, and up to where."""
+        self.lacking: dict[bytes, tuple[list[Span], float]] = {}
+        """What each member has said to lack of this publisher, and when."""
+        self.lost: dict[bytes, list[Span]] = {}
+        """Messages that each archive has said its log is past without them."""
+
+    def succeed(self, earlier: "Gap") -> None:
+        """Take over what members have said: their answers are about all messages that are missing."""
+        self.lacking, self.lost = earlier.lacking, earlier.lost
+
+    def lacks(self, member: bytes) -> tuple[int, float]:
+        """Up to where this member has said to have none of it, and when; (0, -inf) if it has not."""
+        spans, at = self.lacking.get(member, ((), -inf))
+        last = end_of(spans, self.at)
+        return (last, at) if last else (0, -inf)
+
+    def passed_by(self, archive: bytes) -> int:
+        """Up to where the log of this archive is past it; 0 if it has not said so."""
+        return end_of(self.lost.get(archive, ()), self.at)
 
 
 class Track:
     """One publisher."""
 
     __slots__ = (
-        *("born", "heard", "held", "index", "known", "next", "past", "places", "tip", "told"),
+        *(
+            "born",
+            "heard",
+            "held",
+            "index",
+            "known",
+            "next",
+            "past",
+            "places",
+            "reports",
+            "tip",
+            "told",
+        ),
     )
 
     def __init__(self, next_: int, now: float) -> None:
@@ -48,6 +77,8 @@ class Track:
         self.past: Sequence[tuple[float, int]] = ()  # what it told before that, and when
         self.held: dict[tuple[int, int], Item] = {}
         self.places: list[tuple[int, int]] = []  # of what is held, in order
+        self.reports: list[tuple[int, float]] = []
+        """While messages are missing: each value of `known`, and when it was reached."""
 
     def received(self) -> int:
         """Up to where there is no gap, whether it has passed or is held."""
@@ -56,6 +87,17 @@ class Track:
     def is_idle(self, since: float) -> bool:
         """Nothing is known to have been published, and it is silent since then."""
         return self.known == 0 and self.next == 1 and self.heard < since
+
+    def known_since(self, sequence: int, now: float) -> float:
+        """When this message, the first that is missing, became known. Reports that are no longer needed are
+        dropped; if there are many, every second one is, so the instant may be later than it was."""
+        reports = self.reports
+        if not reports or reports[-1][0] < self.known:
+            reports.append((self.known, now))
+        del reports[: bisect_left(reports, sequence, key=lambda report: report[0])]
+        if len(reports) > MAX_REPORTS:
+            del reports[:-1:2]
+        return reports[0][1]
 
     def grow(self, item: Item) -> None:
         """Something is held: see how far it is without a gap now."""
@@ -88,6 +130,11 @@ class Track:
                 first = max(first, sequence + whole)
         if self.known >= first:
             yield first, self.known
+
+
+def end_of(spans: Sequence[Span], sequence: int) -> int:
+    """The last message of the range that contains this one; 0 if none does."""
+    return next((last for first, last in spans if first <= sequence <= last), 0)
 
 
 def _behind(tip: tuple[int, int], item: Item) -> tuple[int, int]:
