@@ -63,6 +63,12 @@ class Confirmed(Event, frozen=True):
     upto: int
 
 
+class CastAgain(Event, frozen=True):
+    """The publisher sends once more what the broker has not confirmed, after the connection was lost."""
+
+    publisher: str
+
+
 class PublisherEnded(Event, frozen=True):
     publisher: str
 
@@ -192,6 +198,7 @@ class Recorded(Event, frozen=True):
 AnyEvent: TypeAlias = (
     Published
     | Confirmed
+    | CastAgain
     | PublisherEnded
     | Began
     | Ended

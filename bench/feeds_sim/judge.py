@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from math import inf
 
 from . import history as h
 from .company import ARCHIVES
@@ -93,6 +94,8 @@ class Judge:
         self.verdict = Verdict()
         self._published: dict[str, list[int]] = {}
         self._confirmed: dict[str, int] = {}
+        self._cast_again: dict[Message, float] = {}
+        """When each message was last sent again because the broker had not confirmed it."""
         self._ended: dict[str, float] = {}
         self._names: dict[str, Name] = defaultdict(Name)
         self._courses: dict[Life, Course] = {}
@@ -118,6 +121,10 @@ class Judge:
                 self._patience.publish(event)
             case h.Confirmed(_, publisher, upto):
                 self._confirmed[publisher] = max(upto, self._confirmed.get(publisher, 0))
+            case h.CastAgain(_, publisher):
+                first = self._confirmed.get(publisher, 0) + 1
+                for sequence in range(first, len(self._published.get(publisher, ())) + 1):
+                    self._cast_again[publisher, sequence] = event.at
             case h.PublisherEnded(_, publisher):
                 self._ended[publisher] = event.at
             case h.Began():
@@ -300,8 +307,12 @@ class Judge:
         elif mark is Mark.MISSED:
             told = f"{who} got {what} as missed, and an earlier life was given it"
             self._violated(Rule.CERTAINTY, told)
-        elif course.policy is Policy.NONE:
+        elif course.policy is Policy.NONE and not self._was_cast_again(message, course.began):
             self._violated(Rule.REPEAT, f"{who} got {what} live, and so did an earlier life")
+
+    def _was_cast_again(self, message: Message, since: float) -> bool:
+        """A subscriber without recovery that knows no member with this message cannot tell that it is old."""
+        return self._cast_again.get(message, -inf) >= since
 
     def _classify(self, event: h.Classified) -> None:
         given = self._names[event.subscriber].given[event.publisher]

@@ -47,6 +47,9 @@ class Listener(Protocol):
 
     def confirmed(self, node: Address, upto: int) -> None: ...
 
+    def cast_again(self, node: Address) -> None:
+        """All casts of this node that the broker has not confirmed are sent once more."""
+
 
 class Medium(Protocol):
     def join(self, node: Address) -> None: ...

@@ -129,6 +129,8 @@ class Post:
             return
         self._connections += 1
         client.connection = self._connections
+        if client.unconfirmed:
+            self._listener.cast_again(node)
         for letter in client.unconfirmed:
             self._mail(client, letter)
         if node.is_archive:

@@ -176,6 +176,9 @@ class World:
     def confirmed(self, node: Address, upto: int) -> None:
         self.nodes[node.name].confirmed(upto)
 
+    def cast_again(self, node: Address) -> None:
+        self.record(h.CastAgain(self.schedule.now, node.text))
+
     def trace(self) -> str:
         encode = msgspec.msgpack.Encoder().encode
         for event in self.history:

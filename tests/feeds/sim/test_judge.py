@@ -128,6 +128,20 @@ def test_who_wants_nothing_resent_begins_anywhere_but_gets_nothing_twice() -> No
     assert broken(before, began(S2, policy), got(3, 4, life=S2)) == [Rule.REPEAT]
 
 
+def test_what_was_not_confirmed_may_come_twice_if_it_is_sent_again() -> None:
+    """To a subscriber without recovery, while it runs."""
+    before = [published(), h.Confirmed(0, "p", 2), *began(), *got(1, 2, 3), h.Ended(0, S1)]
+    again = [h.Began(1, S2, Policy.NONE, {}), viewed(S2, members=(S2,))]
+    cast_again = h.CastAgain(2, "p")
+    assert broken(before, again, cast_again, got(3, 4, life=S2)) == []
+    assert broken(before, again, cast_again, got(2, 3, life=S2)) == [Rule.REPEAT], "confirmed"
+    assert broken(before, h.CastAgain(0.5, "p"), again, got(3, 4, life=S2)) == [Rule.REPEAT]
+    assert broken(before, again, h.CastAgain(2, "q"), got(3, 4, life=S2)) == [Rule.REPEAT]
+    known = viewed(S2, "2", {"p": 3}, (S2, T1))
+    late = got(3, 4, life=S2, view="2")
+    assert broken(before, again, known, cast_again, late) == [Rule.VIEWS], "a member has it"
+
+
 @pytest.mark.parametrize("policy", [Policy.PESSIMISTIC, Policy.ARCHIVE])
 def test_the_pessimist_has_no_gap_and_repeats_are_uncertain(policy: Policy) -> None:
     before = [published(), *began(), *got(1, 2, 3), h.Ended(0, S1)]

@@ -26,12 +26,16 @@ class Ears:
     def __init__(self) -> None:
         self.heard: list[Heard] = []
         self.confirmations: list[tuple[str, int]] = []
+        self.casts_again: list[str] = []
 
     def arrived(self, node: Address, on_a: bool, sender: Address, packet: bytes, tag: int) -> None:
         self.heard.append((node.text, on_a, sender.text, packet, tag))
 
     def confirmed(self, node: Address, upto: int) -> None:
         self.confirmations.append((node.text, upto))
+
+    def cast_again(self, node: Address) -> None:
+        self.casts_again.append(node.text)
 
     def by(self, node: Address) -> list[bytes]:
         return [packet for text, _, _, packet, _ in self.heard if text == node.text]
@@ -186,6 +190,10 @@ def test_what_was_not_confirmed_is_cast_again(post: Post, schedule: Schedule, ea
     schedule.run()
     assert ears.by(S) == [b"one", b"two"]
     assert ears.confirmations == [("p#1", 1), ("p#1", 2)]
+    assert ears.casts_again == ["p#1"]
+    post.cut_off(P)
+    post.connect(P)
+    assert ears.casts_again == ["p#1"], "all is confirmed"
 
 
 def test_a_broker_that_restarts_keeps_what_it_confirmed(schedule: Schedule) -> None:
