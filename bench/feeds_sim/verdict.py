@@ -16,8 +16,8 @@ class Rule(Enum):
     GAP = "gap"
     """None is left out: behind the vector given, behind the last known position, or between two."""
     REPEAT = "repeat"
-    """None comes twice to one life, nor what the vector given covers. None comes live to a life without recovery
-    that an earlier life was given, unless the publisher had to send it again to the broker since."""
+    """None comes twice to one life, nor what the vector given covers. None comes live to a life without
+    recovery that an earlier life was given, unless the publisher had to send it again to the broker since."""
     HISTORY = "history"
     """Without recovery nothing comes of a publisher that had ended long before the subscriber began."""
     MARK = "mark"

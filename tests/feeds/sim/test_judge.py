@@ -131,7 +131,7 @@ def test_who_wants_nothing_resent_begins_anywhere_but_gets_nothing_twice() -> No
 def test_what_was_not_confirmed_may_come_twice_if_it_is_sent_again() -> None:
     """To a subscriber without recovery, while it runs."""
     before = [published(), h.Confirmed(0, "p", 2), *began(), *got(1, 2, 3), h.Ended(0, S1)]
-    again = [h.Began(1, S2, Policy.NONE, {}), viewed(S2, members=(S2,))]
+    again: list[h.AnyEvent] = [h.Began(1, S2, Policy.NONE, {}), viewed(S2, members=(S2,))]
     cast_again = h.CastAgain(2, "p")
     assert broken(before, again, cast_again, got(3, 4, life=S2)) == []
     assert broken(before, again, cast_again, got(2, 3, life=S2)) == [Rule.REPEAT], "confirmed"
