@@ -260,6 +260,21 @@ def test_nothing_is_given_to_a_connection_that_ends(broker: Broker) -> None:
     assert broker.vhosts["/"].queues["q"].ready == 4
 
 
+def test_nothing_is_delivered_after_close_ok(broker: Broker) -> None:
+    """Many channels are closed in steps. A message for an automatic ack would be lost on one that is left."""
+    client, other = Client(broker, channels=range(1, 201)), Client(broker)
+    other.call(QueueDeclare("q"))
+    client.call(BasicConsume("q", no_ack=True), channel=200)
+    assert client.call(ConnectionClose(200, "bye", 0, 0), channel=0)[-1] == MethodReceived(
+        0, ConnectionCloseOk()
+    )
+    assert 200 in client.session.channels
+    client.session.keeps_up(0)  # the socket has taken close-ok
+    other.feed(publishing(1, "q", b"1"))
+    assert client.received() == []
+    assert broker.vhosts["/"].queues["q"].ready == 1
+
+
 # ── S3: confirms ──────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -143,8 +143,8 @@ class Session(Outbox):
         self._reader.unheard = Unheard.REFUSED
 
     def keeps_up(self, now: int) -> None:
-        """The socket took the output: go on delivering."""
-        if self.congested and not self.is_holding_much:
+        """The socket took the output: go on delivering, unless the connection has ended."""
+        if self.congested and not self.leaving and not self.is_holding_much:
             self.congested = False
             self.resume(now)
 
