@@ -41,6 +41,8 @@ class Name:
         self.denied: set[Message] = (
             set()
         )  # it was told so, and should not have been if an archive has it
+        self.excluded: dict[Life, set[Message]] = defaultdict(set)
+        """Given since the last view of a life, while no archive's view had it as a member."""
         self.position: dict[str, int] = {}
         self.complete = True
 
@@ -96,6 +98,8 @@ class Judge:
         self._confirmed: dict[str, int] = {}
         self._cast_again: dict[Message, float] = {}
         """When each message was last sent again because the broker had not confirmed it."""
+        self._archive_views: dict[str, tuple[Life, ...]] = {}
+        """The members of each archive's view."""
         self._ended: dict[str, float] = {}
         self._names: dict[str, Name] = defaultdict(Name)
         self._courses: dict[Life, Course] = {}
@@ -142,6 +146,10 @@ class Judge:
                     self._courses[event.life].was_without_archives = True
             case h.Installed():
                 course = self._courses.get(event.life)
+                if course:
+                    course.name.excluded.pop(event.life, None)
+                elif event.life[0] in ARCHIVES:
+                    self._archive_views[event.life[0]] = event.members
                 self._views.install(event, course.name.position if course else None)
                 self._total.install(event)
                 self._uniform.install(event)
@@ -231,6 +239,8 @@ class Judge:
                 course.name.position[event.publisher] = sequence
             course.name.lost[event.publisher].discard(sequence)
             course.name.given[event.publisher].add(sequence)
+            if self._is_excluded(course):
+                course.name.excluded[course.life].add(message)
             if course.uniform:
                 self._uniform.delivered(course.life, course.copies, message)
             if course.total and event.mark is Mark.LIVE:
@@ -301,6 +311,8 @@ class Judge:
     def _check_mark(self, course: Course, message: Message, mark: Mark) -> None:
         if mark is Mark.UNCERTAIN or not course.was_given(message):
             return
+        if mark is Mark.MISSED and any(message in each for each in course.name.excluded.values()):
+            return
         who, what = named(course.life), titled(message)
         if course.policy in AS_KNOWN:
             self._violated(Rule.MARK, f"{who} got {what} again, marked as {mark.value}")
@@ -314,7 +326,13 @@ class Judge:
         """A subscriber without recovery that knows no member with this message cannot tell that it is old."""
         return self._cast_again.get(message, -inf) >= since
 
+    def _is_excluded(self, course: Course) -> bool:
+        """Whether it was cut off and no archive can know what it gets, until it is in a view again."""
+        views = self._archive_views.values()
+        return bool(views) and not course.uniform and all(course.life not in each for each in views)
+
     def _classify(self, event: h.Classified) -> None:
+        excluded = set().union(*self._names[event.subscriber].excluded.values())
         given = self._names[event.subscriber].given[event.publisher]
         said = range(event.first, event.first + event.count)
         self.verdict.counts[f"classified {event.mark.value}"] += len(said)
@@ -322,7 +340,11 @@ class Judge:
             case Mark.DELIVERED:
                 wrong = [sequence for sequence in said if sequence not in given]
             case Mark.MISSED:
-                wrong = [sequence for sequence in said if sequence in given]
+                wrong = [
+                    sequence
+                    for sequence in said
+                    if sequence in given and (event.publisher, sequence) not in excluded
+                ]
             case _:
                 wrong = []
         if wrong:

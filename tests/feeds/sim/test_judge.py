@@ -142,6 +142,23 @@ def test_what_was_not_confirmed_may_come_twice_if_it_is_sent_again() -> None:
     assert broken(before, again, known, cast_again, late) == [Rule.VIEWS], "a member has it"
 
 
+def test_an_archive_need_not_know_what_an_excluded_subscriber_got() -> None:
+    """Until the subscriber is in a view again, or if an archive has it in its view."""
+    both, alone = (S1, ("a1", 1)), (("a1", 1),)
+    before = [published(), *began(), viewed(("a1", 1), "1", members=both), *got(1)]
+    excluded = [viewed(("a1", 1), "2", members=alone), *got(2)]
+    missed = h.Classified(0, "a1", "s", "p", 2, 1, Mark.MISSED)
+    assert broken(before, excluded, missed) == []
+    again = [*began(S2, Policy.PESSIMISTIC), *got(2, life=S2, mark=Mark.MISSED)]
+    assert broken(before, excluded, h.Ended(0, S1), again) == []
+    earlier = h.Classified(0, "a1", "s", "p", 1, 1, Mark.MISSED)
+    assert broken(before, excluded, earlier) == [Rule.CERTAINTY]
+    with_another = viewed(("a2", 1), "1", members=(S1, ("a2", 1)))
+    assert Rule.CERTAINTY in broken(before, with_another, excluded, missed)
+    returned = viewed(S1, "3", {"p": 2}, both)
+    assert Rule.CERTAINTY in broken(before, excluded, returned, missed)
+
+
 @pytest.mark.parametrize("policy", [Policy.PESSIMISTIC, Policy.ARCHIVE])
 def test_the_pessimist_has_no_gap_and_repeats_are_uncertain(policy: Policy) -> None:
     before = [published(), *began(), *got(1, 2, 3), h.Ended(0, S1)]
