@@ -170,14 +170,13 @@ class ModelQueue:
         self.wake(taker)
         self.deal(now)
 
-    def remove(self, taker: Taker, now: int) -> None:
+    def remove(self, taker: Taker) -> None:
         self.takers.remove(taker)
         if taker in self.turns:
             self.turns.remove(taker)
         if self.active is taker:
             self.active = None
             self._choose()
-            self.deal(now)
 
     def _choose(self) -> None:
         if self.single_active and self.active is None and self.takers:

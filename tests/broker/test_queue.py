@@ -237,13 +237,17 @@ class QueueMachine(RuleBasedStateMachine):
         if pair.consumer is not None:
             pair.channel.remove(pair.consumer, self.now)
             pair.consumer = None
-            self.model.remove(pair.taker, self.now)
+            self.model.remove(pair.taker)
+            self.model.deal(self.now)
 
     def _close(self, pair: Pair) -> None:
         close_channel(pair.channel, self.now)
         if pair.consumer is not None:
-            self.model.remove(pair.taker, self.now)
+            self.model.remove(pair.taker)
         self.model.settle(pair.taker, list(pair.taker.held), "requeue", self.now)
+        self.model.deal(
+            self.now
+        )  # not before: the next active consumer gets the requeued messages first
 
     def _go_on(self, pair: Pair) -> None:
         pair.peer.congested = pair.taker.congested = False

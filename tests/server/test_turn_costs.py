@@ -376,6 +376,51 @@ def test_many_single_acks_take_many_turns(broker: Broker) -> None:
     assert broker.vhosts["/"].queues["q"].unacked == 0
 
 
+def consume_often(client: Client, queue: str, count: int) -> None:
+    client.feed(
+        b"".join(
+            method_frame(1, m.BasicConsume(queue, consumer_tag=str(i), no_wait=True))
+            for i in range(count)
+        )
+    )
+
+
+def test_consumers_that_share_a_limit_are_resumed_in_many_turns(broker: Broker) -> None:
+    """Each change of the limit, and each ack where it was reached, looks at all consumers."""
+    client, other = Client(broker), Client(broker)
+    other.call(m.QueueDeclare("idle"), m.QueueDeclare("q"))
+    consume_often(client, "idle", 8_000)
+    limited = [m.BasicQos(prefetch_count=10, global_=True)] * 30
+    assert played(client, *limited) > 3
+    client.call(m.BasicConsume("q", consumer_tag="last"))
+    other.feed(b"".join(publishing(1, "q", b"1") for _ in range(60)))
+    client.received()
+    assert played(client, *(m.BasicAck(tag) for tag in range(1, 51))) > 3
+    assert broker.vhosts["/"].queues["q"].ready == 0
+
+
+def test_a_prefetch_of_consumers_to_come_resumes_none(broker: Broker) -> None:
+    client, other = Client(broker), Client(broker)
+    other.call(m.QueueDeclare("idle"))
+    consume_often(client, "idle", 8_000)
+    assert played(client, *[m.BasicQos(prefetch_count=10)] * 30) == 1
+
+
+def test_acks_on_a_stream_cost_what_is_read_for_them(broker: Broker) -> None:
+    """A filter reads on behind each ack, up to the share of a turn."""
+    client, other = Client(broker), Client(broker)
+    other.call(m.QueueDeclare("s", durable=True, arguments={"x-queue-type": "stream"}))
+    for value, count in (("a", 20), ("b", 30_000)):
+        headers: dict[str, Value] = {"x-stream-filter-value": value}
+        for i in range(count):  # each with a header frame of its own
+            other.feed(publishing(1, "s", b"1", Properties(headers=headers, message_id=str(i))))
+    client.call(m.BasicQos(prefetch_count=100))
+    arguments: dict[str, Value] = {"x-stream-offset": "first", "x-stream-filter": "a"}
+    client.call(m.BasicConsume("s", arguments=arguments))
+    client.received()
+    assert played(client, *(m.BasicAck(tag) for tag in range(20, 0, -1))) > 10
+
+
 # ── transactions ──────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -35,6 +35,7 @@ from .unacked import Unacked
 
 _ENTRIES_PER_UNIT: Final = 2  # deliveries to settle, with what their consumers are given instead
 _CONSUMERS_PER_UNIT: Final = 8  # to look for one that has messages waiting
+_RESUMED_PER_UNIT: Final = 32  # consumers without a message waiting: 0.07 to 0.15 µs each
 
 ATOMIC_UNITS: Final = TURN_UNITS // 2
 """The cost up to which a transaction is committed in one step: about a thousand messages."""
@@ -206,17 +207,26 @@ class Channel:
 
     def resume(self, now: int) -> None:
         """The peer keeps up again, or the channel's limit grew: its consumers may have room."""
+        resumed = 0
         for consumer in list(self.consumers.values()):
             if self.limit and self.outstanding >= self.limit:
                 break
+            resumed += 1
             consumer.queue.wake(consumer)
             consumer.queue.deal(now)
+        self.admission.vhost.cleanup.spent += resumed // _RESUMED_PER_UNIT
 
     def served(self, consumer: Consumer) -> None:
         """Where consumers share a limit, whoever was given something is the last to be given more."""
         self.consumers[consumer.tag] = self.consumers.pop(consumer.tag)
 
     # ── settling ──────────────────────────────────────────────────────────────────────────────────────
+
+    def acks_per_step(self, most: int) -> int:
+        """The number of single acks to handle at once: with a shared limit each may resume all consumers."""
+        if not self._shares_limit():
+            return most
+        return max(min(most, STEP_UNITS * _RESUMED_PER_UNIT // len(self.consumers)), 1)
 
     def ack_each(self, first: int, count: int, now: int) -> None:
         """As many single acks, tags counting up."""

@@ -25,6 +25,7 @@ from .stream_consumer import StreamConsumer
 from .stream_log import Blocks, StreamLog
 
 TURN_BYTES = 1 << 20  # rendered for all consumers of a stream, before others get their turn
+BYTES_PER_UNIT = 512  # of `recado.broker.steps`: the share of a turn takes about 10 ms
 
 
 class Stream(Queue):
@@ -91,7 +92,10 @@ class Stream(Queue):
                 return
             else:
                 read, cost = self._blocks.find(self._log, consumer.next, self._safe)
-                share -= consumer.give(read, room) + cost
+                cost += consumer.give(read, room)
+                share -= cost
+                # Charged to the client that caused it; otherwise each of its acks would have a share.
+                self.vhost.cleanup.spent += cost // BYTES_PER_UNIT
                 turns.rotate(-1)
 
     def expire(self, now: int) -> int:

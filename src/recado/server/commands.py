@@ -218,12 +218,12 @@ def queue_delete(session: "Session", channel: Channel, method: m.QueueDelete, no
 def basic_qos(session: "Session", channel: Channel, method: m.BasicQos, now: int) -> None:
     if method.prefetch_size:
         raise NotImplementedHere(f"prefetch_size!=0 ({method.prefetch_size})")
+    channel.send(m.BasicQosOk())
     if method.global_:
         channel.limit = method.prefetch_count
+        channel.resume(now)
     else:
-        channel.prefetch = method.prefetch_count
-    channel.send(m.BasicQosOk())
-    channel.resume(now)
+        channel.prefetch = method.prefetch_count  # of consumers to come
 
 
 @_command(m.BasicConsume)

@@ -272,7 +272,9 @@ class Session(Outbox):
                 case e.Acked(number, first, count):
                     culprit = _ACK
                     channel = self.channels.get(number) or self._no_channel(number)
-                    some = min(count, _ACKS_MAX)
+                    some = min(
+                        count, channel.acks_per_step(_ACKS_MAX) if channel.limit else _ACKS_MAX
+                    )
                     if some < count:
                         rest = e.Acked(number, first + some, count - some)
                         self._inbox.appendleft(self._remaining(number, (rest,)))
