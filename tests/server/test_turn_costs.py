@@ -399,6 +399,16 @@ def test_consumers_that_share_a_limit_are_resumed_in_many_turns(broker: Broker) 
     assert broker.vhosts["/"].queues["q"].ready == 0
 
 
+def test_a_limit_that_one_consumer_has_alone_costs_nothing(broker: Broker) -> None:
+    client = Client(broker)
+    client.call(m.QueueDeclare("q"), m.BasicQos(prefetch_count=50, global_=True))
+    client.call(m.BasicConsume("q"))
+    client.feed(b"".join(publishing(1, "q", b"1") for _ in range(50)))
+    client.received()
+    assert played(client, *(m.BasicAck(tag) for tag in range(1, 51))) == 1
+    assert broker.vhosts["/"].queues["q"].unacked == 0
+
+
 def test_a_prefetch_of_consumers_to_come_resumes_none(broker: Broker) -> None:
     client, other = Client(broker), Client(broker)
     other.call(m.QueueDeclare("idle"))
