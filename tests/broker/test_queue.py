@@ -245,9 +245,8 @@ class QueueMachine(RuleBasedStateMachine):
         if pair.consumer is not None:
             self.model.remove(pair.taker)
         self.model.settle(pair.taker, list(pair.taker.held), "requeue", self.now)
-        self.model.deal(
-            self.now
-        )  # not before: the next active consumer gets the requeued messages first
+        # Not before: the next active consumer gets the requeued messages first.
+        self.model.deal(self.now)
 
     def _go_on(self, pair: Pair) -> None:
         pair.peer.congested = pair.taker.congested = False

@@ -46,7 +46,7 @@ class Blocked:
     def wait(self) -> None:
         deadline = time.monotonic() + 60
         while BLOCKED not in self.caplog.text and time.monotonic() < deadline:
-            time.sleep(0.01)
+            time.sleep(0.01)  # it blocks the loop, which is what is tested
 
 
 class Blocker(Actor[Block]):
@@ -86,7 +86,7 @@ async def test_a_handler_that_blocks_is_logged_while_it_does(
 async def test_a_handler_in_a_thread_blocks_no_loop(caplog: pytest.LogCaptureFixture) -> None:
     class Waiting(Actor[Block]):
         def receive(self, message: Block) -> bool:
-            time.sleep(0.4)
+            time.sleep(0.4)  # blocks a thread of the pool for longer than the limit
             return True
 
     async with Pool(1) as pool, ActorSystem(dispatcher=pool) as system:
@@ -122,7 +122,7 @@ def watchdogs() -> set[threading.Thread]:
 def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
+        time.sleep(0.01)  # no loop runs here that could wait
     assert condition()
 
 
@@ -132,7 +132,7 @@ class Sleep(Message[bool]):
 
 class Sleeper(Actor[Sleep]):
     def receive(self, message: Sleep) -> bool:
-        time.sleep(message.seconds)
+        time.sleep(message.seconds)  # the blocking handler itself
         return True
 
 

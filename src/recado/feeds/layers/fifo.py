@@ -3,9 +3,10 @@
 F1  Above FIFO the sequences of a publisher follow each other without gap or double; where nobody has a message,
     Missing stands in its place.
 F2  A view passes when everything before its cut has passed, and nothing behind the cut passes before it.
-F3  A gap is closed only when it has waited for `patience` (RE7), nobody was heard for so long who is not in
-    the view and might have the message, and then everybody in it says not to have it. Where P is a queue, it
-    must be past the message. What was published before the feed had an archive waits for nobody who is away.
+F3  A gap is closed only when three conditions hold: it has waited for `patience` (RE7); no program outside the
+    view that might have the message was heard during that time; every member of the view then reported that it
+    lacks the message. On a broker, the member's own queue must be past the message as well. Messages published
+    before the feed had an archive do not wait for absent members.
 F5  A subscriber with recovery closes a gap only if there are archives in its view and the logs of all of them
     are past it: else an archive that is away may have the message, and is waited for.
 F4  A subscriber without recovery begins behind the cut of the first view that it shares, with whom it has not
