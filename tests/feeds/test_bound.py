@@ -76,8 +76,17 @@ def test_one_that_an_archive_names_with_nothing_was_not_heard_before() -> None:
 def test_one_that_began_after_us_was_not_heard_before(age: float, certainty: Certainty) -> None:
     """S6: by more than what it tells can have been under way."""
     returned = Returned({})
+    returned.reception.tell(P, 1, age - 0.5, 19.5)
     returned.reception.tell(P, 1, age, 20.0)
     assert returned.comes(1, 20.0) is certainty
+
+
+def test_one_whose_reports_were_delayed_may_have_begun_before_us() -> None:
+    """S6: they come together, and the last one is as old as the silence behind it."""
+    returned = Returned({})
+    returned.reception.tell(P, 1, 4.5, 20.0)
+    returned.reception.tell(P, 1, 5.0, 20.0)
+    assert returned.comes(1, 20.0) is Certainty.UNCERTAIN
 
 
 def test_with_one_order_an_archive_has_heard_all_that_was_before() -> None:

@@ -116,6 +116,7 @@ def test_a_reach_that_is_raised_is_told_to_other_archives_at_once() -> None:
     assert compared(one, other)
     assert other.layer.table.settled[NEW].reach == {}
     one.reception.tell(P, 6, 20.0, 15.0)
+    one.reception.tell(Q, 2, 1.4, 14.4)
     one.reception.tell(Q, 3, 2.0, 15.0)
     one.layer.tick(15.1)
     one.tell(other)

@@ -71,6 +71,7 @@ def promised(request: pytest.FixtureRequest) -> Scene:
     if request.param == "silent":
         scene.fifo.tick(0.2 + SUSPECT_S)
     else:
+        scene.reception.tell(OLD, 9, 60.0, 0.3)  # as NAK does, below FIFO
         scene.hear(Last(OLD, 9, 60_000), 0.3)
     assert not scene.reception.strangers
     return scene

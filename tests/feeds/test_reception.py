@@ -151,12 +151,33 @@ def test_a_stranger_begins_behind_what_it_had_published_when_we_began() -> None:
         (2.0, 10, 11),
         (9.0, 14, 14),
     ):
-        reception = Reception(1 << 20)
+        reception = Reception(1 << 20, beat=1.0)
         reception.since = since
         reception.begin({P: cut}, 12.0)
         reception.estrange(P, cut, 12.0)
         reception.tell(P, 15, 12.0, 12.1, told)
-        assert reception.beginning(P, 1.0) == begins
+        assert reception.beginning(P) == begins
+        reception.check()
+
+
+def test_a_stranger_is_younger_only_if_its_reports_come_at_its_pace() -> None:
+    """RE4: reports as (age, arrival), and behind which message it begins."""
+    for reports, begins in (
+        (((0.1, 50.0),), 10),  # its first
+        (((20.0, 50.0),), 15),
+        (((20.0, 50.0), (20.0, 51.0)), 15),  # the same one twice
+        (((20.0, 50.0), (21.0, 50.1), (22.0, 50.2)), 15),  # all were delayed
+        (((20.0, 50.0), (22.0, 50.2), (23.0, 51.2)), 10),  # the last two were not
+        (((20.0, 50.0), (21.0, 51.1)), 10),
+    ):
+        reception = Reception(1 << 20, beat=1.0)
+        reception.since = 5.0
+        reception.begin({P: 10}, 10.0)
+        reception.estrange(P, 10, 10.0)
+        for age, now in reports:
+            reception.tell(P, 15, age, now)
+        assert reception.can_begin_with(P) == (begins == 10)
+        assert reception.beginning(P) == begins
         reception.check()
 
 

@@ -421,6 +421,52 @@ def test_an_assumed_beginning_stays_when_messages_have_come() -> None:
     assert x.bodies() == numbers(4, 7)
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_reports_that_were_delayed_do_not_make_a_publisher_younger(
+    ordered: bool, is_killed: bool
+) -> None:
+    """RE4: the publisher began before x. Its reports wait, on a broker that is stopped or in the socket of x,
+    and arrive when they are so old that the publisher seems to have begun after x."""
+    world, publisher, (keeper,) = scene(ordered=ordered)
+    first = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, keeper, first)
+    say(world, publisher, 1, 5)
+    assert first.bodies() == numbers(1, 5)
+    world.kill(first)
+    world.cut = lambda one, other: publisher is one or keeper in (one, other)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x)
+    world.cut = lambda one, other: keeper in (one, other)
+    world.delay(3)
+    say(world, publisher, 6, 7)
+    world.run(0.2)
+    if is_killed:
+        world.kill(publisher)
+    world.run(3)
+    world.cut = lambda one, other: False
+    assert together(world, x, keeper)
+    world.run(3)
+    # Without a broker they may have been cast again: x begins at most four beats before it heard the publisher.
+    assert x.bodies() == (numbers(6, 7) if ordered or is_killed else [])
+    assert not x.gaps
+
+
+def test_a_publisher_that_began_while_we_were_cut_off_is_followed_from_its_first_message() -> None:
+    """RE4, on a broker: its first report was not heard, and later ones come at its pace."""
+    world, _, (keeper,) = scene(ordered=True)
+    x = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, keeper, x)
+    world.cut = lambda one, other: x in (one, other)
+    young = world.add(Role.PUBLISHER)
+    say(world, young, 1, 3)
+    world.run(0.2)
+    world.cut = lambda one, other: False
+    say(world, young, 4, 5)
+    world.run(1)
+    assert x.bodies() == numbers(1, 5)
+
+
 def questions(log: list[Effect]) -> list[Pull]:
     packets = [decode(effect.packet) for effect in log if isinstance(effect, Send)]
     return [packet for packet in packets if isinstance(packet, Pull)]

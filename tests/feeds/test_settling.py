@@ -91,6 +91,18 @@ def test_one_that_is_heard_later_raises_the_reach_if_it_began_before() -> None:
     assert scene.reach() == {}
     scene.tell(P, 6, 20.0, 15.0)
     scene.tell(Q, 3, 2.0, 15.0)
+    scene.tell(Q, 3, 2.5, 15.5)
+    scene.tick(15.6)
+    assert scene.reach() == {P: 6}
+
+
+def test_one_that_may_have_begun_before_raises_the_reach_too() -> None:
+    """SE3: its reports came together, so they were delayed, and it is silent since."""
+    scene = Scene()
+    scene.settling.accepted(NEW, 10.0)
+    scene.tick(12.0)
+    scene.tell(P, 5, 2.0, 15.0)
+    scene.tell(P, 6, 2.5, 15.0)
     scene.tick(15.1)
     assert scene.reach() == {P: 6}
 

@@ -158,6 +158,7 @@ class World:
         self.now = 0.0
         self.nodes: list[Node] = []
         self.cut: Callable[[Node, Node], bool] = lambda one, other: False
+        self._delayed_until = 0.0
         self._heap: list[tuple[float, int, Node, Event]] = []
         self._count = count()
         self._ids = count(1)
@@ -200,6 +201,10 @@ class World:
 
     def kill(self, node: Node) -> None:
         node.alive = False
+
+    def delay(self, seconds: float) -> None:
+        """Nothing that is sent from now on arrives before so long, as if a broker were stopped."""
+        self._delayed_until = self.now + seconds
 
     def _push(self, delay: float, node: Node, event: Event) -> None:
         heappush(self._heap, (self.now + delay, next(self._count), node, event))
@@ -250,12 +255,13 @@ class World:
     def _carry(self, node: Node, other: Node, event: Event, safe: bool) -> None:
         if node is not other and self.cut(node, other):
             return
+        waits = max(0.0, self._delayed_until - self.now)
         if safe:
-            self._push(0.002, other, event)
+            self._push(waits + 0.002, other, event)
             return
         copies = (self.random.random() >= self.loss) + (self.random.random() < self.double)
         for _ in range(copies):
-            self._push(0.001 + self.random.random() * self.jitter, other, event)
+            self._push(waits + 0.001 + self.random.random() * self.jitter, other, event)
 
 
 def together(world: World, *nodes: Node) -> bool:

@@ -36,7 +36,9 @@ class Member:
         stored: ArchiveState | None = None,
     ) -> None:
         self.site = Site(me, role, options, frozenset(stack.names))
-        self._reception = Reception(options.held, room_for(options), ordered=options.ordered)
+        self._reception = Reception(
+            options.held, room_for(options), ordered=options.ordered, beat=options.beat
+        )
         self._layers = stack.build(Parts(self.site, self._reception, stored))
         top, bottom = self._layers[0], self._layers[-1]
         assert isinstance(top, Dispatch)

@@ -36,7 +36,7 @@ def take_as_it_comes(self: Reception, item: Any, now: float) -> list[Any]:
     return [item] if self.limit is None else []
 
 
-def begin_behind_the_cut(self: Reception, publisher: bytes, beat: float) -> int:
+def begin_behind_the_cut(self: Reception, publisher: bytes) -> int:
     return self.tracks[publisher].next - 1
 
 

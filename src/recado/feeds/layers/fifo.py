@@ -126,8 +126,9 @@ class Fifo(Layer):
             case Fragment(publisher, sequence, index, total, piece):
                 self._take(Part(publisher, sequence, index, total, piece), now)
             case Last(publisher) if publisher in self.reception.strangers:
-                self._get_acquainted(publisher, now)
-                self._hand_up(now)
+                if self.reception.can_begin_with(publisher):
+                    self._get_acquainted(publisher, now)
+                    self._hand_up(now)
             case Last():
                 pass
             case _:
@@ -187,7 +188,7 @@ class Fifo(Layer):
     def _get_acquainted(self, publisher: bytes, now: float) -> None:
         """Begin with a stranger that was heard, or has not told its age for long."""
         reception = self.reception
-        last = reception.beginning(publisher, self.site.options.beat)
+        last = reception.beginning(publisher)
         self._begin_with(publisher, last, now)
         self._outbox += reception.release(publisher, now)
 
@@ -202,16 +203,9 @@ class Fifo(Layer):
             return
         reception, publisher = self.reception, item.publisher
         self._outbox += reception.take(item, now)
-        if publisher in reception.strangers and self._can_begin_with(publisher):
+        if publisher in reception.strangers and reception.can_begin_with(publisher):
             self._get_acquainted(publisher, now)
         self._hand_up(now)
-
-    def _can_begin_with(self, publisher: bytes) -> bool:
-        """Whether what a stranger has said, or published, tells where to begin (RE4). Whom others know is not
-        new, so on an ordered transport its first message does."""
-        track = self.reception.tracks[publisher]
-        ordered = self.site.options.ordered
-        return track.told > -inf or (ordered and track.next > 1 and bool(track.places))
 
     def _release(self, now: float) -> None:
         for publisher in list(self.reception.tracks):
@@ -230,7 +224,8 @@ class Fifo(Layer):
                 self.site.current = record.view.id
                 self.reception.limit = None
                 self._above(Changed(record), now)
-                for publisher in sorted(filter(self._can_begin_with, self.reception.strangers)):
+                reception = self.reception
+                for publisher in sorted(filter(reception.can_begin_with, reception.strangers)):
                     self._get_acquainted(publisher, now)
                 self._release(now)
             else:

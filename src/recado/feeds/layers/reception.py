@@ -9,7 +9,10 @@ RE4  With `since`, only what is published from then on is of interest, and a vie
      the cut. Another begins, where nothing is cast again, with the first that comes; elsewhere behind what it
      had published when we began, or as long ago as it tells; and one that stays silent behind what others have
      of it. That beginning is assumed until a message of the publisher arrives: each later view moves it to its
-     cut, and a sender outside the view does not show a gap.
+     cut, and a sender outside the view does not show a gap. A report of a publisher's age may have been delayed
+     for as long as a broker was stopped, which makes the publisher look younger. So it counts as younger only
+     if its first report is heard, or if reports arrive at the pace at which it sends them (`Track.is_dated`);
+     one that falls silent before that begins with the first message that came.
 RE5  There are at most `most` publishers, so that vectors fit in packets and in memory, whoever invents them.
      When there are so many, those who have published nothing and are silent are forgotten; if there are none
      such, who is new is turned away, and all others go on.
@@ -64,7 +67,12 @@ def room_for(options: Options) -> int:
 
 class Reception:
     def __init__(
-        self, most_held: int, most: int = MAX_PUBLISHERS, *, ordered: bool = False
+        self,
+        most_held: int,
+        most: int = MAX_PUBLISHERS,
+        *,
+        ordered: bool = False,
+        beat: float = 0.5,
     ) -> None:
         self.ordered = ordered
         """Nothing is cast again: what comes was published when it came."""
@@ -91,6 +99,8 @@ class Reception:
         self.most = most
         self.turned_away = 0
         """How often something of a publisher came that there is no room for (RE5)."""
+        self._beat = beat
+        self._slack = (QUIET - 1) * beat  # how long a packet may be under way
         self._looked = -inf  # for those who can be forgotten
         self._most_held = most_held
         self._held_bytes = 0
@@ -205,8 +215,7 @@ class Reception:
         track = self.tracks[publisher]
         if self.fresh and self.since is not None and not self._is_heard(track):
             self._skip(publisher, last, now)
-        # What was long under way makes it look younger than it is.
-        track.born = now - age if track.told == -inf else min(track.born, now - age)
+        track.date(age, now, self._slack)
         track.heard = track.told = now
         track.past = past if self.fresh or publisher in self.strangers else ()
 
@@ -231,19 +240,41 @@ class Reception:
         if self.tracks[publisher].places:
             self.waiting.setdefault(publisher, now)
 
-    def beginning(self, publisher: bytes, beat: float) -> int:
-        """Behind which message we begin with a stranger that was heard, or has not told its age for long."""
-        assert self.since is not None
+    def can_begin_with(self, publisher: bytes) -> bool:
+        """Whether what a stranger has told, or published, shows where to begin (RE4). Whom others know is not
+        new, so on an ordered transport its first message does."""
         track = self.tracks[publisher]
-        if track.told > -inf and track.born >= self.since:
+        if track.told == -inf:
+            return self.ordered and track.next > 1 and bool(track.places)
+        if self._is_older(track) or self.is_dated(publisher):
+            return True
+        return self._beginning_of_older(track) == track.next - 1  # its age makes no difference
+
+    def beginning(self, publisher: bytes) -> int:
+        """Behind which message we begin with a stranger that was heard, or has not told its age for long."""
+        track = self.tracks[publisher]
+        if self.is_dated(publisher) and not self._is_older(track):
             return track.next - 1
-        if self.ordered or track.told == -inf:
+        return self._beginning_of_older(track)
+
+    def _beginning_of_older(self, track: Track) -> int:
+        assert self.since is not None
+        if self.ordered or not self._is_older(track):
             last = track.places[0][0] - 1 if track.places else track.known
         else:
             # A little later: what was under way makes it look younger than it is.
-            begun = self.since + (QUIET - 1) * beat
+            begun = self.since + self._slack
             last = next((told for at, told in track.past if at >= begun), track.known)
         return max(last, track.next - 1)
+
+    def _is_older(self, track: Track) -> bool:
+        """Whether it has told so: no delay makes a publisher look older than it is."""
+        assert self.since is not None
+        return track.told > -inf and track.born < self.since
+
+    def is_dated(self, publisher: bytes) -> bool:
+        """Whether it is known when this publisher began."""
+        return self.tracks[publisher].is_dated(self._beat)
 
     def begin_with(self, publisher: bytes, last: int, now: float) -> None:
         """A stranger, from behind this message on."""

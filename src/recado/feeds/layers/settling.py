@@ -7,8 +7,9 @@ the view.
 
 SE1  Nothing beyond `reach` was delivered by anybody who had failed when PREPARE was cast.
 SE2  A publisher that is silent may be heard by others: the reach is OPEN for it, until it is heard again.
-SE3  One that is heard for the first time after that, and began before the view, raises the reach to its last;
-     while it has not told when it began the reach is OPEN for it. Nothing of it is stored before that is.
+SE3  One that is heard for the first time after that, and may have begun before the view, raises the reach to
+     its last; while it has not told when it began the reach is OPEN for it. Nothing of it is stored before that
+     is.
      A reach that another archive has found is raised by that archive, which tells the others at once.
 SE4  So where a reach does not name a publisher, nothing of it was delivered if it has told its age here; of
      others nothing is known.
@@ -106,7 +107,7 @@ class Settling:
             return None
         reach = {}
         for publisher, track in self._publishers():
-            if track.born > since:
+            if self._began_after(publisher, since):
                 continue
             if track.told >= since + suspect:
                 reach[publisher] = _known(track)
@@ -136,9 +137,14 @@ class Settling:
                 if track.told == -inf:
                     watch.open.add(publisher)
                     raised[publisher] = OPEN
-                elif track.born <= watch.since:
+                elif watch.since > -inf and not self._began_after(publisher, watch.since):
                     raised[publisher] = _known(track)
         return Vector(raised)
+
+    def _began_after(self, publisher: bytes, since: float) -> bool:
+        """Whether this is certain: a report that was delayed makes a publisher look younger than it is."""
+        born = self.reception.tracks[publisher].born
+        return born > since and self.reception.is_dated(publisher)
 
 
 class Watch:

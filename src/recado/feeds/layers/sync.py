@@ -17,7 +17,7 @@ S5  The cut of the view that one returns in may be behind what the last life was
 S6  What one archive has recorded as lost another may have: it is passed over only if all archives in the view
     say so, and is then a hole in the vector.
 S7  Without one order for all, an archive that does not name a publisher may not have heard it yet. What comes
-    of that one is uncertain too, unless it began after us, when all earlier lives were over.
+    of that one is uncertain too, unless it certainly began after us, when all earlier lives were over.
 S8  A question keeps its number until an answer to it is taken, from any archive. So an answer is of use even if
     it takes longer than the time after which the question is repeated.
 """
@@ -370,7 +370,9 @@ class Sync(Layer):
 
     def _is_younger(self, publisher: bytes) -> bool:
         """What was under way when it told its age makes it look younger than it is."""
-        return self.reception.tracks[publisher].born > self._begun + self.site.options.suspect
+        track = self.reception.tracks[publisher]
+        is_later = track.born > self._begun + self.site.options.suspect
+        return is_later and self.reception.is_dated(publisher)
 
 
 def _without_orders(cut: Vector) -> dict[bytes, int]:

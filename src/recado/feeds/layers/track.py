@@ -52,6 +52,7 @@ class Track:
 
     __slots__ = (
         *(
+            "age",
             "born",
             "heard",
             "held",
@@ -61,6 +62,7 @@ class Track:
             "past",
             "places",
             "reports",
+            "steady",
             "tip",
             "told",
         ),
@@ -73,7 +75,9 @@ class Track:
         self.known = 0
         self.heard = now
         self.told = -inf  # when it last told its last
-        self.born = -inf  # when it began, by our time; what is not known is long ago
+        self.born = -inf  # when it began, by our time, or earlier; what is not known is long ago
+        self.age = -inf  # the highest that it has told,
+        self.steady = inf  # and the one since which `born` has not changed
         self.past: Sequence[tuple[float, int]] = ()  # what it told before that, and when
         self.held: dict[tuple[int, int], Item] = {}
         self.places: list[tuple[int, int]] = []  # of what is held, in order
@@ -83,6 +87,22 @@ class Track:
     def received(self) -> int:
         """Up to where there is no gap, whether it has passed or is held."""
         return self.tip[0] - 1
+
+    def date(self, age: float, now: float, slack: float) -> None:
+        """It tells its age. A report that was delayed makes it look younger than it is, so the earliest
+        estimate of its beginning counts. A first report has no delay that matters: it cannot have been sent
+        before our queue or socket existed."""
+        estimate = now - age
+        if self.told == -inf or estimate < self.born - slack:
+            self.steady = -inf if age <= slack else age
+        self.born = estimate if self.told == -inf else min(self.born, estimate)
+        self.age = max(self.age, age)
+
+    def is_dated(self, beat: float) -> bool:
+        """Whether `born` can be compared with other instants: the first report of the publisher was heard, or
+        two that arrived as far apart as they were sent. Reports that waited on a stopped broker, or in our
+        socket while we were stopped, arrive together, and the last of them may be long out of date."""
+        return self.age - self.steady >= beat / 2
 
     def is_idle(self, since: float) -> bool:
         """Nothing is known to have been published, and it is silent since then."""
