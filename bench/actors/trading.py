@@ -136,9 +136,11 @@ def every_run(archive: Path) -> list[Report]:
     # The peers' programs import this package too, and where they live there is no recado.
     from msgspec.structs import asdict
 
-    from recado.apps.trading.archived import measured
+    from recado.apps.trading.results import load_complete_runs
 
-    return [{**asdict(one.run), "figures": asdict(one.figures)} for one in measured(archive)]
+    return [
+        {**asdict(one.run), "figures": asdict(one.figures)} for one in load_complete_runs(archive)
+    ]
 
 
 def trading(*words: str) -> str:

@@ -39,7 +39,7 @@ async def fill(url: str, queue: str, count: int) -> None:
         for _ in range(0, count, BATCH):
             channel.publish_many("", queue, [BODY] * BATCH)
             await channel.drain()
-        await channel.flush()
+        await channel.wait_for_confirms()
 
 
 async def with_recado(work: str, url: str, count: int) -> dict[str, float]:

@@ -15,16 +15,16 @@ from typing import Final, TypeAlias, cast
 from recado.amqp import methods as m
 from recado.amqp.codec import decode_method
 from recado.amqp.frames import (
-    BODY,
-    ENVELOPE,
-    FRAME_DEFAULT,
-    HEADER,
-    HEADER_START,
-    METHOD,
-    OVERHEAD,
+    BODY_FRAME_TYPE,
+    CONTENT_HEADER_START,
+    FRAME_MAX_DEFAULT_BYTES,
+    FRAME_OVERHEAD_BYTES,
+    FRAME_START,
+    HEADER_FRAME_TYPE,
+    METHOD_FRAME_TYPE,
     PROTOCOL_HEADER,
-    content_frames,
-    method_frame,
+    encode_content,
+    encode_method_frame,
 )
 from recado.amqp.properties import Properties, encode_properties
 from workshop.peers import HOST
@@ -83,7 +83,7 @@ class Client(asyncio.Protocol):
     # ── for those who use it ──────────────────────────────────────────────────────────────────────
 
     def say(self, *methods: m.Method) -> None:
-        self.write(b"".join(method_frame(CHANNEL, method) for method in methods))
+        self.write(b"".join(encode_method_frame(CHANNEL, method) for method in methods))
 
     def write(self, data: bytes) -> None:
         """Whole frames; nobody reads them any more if the broker is gone."""
@@ -96,7 +96,7 @@ class Client(asyncio.Protocol):
 
     def ask(self, method: m.Method, channel: int = CHANNEL) -> asyncio.Future[Answer]:
         answer = self.expect()
-        self.write(method_frame(channel, method))
+        self.write(encode_method_frame(channel, method))
         return answer
 
     def expect(self) -> asyncio.Future[Answer]:
@@ -142,9 +142,9 @@ class Client(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         data = self._buffer + data if self._buffer else data
         at, end = 0, len(data)
-        while end - at >= OVERHEAD:
-            kind, _, size = ENVELOPE.unpack_from(data, at)
-            after = at + size + OVERHEAD
+        while end - at >= FRAME_OVERHEAD_BYTES:
+            kind, _, size = FRAME_START.unpack_from(data, at)
+            after = at + size + FRAME_OVERHEAD_BYTES
             if after > end:
                 break
             self._frame(kind, data[at:after])
@@ -157,7 +157,7 @@ class Client(asyncio.Protocol):
             self._stirred.set_result(None)
 
     def _frame(self, kind: int, frame: bytes) -> None:
-        if kind == METHOD:
+        if kind == METHOD_FRAME_TYPE:
             method = decode_method(frame[7:-1])
             if type(method).has_content:
                 self._content = (method, -1, [])
@@ -165,9 +165,9 @@ class Client(asyncio.Protocol):
                 self._heard(method, b"")
         elif self._content is not None:
             method, left, pieces = self._content
-            if kind == HEADER:
-                left = HEADER_START.unpack_from(frame)[5]
-            elif kind == BODY:
+            if kind == HEADER_FRAME_TYPE:
+                left = CONTENT_HEADER_START.unpack_from(frame)[5]
+            elif kind == BODY_FRAME_TYPE:
                 pieces.append(frame[7:-1])
                 left -= len(pieces[-1])
             self._content = (method, left, pieces)
@@ -225,7 +225,7 @@ async def connect(life: Life) -> Client:
     client.write(PROTOCOL_HEADER)
     await client.expect()
     await client.ask(m.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest"), 0)
-    client.write(method_frame(0, m.ConnectionTuneOk(CHANNEL, FRAME_DEFAULT, 0)))
+    client.write(encode_method_frame(0, m.ConnectionTuneOk(CHANNEL, FRAME_MAX_DEFAULT_BYTES, 0)))
     await client.ask(m.ConnectionOpen(), 0)
     await client.call(m.ChannelOpen())
     return client
@@ -233,8 +233,8 @@ async def connect(life: Life) -> Client:
 
 def publish(exchange: str, key: str, body: bytes, properties: bytes, *, mandatory: bool) -> bytes:
     """The frames of one message."""
-    method = method_frame(CHANNEL, m.BasicPublish(exchange, key, mandatory))
-    return method + content_frames(CHANNEL, properties, body, FRAME_DEFAULT)
+    method = encode_method_frame(CHANNEL, m.BasicPublish(exchange, key, mandatory))
+    return method + encode_content(CHANNEL, properties, body, FRAME_MAX_DEFAULT_BYTES)
 
 
 def properties(*, persistent: bool, priority: int) -> bytes:

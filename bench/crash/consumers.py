@@ -20,7 +20,7 @@ from bench.crash.history import History, Message
 from bench.crash.publishers import Mail
 from bench.crash.topology import DEAD, EXPIRED, RECEIPTS, direct
 from recado.amqp import methods as m
-from recado.amqp.frames import ack_frame, method_frame
+from recado.amqp.frames import encode_ack_frame, encode_method_frame
 
 
 class Proof(Enum):
@@ -149,9 +149,9 @@ class Consumer:
         frames = [reject(each, requeue=False) for each in rejected]
         frames += [reject(each, requeue=True) for each in requeued]
         if temper.multiple and acked:
-            frames.append(ack_frame(CHANNEL, acked[-1].tag, multiple=True))
+            frames.append(encode_ack_frame(CHANNEL, acked[-1].tag, multiple=True))
         else:
-            frames += [ack_frame(CHANNEL, each.tag, multiple=False) for each in acked]
+            frames += [encode_ack_frame(CHANNEL, each.tag, multiple=False) for each in acked]
         client.write(b"".join(frames))
         await self._prove(client, tuple(each.message for each in acked + rejected))
 
@@ -186,4 +186,4 @@ def grown(held: list[Held], beyond: int) -> bool:
 
 
 def reject(held: Held, *, requeue: bool) -> bytes:
-    return method_frame(CHANNEL, m.BasicNack(held.tag, False, requeue))
+    return encode_method_frame(CHANNEL, m.BasicNack(held.tag, False, requeue))

@@ -12,7 +12,7 @@ from bench.crash.client import CHANNEL, Life, connect
 from bench.crash.history import History, Message
 from bench.crash.topology import QUEUES
 from recado.amqp import methods as m
-from recado.amqp.frames import ack_frame
+from recado.amqp.frames import encode_ack_frame
 
 AT_A_TIME = 100
 
@@ -39,7 +39,7 @@ async def drain(life: Life, history: History) -> None:
                     history.add(h.Delivered(life.number, consumer, name, which, method.redelivered))
                     history.add(h.Acked(name, which))
                     taken.append(which)
-                client.write(ack_frame(CHANNEL, method.delivery_tag, multiple=False))
+                client.write(encode_ack_frame(CHANNEL, method.delivery_tag, multiple=False))
             await client.call(m.TxCommit())
             history.add(h.Kept(name, tuple(taken)))
     client.leave()

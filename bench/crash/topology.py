@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from recado.amqp.values import Table
+from recado.amqp.values import FieldTable
 
 DEAD: Final = "dead"
 EXPIRED: Final = "expired"
@@ -16,7 +16,7 @@ EXPIRY_MS: Final = 150
 @dataclass(frozen=True)
 class Queue:
     name: str
-    arguments: Table = field(default_factory=dict)
+    arguments: FieldTable = field(default_factory=dict)
 
     @property
     def letters_to(self) -> str | None:
@@ -29,7 +29,7 @@ class Queue:
         return "x-message-ttl" in self.arguments
 
 
-def letters(target: str) -> Table:
+def letters(target: str) -> FieldTable:
     return {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": target}
 
 

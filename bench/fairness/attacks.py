@@ -26,7 +26,7 @@ from recado.amqp.methods import (
     QueuePurgeOk,
 )
 from recado.amqp.properties import Properties
-from recado.amqp.values import Value
+from recado.amqp.values import FieldValue
 
 WORDS = "abcdefgh"
 IDLE_SECONDS = (0.5, 2.0)  # quick, full
@@ -152,7 +152,7 @@ class CarbonCopies(Routing):
     title = "3,000 topics, 100 CC keys"
 
     def messages(self) -> bytes:
-        copies: list[Value] = [self.long_key() for _ in range(TOPIC_KEYS)]
+        copies: list[FieldValue] = [self.long_key() for _ in range(TOPIC_KEYS)]
         return published(self.exchange, "z", b"x", Properties(headers={"CC": copies}))
 
 

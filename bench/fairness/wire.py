@@ -8,8 +8,13 @@ from typing import Self
 
 from bench.book import NotMeasured
 from recado.amqp.events import Event, MethodReceived
-from recado.amqp.frames import FRAME_DEFAULT, PROTOCOL_HEADER, content_frames, method_frame
-from recado.amqp.handshake import ClientHandshake, Step
+from recado.amqp.frames import (
+    FRAME_MAX_DEFAULT_BYTES,
+    PROTOCOL_HEADER,
+    encode_content,
+    encode_method_frame,
+)
+from recado.amqp.handshake import ClientHandshake, HandshakeStep
 from recado.amqp.methods import (
     BasicPublish,
     BasicQos,
@@ -21,14 +26,14 @@ from recado.amqp.methods import (
     Method,
 )
 from recado.amqp.properties import Properties, encode_properties
-from recado.amqp.reader import Reader
+from recado.amqp.reader import FrameReader
 
 CHANNEL = 1
 READ_BYTES = 1 << 18
 
 
 def rendered(*methods: Method) -> bytes:
-    return b"".join(method_frame(CHANNEL, method) for method in methods)
+    return b"".join(encode_method_frame(CHANNEL, method) for method in methods)
 
 
 def published(
@@ -36,8 +41,8 @@ def published(
 ) -> bytes:
     """The frames of a message."""
     encoded = encode_properties(properties or Properties())
-    method = method_frame(CHANNEL, BasicPublish(exchange, routing_key))
-    return method + content_frames(CHANNEL, encoded, body, FRAME_DEFAULT)
+    method = encode_method_frame(CHANNEL, BasicPublish(exchange, routing_key))
+    return method + encode_content(CHANNEL, encoded, body, FRAME_MAX_DEFAULT_BYTES)
 
 
 class Client:
@@ -46,13 +51,13 @@ class Client:
     def __init__(self, host: str, port: int, timeout: float) -> None:
         self._socket = socket.create_connection((host, port), timeout=timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._reader = Reader()
+        self._reader = FrameReader()
         self._events = self._receive()
-        handshake = ClientHandshake("guest", b"guest", "/", {}, FRAME_DEFAULT, 0, 0)
+        handshake = ClientHandshake("guest", b"guest", "/", {}, FRAME_MAX_DEFAULT_BYTES, 0, 0)
         self.send(PROTOCOL_HEADER)
-        while handshake.step is not Step.OPEN:
+        while handshake.step is not HandshakeStep.OPEN:
             for reply in handshake.receive(self._next_method()):
-                self.send(method_frame(0, reply))
+                self.send(encode_method_frame(0, reply))
         self.call(ChannelOpen(), ChannelOpenOk)
 
     def __enter__(self) -> Self:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from recado.feeds.boundary import Channel, Target
-from recado.feeds.transport.port import Carrier, Listener, Port
+from recado.feeds.boundary import PacketRoute, Target
+from recado.feeds.transport.endpoint import FeedEndpoint, FeedTransport, PacketListener
 from recado.feeds.views import MemberId, Role
 
 
@@ -20,57 +20,63 @@ def cut_file(folder: Path, name: str) -> Path:
 
 
 class LossyCarrier:
-    def __init__(self, carrier: Carrier, file: Path) -> None:
-        self.transport = carrier.transport
-        self.largest = carrier.largest
+    def __init__(self, carrier: FeedTransport, file: Path) -> None:
+        self.layer_name = carrier.layer_name
+        self.max_packet_bytes = carrier.max_packet_bytes
         self._carrier = carrier
         self._file = file
 
-    async def join(self, feed: str, me: MemberId, role: Role, listener: Listener) -> Port:
+    async def join(
+        self, feed: str, member_id: MemberId, role: Role, listener: PacketListener
+    ) -> FeedEndpoint:
         heard = LossyListener(listener, self._file)
-        return LossyPort(await self._carrier.join(feed, me, role, heard), listener, self._file)
+        return LossyPort(
+            await self._carrier.join(feed, member_id, role, heard), listener, self._file
+        )
 
     async def close(self) -> None:
         await self._carrier.close()
 
 
 class LossyListener:
-    def __init__(self, listener: Listener, file: Path) -> None:
+    def __init__(self, listener: PacketListener, file: Path) -> None:
         self._listener = listener
         self._file = file
 
-    def arrived(self, channel: Channel, sender: MemberId, packet: bytes, tag: int) -> None:
+    def packet_received(
+        self, route: PacketRoute, sender: MemberId, packet: bytes, tag: int
+    ) -> None:
         if not self._file.exists():
-            self._listener.arrived(channel, sender, packet, tag)
+            self._listener.packet_received(route, sender, packet, tag)
 
-    def confirmed(self, upto: int) -> None:
-        self._listener.confirmed(upto)
+    def broadcasts_confirmed(self, last_sequence: int) -> None:
+        self._listener.broadcasts_confirmed(last_sequence)
 
-    def broken(self, error: Exception) -> None:
-        self._listener.broken(error)
+    def transport_lost(self, error: Exception) -> None:
+        self._listener.transport_lost(error)
 
 
 class LossyPort:
-    def __init__(self, port: Port, listener: Listener, file: Path) -> None:
+    def __init__(self, port: FeedEndpoint, listener: PacketListener, file: Path) -> None:
         self._port = port
         self._listener = listener
         self._file = file
 
-    def cast(self, packet: bytes, key: str, number: int) -> None:
+    def broadcast(self, packet: bytes, key: str, last_sequence: int) -> None:
         if not self._file.exists():
-            self._port.cast(packet, key, number)
-        elif number:
-            asyncio.get_running_loop().call_soon(self._listener.confirmed, number)
+            self._port.broadcast(packet, key, last_sequence)
+        elif last_sequence:
+            asyncio.get_running_loop().call_soon(self._listener.broadcasts_confirmed, last_sequence)
 
     def send(self, to: Target, packet: bytes) -> None:
         if not self._file.exists():
             self._port.send(to, packet)
 
-    def listen(self, *, to_coordinators: bool) -> None:
-        self._port.listen(to_coordinators=to_coordinators)
+    def listen_to_coordinators(self, *, enabled: bool) -> None:
+        self._port.listen_to_coordinators(enabled=enabled)
 
-    def settle(self, upto: int) -> None:
-        self._port.settle(upto)
+    def settle(self, last_tag: int) -> None:
+        self._port.settle(last_tag)
 
     async def close(self) -> None:
         await self._port.close()

@@ -21,18 +21,18 @@ from typing import Final
 import recado
 from bench.feeds_siege.diary import SCHEMA, Diary, stamped
 from bench.feeds_siege.partition import LossyCarrier, cut_file
-from recado.feeds.boundary import Options
-from recado.feeds.errors import CannotJoin, CarrierLost, RecoveryFailed
-from recado.feeds.link import Link
+from recado.feeds.boundary import FeedOptions
+from recado.feeds.connection import FeedConnection
+from recado.feeds.errors import JoinError, RecoveryError, TransportLostError
 from recado.feeds.message import Message
-from recado.feeds.subscription import Messages, Recovery, Subscription
-from recado.feeds.transport.udp import UdpCarrier, parse_group
+from recado.feeds.subscription import DeliveredBatch, Recovery, Subscription
+from recado.feeds.transport.udp import UdpFeedTransport, parse_group
 from recado.feeds.views import Certainty, View
 
 FEED: Final = "quotes"
-OPTIONS: Final = Options(recovery_timeout=60.0)
+OPTIONS: Final = FeedOptions(recovery_timeout=60.0)
 """The defaults, but an archive is waited for as long as one may be away."""
-FORESEEN: Final = (CannotJoin, CarrierLost, RecoveryFailed)
+FORESEEN: Final = (JoinError, TransportLostError, RecoveryError)
 PUBLISH_PAUSE_S: Final = 0.1
 SAVE_SHARE: Final = 0.1
 """A subscriber that saves its vector now and then does so after this share of its batches."""
@@ -41,11 +41,11 @@ STALL_S: Final = 1.0
 """A turn of the loop that is late by this much is noted: the machine was too busy, or the process stopped."""
 
 
-def linked(url: str, folder: Path, name: str) -> Link:
+def linked(url: str, folder: Path, name: str) -> FeedConnection:
     if url.startswith("udp:"):
-        carrier = LossyCarrier(UdpCarrier(parse_group(url)), cut_file(folder, name))
-        return Link.over(carrier, options=OPTIONS)
-    return recado.connect(url, options=OPTIONS, give_up=None, patient=True)
+        carrier = LossyCarrier(UdpFeedTransport(parse_group(url)), cut_file(folder, name))
+        return FeedConnection.over_transport(carrier, options=OPTIONS)
+    return recado.connect(url, options=OPTIONS, reconnect_timeout=None, wait_for_broker=True)
 
 
 def mark_ready(name: str, folder: Path) -> None:
@@ -63,7 +63,7 @@ def is_whole(message: Message) -> bool:
 
 
 async def note_stalls(diary: Diary) -> None:
-    """A process that does not run for longer than `suspect` is taken for failed: the judge must know."""
+    """A process that does not run for longer than `failure_timeout` is taken for failed: the judge must know."""
     while True:
         begun = time.monotonic()
         await asyncio.sleep(STALL_LOOK_S)
@@ -82,8 +82,8 @@ async def publish(name: str, url: str, folder: Path, rng: Random) -> None:
             diary.note(stamped(f"born {feed.publisher.hex()}"))
             while True:
                 for _ in range(rng.randint(1, 10)):
-                    first, count = feed.published + 1, rng.randint(1, 20)
-                    diary.note(stamped(f"tried {feed.published + count}"))
+                    first, count = feed.last_sequence + 1, rng.randint(1, 20)
+                    diary.note(stamped(f"tried {feed.last_sequence + count}"))
                     bodies = [body(feed.publisher, first + each) for each in range(count)]
                     if count == 1:
                         await feed.publish(bodies[0], key="one")
@@ -91,14 +91,14 @@ async def publish(name: str, url: str, folder: Path, rng: Random) -> None:
                         await feed.publish_many(bodies, keys="many")
                     await asyncio.sleep(rng.random() * PUBLISH_PAUSE_S)
                 await feed.flush()
-                diary.note(stamped(f"confirmed {feed.confirmed}"))
+                diary.note(stamped(f"confirmed {feed.confirmed_sequence}"))
                 mark_ready(name, folder)
 
 
 # --- subscribers
 
 
-Receive = Callable[[Subscription, Messages], None]
+Receive = Callable[[Subscription, DeliveredBatch], None]
 
 
 async def subscribe(
@@ -128,7 +128,7 @@ async def subscribe(
                 diary.note(stamped(f"failed {type(error).__name__}: {error}"))
 
 
-async def noting_losses(messages: Subscription, diary: Diary) -> AsyncIterator[Messages]:
+async def noting_losses(messages: Subscription, diary: Diary) -> AsyncIterator[DeliveredBatch]:
     """The batches; messages that were told as lost before a batch are noted before it is."""
     noted = 0
     async for batch in messages.batches():
@@ -144,11 +144,11 @@ def note_view(diary: Diary, view: View) -> None:
     diary.note(stamped(f"view {view.id.number} {view.id.coordinator.hex()} {members}"))
 
 
-def note_batch(diary: Diary, batch: Messages) -> None:
+def note_batch(diary: Diary, batch: DeliveredBatch) -> None:
     diary.note(*(stamped(f"got {words}") for words in ranges_of(batch)))
 
 
-def ranges_of(batch: Messages) -> Iterator[str]:
+def ranges_of(batch: DeliveredBatch) -> Iterator[str]:
     """The words of a batch: it is of one publisher and consecutive, and nearly always intact."""
     first = batch[0]
     certainty = first.certainty.name.lower()
@@ -167,7 +167,7 @@ async def commit(name: str, url: str, folder: Path, _: Random) -> None:
         found = database.execute("select vector from progress").fetchone()
         return recado.Vector.from_text(found[0] if found else "")
 
-    def receive(messages: Subscription, batch: Messages) -> None:
+    def receive(messages: Subscription, batch: DeliveredBatch) -> None:
         rows = [
             (time.monotonic(), batch.batch.publisher, group[0], group[-1], whole)
             for whole, group in (
@@ -195,7 +195,7 @@ async def save(name: str, url: str, folder: Path, rng: Random) -> None:
 
     with Diary(folder / f"{name}.diary") as diary:
 
-        def receive(messages: Subscription, batch: Messages) -> None:
+        def receive(messages: Subscription, batch: DeliveredBatch) -> None:
             note_batch(diary, batch)
             if rng.random() < SAVE_SHARE:
                 part = file.with_suffix(".part")
@@ -212,7 +212,7 @@ def watcher(recovery: Recovery, *, discard: bool = False) -> Role:
     async def watch(name: str, url: str, folder: Path, _: Random) -> None:
         with Diary(folder / f"{name}.diary") as diary:
 
-            def receive(_: Subscription, batch: Messages) -> None:
+            def receive(_: Subscription, batch: DeliveredBatch) -> None:
                 if not discard or batch.batch.certainty is Certainty.LIVE:
                     note_batch(diary, batch)
 

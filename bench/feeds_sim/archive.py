@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from recado.feeds.boundary import Deliver, Entry, Gap, Recall, Recovered, Store, Stored
-from recado.feeds.member import Member
+from recado.feeds.boundary import (
+    ArchiveEntry,
+    DeliverBatch,
+    EntriesStored,
+    ReadArchive,
+    ReportLoss,
+    ReportRecovered,
+    StoreEntries,
+)
+from recado.feeds.member import FeedMember
 from recado.feeds.vector import Vector
-from recado.feeds.views import Lost, MemberId
-from recado.feeds.wire import extent
+from recado.feeds.views import LostRange, MemberId
+from recado.feeds.wire import read_message_extent
 
 from . import history as h
 from .history import Life
@@ -24,7 +32,7 @@ class Archive(Node):
         world: Surroundings,
         address: Address,
         life: Life,
-        member: Member,
+        member: FeedMember,
         store: Shelf,
         piece: int,
         disk: float,
@@ -40,7 +48,7 @@ class Archive(Node):
     def arrived(self, on_a: bool, sender: MemberId, packet: bytes, tag: int) -> None:
         super().arrived(on_a, sender, packet, tag)
         if tag != UNTAGGED and not self.is_over:
-            self._unsettled.append((tag, extent(packet)))
+            self._unsettled.append((tag, read_message_extent(packet)))
             self._settle()
 
     def _settle(self) -> None:
@@ -54,23 +62,25 @@ class Archive(Node):
         if settled != UNTAGGED:
             self.world.medium.settle(self.address, settled)
 
-    def own(self, effect: Deliver | Gap | Recovered | Store | Recall) -> None:
+    def own(
+        self, effect: DeliverBatch | ReportLoss | ReportRecovered | StoreEntries | ReadArchive
+    ) -> None:
         match effect:
-            case Store(entries):
+            case StoreEntries(entries):
                 self.store.append(entries)
                 self._tell_lost(entries)
                 if not self._syncing:
                     self._sync()
-            case Recall(number, query):
+            case ReadArchive(number, query):
                 answer = self.store.recall(number, query, self._piece)
-                self.world.schedule.after(self._slowness(0.005), self.handle, answer)
+                self.world.schedule.call_later(self._slowness(0.005), self.handle, answer)
             case _:
                 pass
 
-    def _tell_lost(self, entries: Sequence[Entry]) -> None:
+    def _tell_lost(self, entries: Sequence[ArchiveEntry]) -> None:
         now = self.world.schedule.now
         for entry in entries:
-            if isinstance(entry, Lost):
+            if isinstance(entry, LostRange):
                 label = self.world.label(entry.publisher)
                 self.world.record(h.RecordedLost(now, self.life, label, entry.first, entry.last))
 
@@ -84,7 +94,7 @@ class Archive(Node):
     def _sync(self) -> None:
         self._syncing = True
         count = len(self.store.entries)
-        self.world.schedule.after(self._slowness(self._disk), self._synced, count)
+        self.world.schedule.call_later(self._slowness(self._disk), self._synced, count)
 
     def _synced(self, count: int) -> None:
         if self.is_over:
@@ -95,6 +105,6 @@ class Archive(Node):
             self.world.record(h.Kept(now, self.life[0], label, batch.first, batch.count))
         self._syncing = False
         self._settle()
-        self.handle(Stored(Vector(self.store.stable), self.store.stable_offset))
+        self.handle(EntriesStored(Vector(self.store.stable), self.store.stable_offset))
         if len(self.store.entries) > self.store.durable and not self._syncing:
             self._sync()

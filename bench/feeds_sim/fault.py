@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from recado.simulator.network import Way, Weather
+from recado.simulator.network import Direction, NetworkConditions
 
 
 class Crash(msgspec.Struct, frozen=True):
@@ -47,12 +47,12 @@ class Slow(msgspec.Struct, frozen=True):
 class Cut(msgspec.Struct, frozen=True):
     """Ways on which nothing gets through, until all ways are mended."""
 
-    ways: tuple[Way, ...]
+    ways: tuple[Direction, ...]
     seconds: float
 
 
 class Storm(msgspec.Struct, frozen=True):
-    weather: Weather
+    weather: NetworkConditions
     seconds: float
 
 

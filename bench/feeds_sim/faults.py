@@ -49,7 +49,7 @@ class Faults:
         self._world = world
 
     def befall(self, fault: Fault) -> None:
-        world, after = self._world, self._world.schedule.after
+        world, after = self._world, self._world.schedule.call_later
         match fault:
             case Crash(name, down):
                 world.crash(name)
@@ -71,9 +71,9 @@ class Faults:
             case Cut(ways, seconds) if world.ether:
                 for source, target in ways:
                     world.ether.network.cut(source, target)
-                after(seconds, world.ether.network.mend)
+                after(seconds, world.ether.network.heal)
             case Storm(weather, seconds) if world.ether:
-                world.ether.network.weather = weather
+                world.ether.network.conditions = weather
                 after(seconds, self._clear_up)
             case CutOff(name, seconds) if world.post:
                 if name in world.nodes:
@@ -89,14 +89,14 @@ class Faults:
     def _slow(self, name: str, times: float) -> None:
         world = self._world
         if world.ether:
-            world.ether.network.slow(name, times)
+            world.ether.network.slow_down(name, times)
         elif world.post and name in world.nodes:
-            world.post.wires.slow(world.nodes[name].address.text, times)
+            world.post.wires.slow_down(world.nodes[name].address.text, times)
 
     def _clear_up(self) -> None:
         world = self._world
         if world.ether and not world.is_settled:
-            world.ether.network.weather = world.script.weather
+            world.ether.network.conditions = world.script.weather
 
     def _end_outage(self) -> None:
         """Everybody finds out in their own time."""
@@ -105,4 +105,4 @@ class Faults:
             world.post.restart()
             for node in world.nodes.values():
                 delay = world.random.uniform(0.0, 0.5)
-                world.schedule.after(delay, world.post.connect, node.address)
+                world.schedule.call_later(delay, world.post.connect, node.address)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from recado.simulator.network import Network, Weather
+from recado.simulator.network import NetworkConditions, SimulatedNetwork
 from recado.simulator.schedule import Schedule
 
 UNTAGGED = 0
@@ -84,7 +84,7 @@ class Ether:
         self._listener = listener
         self._nodes: dict[str, Address] = {}
         self._coordinators: set[Address] = set()
-        self.network = Network[Datagram](schedule, random, self._arrive)
+        self.network = SimulatedNetwork[Datagram](schedule, random, self._arrive)
 
     def join(self, node: Address) -> None:
         self._nodes[node.name] = node
@@ -118,10 +118,10 @@ class Ether:
         pass
 
     def calm(self) -> None:
-        self.network.mend()
-        self.network.weather = Weather()
+        self.network.heal()
+        self.network.conditions = NetworkConditions()
         for name in self._nodes:
-            self.network.slow(name, 1.0)
+            self.network.slow_down(name, 1.0)
 
     def _arrive(self, _: str, name: str, datagram: Datagram) -> None:
         node = self._nodes.get(name)

@@ -16,35 +16,35 @@ from random import Random
 from typing import Protocol, TypeAlias
 from zlib import crc32
 
-from recado.feeds.block import BODY, KEY, Block
+from recado.feeds.block import BODY_INDEX, KEY_INDEX, Block
 from recado.feeds.boundary import (
     ARCHIVES,
-    Acknowledge,
-    Arrived,
-    Batch,
-    Cast,
-    Channel,
-    Confirmed,
-    Deliver,
+    Broadcast,
+    BroadcastsConfirmed,
+    DeliverBatch,
     Effect,
     Event,
-    Failed,
-    Gap,
-    Installed,
-    Left,
-    Listen,
-    Publish,
-    Recall,
-    Recovered,
-    Send,
-    Store,
-    Ticked,
+    LeaveRequested,
+    ListenToCoordinators,
+    MessageBatch,
+    PacketArrived,
+    PacketRoute,
+    PublishRequested,
+    ReadArchive,
+    ReportFailure,
+    ReportLoss,
+    ReportRecovered,
+    ReportView,
+    SendAcknowledgement,
+    SendAddressed,
+    StoreEntries,
+    TimerFired,
 )
 from recado.feeds.clock import MemberClock
-from recado.feeds.layers.reception import ORDERS
-from recado.feeds.member import Member
-from recado.feeds.packet import Kind
-from recado.feeds.vector import Progress, Vector
+from recado.feeds.layers.receive_buffer import ORDER_PREFIX
+from recado.feeds.member import FeedMember
+from recado.feeds.packet import PacketKind
+from recado.feeds.vector import DeliveryProgress, Vector
 from recado.feeds.views import Certainty, MemberId, View, ViewId
 from recado.simulator.schedule import Schedule
 
@@ -92,7 +92,7 @@ class Surroundings(Protocol):
 
 @lru_cache(maxsize=1024)
 def checks(block: Block) -> tuple[int, ...]:
-    pairs = zip(block.values(KEY), block.values(BODY), strict=True)
+    pairs = zip(block.values(KEY_INDEX), block.values(BODY_INDEX), strict=True)
     return tuple(crc32(body, crc32(key)) for key, body in pairs)
 
 
@@ -103,7 +103,9 @@ def written(view: ViewId) -> str:
 class Node:
     """A publisher as it is; the other two add to it."""
 
-    def __init__(self, world: Surroundings, address: Address, life: Life, member: Member) -> None:
+    def __init__(
+        self, world: Surroundings, address: Address, life: Life, member: FeedMember
+    ) -> None:
         self.world = world
         self.address = address
         self.life = life
@@ -114,15 +116,15 @@ class Node:
         self._busy = False
         self._handled = 0
         self._tick_at = inf
-        self._clock = MemberClock(member.site.options.beat / 2)
+        self._clock = MemberClock(member.context.options.heartbeat_interval / 2)
         self._view: View | None = None
 
     def start(self) -> None:
         self.world.medium.join(self.address)
-        self.handle(Ticked())
+        self.handle(TimerFired())
 
     def leave(self) -> None:
-        self.handle(Left())
+        self.handle(LeaveRequested())
         self.end()
 
     def end(self) -> None:
@@ -156,7 +158,7 @@ class Node:
         if self.is_over or not self._events:
             return
         if now < self.stalled_until:
-            self.world.schedule.at(self.stalled_until, self._work)
+            self.world.schedule.call_at(self.stalled_until, self._work)
             return
         self._busy = True
         self._finish(now)
@@ -174,10 +176,10 @@ class Node:
         member = self.member
         stalled = self._clock.observe(now)
         if stalled:
-            member.stall(stalled)
-        effects = member.handle(event, self._clock.time(now))
-        if member.site.view is not self._view:
-            self._view = member.site.view
+            member.adjust_for_stall(stalled)
+        effects = member.handle(event, self._clock.member_time(now))
+        if member.context.agreed_view is not self._view:
+            self._view = member.context.agreed_view
             self._agreed()
         for effect in effects:
             self.perform(effect)
@@ -185,7 +187,7 @@ class Node:
     def _agreed(self) -> None:
         if self._view is not None:
             view = written(self._view.id)
-            archives = len(self._view.archives())
+            archives = len(self._view.archive_members())
             self.world.record(h.Agreed(self.world.schedule.now, self.life, view, archives))
 
     def _arm(self) -> None:
@@ -194,75 +196,86 @@ class Node:
             self._clock.expect(inf)
         if deadline is None or self.is_over:
             return
-        if deadline + self._clock.stalled < self._tick_at:
-            due = self._clock.expect(max(deadline, self._clock.time(self.world.schedule.now)))
+        if deadline + self._clock.stalled_seconds < self._tick_at:
+            due = self._clock.expect(
+                max(deadline, self._clock.member_time(self.world.schedule.now))
+            )
             self._tick_at = max(due, self.stalled_until)
-            self.world.schedule.at(self._tick_at, self._ring, self._tick_at)
+            self.world.schedule.call_at(self._tick_at, self._ring, self._tick_at)
 
     def _ring(self, moment: float) -> None:
         if moment != self._tick_at or self.is_over:
             return  # an earlier one was asked for since
         self._tick_at = inf
         deadline = self.member.deadline()
-        if deadline is not None and deadline + self._clock.stalled <= self.world.schedule.now:
-            self.handle(Ticked())
+        if (
+            deadline is not None
+            and deadline + self._clock.stalled_seconds <= self.world.schedule.now
+        ):
+            self.handle(TimerFired())
         else:
             self._arm()
 
     def arrived(self, on_a: bool, sender: MemberId, packet: bytes, tag: int) -> None:
-        self.handle(Arrived(Channel.A if on_a else Channel.P, sender, packet))
+        self.handle(
+            PacketArrived(PacketRoute.ADDRESSED if on_a else PacketRoute.BROADCAST, sender, packet)
+        )
 
     def confirmed(self, upto: int) -> None:
-        self.handle(Confirmed(upto))
+        self.handle(BroadcastsConfirmed(upto))
 
     # ── effects ───────────────────────────────────────────────────────────────────────────────────
 
     def perform(self, effect: Effect) -> None:
         match effect:
-            case Cast(packet, _, number):
+            case Broadcast(packet, _, number):
                 self.world.overheard(packet)
                 self.world.medium.cast(self.address, packet, number)
-            case Send(to, packet):
+            case SendAddressed(to, packet):
                 self.world.overheard(packet)
                 whom = to if isinstance(to, str) else self.world.text(to)
                 self.world.medium.send(self.address, whom, packet)
-            case Listen(to_coordinators):
+            case ListenToCoordinators(to_coordinators):
                 self.world.medium.listen(self.address, to_coordinators=to_coordinators)
-            case Failed(reason):
+            case ReportFailure(reason):
                 self.world.gave_up(self.life, reason)
-            case Installed():
+            case ReportView():
                 self.installed(effect)
-            case Acknowledge(packet):
+            case SendAcknowledgement(packet):
                 self.world.overheard(packet)
                 self.acknowledge(effect)
-            case Deliver() | Gap() | Recovered() | Store() | Recall():
+            case DeliverBatch() | ReportLoss() | ReportRecovered() | StoreEntries() | ReadArchive():
                 self.own(effect)
 
-    def acknowledge(self, effect: Acknowledge) -> None:
+    def acknowledge(self, effect: SendAcknowledgement) -> None:
         self.world.medium.send(self.address, ARCHIVES, effect.packet)
 
-    def installed(self, effect: Installed) -> None:
-        seats = effect.view.seats
+    def installed(self, effect: ReportView) -> None:
+        seats = effect.view.entries
         event = h.Installed(
             self.world.schedule.now,
             self.life,
             written(effect.view.id),
             tuple(self.world.life(seat.member) for seat in seats),
-            len(effect.view.archives()),
+            len(effect.view.archive_members()),
             {
                 self.world.label(publisher): last
                 for publisher, last in effect.cut.items()
-                if not publisher.startswith(ORDERS)
+                if not publisher.startswith(ORDER_PREFIX)
             },
         )
         self.world.record(event)
 
-    def own(self, effect: Deliver | Gap | Recovered | Store | Recall) -> None:
+    def own(
+        self, effect: DeliverBatch | ReportLoss | ReportRecovered | StoreEntries | ReadArchive
+    ) -> None:
         """What only a subscriber or an archive does."""
 
 
 class Publisher(Node):
-    def __init__(self, world: Surroundings, address: Address, life: Life, member: Member) -> None:
+    def __init__(
+        self, world: Surroundings, address: Address, life: Life, member: FeedMember
+    ) -> None:
         super().__init__(world, address, life, member)
         self.published = 0
         self.promised = False
@@ -271,14 +284,14 @@ class Publisher(Node):
     def publish(self, bodies: list[bytes], keys: list[bytes]) -> None:
         if self.is_over:
             return
-        block = Block.of(bodies, keys=keys, timestamps=int(self.world.schedule.now * 1e6))
+        block = Block.build(bodies, keys=keys, timestamps=int(self.world.schedule.now * 1e6))
         first, self.published = self.published + 1, self.published + len(bodies)
         now = self.world.schedule.now
         self.world.record(h.Published(now, h.named(self.life), first, checks(block)))
-        self.handle(Publish(block))
+        self.handle(PublishRequested(block))
 
     def arrived(self, on_a: bool, sender: MemberId, packet: bytes, tag: int) -> None:
-        if packet[2] == Kind.NAK:  # a publisher's layers take nothing else
+        if packet[2] == PacketKind.NAK:  # a publisher's layers take nothing else
             super().arrived(on_a, sender, packet, tag)
 
     def confirmed(self, upto: int) -> None:
@@ -287,7 +300,7 @@ class Publisher(Node):
         super().confirmed(upto)
 
 
-Item: TypeAlias = Batch | Gap | Installed | Acknowledge
+Item: TypeAlias = MessageBatch | ReportLoss | ReportView | SendAcknowledgement
 """What waits for the application, and the acknowledgements that wait for it."""
 
 
@@ -297,33 +310,35 @@ class Subscriber(Node):
         world: Surroundings,
         address: Address,
         life: Life,
-        member: Member,
+        member: FeedMember,
         pace: Callable[[], float],
     ) -> None:
         """`pace` tells how long the application takes for the next one."""
         super().__init__(world, address, life, member)
-        self.taken = Progress(Vector())
+        self.taken = DeliveryProgress(Vector())
         """The vector that the application would save."""
         self._pace = pace
         self._waiting: deque[Item] = deque()
 
-    def acknowledge(self, effect: Acknowledge) -> None:
+    def acknowledge(self, effect: SendAcknowledgement) -> None:
         self._put(effect)
 
-    def installed(self, effect: Installed) -> None:
+    def installed(self, effect: ReportView) -> None:
         self._put(effect)
 
-    def own(self, effect: Deliver | Gap | Recovered | Store | Recall) -> None:
+    def own(
+        self, effect: DeliverBatch | ReportLoss | ReportRecovered | StoreEntries | ReadArchive
+    ) -> None:
         match effect:
-            case Deliver(batch):
+            case DeliverBatch(batch):
                 self._put(batch)
-            case Gap():
+            case ReportLoss():
                 self._put(effect)
             case _:
                 pass
 
     def leave(self) -> None:
-        self.handle(Left(self.taken.vector()))
+        self.handle(LeaveRequested(self.taken.snapshot()))
         self.end()
 
     def _put(self, item: Item) -> None:
@@ -334,7 +349,7 @@ class Subscriber(Node):
     def _wait(self) -> None:
         seconds = self._pace()
         if seconds:
-            self.world.schedule.after(seconds, self._take)
+            self.world.schedule.call_later(seconds, self._take)
         else:
             self._take()
 
@@ -343,7 +358,7 @@ class Subscriber(Node):
             return
         now = self.world.schedule.now
         if now < self.stalled_until:
-            self.world.schedule.at(self.stalled_until, self._take)
+            self.world.schedule.call_at(self.stalled_until, self._take)
             return
         self._take_next()
         if self._waiting:
@@ -352,7 +367,7 @@ class Subscriber(Node):
     def _take_next(self) -> None:
         now = self.world.schedule.now
         match self._waiting.popleft():
-            case Batch() as batch:
+            case MessageBatch() as batch:
                 self.taken.deliver(batch.publisher, batch.first, batch.last)
                 self.world.record(
                     h.Delivered(
@@ -365,11 +380,11 @@ class Subscriber(Node):
                         MARKS[batch.certainty],
                     )
                 )
-            case Gap(lost):
+            case ReportLoss(lost):
                 self.taken.skip(lost.publisher, lost.first, lost.last)
                 label = self.world.label(lost.publisher)
                 self.world.record(h.ToldLost(now, self.life, label, lost.first, lost.last))
-            case Installed() as effect:
+            case ReportView() as effect:
                 super().installed(effect)
-            case Acknowledge() as effect:
+            case SendAcknowledgement() as effect:
                 super().acknowledge(effect)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeAlias
 
-from recado.simulator.network import Way
+from recado.simulator.network import Direction
 
 from .company import ARCHIVES, Company
 from .fault import Crash, Cut, CutOff, Fault, Leave, Stall
@@ -388,7 +388,7 @@ WITH_BROKER: tuple[Plot, ...] = (
 )
 
 
-def apart(group: Sequence[str], others: Sequence[str]) -> tuple[Way, ...]:
+def apart(group: Sequence[str], others: Sequence[str]) -> tuple[Direction, ...]:
     """All ways between them."""
     there = [(one, other) for one in group for other in others]
     return (*there, *((other, one) for one, other in there))

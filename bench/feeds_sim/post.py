@@ -17,13 +17,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from recado.simulator.network import Network, Weather
+from recado.simulator.network import NetworkConditions, SimulatedNetwork
 from recado.simulator.schedule import Schedule
 
 from .media import UNTAGGED, Address, Listener
 
 BROKER = "broker"
-ROUTING = Weather(delay=(0.0001, 0.004), ordered=True)
+ROUTING = NetworkConditions(delay=(0.0001, 0.004), ordered=True)
 SAFE_AFTER = 0.010
 """Longer than it takes to route."""
 
@@ -75,9 +75,9 @@ class Post:
         self._clients: dict[str, Client] = {}
         self._shelves: dict[str, deque[Letter]] = {}
         """What waits in each archive's durable queue while it has no connection."""
-        wires = Weather(delay=(0.0005, 0.006), ordered=True)
-        self.wires = Network[tuple[int, Wired]](schedule, random, self._wired, wires)
-        self._routes = Network[Letter](schedule, random, self._enqueue, ROUTING)
+        wires = NetworkConditions(delay=(0.0005, 0.006), ordered=True)
+        self.wires = SimulatedNetwork[tuple[int, Wired]](schedule, random, self._wired, wires)
+        self._routes = SimulatedNetwork[Letter](schedule, random, self._enqueue, ROUTING)
         self.is_down = False
 
     # ── as a medium ───────────────────────────────────────────────────────────────────────────────
@@ -112,9 +112,9 @@ class Post:
             unsettled.popleft()
 
     def calm(self) -> None:
-        self.wires.weather = Weather(delay=(0.0005, 0.006), ordered=True)
+        self.wires.conditions = NetworkConditions(delay=(0.0005, 0.006), ordered=True)
         for client in self._clients.values():
-            self.wires.slow(client.node.text, 1.0)
+            self.wires.slow_down(client.node.text, 1.0)
         if self.is_down:
             self.restart()
         for client in self._clients.values():
@@ -198,7 +198,7 @@ class Post:
             for name in self._shelves:
                 self._routes.send(way, name, accepted)
         if letter.number:
-            self._schedule.at(safe_at, self._confirm, client, client.connection, letter.number)
+            self._schedule.call_at(safe_at, self._confirm, client, client.connection, letter.number)
 
     def _confirm(self, client: Client, connection: int, number: int) -> None:
         self.wires.send(BROKER, client.node.text, (connection, Receipt(number)))

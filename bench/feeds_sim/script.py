@@ -15,7 +15,7 @@ from random import Random
 
 import msgspec
 
-from recado.simulator.network import Way, Weather
+from recado.simulator.network import Direction, NetworkConditions
 
 from . import plots
 from .company import ARCHIVES, Company
@@ -86,7 +86,7 @@ class Script(msgspec.Struct, frozen=True):
     """Publishers that publish nothing in the end."""
     disk: float
     """How long an archive's disk takes to sync, at most but for a few times."""
-    weather: Weather
+    weather: NetworkConditions
     faults: Troubles
 
     @property
@@ -102,11 +102,13 @@ def draw(seed: int, plot: Plot | None = None) -> Script:
     subscribers = tuple(f"s{n}" for n in range(1, random.randint(2, 5)))
     company = Company(publishers, subscribers)
     policies = (Policy.VECTOR, Policy.PESSIMISTIC, Policy.ARCHIVE, Policy.NONE)
-    weather = Weather()
+    weather = NetworkConditions()
     if kind is Kind.ETHER:
         loss = random.choice((0.0, 0.02, 0.1))
         strays = random.choice((0.0, 0.1))
-        weather = Weather(loss=loss, duplication=loss / 2, straying=strays, lifetime=LIFETIME)
+        weather = NetworkConditions(
+            loss_ratio=loss, duplicate_ratio=loss / 2, reorder_ratio=strays, max_delay=LIFETIME
+        )
     count = random.randint(1, 7)
     moments = sorted(random.uniform(BEGIN + 0.5, TROUBLE - 2.0) for _ in range(count))
     stalls = _stalls(seed, company)
@@ -180,12 +182,12 @@ def _fault(random: Random, kind: Kind, company: Company) -> Fault:
         return CutOff(random.choice(everybody), down)
     if random.random() < 0.3:
         loss = random.choice((0.2, 0.4))
-        weather = Weather((0.001, 0.05), loss, 0.2, 0.3, 0.3, lifetime=LIFETIME)
+        weather = NetworkConditions((0.001, 0.05), loss, 0.2, 0.3, 0.3, max_delay=LIFETIME)
         return Storm(weather, min(down, 4.0))
     return Cut(_ways(random, everybody), down)
 
 
-def _ways(random: Random, everybody: tuple[str, ...]) -> tuple[Way, ...]:
+def _ways(random: Random, everybody: tuple[str, ...]) -> tuple[Direction, ...]:
     """One group from the others, in both directions or one."""
     group = random.sample(everybody, random.randint(1, len(everybody) - 1))
     others = [name for name in everybody if name not in group]

@@ -13,13 +13,13 @@ from random import Random
 import msgspec
 
 from recado.feeds import wire
-from recado.feeds.boundary import Batch, Options
-from recado.feeds.boundary import Policy as Recovery
-from recado.feeds.member import Member
+from recado.feeds.boundary import FeedOptions, MessageBatch
+from recado.feeds.boundary import RecoveryPolicy as Recovery
+from recado.feeds.delivery_records import DeliveryRecords
+from recado.feeds.member import FeedMember
 from recado.feeds.stack import Stack
-from recado.feeds.table import Table
-from recado.feeds.vector import Progress, Vector
-from recado.feeds.views import Lost, MemberId, Role
+from recado.feeds.vector import DeliveryProgress, Vector
+from recado.feeds.views import LostRange, MemberId, Role
 from recado.simulator.schedule import Schedule
 
 from . import history as h
@@ -104,7 +104,7 @@ class World:
         self.post: Post | None = None
         if script.kind is Kind.ETHER:
             self.medium = self.ether = Ether(self.schedule, chance, self)
-            self.ether.network.weather = script.weather
+            self.ether.network.conditions = script.weather
         else:
             one_order = script.kind is Kind.RECADO
             self.medium = self.post = Post(self.schedule, chance, self, one_order=one_order)
@@ -136,16 +136,16 @@ class World:
     def _set_up(self) -> None:
         schedule, random = self.schedule, self.random
         for name in ARCHIVES:
-            schedule.at(random.uniform(0.0, 0.2), self.start, name)
+            schedule.call_at(random.uniform(0.0, 0.2), self.start, name)
         for name in self.script.subscribers:
-            schedule.at(random.uniform(0.3, 3.0), self.start, name)
+            schedule.call_at(random.uniform(0.3, 3.0), self.start, name)
         for name in self.script.publishers:
             begin = random.uniform(BEGIN, 3.0)
-            schedule.at(begin, self.start, name)
-            schedule.at(begin + 0.1, self._publish_on, name)
+            schedule.call_at(begin, self.start, name)
+            schedule.call_at(begin + 0.1, self._publish_on, name)
         faults = Faults(self)
         for moment, fault in self.script.faults:
-            schedule.at(moment, faults.befall, fault)
+            schedule.call_at(moment, faults.befall, fault)
 
     # ── what nodes need ───────────────────────────────────────────────────────────────────────────
 
@@ -156,7 +156,7 @@ class World:
         """In trouble it stays so; when all is well it is started again, and may not give up once more."""
         self.record(h.GaveUp(self.schedule.now, life, reason))
         if self.is_settled:
-            self.schedule.after(0.5, self._start_again, life)
+            self.schedule.call_later(0.5, self._start_again, life)
 
     def overheard(self, packet: bytes) -> None:
         self._digest.update(packet)
@@ -183,7 +183,7 @@ class World:
         encode = msgspec.msgpack.Encoder().encode
         for event in self.history:
             self._digest.update(encode(event))
-        self._digest.update(encode([self.schedule.done, self.faults]))
+        self._digest.update(encode([self.schedule.executed_count, self.faults]))
         return self._digest.hexdigest()
 
     # ── lives ─────────────────────────────────────────────────────────────────────────────────────
@@ -208,15 +208,15 @@ class World:
         self.nodes[name] = node
         node.start()
 
-    def _options(self, **recovery: object) -> Options:
+    def _options(self, **recovery: object) -> FeedOptions:
         script = self.script
-        options = Options(
-            ordered=script.kind is not Kind.ETHER,
-            packet=script.packet,
-            archives=len(ARCHIVES) if script.counted else 0,
-            beat=1.0,
-            suspect=2.5,
-            patience=PATIENCE,
+        options = FeedOptions(
+            has_total_order=script.kind is not Kind.ETHER,
+            max_packet_bytes=script.packet,
+            archive_count=len(ARCHIVES) if script.counted else 0,
+            heartbeat_interval=1.0,
+            failure_timeout=2.5,
+            loss_timeout=PATIENCE,
         )
         return msgspec.structs.replace(options, **recovery)
 
@@ -237,8 +237,10 @@ class World:
         ]
         return Stack.parse(":".join([*layers, "UDP" if self.ether else "AMQP"]))
 
-    def _member(self, me: MemberId, role: Role, options: Options, store: Store | None) -> Member:
-        return Member(me, role, self._stack(), options, store.state() if store else None)
+    def _member(
+        self, me: MemberId, role: Role, options: FeedOptions, store: Store | None
+    ) -> FeedMember:
+        return FeedMember(me, role, self._stack(), options, store.state() if store else None)
 
     def _new_publisher(self, address: Address, life: Life, me: MemberId) -> Publisher:
         member = self._member(me, Role.PUBLISHER, self._options(), None)
@@ -285,7 +287,7 @@ class World:
             return self.random.uniform(0.0, 0.2) if slow and not self.is_settled else 0.0
 
         node = Subscriber(self, address, life, member, pace)
-        node.taken = Progress(vector)
+        node.taken = DeliveryProgress(vector)
         return node
 
     def _classify(self, subscriber: str) -> None:
@@ -293,16 +295,16 @@ class World:
         for name in ARCHIVES:
             if name not in self.nodes:
                 continue
-            standing = self._table(name).standing(subscriber)
+            standing = self._table(name).delivery_status(subscriber)
             for publisher, last in self.stores[name].state().vector.items():
                 label = self.label(publisher)
                 for first, end, certainty in standing.split(publisher, 1, last):
                     said = (label, first, end - first + 1, MARKS[certainty])
                     self.record(h.Classified(self.schedule.now, name, subscriber, *said))
 
-    def _table(self, archive: str) -> Table:
+    def _table(self, archive: str) -> DeliveryRecords:
         state = self.stores[archive].state()
-        return Table([*state.views, *state.settled, *state.acknowledged])
+        return DeliveryRecords([*state.views, *state.stability, *state.acknowledgements])
 
     def crash(self, name: str) -> None:
         self._end(name, leaves=False)
@@ -325,7 +327,7 @@ class World:
                 self.record(h.PublisherEnded(now, h.named(node.life)))
             case Subscriber():
                 if self.random.random() < 0.7:  # else it has saved no vector since the last time
-                    self._saved[name] = node.taken.vector()
+                    self._saved[name] = node.taken.snapshot()
                 self.record(h.Ended(now, node.life))
             case _:
                 pass
@@ -344,7 +346,7 @@ class World:
         if name in self.nodes:
             self._publish(name)
         seconds = self.random.choice((0.02, 0.3, 0.3, 1.0, 2.0)) * self.random.random()
-        self.schedule.after(seconds, self._publish_on, name)
+        self.schedule.call_later(seconds, self._publish_on, name)
 
     def _publish(self, name: str) -> None:
         node = self.nodes.get(name)
@@ -369,7 +371,7 @@ class World:
         for node in self.nodes.values():
             node.stalled_until = min(node.stalled_until, self.schedule.now)
         for name, node in list(self.nodes.items()):
-            if name in self.script.absent or node.member.site.failed:
+            if name in self.script.absent or node.member.context.has_failed:
                 self.crash(name)
         for name in (*ARCHIVES, *self.script.subscribers, *self.script.publishers):
             if name not in self.script.absent:
@@ -382,11 +384,11 @@ class World:
         for name in ARCHIVES:
             messages, lost = [], []
             for entry in self.stores[name].entries:
-                if isinstance(entry, Batch):
+                if isinstance(entry, MessageBatch):
                     label, view = self.label(entry.publisher), written(entry.view)
                     for sequence, check in enumerate(checks(entry.block), entry.first):
                         messages.append((label, sequence, check, view))
-                elif isinstance(entry, Lost):
+                elif isinstance(entry, LostRange):
                     lost.append((self.label(entry.publisher), entry.first, entry.last))
             self.record(h.Shelved(self.schedule.now, name, tuple(messages), tuple(lost)))
             known = facts(self._table(name), self, alive)

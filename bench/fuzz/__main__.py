@@ -11,8 +11,8 @@ import asyncio
 from bench.fuzz import case, target
 from bench.fuzz.hostile import Hostile
 from recado.amqp.codec import decode_method
-from recado.amqp.errors import ProtocolError
-from recado.amqp.frames import ENVELOPE, METHOD
+from recado.amqp.errors import AmqpError
+from recado.amqp.frames import FRAME_START, METHOD_FRAME_TYPE
 from workshop.peers import HOST
 
 SHOWN = 120  # bytes of a frame
@@ -39,11 +39,11 @@ def main() -> None:
 
 def described(frame: bytes) -> str:
     """The method where there is one to be seen, else the bytes."""
-    if len(frame) > ENVELOPE.size and frame[0] == METHOD:
+    if len(frame) > FRAME_START.size and frame[0] == METHOD_FRAME_TYPE:
         try:
-            _, channel, _ = ENVELOPE.unpack_from(frame)
+            _, channel, _ = FRAME_START.unpack_from(frame)
             return f"{channel} {decode_method(frame[7:-1])!r:.{SHOWN}}"
-        except ProtocolError:
+        except AmqpError:
             pass
     return f"{frame[:SHOWN]!r}"
 

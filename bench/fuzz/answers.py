@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from recado.amqp.codec import decode_method
-from recado.amqp.errors import ProtocolError
-from recado.amqp.frames import END, ENVELOPE, METHOD, OVERHEAD, PROTOCOL_HEADER
+from recado.amqp.errors import AmqpError
+from recado.amqp.frames import (
+    FRAME_END_CODE,
+    FRAME_OVERHEAD_BYTES,
+    FRAME_START,
+    METHOD_FRAME_TYPE,
+    PROTOCOL_HEADER,
+)
 from recado.amqp.methods import ChannelClose, ConnectionClose
 
 INTERNAL_ERROR: Final = 541
@@ -32,16 +38,16 @@ class Answers:
             self._begun = True
             if data.startswith(PROTOCOL_HEADER):
                 at = len(PROTOCOL_HEADER)
-        while self._begun and len(data) - at >= ENVELOPE.size and self.fault is None:
-            kind, channel, size = ENVELOPE.unpack_from(data, at)
-            after = at + size + OVERHEAD
-            if kind not in KINDS or size + OVERHEAD > LARGEST:
+        while self._begun and len(data) - at >= FRAME_START.size and self.fault is None:
+            kind, channel, size = FRAME_START.unpack_from(data, at)
+            after = at + size + FRAME_OVERHEAD_BYTES
+            if kind not in KINDS or size + FRAME_OVERHEAD_BYTES > LARGEST:
                 self.fault = f"a frame of type {kind} with {size} bytes on channel {channel}"
             elif after > len(data):
                 break
-            elif data[after - 1] != END:
+            elif data[after - 1] != FRAME_END_CODE:
                 self.fault = f"a frame without its end on channel {channel}"
-            elif kind == METHOD and data[at + 7 : at + 11] in CLOSES:
+            elif kind == METHOD_FRAME_TYPE and data[at + 7 : at + 11] in CLOSES:
                 self._closed(data[at + 7 : after - 1])
             at = after
         self._data = data[at:]
@@ -49,7 +55,7 @@ class Answers:
     def _closed(self, payload: bytes) -> None:
         try:
             method = decode_method(payload)
-        except ProtocolError as error:
+        except AmqpError as error:
             self.fault = f"a close that cannot be read: {error}"
             return
         assert isinstance(method, ConnectionClose | ChannelClose)

@@ -15,13 +15,13 @@ from typing import Final
 from bench.fuzz import values
 from recado.amqp import methods as m
 from recado.amqp.frames import (
-    BASIC_CLASS,
-    BODY,
-    HEADER,
-    HEADER_START,
+    BASIC_CLASS_ID,
+    BODY_FRAME_TYPE,
+    CONTENT_HEADER_START,
+    HEADER_FRAME_TYPE,
     HEARTBEAT_FRAME,
-    frame,
-    method_frame,
+    encode_frame,
+    encode_method_frame,
 )
 
 LARGEST_BODY_FRAME: Final = 4088  # for the smallest frame-max that a client may ask for
@@ -39,7 +39,7 @@ class Talk:
         self.say(m.ChannelOpen())
 
     def say(self, *methods: m.Method) -> None:
-        self.frames += [method_frame(self.channel, method) for method in methods]
+        self.frames += [encode_method_frame(self.channel, method) for method in methods]
 
     def begin_anew(self) -> None:
         """On the same channel, whether the broker has closed it meanwhile or not."""
@@ -89,11 +89,14 @@ class Talk:
         body = values.body(rng)
         properties = values.properties(rng)
         piece = rng.choice((1, 7)) if len(body) <= 16 and self.bit(0.1) else LARGEST_BODY_FRAME
-        start = HEADER_START.pack(HEADER, self.channel, 12 + len(properties), 60, 0, len(body))
+        start = CONTENT_HEADER_START.pack(
+            HEADER_FRAME_TYPE, self.channel, 12 + len(properties), 60, 0, len(body)
+        )
         self.say(m.BasicPublish(exchange, key, self.bit(0.2), self.bit(0.005)))
         self.frames.append(start + properties + b"\xce")
         self.frames += [
-            frame(BODY, self.channel, body[at : at + piece]) for at in range(0, len(body), piece)
+            encode_frame(BODY_FRAME_TYPE, self.channel, body[at : at + piece])
+            for at in range(0, len(body), piece)
         ]
 
 
@@ -242,13 +245,16 @@ def bother(talk: Talk) -> None:
     talk.say(*rng.sample(methods, k=rng.randrange(1, 4)))
     raw = rng.choice((values.deep_table, values.wide_table))(rng.choice((1, 16, 17, 100, 1100)))
     declare_raw = b"\x00\x32\x00\x0a\x00\x00\x06fuzz-0\x00" + raw
-    header = HEADER_START.pack(HEADER, channel, 14 + len(raw), BASIC_CLASS, 0, 0) + b"\x20\x00"
+    header = (
+        CONTENT_HEADER_START.pack(HEADER_FRAME_TYPE, channel, 14 + len(raw), BASIC_CLASS_ID, 0, 0)
+        + b"\x20\x00"
+    )
     talk.frames += rng.choice(
         (
-            [frame(1, channel, declare_raw)],
-            [method_frame(channel, m.BasicPublish("", "fuzz-0")), header + raw + b"\xce"],
-            [frame(1, channel, rng.randbytes(rng.randrange(30)))],
-            [frame(rng.randrange(256), channel, rng.randbytes(4))],
+            [encode_frame(1, channel, declare_raw)],
+            [encode_method_frame(channel, m.BasicPublish("", "fuzz-0")), header + raw + b"\xce"],
+            [encode_frame(1, channel, rng.randbytes(rng.randrange(30)))],
+            [encode_frame(rng.randrange(256), channel, rng.randbytes(4))],
             [HEARTBEAT_FRAME],
         )
     )
@@ -275,7 +281,7 @@ def conversation(rng: Random) -> list[bytes]:
     if rng.random() < 0.3:
         # Nothing should follow it, and sometimes something does.
         place = len(frames) - rng.choice((0, 0, 0, 1, 5))
-        frames.insert(place, method_frame(0, m.ConnectionClose(200, "bye")))
+        frames.insert(place, encode_method_frame(0, m.ConnectionClose(200, "bye")))
     return frames
 
 

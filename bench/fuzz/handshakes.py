@@ -11,9 +11,14 @@ from random import Random
 from typing import Final
 
 from bench.fuzz import values
-from recado.amqp.frames import FRAME_DEFAULT, FRAME_MIN, PROTOCOL_HEADER, method_frame
+from recado.amqp.frames import (
+    FRAME_MAX_DEFAULT_BYTES,
+    FRAME_MIN_BYTES,
+    PROTOCOL_HEADER,
+    encode_method_frame,
+)
 from recado.amqp.methods import ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
-from recado.amqp.values import LongString, Table, encode_table
+from recado.amqp.values import FieldTable, LongString, encode_table
 
 PASSWORD: Final = b"hostile"
 
@@ -38,13 +43,15 @@ def start_ok(rng: Random, user: str, password: bytes) -> bytes:
     properties = client_properties(rng)
     if rng.random() < 0.5:
         response = b"\0" + user.encode() + b"\0" + password
-        return method_frame(0, ConnectionStartOk(properties, "PLAIN", response))
-    login: Table = {"LOGIN": user, "PASSWORD": LongString(password)}
-    return method_frame(0, ConnectionStartOk(properties, "AMQPLAIN", encode_table(login)[4:]))
+        return encode_method_frame(0, ConnectionStartOk(properties, "PLAIN", response))
+    login: FieldTable = {"LOGIN": user, "PASSWORD": LongString(password)}
+    return encode_method_frame(
+        0, ConnectionStartOk(properties, "AMQPLAIN", encode_table(login)[4:])
+    )
 
 
-def client_properties(rng: Random) -> Table:
-    capabilities: Table = {
+def client_properties(rng: Random) -> FieldTable:
+    capabilities: FieldTable = {
         capability: rng.random() < 0.7
         for capability in (
             "authentication_failure_close",
@@ -58,9 +65,11 @@ def client_properties(rng: Random) -> Table:
 
 def tune_and_open(rng: Random) -> list[bytes]:
     tune = ConnectionTuneOk(
-        rng.choice((0, 16, 2047)), rng.choice((0, FRAME_MIN, FRAME_DEFAULT)), rng.choice((0, 1, 60))
+        rng.choice((0, 16, 2047)),
+        rng.choice((0, FRAME_MIN_BYTES, FRAME_MAX_DEFAULT_BYTES)),
+        rng.choice((0, 1, 60)),
     )
-    return [method_frame(0, tune), method_frame(0, ConnectionOpen("/"))]
+    return [encode_method_frame(0, tune), encode_method_frame(0, ConnectionOpen("/"))]
 
 
 def refused(rng: Random) -> list[bytes]:
@@ -78,16 +87,16 @@ def refused(rng: Random) -> list[bytes]:
         case 3:
             mechanism = rng.choice(("EXTERNAL", "ANONYMOUS", "", "x" * 255, "plain"))
             method = ConnectionStartOk({}, mechanism, b"\0fuzz\0" + PASSWORD)
-            return [PROTOCOL_HEADER, method_frame(0, method), *tune_and_open(rng)]
+            return [PROTOCOL_HEADER, encode_method_frame(0, method), *tune_and_open(rng)]
         case 4:
             response = rng.choice((b"", b"\0\0", b"fuzz\0fuzz\0" + PASSWORD, b"\xff" * 9))
             method = ConnectionStartOk({}, rng.choice(("PLAIN", "AMQPLAIN")), response)
-            return [PROTOCOL_HEADER, method_frame(0, method)]
+            return [PROTOCOL_HEADER, encode_method_frame(0, method)]
         case 5:
             limits = rng.choice(((65535, 0, 0), (0, 2**32 - 1, 0), (0, 1, 0), (0, 4095, 65535)))
-            tune = method_frame(0, ConnectionTuneOk(*limits))
+            tune = encode_method_frame(0, ConnectionTuneOk(*limits))
             return [PROTOCOL_HEADER, start_ok(rng, "fuzz", PASSWORD), tune]
         case _:
             vhost = rng.choice(("", "elsewhere", "//", "x" * 255, "é"))
-            opening = method_frame(0, ConnectionOpen(vhost))
+            opening = encode_method_frame(0, ConnectionOpen(vhost))
             return [*log_in(rng)[:3], opening]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from recado.amqp.frames import END_BYTE, ENVELOPE, PROTOCOL_HEADER
+from recado.amqp.frames import FRAME_END, FRAME_START, PROTOCOL_HEADER
 
 Frames = list[bytes]
 Mutation = Callable[[Random, Frames], None]
@@ -19,7 +19,7 @@ SIZES: Final = (0, 1, 7, 4088, 4089, 8185, 131_064, 131_065, 2**31 - 1, 2**31, 2
 
 
 def is_frame(frame: bytes) -> bool:
-    return len(frame) > ENVELOPE.size and frame != PROTOCOL_HEADER
+    return len(frame) > FRAME_START.size and frame != PROTOCOL_HEADER
 
 
 def some_frame(rng: Random, frames: Frames) -> int | None:
@@ -61,21 +61,21 @@ def resize_payload(rng: Random, frames: Frames) -> None:
     """More or less than the method needs, in an envelope that fits."""
     place = some_frame(rng, frames)
     if place is not None:
-        kind, channel, _ = ENVELOPE.unpack_from(frames[place])
+        kind, channel, _ = FRAME_START.unpack_from(frames[place])
         payload = frames[place][7:-1]
         if rng.random() < 0.5:
             payload = payload[: rng.randrange(len(payload) + 1)]
         else:
             payload += rng.randbytes(rng.choice((1, 4, 100)))
-        frames[place] = ENVELOPE.pack(kind, channel, len(payload)) + payload + END_BYTE
+        frames[place] = FRAME_START.pack(kind, channel, len(payload)) + payload + FRAME_END
 
 
 def lie_about_size(rng: Random, frames: Frames) -> None:
     place = some_frame(rng, frames)
     if place is not None:
-        kind, channel, size = ENVELOPE.unpack_from(frames[place])
+        kind, channel, size = FRAME_START.unpack_from(frames[place])
         told = rng.choice((*SIZES, size + 1, max(size - 1, 0)))
-        frames[place] = ENVELOPE.pack(kind, channel, told) + frames[place][7:]
+        frames[place] = FRAME_START.pack(kind, channel, told) + frames[place][7:]
 
 
 def lie_within(rng: Random, frames: Frames) -> None:
@@ -92,9 +92,9 @@ def enlarge(rng: Random, frames: Frames) -> None:
     """A frame that is larger than was agreed upon, and whole."""
     place = some_frame(rng, frames)
     if place is not None:
-        kind, channel, _ = ENVELOPE.unpack_from(frames[place])
+        kind, channel, _ = FRAME_START.unpack_from(frames[place])
         payload = frames[place][7:-1].ljust(rng.choice((4089, 9000, 140_000)), b"\0")
-        frames[place] = ENVELOPE.pack(kind, channel, len(payload)) + payload + END_BYTE
+        frames[place] = FRAME_START.pack(kind, channel, len(payload)) + payload + FRAME_END
 
 
 def change_channel(rng: Random, frames: Frames) -> None:

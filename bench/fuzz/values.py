@@ -13,18 +13,18 @@ from typing import Any, Final, TypeVar
 
 from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.values import (
+    FieldTable,
+    FieldValue,
     Float32,
     Int8,
     Int16,
     Int64,
     LongString,
-    Scaled,
-    Table,
+    ScaledDecimal,
     Timestamp,
     UInt8,
     UInt16,
     UInt32,
-    Value,
 )
 
 T = TypeVar("T")
@@ -98,9 +98,9 @@ def cut(text: str, size: int = 255) -> str:
 # ── tables ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def value(rng: Random, depth: int = 3) -> Value:
+def value(rng: Random, depth: int = 3) -> FieldValue:
     """Any value that a field table may hold, at the edges of its type as often as within."""
-    made: tuple[Value, ...] = (
+    made: tuple[FieldValue, ...] = (
         None,
         rng.random() < 0.5,
         Int8(rng.choice((-128, 0, 127))),
@@ -113,7 +113,7 @@ def value(rng: Random, depth: int = 3) -> Value:
         Timestamp(rng.choice((0, 2**64 - 1, 1_700_000_000))),
         Float32(rng.choice((0.0, float("inf"), 1.5))),
         rng.choice((float("nan"), -0.0, 1e308)),
-        Scaled(rng.randrange(256), rng.choice((0, 2**32 - 1))),
+        ScaledDecimal(rng.randrange(256), rng.choice((0, 2**32 - 1))),
         cut(key(rng)),
         LongString(b"\xff\xfe" * rng.randrange(1, 9)),
         rng.randbytes(rng.randrange(9)),
@@ -125,13 +125,13 @@ def value(rng: Random, depth: int = 3) -> Value:
     return rng.choice(made)
 
 
-def table(rng: Random, depth: int = 3) -> Table:
+def table(rng: Random, depth: int = 3) -> FieldTable:
     return {cut(key(rng), 20): value(rng, depth) for _ in range(rng.randrange(5))}
 
 
-def queue_arguments(rng: Random) -> Table:
+def queue_arguments(rng: Random) -> FieldTable:
     """Arguments that queues understand; now and then one of a wrong type."""
-    offered: Table = {
+    offered: FieldTable = {
         "x-message-ttl": rng.choice(LIVES),
         "x-expires": rng.choice((1, 100, 10_000, 86_400_000)),
         "x-max-length": rng.choice((0, 1, 3, 100)),
@@ -154,7 +154,7 @@ def queue_arguments(rng: Random) -> Table:
     return arguments
 
 
-def binding_arguments(rng: Random) -> Table:
+def binding_arguments(rng: Random) -> FieldTable:
     arguments = table(rng)
     if rng.random() < 0.5:
         arguments["x-match"] = wrong(rng, ("all", "any", "all-with-x", "any-with-x"), ("none",))
@@ -179,14 +179,14 @@ def wide_table(entries: int) -> bytes:
 # ── messages ────────────────────────────────────────────────────────────────────────────────────
 
 
-def headers(rng: Random) -> Table:
+def headers(rng: Random) -> FieldTable:
     made = table(rng)
     if rng.random() < 0.2:
-        keys: list[Value] = [key(rng) for _ in range(rng.choice((1, 3, 50)))]
-        lists: tuple[Value, ...] = (["a." * 2000], "no list", [1])
+        keys: list[FieldValue] = [key(rng) for _ in range(rng.choice((1, 3, 50)))]
+        lists: tuple[FieldValue, ...] = (["a." * 2000], "no list", [1])
         made[rng.choice(("CC", "BCC"))] = wrong(rng, (keys,), lists)
     if rng.random() < 0.1:
-        death: Table = {"queue": name(rng), "reason": "expired", "count": value(rng, 0)}
+        death: FieldTable = {"queue": name(rng), "reason": "expired", "count": value(rng, 0)}
         made["x-death"] = [death] * rng.choice((1, 2, 100))
     return made
 

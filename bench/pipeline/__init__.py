@@ -9,7 +9,7 @@
     plain.py     these two
     brokers.py   what is done for both of them, on each broker
 
-Each group of scenarios has a module with `SCENARIOS` and `run(plan, book, ground)`.
+Each group of scenarios has a module with `SCENARIOS` and `run(topology, book, ground)`.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from recado.feeds.archive.store import Store
+from recado.feeds.archive.store import ArchiveStore
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch
+from recado.feeds.boundary import MessageBatch
 from recado.feeds.views import NO_VIEW
 from recado.pipeline import spark_session
 
@@ -49,10 +49,10 @@ class Ground:
         """One of so many rows with bodies of so many bytes, all of them in files."""
         path = self.folder / f"archive-{size}-{rows}"
         if not path.exists():
-            with Store(path, "quotes", seal_rows=rows // FILES) as store:
+            with ArchiveStore(path, "quotes", seal_rows=rows // FILES) as store:
                 for first in range(0, rows, BATCH):
                     store.append([batch(first, size)])
-                    if store.wants_sealing:
+                    if store.needs_sealing:
                         store.seal()
                 store.seal()
         return path
@@ -82,7 +82,7 @@ def progress(query: StreamingQuery) -> list[dict[str, Any]]:
     return [json.loads(each.json) for each in query.recentProgress]
 
 
-def batch(first: int, size: int) -> Batch:
+def batch(first: int, size: int) -> MessageBatch:
     """Quotes as they come: each publisher's in runs."""
     number = first // BATCH
     who = number % PUBLISHERS
@@ -92,9 +92,9 @@ def batch(first: int, size: int) -> Batch:
         (b'{"symbol":"S%d","price":%d.25,"n":%d,"pad":"' % (n % 50, n % 977, n)) for n in each
     ]
     bodies = [(body + b"x" * size)[: size - 2] + b'"}' for body in bodies]
-    block = Block.of(
+    block = Block.build(
         bodies,
         timestamps=[1_800_000_000_000_000 + n for n in each],
         keys=[b"S%d" % (n % SYMBOLS) for n in each],
     )
-    return Batch(who.to_bytes(16, "big"), sequence, block, NO_VIEW)
+    return MessageBatch(who.to_bytes(16, "big"), sequence, block, NO_VIEW)

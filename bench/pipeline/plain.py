@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from recado.pipeline.rows import PROPERTIES, QUEUE, ddl
+from recado.pipeline.row_schema import PROPERTY_TYPES, QUEUE_SCHEMA, to_ddl
 
 PREFETCH = 10_000  # messages
 SILENCE = 5.0  # seconds: then somebody else has taken some of what was there
@@ -33,7 +33,7 @@ class PlainSource(DataSource):
         return "pika"
 
     def schema(self) -> str:
-        return ddl(QUEUE)
+        return to_ddl(QUEUE_SCHEMA)
 
     def simpleStreamReader(self, schema: StructType) -> PlainReader:  # noqa: N802 (Spark's name)
         return PlainReader(self.options)
@@ -80,7 +80,7 @@ class PlainReader(SimpleDataSourceStreamReader):
             None,
             properties.message_id,
             {name: str(value) for name, value in headers.items()} if headers else None,
-            tuple(getattr(properties, name) for name in PROPERTIES),
+            tuple(getattr(properties, name) for name in PROPERTY_TYPES),
             body,
         )
 

@@ -39,13 +39,13 @@ def run(plan: Plan, book: Book, ground: Ground) -> Iterator[str]:
 
 
 def fill(url: str, rows: int) -> None:
-    with blocking.connect(url) as connection:
+    with blocking.connect_blocking(url) as connection:
         channel = connection.channel()
         channel.declare_queue(QUEUE, durable=True)
         body = b"x" * 100
         for number in range(rows):
             channel.publish("", QUEUE, body, Properties(message_id=f"{time.time_ns()}-{number}"))
-        channel.flush()
+        channel.wait_for_confirms()
 
 
 def rate(ground: Ground, source: str, url: str, count: int) -> float:

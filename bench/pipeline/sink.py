@@ -37,7 +37,7 @@ def run(plan: Plan, book: Book, ground: Ground) -> Iterator[str]:
 
 def rate(ground: Ground, sink: str, url: str, count: int) -> float:
     """The queue is empty when it begins."""
-    with blocking.connect(url) as connection:
+    with blocking.connect_blocking(url) as connection:
         channel = connection.channel()
         channel.declare_queue(QUEUE, durable=True)
         channel.purge_queue(QUEUE)
@@ -48,8 +48,8 @@ def rate(ground: Ground, sink: str, url: str, count: int) -> float:
     begun = time.perf_counter()
     writer.options(exchange="", routingKey=QUEUE).save()
     seconds = time.perf_counter() - begun
-    with blocking.connect(url) as connection:
-        arrived = connection.channel().declare_queue(QUEUE, passive=True).messages
+    with blocking.connect_blocking(url) as connection:
+        arrived = connection.channel().declare_queue(QUEUE, passive=True).message_count
     if arrived != count:
         raise NotMeasured(f"{sink} has written {arrived:,} of {count:,} messages")
     return count / seconds

@@ -16,7 +16,7 @@ from bench.book import Book
 from bench.pipeline.ground import FILES, Ground
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
-from recado.pipeline.table import COLUMNS
+from recado.pipeline.table import ARCHIVE_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,5 +81,5 @@ def feed(spark: SparkSession, path: Path, rows: int) -> DataFrame:
 
 
 def files(spark: SparkSession, path: Path) -> DataFrame:
-    reader = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
+    reader = spark.readStream.schema(ARCHIVE_COLUMNS).option("maxFilesPerTrigger", 1)
     return reader.parquet(str(path / "data")).select("offset", "timestamp", "routing_key", "body")

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 
 from bench.feeds_siege.diary import Diary
-from recado.pipeline.feed.sink import FeedStreamWriter, Staged
 from recado.pipeline.feed.source import FeedSource
-from recado.pipeline.queue.consuming import Consuming
-from recado.pipeline.queue.sink import Published, QueueStreamWriter
+from recado.pipeline.feed.writer import FeedStreamWriter, StagedFile
+from recado.pipeline.queue.consumer import SpoolingConsumer
 from recado.pipeline.queue.source import QueueSource, QueueStreamReader
+from recado.pipeline.queue.writer import PublishedCount, QueueStreamWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,9 +92,9 @@ class DoomedSource(QueueSource):
 
 
 class DoomedReader(QueueStreamReader):
-    def _opened(self) -> Consuming:
-        is_new = self._consuming is None
-        consuming = super()._opened()
+    def _open_consumer(self) -> SpoolingConsumer:
+        is_new = self._consumer is None
+        consuming = super()._open_consumer()
         if is_new:
             spool, synced = consuming._spool, consuming._spool.sync
             doom = spool_doom(self._options.queue)
@@ -121,7 +121,7 @@ class DoomedWriter(QueueStreamWriter):
         found.__dict__ = writer.__dict__
         return found
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PublishedCount:
         note_if_again()
         done = super().write(iterator)
         if done.messages and is_due(sink_doom(self._options.exchange)):
@@ -153,6 +153,6 @@ class DoomedFeedWriter(FeedStreamWriter):
         batchId: int,  # noqa: N803 (Spark's name)
     ) -> None:
         super().commit(messages, batchId)
-        is_empty = not any(isinstance(each, Staged) and each.rows for each in messages)
+        is_empty = not any(isinstance(each, StagedFile) and each.rows for each in messages)
         if not is_empty and is_due(sink_doom(self._options.feed)):
             die()

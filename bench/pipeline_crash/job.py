@@ -48,9 +48,9 @@ from bench.pipeline_crash.routes import (
 from recado.pipeline import spark_session
 from recado.pipeline.definition.pipeline import AVAILABLE_NOW, Pipeline, Sink
 from recado.pipeline.lake.batch import Batch
-from recado.pipeline.running import start
+from recado.pipeline.runner import start
 from recado.pipeline.session import register_sources
-from recado.pipeline.writing import write
+from recado.pipeline.writer import write_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -189,16 +189,16 @@ class Job:
         archived = rows.where(f"source = '{ARCHIVE.name}'")
         queued = rows.where(f"source <> '{ARCHIVE.name}'")
         batch = Batch("numbers", number)
-        write(archived, Sink("parquet", {"path": str(lake / WRITTEN)}), batch)
-        write(queued, Sink("delta", {"path": str(lake / QUEUED)}), batch)
+        write_batch(archived, Sink("parquet", {"path": str(lake / WRITTEN)}), batch)
+        write_batch(queued, Sink("delta", {"path": str(lake / QUEUED)}), batch)
         archived.write.mode("append").parquet(str(lake / APPENDED))
         if CATALOGUED in tables:
-            write(rows, iceberg(lake, CATALOGUED), batch)
+            write_batch(rows, iceberg(lake, CATALOGUED), batch)
         if RENAMED in tables:
-            write(archived, iceberg(lake, RENAMED), Batch(token_hex(8), number))
+            write_batch(archived, iceberg(lake, RENAMED), Batch(token_hex(8), number))
         if ANEW in self._layout.feeds:
             bodies = archived.selectExpr("number", "STRING(number) AS body")
-            write(bodies, Sink("recado", {**self.feed(ANEW), "idColumns": "number"}), batch)
+            write_batch(bodies, Sink("recado", {**self.feed(ANEW), "idColumns": "number"}), batch)
         if is_told(LAKE) and self.is_of_all_sources(rows) and is_due(LAKE):
             os.killpg(0, signal.SIGKILL)  # this process, and Spark's
         rows.unpersist()

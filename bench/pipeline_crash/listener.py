@@ -11,7 +11,7 @@ from typing import Final
 import recado
 from bench.pipeline_crash.routes import Layout
 from recado.feeds.archive.archive import Archive
-from recado.feeds.blocking import BlockingArchive, BlockingLink
+from recado.feeds.blocking import BlockingArchiver, BlockingFeedConnection
 
 END: Final = b"end"
 PATIENCE: Final = 60.0  # seconds until an archive must have all that was published
@@ -24,7 +24,7 @@ class Deaf(RuntimeError):
 
 class Listener:
     def __init__(
-        self, folder: Path, link: BlockingLink, archives: Mapping[str, BlockingArchive]
+        self, folder: Path, link: BlockingFeedConnection, archives: Mapping[str, BlockingArchiver]
     ) -> None:
         self._folder = folder
         self._link = link
@@ -46,7 +46,7 @@ class Listener:
         publishing.publish(END)
         publishing.flush(PATIENCE)
         deadline = time.monotonic() + PATIENCE
-        while not self._archives[feed].vector.of(publishing.publisher):
+        while not self._archives[feed].vector.last_of(publishing.publisher):
             if time.monotonic() > deadline:
                 raise Deaf(f"the archive of {feed} did not hear its end within {PATIENCE:g} s")
             time.sleep(LOOK)  # an archive tells nobody

@@ -16,7 +16,7 @@
 
 Where once is promised, nothing may be there twice. On all other routes something must be: it is the same siege,
 so if it finds no repeats there, it could not find them elsewhere. Five of these have a mechanism switched off:
-`forgotten` has no window of ids, `appended` knows no batches, the window of `narrow` is exceeded by each batch,
+`forgotten` has no window of ids, `appended` knows no batches, the window of `compact` is exceeded by each batch,
 and nobody knows a batch again whose writer or publisher is another. The others never promised it. Nothing is
 lost on any.
 

@@ -11,9 +11,9 @@ from typing import Final
 from bench.pipeline_crash.routes import Layout, Source
 from recado.amqp.properties import Properties
 from recado.client import blocking
-from recado.feeds.archive.store import Store
+from recado.feeds.archive.store import ArchiveStore
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch
+from recado.feeds.boundary import MessageBatch
 from recado.feeds.views import NO_VIEW
 
 PUBLISHER: Final = bytes(16)
@@ -25,7 +25,10 @@ class Sender(Thread):
     """Goes on until it is stopped."""
 
     def __init__(
-        self, store: Store, queues: Sequence[Source], channels: Mapping[str, blocking.Channel]
+        self,
+        store: ArchiveStore,
+        queues: Sequence[Source],
+        channels: Mapping[str, blocking.BlockingChannel],
     ) -> None:
         super().__init__(name="sender")
         self.sent = 0
@@ -45,7 +48,7 @@ class Sender(Thread):
 
     def _send(self, numbers: range) -> None:
         bodies = [b"%d" % number for number in numbers]
-        self._store.append([Batch(PUBLISHER, numbers[0] + 1, Block.of(bodies), NO_VIEW)])
+        self._store.append([MessageBatch(PUBLISHER, numbers[0] + 1, Block.build(bodies), NO_VIEW)])
         self._store.sync()
         for queue in self._queues:
             for number, body in zip(numbers, bodies, strict=True):
@@ -53,7 +56,7 @@ class Sender(Thread):
                 properties = Properties(message_id=named, delivery_mode=2)
                 self._channels[queue.broker].publish("", queue.name, body, properties)
         for channel in self._channels.values():
-            channel.flush()
+            channel.wait_for_confirms()
 
     def stop(self) -> None:
         self._enough.set()
@@ -65,9 +68,9 @@ class Sender(Thread):
 @contextmanager
 def sending(folder: Path, layout: Layout) -> Iterator[Sender]:
     with ExitStack() as stack:
-        store = stack.enter_context(Store(folder / "archive", "numbers"))
+        store = stack.enter_context(ArchiveStore(folder / "archive", "numbers"))
         channels = {
-            name: stack.enter_context(blocking.connect(url)).channel()
+            name: stack.enter_context(blocking.connect_blocking(url)).channel()
             for name, url in layout.urls.items()
         }
         sender = Sender(store, layout.queues, channels)

@@ -32,10 +32,10 @@ from bench.pipeline_crash.routes import (
 )
 from bench.pipeline_crash.sender import sending
 from bench.pipeline_crash.victim import Kill, Victim
-from recado.amqp.values import Table
+from recado.amqp.values import FieldTable
 from recado.client import blocking
-from recado.pipeline.lake.iceberg import catalogue_of
-from recado.pipeline.lake.settings import IcebergSource
+from recado.pipeline.lake.iceberg import open_catalogue
+from recado.pipeline.lake.options import IcebergSourceOptions
 from workshop import peers
 
 
@@ -101,7 +101,7 @@ def judged(arrived: Mapping[Route, Arrived], sent: int, victim: Victim) -> Outco
 
 def declare(layout: Layout) -> None:
     for broker, url in layout.urls.items():
-        with blocking.connect(url) as connection:
+        with blocking.connect_blocking(url) as connection:
             channel = connection.channel()
             for source in layout.queues:
                 if source.broker == broker:
@@ -114,7 +114,7 @@ def declare(layout: Layout) -> None:
                         channel.bind_queue(queue, target.exchange)
 
 
-def window_of(queue: str) -> Table:
+def window_of(queue: str) -> FieldTable:
     if queue not in WINDOWS:
         return {}
     return {"x-message-deduplication": True, "x-cache-size": WINDOWS[queue]}
@@ -130,9 +130,9 @@ def collect(route: Route, folder: Path, urls: Mapping[str, str], listener: Liste
         return Arrived(route.name, [number for number, _ in heard], [named for _, named in heard])
     numbers: list[int] = []
     ids: list[str] = []
-    with blocking.connect(urls[route.broker]) as connection:
+    with blocking.connect_blocking(urls[route.broker]) as connection:
         channel = connection.channel()
-        left = channel.declare_queue(route.queue, passive=True).messages
+        left = channel.declare_queue(route.queue, passive=True).message_count
         with channel.consume(route.queue, no_ack=True) as consumer:
             while len(numbers) < left:
                 for delivery in consumer.next_batch(timeout=60):
@@ -153,7 +153,7 @@ def table(name: str, place: Path) -> pa.Table:
     if name in (QUEUED, Query.RESTORED_DELTA.value):
         return DeltaTable(place).to_pyarrow_table()
     if name in (CATALOGUED, RENAMED, Query.RESTORED_ICEBERG.value):
-        options = IcebergSource(table=iceberg_table(name), warehouse=str(place))
-        with closing(catalogue_of(options)) as catalogue:
+        options = IcebergSourceOptions(table=iceberg_table(name), warehouse=str(place))
+        with closing(open_catalogue(options)) as catalogue:
             return catalogue.load_table(options.table).scan().to_arrow()
     return ds.dataset(place, format="parquet", partitioning=None).to_table()

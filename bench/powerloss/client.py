@@ -12,20 +12,26 @@ from typing import TYPE_CHECKING, Final
 
 from recado.amqp import methods as m
 from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
-from recado.amqp.frames import FRAME_DEFAULT as FRAME_MAX
-from recado.amqp.frames import PROTOCOL_HEADER, ack_frame, body_of, content_frames, method_frame
-from recado.amqp.handshake import Credentials, Limits
+from recado.amqp.frames import FRAME_MAX_DEFAULT_BYTES as FRAME_MAX
+from recado.amqp.frames import (
+    PROTOCOL_HEADER,
+    encode_ack_frame,
+    encode_content,
+    encode_method_frame,
+    extract_body,
+)
+from recado.amqp.handshake import ConnectionLimits, Credentials
 from recado.amqp.properties import Properties, encode_properties
-from recado.amqp.reader import Reader
-from recado.server.offer import Offer
+from recado.amqp.reader import FrameReader
+from recado.server.options import ConnectionOptions
 from recado.server.session import Session
 
 if TYPE_CHECKING:
     from .node import Node
 
 CHANNEL: Final = 1
-_OPEN_CHANNEL: Final = method_frame(CHANNEL, m.ChannelOpen())
-_OFFER: Final = Offer()
+_OPEN_CHANNEL: Final = encode_method_frame(CHANNEL, m.ChannelOpen())
+_OFFER: Final = ConnectionOptions()
 
 
 class Objected(RuntimeError):
@@ -40,7 +46,7 @@ class Client:
         self.on_confirm: Callable[[int, bool, bool], None] = _unexpected
         self.on_return: Callable[[bytes], None] = _unexpected
         self.on_leave: Callable[[], None] = lambda: None
-        self._reader = Reader(frame_max=FRAME_MAX)
+        self._reader = FrameReader(frame_max=FRAME_MAX)
         self._answers: deque[Callable[[m.Method, bytes], None]] = deque()
         self._open()
         node.clients[self] = None
@@ -49,22 +55,22 @@ class Client:
         """By a short cut: the handshake would be a quarter of all work."""
         session, broker, now = self.session, self.node.broker, self.node.now
         session.receive(PROTOCOL_HEADER, now)
-        session.agreed(Limits(FRAME_MAX, CHANNEL, 0))
-        session.opened(broker.admit(broker.users["guest"], "/"))
+        session.apply_limits(ConnectionLimits(FRAME_MAX, CHANNEL, 0))
+        session.enter_vhost(broker.grant_access(broker.users["guest"], "/"))
         session.receive(_OPEN_CHANNEL, now)
-        session.take()
+        session.take_output()
 
     @property
     def is_free(self) -> bool:
         """Whether all that it said is done, and answered."""
-        return not self._answers and not self.session.is_held and not self.session.has_more
+        return not self._answers and not self.session.has_held_output and not self.session.has_input
 
     # ── saying ────────────────────────────────────────────────────────────────────────────────────
 
     def ask(self, method: m.Method, answered: Callable[[m.Method, bytes], None]) -> None:
         """`answered` is given the answer, and the body of a message that comes with it."""
         self._answers.append(answered)
-        self.feed(method_frame(CHANNEL, method))
+        self.feed(encode_method_frame(CHANNEL, method))
 
     def tell(self, method: m.Method) -> None:
         """Something whose answer is of no interest."""
@@ -73,18 +79,18 @@ class Client:
     def feed(self, data: bytes) -> None:
         session, now = self.session, self.node.now
         session.receive(data, now)
-        while session.has_more and not session.is_stalled:
-            session.go_on(now)
+        while session.has_input and not session.is_stalled:
+            session.process_input(now)
 
     def ack(self, *tags: int, multiple: bool = False) -> None:
-        self.feed(b"".join([ack_frame(CHANNEL, tag, multiple=multiple) for tag in tags]))
+        self.feed(b"".join([encode_ack_frame(CHANNEL, tag, multiple=multiple) for tag in tags]))
 
     def leave(self) -> None:
         """Without a word, but with all that there was to hear."""
         self.read()
         self.overhear()
         self.on_leave()
-        self.session.end(self.node.now)
+        self.session.terminate(self.node.now)
         del self.node.clients[self]
 
     # ── hearing ───────────────────────────────────────────────────────────────────────────────────
@@ -94,22 +100,22 @@ class Client:
         session, now = self.session, self.node.now
         while True:
             self.hear()
-            session.keeps_up(now)
-            if session.has_more and not session.is_stalled:
-                session.go_on(now)
+            session.on_drained(now)
+            if session.has_input and not session.is_stalled:
+                session.process_input(now)
             if not session.output:
                 return
 
     def hear(self) -> None:
         if self.session.output:
-            for event in self._reader.feed(b"".join(self.session.take())):
+            for event in self._reader.feed(b"".join(self.session.take_output())):
                 self._heard(event)
 
     def overhear(self) -> None:
         """At the end: what was delivered, but waits behind an answer that nobody may hear."""
-        while self.session.is_held:
+        while self.session.has_held_output:
             self.session.release()
-        for event in self._reader.feed(b"".join(self.session.take())):
+        for event in self._reader.feed(b"".join(self.session.take_output())):
             if isinstance(event, ContentReceived) and isinstance(event.method, m.BasicDeliver):
                 self.on_delivery(event.method, event)
 
@@ -131,9 +137,9 @@ class Client:
             case ContentReceived(_, m.BasicDeliver() as method, _):
                 self.on_delivery(method, event)
             case ContentReceived(_, m.BasicReturn(), content):
-                self.on_return(body_of(content))
+                self.on_return(extract_body(content))
             case ContentReceived(_, method, content):
-                self._answers.popleft()(method, body_of(content))
+                self._answers.popleft()(method, extract_body(content))
             case _:
                 raise Objected(f"nobody expects {event}")
 
@@ -142,8 +148,8 @@ def publishing(
     exchange: str, key: str, body: bytes, properties: Properties, *, mandatory: bool = False
 ) -> bytes:
     """The frames of one message."""
-    method = method_frame(CHANNEL, m.BasicPublish(exchange, key, mandatory))
-    return method + content_frames(CHANNEL, encode_properties(properties), body, FRAME_MAX)
+    method = encode_method_frame(CHANNEL, m.BasicPublish(exchange, key, mandatory))
+    return method + encode_content(CHANNEL, encode_properties(properties), body, FRAME_MAX)
 
 
 def _nobody_asks(_session: Session, _credentials: Credentials) -> None:

@@ -273,7 +273,7 @@ class Era:
         rng = self.rng
         written = node.write()
         if written and not self._under_way and not node.is_syncing:
-            wanted = 0.7 if node.ledger.is_awaited else 0.1
+            wanted = 0.7 if node.ledger.needs_sync else 0.1
             if rng.random() < wanted:
                 self._sync(node)
         elif node.is_full and not self._under_way and not node.is_syncing:
@@ -294,7 +294,9 @@ class Era:
     def _sync(self, node: Node) -> None:
         covered = len(self.history.events)
         places = {
-            each.number: each.stored for each in node.ledger.accounts.values() if each.lasting
+            each.queue_id: each.stored_end
+            for each in node.ledger.queue_indexes.values()
+            if each.durable
         }
         node.sync(partial(self._meanwhile, node) if self.rng.random() < 0.4 else None)
         self.history.add(p.Synced(covered))
@@ -309,13 +311,13 @@ class Era:
 
     def _check_places(self, node: Node) -> None:
         """No number of a queue, and no place in it, is ever given again."""
-        accounts = node.ledger.accounts
+        accounts = node.ledger.queue_indexes
         for number, stored in self._known.items():
             account = accounts.get(number)
-            if account is not None and account.stored < stored:
-                told = f"queue {number} goes on at {account.stored}, and had {stored} before"
+            if account is not None and account.stored_end < stored:
+                told = f"queue {number} goes on at {account.stored_end}, and had {stored} before"
                 self.history.faults.append(f"in life {self._life}: {told}")
         last = max(self._known, default=0)
-        if node.ledger.next_queue <= last:
-            told = f"the next queue is {node.ledger.next_queue}, and {last} was there before"
+        if node.ledger.next_queue_id <= last:
+            told = f"the next queue is {node.ledger.next_queue_id}, and {last} was there before"
             self.history.faults.append(f"in life {self._life}: {told}")

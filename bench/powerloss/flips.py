@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from bench.crash import history as h
 from bench.crash.history import Message
-from recado.journal.record import Corrupt
+from recado.journal.record import CorruptJournalError
 
 from . import history as p
 from .drain import drain
@@ -79,10 +79,10 @@ class Folder:
     def flip(self, file: str, bit: int) -> Result:
         machine = self._machine.copy()
         folder, _, name = file.partition("/")
-        dict(machine.named_disks())[folder].flip(name, bit)
+        dict(machine.named_disks())[folder].flip_bit(name, bit)
         try:
             served = self._serve(machine)
-        except (Corrupt, Unreadable):
+        except (CorruptJournalError, Unreadable):
             return Result.REFUSED
         except Exception:  # noqa: BLE001 - whatever it stumbled over, it did not say that the disk is wrong
             return Result.SILENT
@@ -99,12 +99,16 @@ class Folder:
     def _serve(self, machine: Machine) -> Served:
         node = Node(machine, self._shape, self._now)
         vhost = node.broker.vhosts["/"]
-        topology = [*vhost.exchanges, *vhost.queues, *map(repr, sorted(node.ledger.facts.items()))]
+        topology = [
+            *vhost.exchanges,
+            *vhost.queues,
+            *map(repr, sorted(node.ledger.metadata.items())),
+        ]
         for queue in vhost.queues.values():
             bindings = vhost.bindings_to(queue)
             topology += [f"{each.source} {queue.name} {each.routing_key}" for each in bindings]
         history = History()
         drain(node, 1, history, {})
         ledger = node.ledger
-        own = ledger.journal.cut
-        return Served(topology, history.events, (own, ledger.cut - own))
+        own = ledger.journal.truncated_bytes
+        return Served(topology, history.events, (own, ledger.truncated_bytes - own))

@@ -12,7 +12,7 @@ from random import Random
 from bench.crash import history as h
 from bench.crash.topology import Route
 from recado.amqp import methods as m
-from recado.amqp.values import Table
+from recado.amqp.values import FieldTable
 from recado.broker.broker import Broker
 from recado.broker.exchange import Exchange
 
@@ -96,18 +96,18 @@ def _ask(client: Client, history: History, thing: Thing, method: m.Method, *, th
     client.ask(method, answered)
 
 
-def _queue(name: str, arguments: Table) -> Look:
+def _queue(name: str, arguments: FieldTable) -> Look:
     def look(broker: Broker) -> bool:
         found = broker.vhosts["/"].queues.get(name)
-        return found is not None and found.declared.arguments == arguments
+        return found is not None and found.declared_settings.arguments == arguments
 
     return look
 
 
-def _exchange(name: str, arguments: Table) -> Look:
+def _exchange(name: str, arguments: FieldTable) -> Look:
     def look(broker: Broker) -> bool:
         found = broker.vhosts["/"].exchanges.get(name)
-        return found is not None and found.declared.arguments == arguments
+        return found is not None and found.declared_settings.arguments == arguments
 
     return look
 
@@ -128,7 +128,7 @@ class Landlord(Publisher):
     """Has a queue, an exchange and a binding between them; each comes and goes."""
 
     QUEUE, EXCHANGE, KEY = "let", "let-x", "k"
-    KINDS: tuple[Table, ...] = (
+    KINDS: tuple[FieldTable, ...] = (
         {},
         {"x-queue-type": "quorum"},
         STREAM,
@@ -146,7 +146,7 @@ class Landlord(Publisher):
         self._count += 1
         return f"{name}#{self._count}"
 
-    def _new_queue(self, arguments: Table) -> Thing:
+    def _new_queue(self, arguments: FieldTable) -> Thing:
         return Thing(self._next("queue let"), _queue(self.QUEUE, arguments))
 
     def _new_exchange(self) -> Thing:

@@ -33,7 +33,7 @@ class Machine:
         self._watch(self.journal)
 
     def _watch(self, disk: SimulatedDisk) -> SimulatedDisk:
-        disk.watch = self._before
+        disk.on_operation = self._before
         return disk
 
     def _before(self, operation: str) -> None:
@@ -46,7 +46,7 @@ class Machine:
 
     # ── folders of streams, as the ledger uses them ───────────────────────────────────────────────
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         return sorted(self._folders)
 
     def open(self, name: str) -> SimulatedDisk:
@@ -92,7 +92,7 @@ class Machine:
         """Only the process has ended: the system still has all that was written."""
         self.limit = self.meanwhile = None
         for disk in self.disks():
-            disk.watch = None
+            disk.on_operation = None
             disk.fill(None)
             disk.fail_sync(NEVER)
             self._watch(disk)

@@ -15,10 +15,10 @@ import msgspec
 from recado.broker.access import Permission, User
 from recado.broker.broker import Broker
 from recado.journal.journal import Journal
-from recado.server.ledger.cleaning import Cleaner
-from recado.server.ledger.ledger import Ledger
-from recado.server.ledger.recovery import recover
-from recado.server.ledger.sync import Sync
+from recado.server.store.compaction import Compactor
+from recado.server.store.journal_store import JournalStore
+from recado.server.store.recovery import restore_broker
+from recado.server.store.sync import SyncJob
 
 from .machine import Machine
 
@@ -53,18 +53,18 @@ class Node:
         self.now = now
         self.clients: dict[Client, None] = {}
         self.is_full = False
-        journal = Journal(machine.journal, segment_size=shape.segment_size)
-        self.ledger = Ledger(journal, machine, room=shape.room)
+        journal = Journal(machine.journal, segment_bytes=shape.segment_size)
+        self.ledger = JournalStore(journal, machine, page_out_bytes=shape.room)
         self.ledger.on_failure = self._fail
         names = count(1)
-        self.broker = Broker(lambda: f"name-{next(names)}", keeper=self.ledger)
-        self.broker.gathering.is_open = True
+        self.broker = Broker(lambda: f"name-{next(names)}", store=self.ledger)
+        self.broker.coalescer.is_enabled = True
         self.broker.add_user(User("guest", permissions={"/": Permission(".*", ".*", ".*")}))
-        recover(self.ledger, self.broker, now)
-        self._cleaner = Cleaner(
-            self.ledger, slice_size=shape.slice_size, spare_segments=shape.spare_segments
+        restore_broker(self.ledger, self.broker, now)
+        self._cleaner = Compactor(
+            self.ledger, slice_bytes=shape.slice_size, garbage_segments_min=shape.spare_segments
         )
-        self._synced: Sync | None = None
+        self._synced: SyncJob | None = None
         self._cleanings = 0
 
     def _fail(self, reason: str) -> None:
@@ -80,7 +80,7 @@ class Node:
 
     def let_in(self) -> None:
         """What waits for more of its kind."""
-        self.broker.gathering.let_in(self.now)
+        self.broker.coalescer.flush(self.now)
 
     def write(self) -> bool:
         """Whether there was room for all."""
@@ -93,7 +93,7 @@ class Node:
             self.is_full = True
             return False
         self.is_full = False
-        self.ledger.pages.note_spare()
+        self.ledger.segments.remember_droppable()
         return True
 
     @property
@@ -107,12 +107,12 @@ class Node:
 
     def free(self) -> None:
         """The disk is full: drop what was not needed any more before it was."""
-        if self.ledger.pages.spare():
-            sync = self.ledger.begin_sync(full=True)
+        if self.ledger.segments.droppable_when_full():
+            sync = self.ledger.begin_sync(disk_full=True)
             self._run(sync, None)
             self.ledger.end_sync(sync)
 
-    def _run(self, sync: Sync, meanwhile: Callable[[], None] | None) -> None:
+    def _run(self, sync: SyncJob, meanwhile: Callable[[], None] | None) -> None:
         self.machine.meanwhile = meanwhile
         try:
             sync.run()
@@ -130,8 +130,8 @@ class Node:
     def clean(self) -> None:
         self._cleanings += 1
         if self._cleanings % ROLL_EVERY == 0:  # as the committer does on a disk short of room
-            self.ledger.pages.roll()
-        if not self.is_full and self._cleaner.clean():
+            self.ledger.segments.roll()
+        if not self.is_full and self._cleaner.compact():
             self.write()
 
     def commit(self) -> None:
@@ -141,7 +141,7 @@ class Node:
                 self.end_sync()
             for client in list(self.clients):
                 client.read()
-            if not self.broker.has_more:
+            if not self.broker.has_pending_work:
                 return
             if not self.write():
                 self.machine.fill(None)
@@ -150,10 +150,10 @@ class Node:
 
     def check(self) -> None:
         """The ledger's own invariants."""
-        live = dict.fromkeys(self.ledger.pages.all(), 0)
-        for account in self.ledger.accounts.values():
+        live = dict.fromkeys(self.ledger.segments.all_stats(), 0)
+        for account in self.ledger.queue_indexes.values():
             account.check()
-            for stretch in account.stretches:
-                live[stretch.page] = live.get(stretch.page, 0) + stretch.live
+            for stretch in account.extents:
+                live[stretch.stats] = live.get(stretch.stats, 0) + stretch.live_count
         for page, number in live.items():
-            assert page.live == number, "A3"
+            assert page.live_count == number, "A3"

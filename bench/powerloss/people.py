@@ -15,7 +15,7 @@ from bench.crash.history import Message
 from bench.crash.topology import Route
 from recado.amqp import methods as m
 from recado.amqp.events import ContentReceived
-from recado.amqp.frames import body_of, method_frame, properties_of
+from recado.amqp.frames import encode_method_frame, extract_body, extract_properties
 from recado.amqp.properties import Properties, decode_properties
 
 from . import history as p
@@ -201,7 +201,7 @@ class Consumer:
 
     def _delivered(self, method: m.BasicDeliver, event: ContentReceived) -> None:
         add, queue, redelivered = self._history.add, self._queue, method.redelivered
-        body = body_of(event.content)
+        body = extract_body(event.content)
         which = message.parse(body)
         if which is None:
             add(h.Damaged(queue, repr(body[:80])))
@@ -274,7 +274,7 @@ class Consumer:
 
 
 def _nack(held: Held, *, requeue: bool) -> bytes:
-    return method_frame(CHANNEL, m.BasicNack(held.tag, False, requeue))
+    return encode_method_frame(CHANNEL, m.BasicNack(held.tag, False, requeue))
 
 
 class StreamReader:
@@ -298,9 +298,9 @@ class StreamReader:
 
     def _delivered(self, method: m.BasicDeliver, event: ContentReceived) -> None:
         content = event.content
-        which = message.parse(body_of(content))
+        which = message.parse(extract_body(content))
         self._tags.append(method.delivery_tag)
-        headers = decode_properties(properties_of(content)).headers or {}
+        headers = decode_properties(extract_properties(content)).headers or {}
         offset = headers["x-stream-offset"]
         if which is None or not isinstance(offset, int):
             self._history.add(h.Damaged(self._stream, repr(content[:80])))
@@ -353,17 +353,17 @@ class NoteTaker:
     def join(self, node: Node, life: int) -> None:
         self._ledger = node.ledger
         self._asked.clear()
-        found = self._ledger.facts.get(("note", "/", self.NAME))
+        found = self._ledger.metadata.get(("note", "/", self.NAME))
         self._history.add(p.NoteFound(self.NAME, 0 if found is None else int(found)))
 
     def act(self) -> None:
         if self._rng.random() < 0.3:
             self._value += 1
             self._history.add(p.Noted(self.NAME, self._value))
-            self._ledger.remember("note", "/", self.NAME, b"%d" % self._value)
-            self._asked.append((self._ledger.ticket, self._value))
-            self._ledger.tell(self)
+            self._ledger.set_metadata("note", "/", self.NAME, b"%d" % self._value)
+            self._asked.append((self._ledger.lsn, self._value))
+            self._ledger.notify_when_durable(self)
 
-    def kept(self) -> None:
-        while self._asked and self._asked[0][0] <= self._ledger.safe:
+    def on_durable(self) -> None:
+        while self._asked and self._asked[0][0] <= self._ledger.durable_lsn:
             self._history.add(p.NoteKept(self.NAME, self._asked.pop(0)[1]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.crash.topology import Queue, Route, direct, letters
-from recado.amqp.values import Table
+from recado.amqp.values import FieldTable
 
 EXPIRY_MS: Final = 150
 RECEIPTS: Final = "receipts"
@@ -19,7 +19,7 @@ RECEIPTS: Final = "receipts"
 class Exchange:
     name: str
     kind: str
-    arguments: Table | None = None
+    arguments: FieldTable | None = None
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,15 @@ class District:
         return [*found, *((source, target, True) for source, target in self.held)]
 
 
-STREAM: Final[Table] = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 1500}
+STREAM: Final[FieldTable] = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 1500}
 
 
 def stream(name: str, most: int | None = None) -> Queue:
     return Queue(name, STREAM if most is None else {**STREAM, "x-max-length-bytes": most})
 
 
-DELAYING: Final[Table] = {"x-delayed-type": "direct"}
-ASSURED: Final[Table] = {
+DELAYING: Final[FieldTable] = {"x-delayed-type": "direct"}
+ASSURED: Final[FieldTable] = {
     "x-queue-type": "quorum",
     "x-overflow": "reject-publish",
     "x-max-length": 30,

@@ -15,7 +15,7 @@ from simpleeval import EvalWithCompoundTypes
 from bench.book import Book
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
-from recado.selector import parse, predicate
+from recado.selector import compile_predicate, parse
 
 SECONDS: Final = 1.0
 QUICK_SECONDS: Final = 0.3
@@ -83,7 +83,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
         name = each.scenario.name
         if not plan.wants(name):
             continue
-        wants = predicate(parse(each.selector))
+        wants = compile_predicate(parse(each.selector))
         names = [values_of(message) for message in asked]
         peer = peer_of(each.peer)
         for _ in range(plan.rounds):

@@ -18,8 +18,8 @@ from random import Random
 from types import FrameType
 from typing import Any, Final
 
-from recado.selector import Selector, SelectorError, parse, predicate, spark_sql
-from recado.selector.fields import FIELDS
+from recado.selector import Selector, SelectorError, compile_predicate, parse, to_spark_sql
+from recado.selector.fields import FIELD_TYPES
 
 HANG: Final = 10  # seconds
 
@@ -213,7 +213,7 @@ class Message:
         headers: dict[str, Any] | None,
         body: bytes | None,
     ):
-        for name, kind in FIELDS.items():
+        for name, kind in FIELD_TYPES.items():
             setattr(self, name, text if kind.value == "a text" else number)
         self.headers = headers
         self.body = body
@@ -226,9 +226,9 @@ MESSAGES: Final = (
     Message(-1, "_a_b%", {"b": 10**400}, '{"a": 1e400, "b": "a_é😀b"}'.encode()),
     Message(2**64, "a" * 3000, {"__class__": None, "é": {}}, b"a" * 3000),
 )
-COLUMNS: Final = dict.fromkeys((*FIELDS, "headers"), "c")
+COLUMNS: Final = dict.fromkeys((*FIELD_TYPES, "headers"), "c")
 # What may be in the function: its constants and variables are numbered.
-CALLED: Final = {*FIELDS, "headers", "get", "startswith", "endswith", "float", "unread"}
+CALLED: Final = {*FIELD_TYPES, "headers", "get", "startswith", "endswith", "float", "unread"}
 
 
 @dataclass(frozen=True)
@@ -261,11 +261,11 @@ def _misplaced(error: SelectorError, text: str) -> str | None:
     lines = text.split("\n")
     if 1 <= error.line <= len(lines) and 1 <= error.column <= len(lines[error.line - 1]) + 1:
         return None
-    return f"no such place: {error.brief}"
+    return f"no such place: {error.summary}"
 
 
 def _escape(selector: Selector) -> str | None:
-    wants = predicate(selector)
+    wants = compile_predicate(selector)
     code: Any = wants.__code__
     strange = {name for name in code.co_names if name not in CALLED and not name[1:].isdigit()}
     if strange or any(not isinstance(each, bool | None) for each in code.co_consts):
@@ -274,7 +274,7 @@ def _escape(selector: Selector) -> str | None:
         answers = [wants(message) for message in MESSAGES]
     if events or any(not isinstance(answer, bool) for answer in answers):
         return f"asked, it did {events} and answered {answers}"
-    spark_sql(selector, COLUMNS)
+    to_spark_sql(selector, COLUMNS)
     return None
 
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from recado.actors import AllForOne as AllForOne
     from recado.actors import Message as Message
     from recado.actors import OneForOne as OneForOne
-    from recado.feeds.blocking import BlockingLink
-    from recado.feeds.boundary import Options
-    from recado.feeds.link import Link
+    from recado.feeds.blocking import BlockingFeedConnection
+    from recado.feeds.boundary import FeedOptions
+    from recado.feeds.connection import FeedConnection
     from recado.feeds.vector import Vector as Vector
     from recado.node.broker import Broker as Broker
     from recado.node.settings import Settings
@@ -48,31 +48,40 @@ __all__ = [
 def connect(
     url: str,
     *,
-    options: Options | None = None,
-    give_up: float | None = 300.0,
-    patient: bool = False,
-) -> Link:
+    options: FeedOptions | None = None,
+    reconnect_timeout: float | None = 300.0,
+    wait_for_broker: bool = False,
+) -> FeedConnection:
     """Feeds, to be used by `async with`: `amqp://…` for those on a broker, `udp://…` for those without.
 
     `give_up` is after how many seconds without a broker everything fails; None is never. Without a broker at
     the start it fails at once, unless it is `patient`.
     """
-    from recado.feeds.link import Link
+    from recado.feeds.connection import FeedConnection
 
-    return Link(url, options=options, give_up=give_up, patient=patient)
+    return FeedConnection(
+        url, options=options, reconnect_timeout=reconnect_timeout, wait_for_broker=wait_for_broker
+    )
 
 
 def connect_blocking(
     url: str,
     *,
-    options: Options | None = None,
-    give_up: float | None = 300.0,
-    patient: bool = False,
-) -> BlockingLink:
+    options: FeedOptions | None = None,
+    reconnect_timeout: float | None = 300.0,
+    wait_for_broker: bool = False,
+) -> BlockingFeedConnection:
     """The same for programs without an event loop, to be used by `with`."""
-    from recado.feeds.blocking import BlockingLink
+    from recado.feeds.blocking import BlockingFeedConnection
 
-    return BlockingLink(connect(url, options=options, give_up=give_up, patient=patient))
+    return BlockingFeedConnection(
+        connect(
+            url,
+            options=options,
+            reconnect_timeout=reconnect_timeout,
+            wait_for_broker=wait_for_broker,
+        )
+    )
 
 
 def read_settings(

@@ -49,10 +49,10 @@ class Notebook(Actor[Say | Read | Break | Echo]):
             case _:
                 self.unhandled(message)
 
-    def started(self) -> None:
+    def pre_start(self) -> None:
         self.diary.append("started")
 
-    def stopped(self) -> None:
+    def post_stop(self) -> None:
         self.diary.append("stopped")
 
     def pre_restart(self, reason: BaseException, message: Any) -> None:
@@ -68,10 +68,10 @@ class Named(Notebook):
         self.name = name
         self.diary = diary
 
-    def started(self) -> None:
+    def pre_start(self) -> None:
         self.diary.append(f"{self.name} up")
 
-    def stopped(self) -> None:
+    def post_stop(self) -> None:
         self.diary.append(f"{self.name} gone")
 
     def pre_restart(self, reason: BaseException, message: Any) -> None:

@@ -7,17 +7,17 @@ from collections import Counter
 from typing import Any, ClassVar
 
 from recado.actors import Actor, ActorRef, ActorSystem, DeadLetter, Down, Message, Signal
-from recado.actors.failing.supervision import (
+from recado.actors.supervision.strategy import (
     PERMANENT,
     TEMPORARY,
     AllForOne,
     OneForOne,
-    Supervision,
+    SupervisorStrategy,
 )
 
 from .stories import Broken
 
-STRATEGIES: tuple[Supervision, ...] = (
+STRATEGIES: tuple[SupervisorStrategy, ...] = (
     OneForOne(max_restarts=None),
     OneForOne(1, within=2.0),
     OneForOne(max_restarts=0),
@@ -58,7 +58,7 @@ class Ledger:
         self.disorder: list[tuple[ActorRef[Any], int]] = []
         self.downs: Counter[tuple[ActorRef[Any], ActorRef[Any]]] = Counter()
         self.watches: set[tuple[ActorRef[Any], ActorRef[Any]]] = set()
-        system.listeners.append(self._listen)
+        system._listeners.append(self._listen)
 
     def _listen(self, event: object) -> None:
         if isinstance(event, DeadLetter) and isinstance(event.message, Order):
@@ -124,18 +124,18 @@ class Citizen(Actor[Order | str]):
         finally:
             self.ledger.leave(self.ref)
 
-    async def started(self) -> None:
+    async def pre_start(self) -> None:
         self.ledger.begun[self.ref] += 1
         await self.hook()
         self.character.show("started")
 
-    async def stopped(self) -> None:
+    async def post_stop(self) -> None:
         self.ledger.ended[self.ref] += 1
         await self.hook()
         self.character.show("stopped")
 
     async def pre_restart(self, reason: BaseException, message: Any) -> None:
-        await self.stopped()
+        await self.post_stop()
         self.character.show("pre_restart")
 
     async def post_restart(self, reason: BaseException) -> None:
@@ -172,8 +172,8 @@ class Citizen(Actor[Order | str]):
                 await self.start_link(
                     Character(self.ledger, pause, flaw).make,
                     capacity=message.number % 3,
-                    supervision=STRATEGIES[message.strategy],
-                    lifecycle=TEMPORARY if message.number % 5 == 4 else PERMANENT,
+                    supervisor_strategy=STRATEGIES[message.strategy],
+                    restart_type=TEMPORARY if message.number % 5 == 4 else PERMANENT,
                 )
             )
 
@@ -201,7 +201,7 @@ class Citizen(Actor[Order | str]):
             case "unlink" if other is not None and other in self.children:
                 self.unlink(other)
             case "link" if other is not None and other not in self.above():
-                self.link(other, supervision=STRATEGIES[message.strategy])
+                self.link(other, supervisor_strategy=STRATEGIES[message.strategy])
             case _:
                 pass
         self.reply_if_asked("done")
@@ -210,7 +210,7 @@ class Citizen(Actor[Order | str]):
         """Itself, and those that supervise it: to supervise one of them would make a circle."""
         found: list[ActorRef[Any]] = [self.ref]
         while found[-1] is not None:
-            cell = self.system.cell(found[-1].address)
+            cell = self.system._find_cell(found[-1].address)
             if cell is None or cell.supervisor is None:
                 break
             found.append(cell.supervisor)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from recado.actors.actor import Actor
 from recado.actors.message import Message
 from recado.actors.system import ActorSystem
-from recado.actors.testkit import Shuffled, run
+from recado.actors.testkit import ShuffledDispatcher, run
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ def told(
     log = logging.getLogger("recado.actors")
 
     async def tell() -> T:
-        dispatcher = None if seed is None else Shuffled(seed)
+        dispatcher = None if seed is None else ShuffledDispatcher(seed)
         async with ActorSystem("test", dispatcher=dispatcher, **settings) as system:
             return await story(system)
 

@@ -12,10 +12,16 @@ import pytest
 
 from recado.actors import blocking
 from recado.actors.actor import Actor
-from recado.actors.errors import ActorStopped, AskTimeout, NameTaken, NotHere, SystemClosed
-from recado.actors.failing.supervision import OneForOne
+from recado.actors.errors import (
+    ActorStoppedError,
+    AskTimeoutError,
+    NameTakenError,
+    SystemClosedError,
+    WrongContextError,
+)
 from recado.actors.message import Message
 from recado.actors.ref import ActorRef
+from recado.actors.supervision.strategy import OneForOne
 from recado.actors.system import ActorSystem
 
 
@@ -50,44 +56,44 @@ class Server(Actor[Twice | Silence | Fail | Who]):
 
 @pytest.fixture
 def system() -> Any:
-    with blocking.ActorSystem("test", ask_timeout=5) as system:
+    with blocking.BlockingActorSystem("test", ask_timeout=5) as system:
         yield system
 
 
-def test_an_ask_waits_for_its_answer(system: blocking.ActorSystem) -> None:
-    ref = system.spawn(Server, name="server", supervision=OneForOne(max_restarts=None))
+def test_an_ask_waits_for_its_answer(system: blocking.BlockingActorSystem) -> None:
+    ref = system.spawn(Server, name="server", supervisor_strategy=OneForOne(max_restarts=None))
     assert ref.ask(Twice(4)) == 8
     with pytest.raises(KeyError):
         ref.ask(Fail())
-    with pytest.raises(AskTimeout, match=r"0.01 s"):
+    with pytest.raises(AskTimeoutError, match=r"0.01 s"):
         ref.ask(Silence(), timeout=0.01)
     assert ref.ask(Twice(5), timeout=3) == 10
     ref.tell(Twice(1))
     assert system.actor("server", Server) == ref
     assert len({ref, system.actor("server")}) == 1
     assert "server" in repr(ref)
-    with pytest.raises(NameTaken):
+    with pytest.raises(NameTakenError):
         system.spawn(Server, name="server")
     system.stop(ref)
-    with pytest.raises(ActorStopped):
+    with pytest.raises(ActorStoppedError):
         ref.ask(Twice(1))
 
 
-def test_actors_stop_by_class_and_by_reference(system: blocking.ActorSystem) -> None:
+def test_actors_stop_by_class_and_by_reference(system: blocking.BlockingActorSystem) -> None:
     refs = [system.spawn(Server) for _ in range(3)]
     refs[0].stop()
-    with pytest.raises(ActorStopped):
+    with pytest.raises(ActorStoppedError):
         refs[0].ask(Twice(1))
     system.stop_all(Server)
     for ref in refs:
-        with pytest.raises(ActorStopped):
+        with pytest.raises(ActorStoppedError):
             ref.ask(Twice(1))
 
 
 def test_futures_complete_with_a_result_an_exception_or_another_future(
-    system: blocking.ActorSystem,
+    system: blocking.BlockingActorSystem,
 ) -> None:
-    ref = system.spawn(Server, supervision=OneForOne(max_restarts=None))
+    ref = system.spawn(Server, supervisor_strategy=OneForOne(max_restarts=None))
     assert ref.ask_future(Twice(2)).result() == 4
     chained = ref.ask_future(Twice(2)).then(lambda four: ref.ask_future(Twice(four)))
     assert chained.then(lambda eight: eight + 1).result(5) == 9
@@ -103,30 +109,32 @@ def test_futures_complete_with_a_result_an_exception_or_another_future(
 
 
 def test_an_answer_counts_once() -> None:
-    answer: blocking.Answer[int] = blocking.Answer()
+    answer: blocking.BlockingFuture[int] = blocking.BlockingFuture()
     answer.complete(1)
     answer.complete(2)
     answer.fail(KeyError())
     assert answer.result() == 1
-    other: blocking.Answer[int] = blocking.Answer()
+    other: blocking.BlockingFuture[int] = blocking.BlockingFuture()
     other.complete_with(answer)
     assert other.result() == 1
-    cancelled: blocking.Answer[int] = blocking.Answer()
+    cancelled: blocking.BlockingFuture[int] = blocking.BlockingFuture()
     cancelled.cancel()
     with pytest.raises(CancelledError):
         cancelled.then(lambda number: number).result(5)
-    nobody: blocking.Answer[int] = blocking.Answer()
-    with pytest.raises(AskTimeout):
+    nobody: blocking.BlockingFuture[int] = blocking.BlockingFuture()
+    with pytest.raises(AskTimeoutError):
         nobody.result(0.001)
-    failed: blocking.Answer[int] = blocking.Answer()
+    failed: blocking.BlockingFuture[int] = blocking.BlockingFuture()
     failed.fail(TimeoutError("what the actor raised"))
     with pytest.raises(TimeoutError, match="the actor"):
         failed.result()
 
 
-def test_an_answer_that_failed_or_is_not_wanted_any_more(system: blocking.ActorSystem) -> None:
-    ref = system.spawn(Server, supervision=OneForOne(max_restarts=None))
-    other: blocking.Answer[int] = blocking.Answer()
+def test_an_answer_that_failed_or_is_not_wanted_any_more(
+    system: blocking.BlockingActorSystem,
+) -> None:
+    ref = system.spawn(Server, supervisor_strategy=OneForOne(max_restarts=None))
+    other: blocking.BlockingFuture[int] = blocking.BlockingFuture()
     other.complete_with(ref.ask_future(Fail()))
     with pytest.raises(KeyError):
         other.result(5)
@@ -134,7 +142,7 @@ def test_an_answer_that_failed_or_is_not_wanted_any_more(system: blocking.ActorS
         ref.ask(Twice(1), timeout="soon")  # type: ignore[arg-type]
 
 
-def test_telling_may_wait_until_the_message_is_taken(system: blocking.ActorSystem) -> None:
+def test_telling_may_wait_until_the_message_is_taken(system: blocking.BlockingActorSystem) -> None:
     gate = threading.Event()
 
     class Slow(Actor[Twice]):
@@ -152,20 +160,20 @@ def test_telling_may_wait_until_the_message_is_taken(system: blocking.ActorSyste
     assert ref.ask(Twice(5)) == 5
 
     async def wrong() -> None:
-        with pytest.raises(NotHere):
+        with pytest.raises(WrongContextError):
             ref.tell_wait(Twice(6))
 
     system._thread.run(wrong())
 
 
 def test_without_a_time_out_it_is_that_of_the_system() -> None:
-    with blocking.ActorSystem("test", ask_timeout=0.01) as system:
+    with blocking.BlockingActorSystem("test", ask_timeout=0.01) as system:
         ref = system.spawn(Server)
-        with pytest.raises(AskTimeout, match=r"within 0.01 s"):
+        with pytest.raises(AskTimeoutError, match=r"within 0.01 s"):
             ref.ask(Silence())
 
 
-def test_many_threads_ask_at_once(system: blocking.ActorSystem) -> None:
+def test_many_threads_ask_at_once(system: blocking.BlockingActorSystem) -> None:
     ref = system.spawn(Server)
     answers: dict[int, list[int]] = {}
 
@@ -186,9 +194,9 @@ def test_in_the_thread_of_the_loop_it_is_an_error_at_once_and_nothing_is_sent() 
             self.server = server
 
         def receive(self, message: Twice) -> None:
-            with pytest.raises(NotHere, match="await"):
+            with pytest.raises(WrongContextError, match="await"):
                 blocking.ask(self.server, message, timeout=1)
-            with pytest.raises(NotHere, match="await"):
+            with pytest.raises(WrongContextError, match="await"):
                 blocking.ask_future(self.server, Silence(), timeout=1).result()
             self.reply(0)
 
@@ -222,7 +230,7 @@ def test_a_thread_of_a_program_with_a_loop_may_ask_too() -> None:
 def test_whoever_waits_when_the_system_is_closed_is_told() -> None:
     failures: list[BaseException] = []
 
-    with blocking.ActorSystem("test") as system:
+    with blocking.BlockingActorSystem("test") as system:
         ref = system.spawn(Server)
         asked = ref.ask_future(Silence(), timeout=60)
         ref.ask(Twice(1))  # so the other one has arrived
@@ -230,28 +238,28 @@ def test_whoever_waits_when_the_system_is_closed_is_told() -> None:
         def work() -> None:
             try:
                 asked.result()
-            except SystemClosed as error:
+            except SystemClosedError as error:
                 failures.append(error)
 
         thread = threading.Thread(target=work)
         thread.start()
     thread.join()
     assert len(failures) == 1
-    with pytest.raises((SystemClosed, ActorStopped)):
+    with pytest.raises((SystemClosedError, ActorStoppedError)):
         ref.ask(Twice(1))
-    with pytest.raises(SystemClosed):
+    with pytest.raises(SystemClosedError):
         system.spawn(Server)
     system.close()
 
 
 def test_a_system_that_cannot_be_opened_leaves_no_thread() -> None:
     before = threading.active_count()
-    system = blocking.ActorSystem("test")
+    system = blocking.BlockingActorSystem("test")
 
     async def fails() -> None:
         raise KeyError("broken")
 
-    system.system.__aenter__ = fails  # type: ignore[method-assign,assignment]
+    system._system.__aenter__ = fails  # type: ignore[method-assign,assignment]
     with pytest.raises(KeyError), system:
         pass
     assert threading.active_count() == before
@@ -280,7 +288,7 @@ class Ending(asyncio.SelectorEventLoop):
 def test_whoever_waits_when_the_loop_has_ended_is_told(  # BL1
     wait: Callable[[ActorRef[Any]], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocking, "MARGIN", 0.01)
+    monkeypatch.setattr(blocking, "LOOP_MARGIN_S", 0.01)
     refs: list[ActorRef[Any]] = []
 
     async def live() -> None:
@@ -292,5 +300,5 @@ def test_whoever_waits_when_the_loop_has_ended_is_told(  # BL1
     thread.start()
     thread.join()
     loop.has_run = True
-    with pytest.raises(SystemClosed, match="does not run any more"):
+    with pytest.raises(SystemClosedError, match="does not run any more"):
         wait(refs[0])

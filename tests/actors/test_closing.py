@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 import pytest
 
-from recado.actors import Actor, ActorStopped, ActorSystem, AskTimeout, SystemClosed
-from recado.actors.durable.mailboxes import DurableMailboxes
+from recado.actors import Actor, ActorStoppedError, ActorSystem, AskTimeoutError, SystemClosedError
+from recado.actors.durable_mailbox.mailboxes import DurableMailboxes
 from recado.actors.future import Future
 from recado.journal.disk import MemoryDisk
 from tests.feeds.rim.loop import in_the_loop, until, without_waiting
 
 from .cast import Do, Echo, Notebook, Say, Stage, notebook
-from .durable.mail import Keeper, Put
-from .running.test_cell import Threads
+from .durable_mailbox.mail import Keeper, Put
+from .runtime.test_cell import Threads
 
 
 class Parent(Actor[Say]):
@@ -25,14 +25,14 @@ class Parent(Actor[Say]):
     def __init__(self, diary: list[str]) -> None:
         self.diary = diary
 
-    async def started(self) -> None:
+    async def pre_start(self) -> None:
         await self.start_link(notebook(self.diary))
 
     async def receive(self, message: Say) -> None:
         self.diary.append(message.text)
         await asyncio.Event().wait()
 
-    def stopped(self) -> None:
+    def post_stop(self) -> None:
         self.diary.append("parent stopped")
 
 
@@ -80,7 +80,7 @@ async def test_who_starts_too_late_is_not_there() -> None:  # LI2
     gate = asyncio.Event()
 
     class Slow(Notebook):
-        async def started(self) -> None:  # type: ignore[override]
+        async def pre_start(self) -> None:  # type: ignore[override]
             await gate.wait()
 
     async with ActorSystem() as system:
@@ -88,7 +88,7 @@ async def test_who_starts_too_late_is_not_there() -> None:  # LI2
         await until(lambda: system.registry.by_name("slow"))
         await system.stop(system.actor("slow"))
         gate.set()
-        with pytest.raises(ActorStopped):
+        with pytest.raises(ActorStoppedError):
             await spawning
         await system.spawn(Notebook, name="slow")
 
@@ -106,17 +106,17 @@ def test_what_fails_while_a_system_is_closed_does_not_hold_up_the_rest(
 
         system = ActorSystem()
         await system.__aenter__()
-        system.at_close(lambda: closed.append("first"))
-        system.at_close(fails)
-        system.at_close(lambda: closed.append("last"))
+        system.on_close(lambda: closed.append("first"))
+        system.on_close(fails)
+        system.on_close(lambda: closed.append("last"))
         stage = await system.spawn(Stage)
-        asked = Future.of(system.loop)
-        open_ask = system.asks.open(stage, 60)
+        asked = Future.create(system._loop)
+        open_ask = system._open_asks.open(stage, 60)
         open_ask.add_done_callback(lambda done: asked.complete(done.exception()))
         with pytest.raises(error):
             await system.close()
         assert closed == ["last", "first"]
-        assert isinstance(await asked, SystemClosed)
+        assert isinstance(await asked, SystemClosedError)
         assert len(system.registry) == 0
 
     play()
@@ -136,7 +136,7 @@ async def test_a_task_that_cannot_be_cancelled_does_not_hold_up_the_end() -> Non
     system = ActorSystem()
     async with asyncio.timeout(60):
         async with system:
-            system.keep(stubborn())
+            system._start_task(stubborn())
             await asyncio.sleep(0)
         enough.set()
 
@@ -156,12 +156,12 @@ async def test_what_is_told_after_the_end_is_a_dead_letter() -> None:  # K6
     plain.tell(Say("late"))
     telling(lambda: durable.tell(Put(2)))
     telling(lambda: plain.tell(Say("later")))
-    await until(lambda: system.dead_letters == 4)
-    with pytest.raises(SystemClosed):
+    await until(lambda: system.dead_letter_count == 4)
+    with pytest.raises(SystemClosedError):
         await durable.ask(Put(3), timeout=1)
-    with pytest.raises(SystemClosed):
+    with pytest.raises(SystemClosedError):
         await durable.tell_wait(Put(4))
-    with pytest.raises(ActorStopped):
+    with pytest.raises(ActorStoppedError):
         await plain.ask(Echo("?"), timeout=1)
 
 
@@ -169,12 +169,12 @@ def test_a_thread_may_tell_when_the_loop_is_closed() -> None:  # K6
     async def live() -> Callable[[], None]:
         async with ActorSystem() as system:
             stage = await system.spawn(Stage)
-            cell = system.cell(stage.address)
+            cell = system._find_cell(stage.address)
             assert cell is not None
-            turns = system.turns
+            turns = system._loop_dispatcher
 
             def tell() -> None:
-                cell.knocked = False
+                cell.wakeup_pending = False
                 stage.tell(Do(lambda _: None))
                 turns.dispatch(cell)
 
@@ -200,7 +200,7 @@ async def test_an_ask_ends_after_the_end_of_the_system_too() -> None:  # K5
     async with ActorSystem() as system:
         stage = await system.spawn(Stage)
         await stage.ask(Do(lambda _: None), timeout=3)
-    late = system.asks.open(stage, 3)
+    late = system._open_asks.open(stage, 3)
     async with asyncio.timeout(60):
-        with pytest.raises(AskTimeout):
+        with pytest.raises(AskTimeoutError):
             await late

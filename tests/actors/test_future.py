@@ -7,14 +7,21 @@ from typing import Any
 
 import pytest
 
-from recado.actors import ActorSystem, AskTimeout, Future, Interrupted, SystemClosed, join
+from recado.actors import (
+    ActorInterruptedError,
+    ActorSystem,
+    AskTimeoutError,
+    Future,
+    SystemClosedError,
+    join,
+)
 from tests.feeds.rim.loop import in_the_loop, without_waiting
 
 from .cast import Break, Broken, Do, Echo, Notebook, Read, Say, Stage
 
 
 def fresh(system: ActorSystem) -> Future[Any]:
-    return Future.of(system.loop)
+    return Future.create(system._loop)
 
 
 @in_the_loop
@@ -53,7 +60,7 @@ async def test_it_completes_as_another_does() -> None:
         others[1].fail(KeyError())
         others[2].cancel()
         outcomes = await asyncio.gather(*futures, return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [int, KeyError, Interrupted]
+        assert [type(outcome) for outcome in outcomes] == [int, KeyError, ActorInterruptedError]
 
 
 @in_the_loop
@@ -106,13 +113,13 @@ async def test_each_ask_ends_at_its_own_time() -> None:  # FU3, AS1
         never = asyncio.Event()
         stage.tell(Do(lambda _: never.wait()))
         ended: list[tuple[float, float]] = []
-        began = system.clock.time()
+        began = system._clock.time()
 
         async def ask(timeout: float) -> None:  # noqa: ASYNC109  that of the ask
-            asked = system.clock.time()
-            with pytest.raises(AskTimeout):
+            asked = system._clock.time()
+            with pytest.raises(AskTimeoutError):
                 await stage.ask(Do(lambda _: None), timeout=timeout)
-            ended.append((timeout, system.clock.time() - asked))
+            ended.append((timeout, system._clock.time() - asked))
 
         asks = []
         for timeout in (2.0, 1.0, 2.0, 0.5, 1.0, 2.0):
@@ -120,7 +127,7 @@ async def test_each_ask_ends_at_its_own_time() -> None:  # FU3, AS1
             await asyncio.sleep(0.25)
         await asyncio.gather(*asks)
         assert all(timeout <= took < timeout + 0.05 for timeout, took in ended)
-        assert system.clock.time() - began < 3.5
+        assert system._clock.time() - began < 3.5
         never.set()
 
 
@@ -128,8 +135,8 @@ async def test_each_ask_ends_at_its_own_time() -> None:  # FU3, AS1
 async def test_whoever_asks_a_system_that_closes_is_told() -> None:
     system = ActorSystem()
     async with system:
-        future = system.asks.open(await system.spawn(Stage), 60)
-    with pytest.raises(SystemClosed):
+        future = system._open_asks.open(await system.spawn(Stage), 60)
+    with pytest.raises(SystemClosedError):
         await future
 
 
@@ -152,4 +159,8 @@ async def test_a_failure_that_no_future_can_hold_is_told_as_another_one() -> Non
             results.append(first.then(step))
             first.complete(1)
         outcomes = await asyncio.gather(*results, return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [RuntimeError, Interrupted, Interrupted]
+        assert [type(outcome) for outcome in outcomes] == [
+            RuntimeError,
+            ActorInterruptedError,
+            ActorInterruptedError,
+        ]

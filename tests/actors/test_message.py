@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from recado.actors import ActorRef, Message
-from recado.actors.message import is_immutable, own
+from recado.actors.message import is_immutable, isolate
 
 OrderId = NewType("OrderId", int)
 
@@ -78,24 +78,24 @@ def test_not_immutable(kind: type) -> None:
 
 def test_what_is_immutable_is_sent_as_it_is() -> None:
     place = Place(Order(OrderId(1), Side.BID, Decimal(3)))
-    assert own(place) is place
-    assert own(place) is place
-    assert own("text") is not None
+    assert isolate(place) is place
+    assert isolate(place) is place
+    assert isolate("text") is not None
 
 
 def test_what_is_not_is_copied_to_the_bottom() -> None:  # ME1
     gather = Gather(["a"])
-    copy = own(gather)
+    copy = isolate(gather)
     gather.names.append("b")
     assert copy == Gather(["a"])
     draft = Draft("x")
-    assert own((1, draft)) == (1, draft)
-    assert own((1, draft))[1] is not draft
+    assert isolate((1, draft)) == (1, draft)
+    assert isolate((1, draft))[1] is not draft
 
 
 def test_who_asks_for_it_shares() -> None:
     hold = Hold(["a"])
-    assert own(hold) is hold
+    assert isolate(hold) is hold
 
 
 def test_messages_do_not_change() -> None:

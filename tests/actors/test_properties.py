@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recado.actors.actor import Actor
-from recado.actors.dispatchers import Pool
-from recado.actors.failing.supervision import OneForOne
+from recado.actors.dispatchers import FixedPool
 from recado.actors.message import Message
 from recado.actors.ref import ActorRef
+from recado.actors.supervision.strategy import OneForOne
 from recado.actors.system import ActorSystem
 
 from .stories import Broken, Diary, Listener, Note, told
@@ -57,7 +57,9 @@ def test_each_pair_is_in_order_and_each_message_is_handled_once_whatever_fails(
 
     async def story(system: ActorSystem) -> None:
         listeners = [
-            await system.spawn(partial(Listener, diary), supervision=ALWAYS, capacity=capacity)
+            await system.spawn(
+                partial(Listener, diary), supervisor_strategy=ALWAYS, capacity=capacity
+            )
             for diary in diaries
         ]
         for number, script in enumerate(scripts):
@@ -95,7 +97,7 @@ def test_a_restart_keeps_the_mailbox_and_what_is_told_meanwhile(
             diary.life.append(f"pre {message.number if isinstance(message, Note) else None}")
             diary.leave()
 
-        async def started(self) -> None:
+        async def pre_start(self) -> None:
             await asyncio.sleep(hook or 0)
 
         async def post_restart(self, reason: BaseException) -> None:
@@ -105,7 +107,7 @@ def test_a_restart_keeps_the_mailbox_and_what_is_told_meanwhile(
             diary.leave()
 
     async def story(system: ActorSystem) -> None:
-        ref = await system.spawn(lambda: Patient(diary), supervision=ALWAYS)
+        ref = await system.spawn(lambda: Patient(diary), supervisor_strategy=ALWAYS)
         for number, (pause, fails, waits) in enumerate(steps):
             ref.tell(Note(0, number, pause, fails))
             if waits:
@@ -128,7 +130,7 @@ def test_every_ask_has_its_own_answer_or_its_own_failure(
     asks: list[tuple[float | None, bool]], seed: int | None
 ) -> None:
     async def story(system: ActorSystem) -> list[object]:
-        ref = await system.spawn(lambda: Listener(Diary()), supervision=ALWAYS)
+        ref = await system.spawn(lambda: Listener(Diary()), supervisor_strategy=ALWAYS)
         futures = [
             ref.ask_future(Note(0, number, pause, fails), timeout=100)
             for number, (pause, fails) in enumerate(asks)
@@ -151,8 +153,10 @@ def test_with_threads_as_well_order_and_one_at_a_time(counts: list[int], failing
     diary = Diary()
 
     async def story() -> None:
-        async with Pool(3) as pool, ActorSystem("test") as system:
-            ref = await system.spawn(lambda: Listener(diary), supervision=ALWAYS, dispatcher=pool)
+        async with FixedPool(3) as pool, ActorSystem("test") as system:
+            ref = await system.spawn(
+                lambda: Listener(diary), supervisor_strategy=ALWAYS, dispatcher=pool
+            )
 
             def send(sender: int, count: int) -> None:
                 for number in range(count):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recado.actors import ActorStopped, ActorSystem
-from recado.actors.failing.lifecycle import local
-from recado.actors.running.state import State
+from recado.actors import ActorStoppedError, ActorSystem
+from recado.actors.runtime.state import CellState
+from recado.actors.supervision.lifecycle import local_cell
 
 from .society import GOSSIP, STRATEGIES, Character, Ledger, Order
 from .stories import told
@@ -51,7 +51,9 @@ def test_when_all_has_come_to_rest_nobody_hangs_and_nothing_is_lost(
         for number in range(2):
             ledger.refs.append(
                 await system.spawn(
-                    Character(ledger, hooks).make, supervision=STRATEGIES[number], name=f"{number}"
+                    Character(ledger, hooks).make,
+                    supervisor_strategy=STRATEGIES[number],
+                    name=f"{number}",
                 )
             )
         asks = []
@@ -75,9 +77,9 @@ def test_when_all_has_come_to_rest_nobody_hangs_and_nothing_is_lost(
     assert not ledger.crowded, "two at a time"
     assert not ledger.disorder
     for ref in ledger.refs:
-        cell = local(ref)
+        cell = local_cell(ref)
         assert cell is not None
-        assert cell.state is State.STOPPED
+        assert cell.state is CellState.STOPPED
         assert cell.task is None
     assert ledger.begun == ledger.ended, "an instance that began was not told of its end"
     assert len(ledger.system.registry) == 0
@@ -87,24 +89,24 @@ async def check_rest(system: ActorSystem, ledger: Ledger, steps: int) -> None:
     living = set(system.registry)
     assert living <= set(ledger.refs)
     for number, ref in enumerate(ledger.refs):
-        cell = local(ref)
+        cell = local_cell(ref)
         assert cell is not None
-        assert (cell.state is State.STARTED) == (ref in living)
+        assert (cell.state is CellState.STARTED) == (ref in living)
         if ref in living:
             assert await ref.ask(Order(steps + number, "nothing"), timeout=50) == "done"
-            assert not cell.doomed
+            assert not cell.is_stopping
             supervisor: Any = cell.supervisor
             if supervisor is not None:
                 assert supervisor in living, "its supervisor has stopped without it"
-                above = local(supervisor)
+                above = local_cell(supervisor)
                 assert above is not None
                 assert ref in above.children
             for child in cell.children:
-                below = local(child)
+                below = local_cell(child)
                 assert below is not None
-                assert below.state is State.STARTED, "a child that is gone is still supervised"
+                assert below.state is CellState.STARTED, "a child that is gone is still supervised"
         else:
-            with pytest.raises(ActorStopped):
+            with pytest.raises(ActorStoppedError):
                 await ref.ask(Order(steps + number, "nothing"), timeout=50)
     gossip = {number for number in (ledger.handled + ledger.dead) if number >= GOSSIP}
     for number in {*range(steps), *gossip}:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recado.actors import ActorSystem, DurableMailboxes
-from recado.actors.remote import Hub, MemoryTransport, Options
+from recado.actors.remote import MemoryNetwork, MemoryTransport, RemoteOptions
 from recado.journal.disk import MemoryDisk
 
 from .values import Carry, Echoing, alike, orders, quicks, values
@@ -24,7 +24,7 @@ from .values import Carry, Echoing, alike, orders, quicks, values
 def test_local_remote_and_durable_are_alike(
     serialiser: Literal["msgpack", "json"], messages: list[Any]
 ) -> None:
-    disk, hub, options = MemoryDisk(), Hub(), Options(serialiser=serialiser)
+    disk, hub, options = MemoryDisk(), MemoryNetwork(), RemoteOptions(serializer=serialiser)
     local: list[Any] = []
     remote: list[Any] = []
     durable: list[Any] = []
@@ -54,7 +54,7 @@ def test_local_remote_and_durable_are_alike(
             )
             await kept.ask(Carry(None))
             durable.pop()
-            assert server.dead_letters == 0
+            assert server.dead_letter_count == 0
 
     asyncio.run(first())
     asyncio.run(second())

@@ -13,15 +13,15 @@ import pytest
 from recado.actors import (
     Actor,
     ActorRef,
-    ActorStopped,
+    ActorStoppedError,
     ActorSystem,
-    AskTimeout,
+    AskTimeoutError,
     DeadLetter,
     Message,
-    NobodyAsked,
-    NotHere,
+    NoSenderError,
     Reply,
-    Unhandled,
+    UnhandledMessageError,
+    WrongContextError,
 )
 from tests.feeds.rim.loop import in_the_loop, without_waiting
 
@@ -71,13 +71,13 @@ class Mute(Actor[Message[Any]]):
 async def test_an_ask_without_answer_ends_at_its_time_and_a_late_answer_is_dropped() -> None:  # RE3
     async with ActorSystem(ask_timeout=3) as system:
         mute = await system.spawn(Mute)
-        began = system.clock.time()
-        with pytest.raises(AskTimeout, match=r"within 0\.5 s"):
+        began = system._clock.time()
+        with pytest.raises(AskTimeoutError, match=r"within 0\.5 s"):
             await mute.ask(Echo("?"), timeout=0.5)
-        assert 0.5 <= system.clock.time() - began < 0.6
+        assert 0.5 <= system._clock.time() - began < 0.6
         with pytest.raises(TimeoutError):
             await mute.ask(Echo("?"))
-        assert 3.5 <= system.clock.time() - began < 3.7
+        assert 3.5 <= system._clock.time() - began < 3.7
         mute.tell(Say("answer now"))
         early = mute.ask_future(Echo("?"))
         mute.tell(Say("answer now"))
@@ -144,9 +144,9 @@ async def test_a_reply_to_nobody_is_a_failure_unless_one_looks() -> None:
         def try_all(stage: Stage) -> None:
             told.append(stage.reply_if_asked("?"))
             for attempt in (stage.reply, stage.reply_error):
-                with pytest.raises(NobodyAsked):
+                with pytest.raises(NoSenderError):
                     attempt(ValueError())
-            with pytest.raises(NobodyAsked):
+            with pytest.raises(NoSenderError):
                 stage.promise()
 
         stage.tell(Do(try_all))
@@ -160,7 +160,7 @@ async def test_an_error_may_be_the_answer_without_being_a_failure() -> None:
         stage = await system.spawn(Stage)
         with pytest.raises(KeyError):
             await stage.ask(Do(lambda stage: stage.reply_error(KeyError("no such order"))))
-        assert system.cell(stage.address).restarts == 0  # type: ignore[union-attr]
+        assert system._find_cell(stage.address).restarts == 0  # type: ignore[union-attr]
 
 
 @in_the_loop
@@ -193,7 +193,7 @@ async def test_forwarding_keeps_the_asker() -> None:
         book, desk = await system.spawn(Notebook), await system.spawn(Desk)
         assert await desk.ask(Echo("whole")) == "whole"
         assert await desk.ask(Echo("part")) == "forwarded part"
-        with pytest.raises(NotHere):
+        with pytest.raises(WrongContextError):
             book.forward(Echo("from nowhere"))
 
 
@@ -201,28 +201,28 @@ async def test_forwarding_keeps_the_asker() -> None:
 async def test_what_is_not_known_is_a_failure() -> None:
     async with ActorSystem() as system:
         book, plain = await system.spawn(Notebook), await system.spawn(Actor[Any])
-        with pytest.raises(Unhandled, match="Do is not a message for"):
+        with pytest.raises(UnhandledMessageError, match="Do is not a message for"):
             await book.ask(Do(lambda _: None))
-        with pytest.raises(Unhandled):
+        with pytest.raises(UnhandledMessageError):
             await plain.ask(Echo("?"))
         assert await book.ask(Echo("restarted")) == "restarted"
-        assert system.cell(book.address).restarts == 1  # type: ignore[union-attr]
+        assert system._find_cell(book.address).restarts == 1  # type: ignore[union-attr]
 
 
 @in_the_loop
 async def test_what_cannot_arrive_is_a_dead_letter() -> None:  # RE2
     letters: list[object] = []
     async with ActorSystem() as system:
-        system.listeners.append(letters.append)
+        system._listeners.append(letters.append)
         book = await system.spawn(Notebook)
         await system.stop(book)
         book.tell(Say("too late"))
-        with pytest.raises(ActorStopped):
+        with pytest.raises(ActorStoppedError):
             await book.ask(Echo("?"))
         elsewhere = system.ref("recado-actor://nowhere/nobody")
         elsewhere.tell(Say("hello?"))
         for ref in (elsewhere, book):
-            with pytest.raises(ActorStopped):
+            with pytest.raises(ActorStoppedError):
                 await ref.tell_wait(Say("hello??"))
         assert letters[-5:] == [
             DeadLetter(Say("too late"), None, book),
@@ -231,7 +231,7 @@ async def test_what_cannot_arrive_is_a_dead_letter() -> None:  # RE2
             DeadLetter(Say("hello??"), None, elsewhere),
             DeadLetter(Say("hello??"), None, book),
         ]
-        assert system.dead_letters == 5
+        assert system.dead_letter_count == 5
 
 
 @in_the_loop
@@ -245,7 +245,7 @@ async def test_any_thread_may_tell_but_only_the_loops_may_ask() -> None:
                 book.tell(Say(f"{name}{number}"))
             try:
                 book.ask_future(Read())
-            except NotHere as error:
+            except WrongContextError as error:
                 refused.append(error)
 
         threads = [threading.Thread(target=work, args=(name,)) for name in "abc"]
@@ -294,4 +294,4 @@ async def test_what_is_mutable_is_copied_on_the_way() -> None:  # ME1
         answer = await keeper.ask(Keep(mine))
         mine.append("b")
         answer.append("c")
-        assert system.cell(keeper.address).actor.names == ["a"]  # type: ignore[union-attr]
+        assert system._find_cell(keeper.address).actor.names == ["a"]  # type: ignore[union-attr]

@@ -11,18 +11,18 @@ import pytest
 from recado.actors import (
     Actor,
     ActorRef,
-    ActorStopped,
+    ActorStoppedError,
     ActorSystem,
-    AskTimeout,
+    AskTimeoutError,
     Down,
     Message,
-    NotHere,
+    NodeUnreachableError,
     OneForOne,
-    Unreachable,
+    WrongContextError,
     blocking,
 )
-from recado.actors.remote.memory import Hub, MemoryTransport
-from recado.actors.remote.options import Options
+from recado.actors.remote.memory import MemoryNetwork, MemoryTransport
+from recado.actors.remote.options import RemoteOptions
 from recado.actors.testkit import Probe, run
 
 from .stories import Broken, Diary, Listener, Note, told
@@ -62,12 +62,12 @@ def test_a_throwing_constructor_at_a_restart_leaves_no_zombie_either() -> None:
 
     async def story(system: ActorSystem) -> None:
         probe = await Probe[Any].spawn(system)
-        ref = await system.spawn(Once, name="name", supervision=OneForOne(2, within=10))
+        ref = await system.spawn(Once, name="name", supervisor_strategy=OneForOne(2, within=10))
         probe.monitor(ref)
         ref.tell(Note(0, 0, fails=True))
         waiting = ref.ask_future(Note(0, 1), timeout=100)
         assert (await probe.expect(Down)).ref == ref
-        with pytest.raises(ActorStopped):
+        with pytest.raises(ActorStoppedError):
             await waiting
         assert list(system.registry) == [probe.ref]
         assert len(lives) == 3
@@ -81,7 +81,7 @@ def test_a_budget_of_so_many_restarts_is_that_many(restarts: int) -> None:
 
     async def story(system: ActorSystem) -> None:
         strategy = OneForOne(restarts, within=8)
-        ref = await system.spawn(lambda: Listener(Diary()), supervision=strategy)
+        ref = await system.spawn(lambda: Listener(Diary()), supervisor_strategy=strategy)
         for _ in range(restarts):
             ref.tell(Note(0, 0, fails=True))
             assert await ref.ask(Note(0, 1)) == 1
@@ -92,7 +92,7 @@ def test_a_budget_of_so_many_restarts_is_that_many(restarts: int) -> None:
                 assert await ref.ask(Note(0, 1)) == 1
             await asyncio.sleep(7.5)  # not yet
         ref.tell(Note(0, 0, fails=True))
-        with pytest.raises(ActorStopped):
+        with pytest.raises(ActorStoppedError):
             await ref.ask(Note(0, 1))
 
     told(story)
@@ -105,7 +105,7 @@ def test_what_is_told_during_a_restart_is_not_lost() -> None:
         async def pre_restart(self, reason: BaseException, message: Any) -> None:
             await asyncio.sleep(10)
 
-        async def started(self) -> None:
+        async def pre_start(self) -> None:
             await asyncio.sleep(10)
 
         async def post_restart(self, reason: BaseException) -> None:
@@ -135,15 +135,17 @@ class Echoing(Actor[Echo]):
 
 def test_a_remote_watch_hears_of_a_stop_of_a_failure_and_of_a_lost_node() -> None:
     async def story() -> None:
-        hub = Hub()
-        quick = Options(heartbeat=0.25, silence=2.0)
+        hub = MemoryNetwork()
+        quick = RemoteOptions(heartbeat_interval=0.25, failure_timeout=2.0)
         here = ActorSystem("here", transport=MemoryTransport(hub), options=quick)
         there = ActorSystem("there", transport=MemoryTransport(hub), options=quick)
         async with here, there:
             probe = await Probe[Any].spawn(here)
             for name in ("stops", "fails", "is cut off"):
                 await there.spawn(
-                    lambda: Listener(Diary()), name=name, supervision=OneForOne(max_restarts=0)
+                    lambda: Listener(Diary()),
+                    name=name,
+                    supervisor_strategy=OneForOne(max_restarts=0),
                 )
             stops, fails, cut_off = (
                 here.actor(name, node="there") for name in ("stops", "fails", "is cut off")
@@ -158,10 +160,10 @@ def test_a_remote_watch_hears_of_a_stop_of_a_failure_and_of_a_lost_node() -> Non
             down = await probe.expect(Down)
             assert down.ref.address.name == "fails"
             assert down.reason is not None
-            hub.sever("here", "there")
+            hub.partition("here", "there")
             down = await probe.expect(Down, within=30)
             assert down.ref.address.name == "is cut off"
-            assert isinstance(down.reason, Unreachable)
+            assert isinstance(down.reason, NodeUnreachableError)
 
     run(story())
 
@@ -199,7 +201,7 @@ def test_a_full_mailbox_does_not_fail_the_sender(waits: bool) -> None:
 
             await asyncio.gather(flood.ask(Note(0, 0)), asyncio.to_thread(thread), task())
             assert await target.ask(Note(4, 0)) == 0
-            assert system.dead_letters == 0
+            assert system.dead_letter_count == 0
 
     asyncio.run(story())
     diary.check()
@@ -221,9 +223,9 @@ def test_a_blocking_ask_on_the_loop_is_an_error_and_not_a_deadlock() -> None:
         nonlocal target
         target = await system.spawn(Echoing)
         confused = await system.spawn(Confused)
-        with pytest.raises(NotHere, match=r"await ref\.ask"):
+        with pytest.raises(WrongContextError, match=r"await ref\.ask"):
             await confused.ask(Echo("deadlock"), timeout=5)
-        assert system.clock.time() == 0.0
+        assert system._clock.time() == 0.0
         sane = await system.spawn(Sane)
         assert await sane.ask(Echo("fine")) == "fine"
 
@@ -241,7 +243,7 @@ def test_actors_that_ask_each_other_time_out_and_go_on() -> None:
             if message.text == "ask":
                 try:
                     await refs[1 - self.number].ask(Echo("?"), timeout=1)
-                except AskTimeout:
+                except AskTimeoutError:
                     timed_out.append(self.number)
             self.reply_if_asked(message.text)
 

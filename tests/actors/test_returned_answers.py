@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from recado.actors import Actor, ActorSystem, AnsweredTwice, AskTimeout, Message
-from recado.actors.dispatchers import Pool
+from recado.actors import Actor, ActorSystem, AskTimeoutError, DuplicateReplyError, Message
+from recado.actors.dispatchers import FixedPool
 from tests.feeds.rim.loop import in_the_loop, until
 
 from .cast import Echo, Notebook
@@ -93,9 +93,9 @@ async def test_none_is_no_answer_and_a_told_message_has_none() -> None:
         silent = await system.spawn(Silent)
         silent.tell(Greet("told"))
         assert await silent.ask(Greet("a")) == "a"
-        with pytest.raises(AskTimeout):
+        with pytest.raises(AskTimeoutError):
             await silent.ask(Greet("nobody"), timeout=0.01)
-        assert system.dead_letters == 0
+        assert system.dead_letter_count == 0
 
 
 def replies(actor: Answering) -> None:
@@ -152,14 +152,14 @@ async def test_to_answer_and_to_return_a_value_is_an_error(
 ) -> None:
     failures: list[object] = []
     async with ActorSystem() as system:
-        system.listeners.append(failures.append)
+        system._listeners.append(failures.append)
         greeter = await system.spawn(Greeter)
         answering = await system.spawn(lambda: kind(greeter, answer))
         asked = answering.ask_future(Greet("a"))
         await asyncio.wait([asked])
         await until(lambda: bool(failures))
         (restarted,) = failures
-        assert isinstance(restarted.reason, AnsweredTwice)  # type: ignore[attr-defined]
+        assert isinstance(restarted.reason, DuplicateReplyError)  # type: ignore[attr-defined]
         assert "also returns a value" in str(restarted.reason)  # type: ignore[attr-defined]
         if answer is replies:
             assert asked.result() == "replied"
@@ -168,12 +168,12 @@ async def test_to_answer_and_to_return_a_value_is_an_error(
 @in_the_loop
 async def test_to_answer_twice_is_noticed_in_a_thread_too() -> None:
     failures: list[object] = []
-    async with Pool(1) as pool, ActorSystem(dispatcher=pool) as system:
-        system.listeners.append(failures.append)
+    async with FixedPool(1) as pool, ActorSystem(dispatcher=pool) as system:
+        system._listeners.append(failures.append)
         answering = await system.spawn(lambda: Answering(None, replies))
         assert await answering.ask(Greet("a")) == "replied"
         await until(lambda: bool(failures))
-        assert isinstance(failures[0].reason, AnsweredTwice)  # type: ignore[attr-defined]
+        assert isinstance(failures[0].reason, DuplicateReplyError)  # type: ignore[attr-defined]
 
 
 @in_the_loop
@@ -181,9 +181,9 @@ async def test_the_answer_is_not_kept_alive_by_the_actor() -> None:
     async with ActorSystem() as system:
         book = await system.spawn(Notebook)
         assert await book.ask(Echo("a")) == "a"
-        cell = system.cell(book.address)
+        cell = system._find_cell(book.address)
         assert cell is not None
-        assert cell.answered is None
+        assert cell.answered_envelope is None
 
 
 @in_the_loop
@@ -213,7 +213,7 @@ class AsyncYielding(Actor[Greet]):
 async def test_a_handler_that_is_a_generator_is_an_error_and_not_passed_over(kind: Any) -> None:
     failures: list[Any] = []
     async with ActorSystem() as system:
-        system.listeners.append(failures.append)
+        system._listeners.append(failures.append)
         yielding = await system.spawn(kind)
         yielding.tell(Greet("a"))
         await until(lambda: bool(failures))

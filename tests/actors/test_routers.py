@@ -12,11 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recado.actors.actor import Actor
-from recado.actors.errors import ActorStopped
-from recado.actors.failing.supervision import OneForOne
+from recado.actors.errors import ActorStoppedError
 from recado.actors.message import Message
 from recado.actors.ref import ActorRef
-from recado.actors.routers import BROADCAST, ROUND_ROBIN, SMALLEST_MAILBOX, Routing, group, pool
+from recado.actors.routers import (
+    BROADCAST,
+    ROUND_ROBIN,
+    SMALLEST_MAILBOX,
+    RoutingLogic,
+    group,
+    pool,
+)
+from recado.actors.supervision.strategy import OneForOne
 from recado.actors.system import ActorSystem
 from recado.actors.testkit import Probe
 
@@ -76,7 +83,7 @@ def test_the_smallest_mailbox_is_chosen_and_among_equals_the_next() -> None:
         router.tell(Work())
         router.tell(Work())
         await asyncio.sleep(1)
-        assert [system.waiting(ref) for ref in refs] == [1, 1, 1]
+        assert [system.mailbox_size(ref) for ref in refs] == [1, 1, 1]
 
     told(story)
 
@@ -96,7 +103,7 @@ def test_the_smallest_mailbox_never_waits_while_another_one_is_idle(
         for each in seconds:
             router.tell(Work(each))
             await asyncio.sleep(0.25)
-            assert all(system.waiting(ref) == 0 for ref in system.registry.by_class(Worker))
+            assert all(system.mailbox_size(ref) == 0 for ref in system.registry.by_class(Worker))
 
     told(story, seed)
 
@@ -116,7 +123,7 @@ def test_broadcast_is_for_everybody_and_the_first_answer_counts() -> None:
 
 
 @pytest.mark.parametrize("routing", [ROUND_ROBIN, SMALLEST_MAILBOX])
-def test_the_sender_is_who_sent_and_not_the_router(routing: Routing) -> None:
+def test_the_sender_is_who_sent_and_not_the_router(routing: RoutingLogic) -> None:
     async def story(system: ActorSystem) -> None:
         asker, worker = [await Probe[Any].spawn(system) for _ in range(2)]
 
@@ -133,7 +140,7 @@ def test_the_sender_is_who_sent_and_not_the_router(routing: Routing) -> None:
         await worker.expect(Who)
         worker.reply("me")
         assert await future == "me"
-        await asker.expect_nothing()
+        await asker.expect_no_message()
 
     told(story)
 
@@ -149,12 +156,12 @@ def test_who_has_stopped_gets_nothing_and_for_nobody_there_are_dead_letters() ->
         await system.stop(refs[0])
         await system.stop(refs[2])
         await asyncio.sleep(1)
-        before = system.dead_letters
-        with pytest.raises(ActorStopped):
+        before = system.dead_letter_count
+        with pytest.raises(ActorStoppedError):
             await router.ask(Who())
         router.tell(Work())
         await asyncio.sleep(1)
-        assert system.dead_letters == before + 2
+        assert system.dead_letter_count == before + 2
 
     told(story)
 
@@ -177,7 +184,7 @@ def test_a_pool_makes_its_actors_and_restarts_them_in_their_place() -> None:
 def test_a_pool_fails_for_an_actor_that_fails_too_often_and_is_whole_again() -> None:
     async def story(system: ActorSystem) -> None:
         once = OneForOne(1, within=None)
-        router = await system.spawn(pool(Worker, 2, supervision=once), name="pool")
+        router = await system.spawn(pool(Worker, 2, supervisor_strategy=once), name="pool")
         for _ in range(3):
             router.tell(Work(fails=True))
         await asyncio.sleep(1)
@@ -189,13 +196,13 @@ def test_a_pool_fails_for_an_actor_that_fails_too_often_and_is_whole_again() -> 
 
 @settings(max_examples=50, deadline=None)
 @given(
-    routing=st.sampled_from(Routing),
+    routing=st.sampled_from(RoutingLogic),
     count=st.integers(1, 4),
     messages=st.integers(0, 30),
     seed=st.integers(0, 1_000),
 )
 def test_each_message_arrives_and_in_order_for_each_actor(
-    routing: Routing, count: int, messages: int, seed: int
+    routing: RoutingLogic, count: int, messages: int, seed: int
 ) -> None:
     diaries = [Diary() for _ in range(count)]
 

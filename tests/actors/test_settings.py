@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import recado
-from recado.actors import Actor, Message, NotHere
-from recado.actors.remote.amqp import Amqp, AmqpSettings, Sharing, Storage
-from recado.actors.remote.occurrences import BridgeGone, BridgeLost
-from recado.actors.remote.options import Options
-from recado.actors.remote.tcp import Tcp
+from recado.actors import Actor, Message, WrongContextError
+from recado.actors.remote.amqp import AmqpSettings, AmqpTransport, ConnectionSharing, Storage
+from recado.actors.remote.events import LinkClosed, LinkLost
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.tcp import TcpTransport
 from recado.actors.remote.tcp.transport import TcpSettings
 from recado.actors.settings import ActorsSettings, open_system
-from recado.node.config import ConfigError, load, read_settings
+from recado.node.config import ConfigError, load_config, read_settings
 
 from .remote.running import in_a_loop
 
@@ -62,45 +62,45 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_defaults_are_those_of_the_parts() -> None:
     settings = ActorsSettings()
-    assert settings.options() == Options()
+    assert settings.remote_options() == RemoteOptions()
     assert settings.amqp_settings() == AmqpSettings()
     assert settings.tcp_settings() == TcpSettings()
-    assert settings.transport_of() is None
-    assert settings.dispatcher_of() is None
+    assert settings.create_transport() is None
+    assert settings.create_dispatcher() is None
 
 
 def test_what_it_says_reaches_the_parts(file: Path) -> None:
     settings = read_settings(file, {}).actors
-    options = settings.options()
+    options = settings.remote_options()
     assert (options.cookie, options.require_cookie, options.untrusted) == ("sesame", True, True)
-    assert (options.client_id, options.serialiser) == ("desk-7", "json")
+    assert (options.client_id, options.serializer) == ("desk-7", "json")
     assert (options.compression, options.compression_level) == ("zstd", 9)
-    assert (options.frame_limit, options.warm_up) == (65536, 10)
+    assert (options.max_frame_bytes, options.warm_up) == (65536, 10)
     assert settings.amqp_settings() == AmqpSettings(
         storage=Storage.EXCLUSIVE_AUTODELETE,
         persistent=False,
-        serve=False,
-        server_sharing=Sharing.PER_CHANNEL,
+        server_bridge=False,
+        server_sharing=ConnectionSharing.PER_CHANNEL,
         connect_timeout=1.5,
         read_timeout=8,
-        reconnect_delay=0.25,
-        give_up=30,
+        retry_max=0.25,
+        reconnect_timeout=30,
     )
-    transport = settings.transport_of()
-    assert isinstance(transport, Amqp)
+    transport = settings.create_transport()
+    assert isinstance(transport, AmqpTransport)
     address = transport.address
     assert str(address) == "amqps://actor_admin@broker.example:5999//actor_host"
     assert (address.password, address.heartbeat) == ("secret", 4)
     assert address.connection_timeout == 1.5
-    assert settings.mailboxes == str(file.parent / "mail")
+    assert settings.mailbox_folder == str(file.parent / "mail")
 
 
 def test_tcp() -> None:
     settings = ActorsSettings(transport="tcp", listen="127.0.0.1:0", nodes={"a": "host:1"})
-    assert isinstance(settings.transport_of(), Tcp)
-    given = ActorsSettings(connect_timeout=1, read_timeout=2, reconnect_delay=3, give_up=4)
+    assert isinstance(settings.create_transport(), TcpTransport)
+    given = ActorsSettings(connect_timeout=1, read_timeout=2, retry_max=3, reconnect_timeout=4)
     assert given.tcp_settings() == TcpSettings(
-        connect_timeout=1, read_timeout=2, reconnect_delay=3, give_up=4
+        connect_timeout=1, read_timeout=2, retry_max=3, reconnect_timeout=4
     )
 
 
@@ -113,7 +113,7 @@ def test_every_field_of_a_part_that_a_file_may_say_is_one_of_the_section() -> No
         "create_timeout", "absence", "prefetch", "clients_limit", "connections_limit",
         "greeting_timeout", "report_interval",
     }  # fmt: skip
-    for part in (Options, AmqpSettings, TcpSettings):
+    for part in (RemoteOptions, AmqpSettings, TcpSettings):
         assert set(part.__struct_fields__) <= said | elsewhere | of_programs
 
 
@@ -136,7 +136,7 @@ async def test_its_folder_of_mailboxes_outlasts_the_system(tmp_path: Path) -> No
     settings = read_settings(file, {}).actors
     seen: asyncio.Queue[str] = asyncio.Queue()
     async with open_system("exchange", settings) as system:
-        box = system.mailboxes.mailbox("notes")
+        box = system.durable_mailboxes.mailbox("notes")
         ref = await system.spawn(lambda: Notes(seen), name="notes", mailbox=box)
         await ref.tell_wait(Note("one"))
         assert await seen.get() == "one"
@@ -144,7 +144,7 @@ async def test_its_folder_of_mailboxes_outlasts_the_system(tmp_path: Path) -> No
         ref.tell(Note("two"))
     assert (tmp_path / "mail").is_dir()
     async with open_system("exchange", settings) as system:
-        box = system.mailboxes.mailbox("notes")
+        box = system.durable_mailboxes.mailbox("notes")
         await system.spawn(lambda: Notes(seen), name="notes", mailbox=box)
         assert await seen.get() == "two"
 
@@ -155,18 +155,21 @@ async def test_the_application_is_told_of_a_way_that_is_given_up() -> None:
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
         settings = ActorsSettings(
-            transport="tcp", nodes={"far": f"127.0.0.1:{port}"}, give_up=0.1, reconnect_delay=0.01
+            transport="tcp",
+            nodes={"far": f"127.0.0.1:{port}"},
+            reconnect_timeout=0.1,
+            retry_max=0.01,
         )
         told: asyncio.Queue[object] = asyncio.Queue()
         async with open_system("near", settings) as system:
-            system.listeners.append(told.put_nowait)
+            system._listeners.append(told.put_nowait)
             system.actor("anybody", node="far").tell(Note("lost"))
             events = [await told.get()]
-            while not isinstance(events[-1], BridgeGone):
+            while not isinstance(events[-1], LinkClosed):
                 events.append(await told.get())
-        bridges = [event for event in events if isinstance(event, BridgeLost | BridgeGone)]
-        assert [type(event) for event in bridges] == [BridgeLost, BridgeGone]
-        assert {event.bridge for event in bridges} == {"client of far"}
+        bridges = [event for event in events if isinstance(event, LinkLost | LinkClosed)]
+        assert [type(event) for event in bridges] == [LinkLost, LinkClosed]
+        assert {event.link for event in bridges} == {"client of far"}
 
 
 @pytest.mark.parametrize(
@@ -174,15 +177,15 @@ async def test_the_application_is_told_of_a_way_that_is_given_up() -> None:
     [("", None, False), ("x", None, True), ("x", False, False), ("x", True, True)],
 )
 def test_who_has_a_cookie_demands_it(cookie: str, said: bool | None, demanded: bool) -> None:
-    options = ActorsSettings(cookie=cookie, require_cookie=said).options()
-    assert options.demands_cookie is demanded
+    options = ActorsSettings(cookie=cookie, require_cookie=said).remote_options()
+    assert options.requires_cookie is demanded
 
 
 @in_a_loop
 async def test_a_system_without_a_folder_of_mailboxes_says_so() -> None:
     async with open_system("exchange", ActorsSettings()) as system:
-        with pytest.raises(NotHere, match="Name a folder"):
-            _ = system.mailboxes
+        with pytest.raises(WrongContextError, match="Name a folder"):
+            _ = system.durable_mailboxes
 
 
 @pytest.mark.parametrize("kind", ["pool", "thread_per_actor", "self_sizing"])
@@ -190,7 +193,7 @@ async def test_a_system_without_a_folder_of_mailboxes_says_so() -> None:
 async def test_a_system_runs_as_it_says(kind: str) -> None:
     settings = ActorsSettings(dispatcher=kind, threads=2, mailbox_capacity=5)  # type: ignore[arg-type]
     async with open_system("exchange", settings) as system:
-        assert type(system.dispatcher).__name__.lower() == kind.replace("_", "")
+        assert type(system._default_dispatcher).__name__.lower() == kind.replace("_", "")
 
 
 def test_the_environment_overrides_the_file(file: Path) -> None:
@@ -227,14 +230,14 @@ def test_a_mistake_is_told(tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "recado.toml"
     file.write_text(f"[actors]\n{text}")
     with pytest.raises(ConfigError, match=told):
-        load(file=file)
+        load_config(file=file)
 
 
 def test_a_message_never_repeats_a_secret(tmp_path: Path) -> None:
     file = tmp_path / "recado.toml"
     file.write_text("[actors]\ncookie = 12345")
     with pytest.raises(ConfigError) as caught:
-        load(file=file)
+        load_config(file=file)
     assert "12345" not in str(caught.value)
 
 

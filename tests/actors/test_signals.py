@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from recado.actors import ActorSystem, SystemClosed, blocking
+from recado.actors import ActorSystem, SystemClosedError, blocking
 from tests.feeds.rim.loop import in_the_loop
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,7 +146,7 @@ async def test_it_returns_when_something_else_has_closed_the_system_completely()
             await asyncio.sleep(0.01)
             closed.append("last")
 
-        system.at_close(last)
+        system.on_close(last)
         waiting = asyncio.create_task(system.run_until_signal())
         await asyncio.sleep(0)
         closing = asyncio.create_task(system.close())
@@ -158,7 +158,7 @@ async def test_it_returns_when_something_else_has_closed_the_system_completely()
 
 @in_the_loop
 async def test_a_system_that_was_never_opened_cannot_be_run() -> None:
-    with pytest.raises(SystemClosed, match="not open"):
+    with pytest.raises(SystemClosedError, match="not open"):
         await ActorSystem().run_until_signal()
 
 
@@ -182,14 +182,14 @@ async def test_the_handlers_from_before_are_restored() -> None:
 
 
 def test_the_blocking_system_returns_when_another_thread_has_closed_it() -> None:
-    with blocking.ActorSystem() as system:
+    with blocking.BlockingActorSystem() as system:
         closed: list[str] = []
 
         async def last() -> None:
             await asyncio.sleep(0.05)
             closed.append("last")
 
-        system.system.at_close(last)
+        system._system.on_close(last)
         threading.Timer(0.05, system.close).start()
         system.run_until_signal()
         assert closed == ["last"]

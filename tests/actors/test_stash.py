@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recado.actors.actor import Actor
-from recado.actors.errors import ActorStopped
-from recado.actors.failing.supervision import OneForOne
+from recado.actors.actor_events import DeadLetter
+from recado.actors.errors import ActorStoppedError
 from recado.actors.message import Message
-from recado.actors.occurrences import DeadLetter
-from recado.actors.stash import Stash, StashFull
+from recado.actors.stash import Stash, StashFullError
+from recado.actors.supervision.strategy import OneForOne
 from recado.actors.system import ActorSystem
 from recado.actors.testkit import Probe
 
@@ -39,16 +39,16 @@ class Store(Actor[Put | Switch | Fail]):
         self.stored = stored
         self.capacity = capacity
 
-    def started(self) -> None:
+    def pre_start(self) -> None:
         self.stash = Stash(self, self.capacity)
 
     def receive(self, message: Put | Switch | Fail) -> None:
         match message:
             case Put():
-                self.stash.keep()
+                self.stash.stash()
             case Switch(is_open=True):
                 self.become(self.opened)
-                self.stash.put_back()
+                self.stash.unstash_all()
             case Switch():
                 pass
             case Fail():
@@ -80,7 +80,7 @@ def test_all_is_handled_once_and_in_order_however_often_it_was_put_aside(
     stored: list[int] = []
 
     async def story(system: ActorSystem) -> list[int]:
-        ref = await system.spawn(lambda: Store(stored), supervision=ALWAYS)
+        ref = await system.spawn(lambda: Store(stored), supervisor_strategy=ALWAYS)
         asks = []
         for number, step in enumerate(steps):
             match step:
@@ -105,9 +105,9 @@ def test_one_too_many_is_a_failure_and_nothing_is_lost_by_it() -> None:
     stored: list[int] = []
 
     async def story(system: ActorSystem) -> None:
-        ref = await system.spawn(lambda: Store(stored, 2), supervision=ALWAYS)
+        ref = await system.spawn(lambda: Store(stored, 2), supervisor_strategy=ALWAYS)
         asks = [ref.ask_future(Put(number), timeout=100) for number in range(3)]
-        with pytest.raises(StashFull):
+        with pytest.raises(StashFullError):
             await asks[2]
         ref.tell(Switch(True))
         assert [await asks[0], await asks[1]] == [0, 1]
@@ -123,10 +123,10 @@ def test_after_a_stop_what_was_stashed_are_dead_letters() -> None:
         ref = await system.spawn(lambda: Store([]))
         asked = ref.ask_future(Put(1), timeout=100)
         await asyncio.sleep(1)
-        assert system.waiting(ref) == 0
+        assert system.mailbox_size(ref) == 0
         ref.stop()
         assert (await probe.expect(DeadLetter)).message == Put(1)
-        with pytest.raises(ActorStopped):
+        with pytest.raises(ActorStoppedError):
             await asked
 
     told(story)

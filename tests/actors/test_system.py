@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 import recado
-from recado.actors import Actor, ActorStopped, ActorSystem, Address, NameTaken, NoSuchActor
+from recado.actors import (
+    Actor,
+    ActorStoppedError,
+    ActorSystem,
+    Address,
+    NameTakenError,
+    NoSuchActorError,
+)
 from tests.feeds.rim.loop import in_the_loop
 
 from .cast import Do, Echo, Notebook, Stage
@@ -34,9 +41,9 @@ async def test_actors_are_found_by_id_name_and_class() -> None:
         assert system.actor("book", Notebook) is book
         assert system.actor("book", node="exchange") is book
         assert system.ref(Address("exchange", "book")) is book
-        with pytest.raises(NoSuchActor):
+        with pytest.raises(NoSuchActorError):
             system.actor("nobody")
-        with pytest.raises(NoSuchActor, match="no Stage"):
+        with pytest.raises(NoSuchActorError, match="no Stage"):
             system.actor("book", Stage)
 
 
@@ -44,14 +51,14 @@ async def test_actors_are_found_by_id_name_and_class() -> None:
 async def test_a_name_belongs_to_one_living_actor() -> None:  # RG1
     async with ActorSystem() as system:
         first = await system.spawn(Notebook, name="book")
-        with pytest.raises(NameTaken):
+        with pytest.raises(NameTakenError):
             await system.spawn(Notebook, name="book")
         assert system.actor("book") == first
         await system.stop(first)
         second = await system.spawn(Notebook, name="book")
         assert first != second  # AD2
         assert system.ref(first.address) == first
-        with pytest.raises(ActorStopped):
+        with pytest.raises(ActorStoppedError):
             await system.ref(str(first)).ask(Echo("?"))
 
 
@@ -67,11 +74,11 @@ async def test_all_of_a_class_are_stopped_but_not_the_systems_own() -> None:  # 
         assert len(system.registry) == 1
         await system.stop_all()
         assert len(system.registry) == 0
-        assert len(system.internals) == 2
+        assert len(system._internal_registry) == 2
         assert system.ref(str(own)) is own
         assert system.ref(str(child)) == child
         assert await own.ask(Do(lambda own: own.children)) == (child,)
-    assert len(system.internals) == 0
+    assert len(system._internal_registry) == 0
 
 
 @in_the_loop
@@ -82,8 +89,8 @@ async def test_what_closes_with_it_is_closed_last_first() -> None:
         order.append("later")
 
     async with ActorSystem() as system:
-        system.at_close(lambda: order.append(f"first, {len(system.registry)} actors"))
-        system.at_close(later)
+        system.on_close(lambda: order.append(f"first, {len(system.registry)} actors"))
+        system.on_close(later)
         await system.spawn(Notebook)
     assert order == ["later", "first, 0 actors"]
 
@@ -102,7 +109,7 @@ async def test_names_are_limited() -> None:
 async def test_chance_is_given() -> None:
     uids = []
     for _ in range(2):
-        async with ActorSystem(chance=random.Random(7)) as system:
+        async with ActorSystem(rng=random.Random(7)) as system:
             uids.append((await system.spawn(Notebook)).address.uid)
     assert uids[0] == uids[1]
 

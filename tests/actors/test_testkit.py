@@ -11,11 +11,11 @@ import pytest
 
 from recado.actors import testkit
 from recado.actors.actor import Actor
-from recado.actors.errors import NobodyAsked
-from recado.actors.failing.signals import Down
+from recado.actors.errors import NoSenderError
 from recado.actors.message import Message
+from recado.actors.supervision.signals import Down
 from recado.actors.system import ActorSystem
-from recado.actors.testkit import Probe, Shuffled, Stuck, run
+from recado.actors.testkit import DeadlockError, Probe, ShuffledDispatcher, run
 
 from .stories import Diary, Listener, Note, told
 
@@ -51,12 +51,12 @@ def test_threads_may_come_back_while_nothing_is_due() -> None:
 
 
 def test_a_story_in_which_everybody_waits_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testkit, "THREADS_PATIENCE", 0.0)
+    monkeypatch.setattr(testkit, "THREAD_WAIT_S", 0.0)
 
     async def story() -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(Stuck):
+    with pytest.raises(DeadlockError):
         run(story())
 
 
@@ -98,7 +98,7 @@ def test_a_seed_is_an_order_and_other_seeds_are_others() -> None:
 
 def test_other_threads_may_send_to_shuffled_actors() -> None:
     async def story() -> None:
-        async with ActorSystem("test", dispatcher=Shuffled(1)) as system:
+        async with ActorSystem("test", dispatcher=ShuffledDispatcher(1)) as system:
             probe = await Probe[Ping].spawn(system)
             await asyncio.to_thread(probe.ref.tell, Ping(1))
             assert await probe.expect(Ping) == Ping(1)
@@ -119,10 +119,10 @@ def test_a_probe_keeps_what_it_is_told_until_it_is_expected() -> None:
             await probe.expect(Ping)
         with pytest.raises(AssertionError, match="nothing came within 3 s"):
             await probe.expect(Ping)
-        await probe.expect_nothing(within=100)
+        await probe.expect_no_message(within=100)
         probe.ref.tell(Ping(3))
         with pytest.raises(AssertionError, match="nothing was to come"):
-            await probe.expect_nothing()
+            await probe.expect_no_message()
 
     told(story)
 
@@ -130,7 +130,7 @@ def test_a_probe_keeps_what_it_is_told_until_it_is_expected() -> None:
 def test_a_probe_answers_who_asked_or_who_sent() -> None:
     async def story(system: ActorSystem) -> None:
         probe, other = await Probe[Any].spawn(system), await Probe[Any].spawn(system)
-        with pytest.raises(NobodyAsked):
+        with pytest.raises(NoSenderError):
             probe.reply(1)
         asked = probe.ref.ask_future(Ping())
         await probe.expect(Ping)
@@ -150,7 +150,7 @@ def test_a_probe_answers_who_asked_or_who_sent() -> None:
         await other.expect(Pong)
         probe.ref.tell(Ping())
         await probe.expect(Ping)
-        with pytest.raises(NobodyAsked):
+        with pytest.raises(NoSenderError):
             probe.reply(1)
 
     told(story)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recado.actors.actor import Actor
-from recado.actors.dispatchers import Pool
-from recado.actors.failing.supervision import OneForOne
+from recado.actors.dispatchers import FixedPool
 from recado.actors.message import Message
+from recado.actors.supervision.strategy import OneForOne
 from recado.actors.system import ActorSystem
 from recado.actors.testkit import Probe
 from recado.actors.timers import Timers
@@ -36,13 +36,13 @@ class Clockwork(Actor[Tick | Do]):
     def __init__(self, heard: list[tuple[float, int]]) -> None:
         self.heard = heard
 
-    def started(self) -> None:
+    def pre_start(self) -> None:
         self.timers = Timers(self)
 
     def receive(self, message: Tick | Do) -> None:
         match message:
             case Tick(number):
-                self.heard.append((self.system.clock.time(), number))
+                self.heard.append((self.system._clock.time(), number))
             case Do("once", delay, number, key):
                 self.timers.once(delay, Tick(number), key=key)
             case Do("every", delay, number, key):
@@ -68,7 +68,7 @@ def heard(*steps: Do | float, seed: int | None = None) -> Log:
 
     async def story(system: ActorSystem) -> None:
         ref = await system.spawn(
-            lambda: Clockwork(log), supervision=OneForOne(max_restarts=None), name="clock"
+            lambda: Clockwork(log), supervisor_strategy=OneForOne(max_restarts=None), name="clock"
         )
         for step in steps:
             if isinstance(step, Do):
@@ -119,8 +119,8 @@ def test_a_timer_that_was_begun_when_the_end_had_come_does_not_fire() -> None:
     timers: list[Timers] = []
 
     class Late(Clockwork):
-        def started(self) -> None:
-            super().started()
+        def pre_start(self) -> None:
+            super().pre_start()
             timers.append(self.timers)
 
     async def story(system: ActorSystem) -> int:
@@ -129,7 +129,7 @@ def test_a_timer_that_was_begun_when_the_end_had_come_does_not_fire() -> None:
         timers[0].once(1.0, Tick())
         timers[0].every(1.0, Tick())
         await asyncio.sleep(5)
-        return system.dead_letters
+        return system.dead_letter_count
 
     assert told(story) == 0
 
@@ -141,8 +141,8 @@ def test_what_was_missed_is_left_out_and_nothing_drifts() -> None:
         ref = await system.spawn(lambda: Clockwork(ticks))
         ref.tell(Do("every", 1.0))
         await asyncio.sleep(2.5)
-        loop: Any = system.loop
-        loop.leap(3.25)  # the loop was busy elsewhere until 5.75
+        loop: Any = system._loop
+        loop.advance(3.25)  # the loop was busy elsewhere until 5.75
         await asyncio.sleep(2.0)
 
     told(story)
@@ -169,7 +169,7 @@ def test_timers_of_an_actor_that_runs_in_threads() -> None:
                 finished.set()
 
     async def story() -> None:
-        async with Pool(2) as pool, ActorSystem("test") as system:
+        async with FixedPool(2) as pool, ActorSystem("test") as system:
             ref = await system.spawn(lambda: Done(log), dispatcher=pool)
             ref.tell(Do("every", 0.001, 1, "a"))
             await asyncio.to_thread(finished.wait, 20)

@@ -19,7 +19,7 @@ from msgspec.structs import astuple
 
 from recado.actors import Actor, ActorError, Message
 from recado.actors.remote import register, register_exception
-from recado.actors.remote.sealed.envelope_pb2 import Metadatum
+from recado.actors.remote.wire.envelope_pb2 import Metadatum
 
 
 class Side(enum.Enum):

@@ -7,18 +7,18 @@ from typing import Any
 from hypothesis import strategies as st
 
 from recado.amqp.values import (
+    FieldTable,
+    FieldValue,
     Float32,
     Int8,
     Int16,
     Int64,
     LongString,
-    Scaled,
-    Table,
+    ScaledDecimal,
     Timestamp,
     UInt8,
     UInt16,
     UInt32,
-    Value,
 )
 
 
@@ -37,7 +37,7 @@ def short_strings() -> st.SearchStrategy[str]:
 
 NOT_UTF8 = st.binary(max_size=20).map(lambda octets: octets + b"\xff")
 
-SCALARS: st.SearchStrategy[Value] = st.one_of(
+SCALARS: st.SearchStrategy[FieldValue] = st.one_of(
     st.none(),
     st.booleans(),
     signed(8).map(Int8),
@@ -50,21 +50,21 @@ SCALARS: st.SearchStrategy[Value] = st.one_of(
     unsigned(64).map(Timestamp),
     st.floats(allow_nan=False),
     st.floats(allow_nan=False, width=32).map(Float32),
-    st.builds(Scaled, unsigned(8), unsigned(32)),
+    st.builds(ScaledDecimal, unsigned(8), unsigned(32)),
     st.text(max_size=40),
     st.binary(max_size=20),
     NOT_UTF8.map(LongString),
 )
 
 
-def _nest(inner: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
+def _nest(inner: st.SearchStrategy[FieldValue]) -> st.SearchStrategy[FieldValue]:
     return st.lists(inner, max_size=4) | st.dictionaries(short_strings(), inner, max_size=4)
 
 
-VALUES: st.SearchStrategy[Value] = st.recursive(SCALARS, _nest, max_leaves=12)
+VALUES: st.SearchStrategy[FieldValue] = st.recursive(SCALARS, _nest, max_leaves=12)
 
 
-def tables() -> st.SearchStrategy[Table]:
+def tables() -> st.SearchStrategy[FieldTable]:
     """Tables of values that decode to what they were, type for type."""
     return st.dictionaries(short_strings(), VALUES, max_size=6)
 

@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 from recado.amqp.deliveries import Delivered, DeliveryRoute
 from recado.amqp.errors import FrameError
 from recado.amqp.events import ContentReceived, Event, MethodReceived
-from recado.amqp.frames import END, body_of, frame, method_frame, properties_of
+from recado.amqp.frames import (
+    FRAME_END_CODE,
+    encode_frame,
+    encode_method_frame,
+    extract_body,
+    extract_properties,
+)
 from recado.amqp.methods import BasicDeliver, BasicGetEmpty
-from recado.amqp.reader import Reader
+from recado.amqp.reader import FrameReader
 
 from .traffic import FRAME_MAX, PROPERTIES, Message, bytewise
 
@@ -30,8 +36,8 @@ def frames_of(*messages: Message, channel: int = 1) -> bytes:
     return b"".join(each for message in messages for each in message.frames(channel))
 
 
-def gathering() -> Reader:
-    return Reader(frame_max=FRAME_MAX, runs_of_deliveries=True)
+def gathering() -> FrameReader:
+    return FrameReader(frame_max=FRAME_MAX, batch_deliveries=True)
 
 
 def apart(events: Iterable[Event]) -> list[object]:
@@ -45,7 +51,7 @@ def apart(events: Iterable[Event]) -> list[object]:
                 parts += ((channel, *route, first + i, *one) for i, one in enumerate(each))
             case ContentReceived(channel, BasicDeliver() as m, content):
                 route = (m.consumer_tag, m.redelivered, m.exchange, m.routing_key)
-                content_parts = (properties_of(content), body_of(content))
+                content_parts = (extract_properties(content), extract_body(content))
                 parts.append((channel, *route, m.delivery_tag, *content_parts))
             case _:
                 parts.append(event)
@@ -68,7 +74,7 @@ def test_so_are_those_that_differ_in_size_and_properties() -> None:
     messages = [delivery(7 + i, b"x" * i, PROPERTIES[i % 7]) for i in range(30)]
     (run,) = gathering().feed(frames_of(*messages))
     assert isinstance(run, Delivered)
-    assert run.first == 7
+    assert run.first_tag == 7
     assert run.properties == [PROPERTIES[i % 7] for i in range(30)]
     assert run.bodies == [b"x" * i for i in range(30)]
 
@@ -134,7 +140,7 @@ def test_a_run_goes_on_behind_one_that_is_odd(before: int, odd: Message, ids: bo
         odd,
         *(delivery(each, properties=usual(each)) for each in range(before + 2, before + 20)),
     )
-    expected = apart(Reader(frame_max=FRAME_MAX).feed(data))
+    expected = apart(FrameReader(frame_max=FRAME_MAX).feed(data))
     assert apart(gathering().feed(data)) == expected
     assert len(expected) == before + 19
 
@@ -165,20 +171,20 @@ def test_runs_say_what_single_messages_say(
     data = frames_of(*messages)
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     pieces = [data[a:b] for a, b in pairwise(places)]
-    expected = apart(Reader(frame_max=FRAME_MAX).feed(data))
-    reader = Reader(frame_max=FRAME_MAX, runs_of_deliveries=True, run_limit=limit)
+    expected = apart(FrameReader(frame_max=FRAME_MAX).feed(data))
+    reader = FrameReader(frame_max=FRAME_MAX, batch_deliveries=True, run_limit=limit)
     assert apart(event for piece in pieces for event in reader.feed(piece)) == expected
 
 
 def test_byte_by_byte() -> None:
     data = frames_of(delivery(1), delivery(2, b""), delivery(3, b"x" * 5000))
-    expected = apart(Reader(frame_max=FRAME_MAX).feed(data))
+    expected = apart(FrameReader(frame_max=FRAME_MAX).feed(data))
     reader = gathering()
     assert apart(event for byte in bytewise([data]) for event in reader.feed(byte)) == expected
 
 
 def test_an_answer_between_deliveries_keeps_its_place() -> None:
-    data = frames_of(delivery(1)) + method_frame(1, BasicGetEmpty()) + frames_of(delivery(2))
+    data = frames_of(delivery(1)) + encode_method_frame(1, BasicGetEmpty()) + frames_of(delivery(2))
     first, answer, second = gathering().feed(data)
     assert isinstance(first, Delivered)
     assert answer == MethodReceived(1, BasicGetEmpty())
@@ -198,24 +204,26 @@ def test_a_frame_that_does_not_end_is_refused_in_a_run_too(from_the_end: int, id
     messages = [delivery(tag, properties=id_of(tag if ids else 1)) for tag in range(1, 41)]
     before, behind = frames_of(*messages[:30]), frames_of(*messages[30:])
     odd = bytearray(before)
-    assert odd[-from_the_end] == END
+    assert odd[-from_the_end] == FRAME_END_CODE
     odd[-from_the_end] = 0
-    for reader in (gathering(), Reader(frame_max=FRAME_MAX)):
+    for reader in (gathering(), FrameReader(frame_max=FRAME_MAX)):
         with pytest.raises(FrameError):
             list(reader.feed(bytes(odd) + behind))
 
 
 def test_a_delivery_that_is_not_well_formed_is_refused() -> None:
     payload = b"\x00\x3c\x00\x3c\x03abc" + bytes(8) + b"\x00\x09x"
-    data = frame(1, 1, payload) + frames_of(delivery(1))[len(method_frame(1, SMALL)) :]
+    data = (
+        encode_frame(1, 1, payload) + frames_of(delivery(1))[len(encode_method_frame(1, SMALL)) :]
+    )
     with pytest.raises(FrameError, match=r"basic\.deliver is cut short"):
         list(gathering().feed(data))
 
 
 def test_a_consumer_tag_that_is_longer_than_its_frame_is_refused() -> None:
     data = (
-        frame(1, 1, b"\x00\x3c\x00\x3c\xffabc")
-        + frames_of(delivery(1))[len(method_frame(1, SMALL)) :]
+        encode_frame(1, 1, b"\x00\x3c\x00\x3c\xffabc")
+        + frames_of(delivery(1))[len(encode_method_frame(1, SMALL)) :]
     )
     with pytest.raises(FrameError, match=r"basic\.deliver is cut short"):
         list(gathering().feed(data))

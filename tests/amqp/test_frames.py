@@ -8,21 +8,21 @@ from pamqp import frame as pamqp_frame
 
 from recado.amqp.events import ContentReceived, MethodReceived
 from recado.amqp.frames import (
+    FRAME_OVERHEAD_BYTES,
     HEARTBEAT_FRAME,
-    OVERHEAD,
-    ack_frame,
-    body_of,
-    body_size_of,
-    content_frames,
-    header_end,
-    method_frame,
-    on_channel,
-    properties_of,
-    within,
+    encode_ack_frame,
+    encode_content,
+    encode_method_frame,
+    extract_body,
+    extract_properties,
+    find_header_end,
+    move_to_channel,
+    read_body_size,
+    resize_frames,
 )
 from recado.amqp.methods import BasicAck, BasicDeliver, QueueDeclare
 from recado.amqp.properties import Properties, decode_properties, encode_properties
-from recado.amqp.reader import Reader
+from recado.amqp.reader import FrameReader
 
 from .strategies import unsigned
 from .traffic import PROPERTIES, split
@@ -36,37 +36,37 @@ ROOMS = st.sampled_from((1, 7, 299, 300, 301, 4096))
 def test_a_content_is_taken_apart_again(
     channel: int, props: bytes, payload: bytes, room: int
 ) -> None:
-    content = content_frames(channel, props, payload, room + OVERHEAD)
-    assert properties_of(content) == props
-    assert body_of(content) == payload
-    assert body_size_of(content) == len(payload)
+    content = encode_content(channel, props, payload, room + FRAME_OVERHEAD_BYTES)
+    assert extract_properties(content) == props
+    assert extract_body(content) == payload
+    assert read_body_size(content) == len(payload)
     first, *rest = split(content)
-    assert header_end(content) == len(first)
+    assert find_header_end(content) == len(first)
     assert len(rest) == -(-len(payload) // room)
-    assert all(len(each) <= room + OVERHEAD for each in rest)
+    assert all(len(each) <= room + FRAME_OVERHEAD_BYTES for each in rest)
     assert {int.from_bytes(each[1:3], "big") for each in (first, *rest)} == {channel}
 
 
 def test_without_a_frame_max_a_body_is_one_frame() -> None:
-    content = content_frames(1, PROPERTIES[0], bytes(1 << 20), 0)
+    content = encode_content(1, PROPERTIES[0], bytes(1 << 20), 0)
     assert len(split(content)) == 2
-    assert split(content_frames(1, PROPERTIES[0], b"", 0))[1:] == []
+    assert split(encode_content(1, PROPERTIES[0], b"", 0))[1:] == []
 
 
 @given(CHANNELS, CHANNELS, st.sampled_from(PROPERTIES), BODIES, ROOMS, ROOMS)
 def test_on_another_channel_only_the_numbers_differ(
     channel: int, other: int, props: bytes, payload: bytes, room: int, smaller: int
 ) -> None:
-    content = content_frames(channel, props, payload, room + OVERHEAD)
-    moved = content_frames(other, props, payload, room + OVERHEAD)
-    assert on_channel(content, other) == moved
-    cut = content_frames(other, props, payload, smaller + OVERHEAD)
-    assert within(content, other, smaller + OVERHEAD) == cut
+    content = encode_content(channel, props, payload, room + FRAME_OVERHEAD_BYTES)
+    moved = encode_content(other, props, payload, room + FRAME_OVERHEAD_BYTES)
+    assert move_to_channel(content, other) == moved
+    cut = encode_content(other, props, payload, smaller + FRAME_OVERHEAD_BYTES)
+    assert resize_frames(content, other, smaller + FRAME_OVERHEAD_BYTES) == cut
 
 
 @given(CHANNELS, unsigned(64), st.booleans())
 def test_the_quick_ack_is_the_method(channel: int, tag: int, multiple: bool) -> None:
-    assert ack_frame(channel, tag, multiple=multiple) == method_frame(
+    assert encode_ack_frame(channel, tag, multiple=multiple) == encode_method_frame(
         channel, BasicAck(tag, multiple)
     )
 
@@ -76,7 +76,7 @@ def test_the_quick_ack_is_the_method(channel: int, tag: int, multiple: bool) -> 
 
 @given(CHANNELS)
 def test_pamqp_reads_our_methods(channel: int) -> None:
-    data = method_frame(channel, QueueDeclare("name", durable=True, arguments={"x": 1}))
+    data = encode_method_frame(channel, QueueDeclare("name", durable=True, arguments={"x": 1}))
     size, number, method = pamqp_frame.unmarshal(data + b"more")
     assert (size, number) == (len(data), channel)
     assert isinstance(method, commands.Queue.Declare)
@@ -86,7 +86,9 @@ def test_pamqp_reads_our_methods(channel: int) -> None:
 @given(CHANNELS, BODIES, ROOMS)
 def test_pamqp_reads_our_contents(channel: int, payload: bytes, room: int) -> None:
     properties = Properties(content_type="text/plain", priority=3, message_id="m")
-    data = content_frames(channel, encode_properties(properties), payload, room + OVERHEAD)
+    data = encode_content(
+        channel, encode_properties(properties), payload, room + FRAME_OVERHEAD_BYTES
+    )
     _, number, head = pamqp_frame.unmarshal(data)
     assert isinstance(head, header.ContentHeader)
     assert (number, head.body_size) == (channel, len(payload))
@@ -108,17 +110,17 @@ def test_we_read_contents_of_pamqp(channel: int, payload: bytes) -> None:
     data += pamqp_frame.marshal(header.ContentHeader(0, len(payload), properties), channel)
     if payload:
         data += pamqp_frame.marshal(body.ContentBody(payload), channel)
-    (event,) = Reader().feed(data)
+    (event,) = FrameReader().feed(data)
     assert isinstance(event, ContentReceived)
     assert (event.channel, event.method) == (channel, BasicDeliver("tag", 7, True, "x", "key"))
-    assert body_of(event.content) == payload
-    read = decode_properties(properties_of(event.content))
+    assert extract_body(event.content) == payload
+    read = decode_properties(extract_properties(event.content))
     assert read == Properties(content_type="text/plain", delivery_mode=2)
 
 
 def test_we_read_methods_of_pamqp() -> None:
     data = pamqp_frame.marshal(commands.Queue.Declare(queue="q", durable=True), 3)
-    assert list(Reader().feed(data)) == [MethodReceived(3, QueueDeclare("q", durable=True))]
+    assert list(FrameReader().feed(data)) == [MethodReceived(3, QueueDeclare("q", durable=True))]
 
 
 @pytest.mark.parametrize("data", [HEARTBEAT_FRAME, pamqp_frame.marshal(heartbeat.Heartbeat(), 0)])

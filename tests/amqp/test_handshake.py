@@ -8,22 +8,22 @@ from hypothesis import strategies as st
 
 from recado.amqp.codec import decode_method, encode_method
 from recado.amqp.errors import (
-    ChannelFault,
-    CommandInvalid,
+    AmqpNotImplementedError,
+    AmqpSyntaxError,
+    ChannelError,
+    CommandInvalidError,
     FrameError,
-    LoginRefused,
-    NotAllowed,
-    NotImplementedHere,
-    SyntaxFault,
+    LoginRefusedError,
+    NotAllowedError,
 )
 from recado.amqp.handshake import (
-    NEXT,
+    NEXT_STEP,
     ClientHandshake,
+    ConnectionLimits,
     Credentials,
-    Limits,
-    Opened,
+    HandshakeStep,
+    OpenRequested,
     ServerHandshake,
-    Step,
 )
 from recado.amqp.methods import (
     METHODS,
@@ -35,7 +35,7 @@ from recado.amqp.methods import (
     ConnectionTuneOk,
     Method,
 )
-from recado.amqp.values import LongString, Table, encode_table
+from recado.amqp.values import FieldTable, LongString, encode_table
 
 from .strategies import short_strings, tables, unsigned
 
@@ -65,17 +65,17 @@ def client(
     )
 
 
-def step_of(handshake: ServerHandshake | ClientHandshake) -> Step:
+def step_of(handshake: ServerHandshake | ClientHandshake) -> HandshakeStep:
     """Asked anew each time, so that mypy does not take the last answer for the next."""
     return handshake.step
 
 
-def server_at(step: Step) -> ServerHandshake:
+def server_at(step: HandshakeStep) -> ServerHandshake:
     handshake = server()
     moves: list[Callable[[], object]] = [
         handshake.start,
         lambda: handshake.receive(ConnectionStartOk(response=GUEST)),
-        handshake.accept,
+        handshake.accept_credentials,
         lambda: handshake.receive(ConnectionTuneOk()),
         lambda: handshake.receive(ConnectionOpen()),
     ]
@@ -84,7 +84,7 @@ def server_at(step: Step) -> ServerHandshake:
     return handshake
 
 
-def client_at(step: Step) -> ClientHandshake:
+def client_at(step: HandshakeStep) -> ClientHandshake:
     handshake = client()
     moves: list[Method] = [ConnectionStart(), ConnectionTune(), ConnectionOpenOk()]
     while handshake.step is not step:
@@ -97,40 +97,42 @@ def client_at(step: Step) -> ClientHandshake:
 
 def test_the_server_walks_through() -> None:
     handshake = server()
-    assert step_of(handshake) is Step.AWAIT_HEADER
+    assert step_of(handshake) is HandshakeStep.AWAIT_HEADER
     assert handshake.start() == ConnectionStart(
         0, 9, {"product": "recado"}, b"PLAIN AMQPLAIN", b"en_US"
     )
-    assert step_of(handshake) is Step.AWAIT_START_OK
+    assert step_of(handshake) is HandshakeStep.AWAIT_START_OK
     assert handshake.receive(ConnectionStartOk({"a": 1}, "PLAIN", GUEST)) == Credentials(
         "PLAIN", "guest", b"secret", {"a": 1}
     )
-    assert step_of(handshake) is Step.AWAIT_VERDICT
-    assert handshake.accept() == ConnectionTune(channel_max=2_047, frame_max=131_072, heartbeat=60)
-    assert step_of(handshake) is Step.AWAIT_TUNE_OK
-    assert handshake.receive(ConnectionTuneOk(100, 4_096, 10)) == Limits(
+    assert step_of(handshake) is HandshakeStep.AWAIT_AUTHENTICATION
+    assert handshake.accept_credentials() == ConnectionTune(
+        channel_max=2_047, frame_max=131_072, heartbeat=60
+    )
+    assert step_of(handshake) is HandshakeStep.AWAIT_TUNE_OK
+    assert handshake.receive(ConnectionTuneOk(100, 4_096, 10)) == ConnectionLimits(
         frame_max=4_096, channel_max=100, heartbeat=10
     )
-    assert step_of(handshake) is Step.AWAIT_OPEN
-    assert handshake.receive(ConnectionOpen("orders")) == Opened("orders")
-    assert step_of(handshake) is Step.OPEN
+    assert step_of(handshake) is HandshakeStep.AWAIT_OPEN
+    assert handshake.receive(ConnectionOpen("orders")) == OpenRequested("orders")
+    assert step_of(handshake) is HandshakeStep.OPEN
 
 
 def test_the_client_walks_through() -> None:
     handshake = client(virtual_host="orders", frame_max=65_536)
-    assert step_of(handshake) is Step.AWAIT_START
+    assert step_of(handshake) is HandshakeStep.AWAIT_START
     start = ConnectionStart(server_properties={"b": 2}, mechanisms=b"EXTERNAL PLAIN")
     assert handshake.receive(start) == [ConnectionStartOk({"product": "test"}, "PLAIN", GUEST)]
     assert handshake.server_properties == {"b": 2}
-    assert step_of(handshake) is Step.AWAIT_TUNE
+    assert step_of(handshake) is HandshakeStep.AWAIT_TUNE
     assert handshake.receive(ConnectionTune(2_047, 131_072, 60)) == [
         ConnectionTuneOk(channel_max=2_047, frame_max=65_536, heartbeat=30),
         ConnectionOpen("orders"),
     ]
-    assert handshake.limits == Limits(frame_max=65_536, channel_max=2_047, heartbeat=30)
-    assert step_of(handshake) is Step.AWAIT_OPEN_OK
+    assert handshake.limits == ConnectionLimits(frame_max=65_536, channel_max=2_047, heartbeat=30)
+    assert step_of(handshake) is HandshakeStep.AWAIT_OPEN_OK
     assert handshake.receive(ConnectionOpenOk()) == []
-    assert step_of(handshake) is Step.OPEN
+    assert step_of(handshake) is HandshakeStep.OPEN
 
 
 def across(method: Method) -> Method:
@@ -155,7 +157,7 @@ def test_our_client_and_our_server_always_agree(
     username: str,
     password: bytes,
     virtual_host: str,
-    properties: Table,
+    properties: FieldTable,
     frame_max: int,
     offered: int,
     channels: int,
@@ -170,34 +172,39 @@ def test_our_client_and_our_server_always_agree(
 
     (start_ok,) = theirs.receive(across(ours.start()))
     assert ours.receive(across(start_ok)) == Credentials(mechanism, username, password, properties)
-    tune_ok, opening = theirs.receive(across(ours.accept()))
+    tune_ok, opening = theirs.receive(across(ours.accept_credentials()))
     limits = ours.receive(across(tune_ok))
     assert limits == theirs.limits
-    assert ours.receive(across(opening)) == Opened(virtual_host)
+    assert ours.receive(across(opening)) == OpenRequested(virtual_host)
     assert theirs.receive(across(ConnectionOpenOk())) == []
-    assert step_of(ours) is step_of(theirs) is Step.OPEN
+    assert step_of(ours) is step_of(theirs) is HandshakeStep.OPEN
 
 
 # ── order ─────────────────────────────────────────────────────────────────────────────────────────
 
 SERVER_STEPS = [
-    Step.AWAIT_HEADER,
-    Step.AWAIT_START_OK,
-    Step.AWAIT_VERDICT,
-    Step.AWAIT_TUNE_OK,
-    Step.AWAIT_OPEN,
-    Step.OPEN,
+    HandshakeStep.AWAIT_HEADER,
+    HandshakeStep.AWAIT_START_OK,
+    HandshakeStep.AWAIT_AUTHENTICATION,
+    HandshakeStep.AWAIT_TUNE_OK,
+    HandshakeStep.AWAIT_OPEN,
+    HandshakeStep.OPEN,
 ]
-CLIENT_STEPS = [Step.AWAIT_START, Step.AWAIT_TUNE, Step.AWAIT_OPEN_OK, Step.OPEN]
+CLIENT_STEPS = [
+    HandshakeStep.AWAIT_START,
+    HandshakeStep.AWAIT_TUNE,
+    HandshakeStep.AWAIT_OPEN_OK,
+    HandshakeStep.OPEN,
+]
 SENT_BY_SERVER = (ConnectionStart, ConnectionTune)
 
 
 @pytest.mark.parametrize("step", SERVER_STEPS)
-def test_the_server_refuses_what_is_not_the_turn_of(step: Step) -> None:
+def test_the_server_refuses_what_is_not_the_turn_of(step: HandshakeStep) -> None:
     for kind in METHODS.values():
-        if (step, kind) not in NEXT or kind in SENT_BY_SERVER:
+        if (step, kind) not in NEXT_STEP or kind in SENT_BY_SERVER:
             handshake = server_at(step)
-            with pytest.raises(ChannelFault) as refusal:
+            with pytest.raises(ChannelError) as refusal:
                 handshake.receive(kind())
             assert refusal.value.reply_text == (
                 f"CHANNEL_ERROR - unexpected method in connection state {step.value}: {kind.name}"
@@ -206,27 +213,27 @@ def test_the_server_refuses_what_is_not_the_turn_of(step: Step) -> None:
 
 
 @pytest.mark.parametrize("step", CLIENT_STEPS)
-def test_the_client_refuses_what_is_not_the_turn_of(step: Step) -> None:
+def test_the_client_refuses_what_is_not_the_turn_of(step: HandshakeStep) -> None:
     for kind in METHODS.values():
-        if (step, kind) not in NEXT:
+        if (step, kind) not in NEXT_STEP:
             handshake = client_at(step)
-            with pytest.raises(ChannelFault, match=f"state {step.value}: {kind.name}"):
+            with pytest.raises(ChannelError, match=f"state {step.value}: {kind.name}"):
                 handshake.receive(kind())
             assert handshake.step is step
 
 
 @pytest.mark.parametrize("step", SERVER_STEPS)
-def test_the_server_speaks_only_in_its_turn(step: Step) -> None:
-    if step is not Step.AWAIT_HEADER:
-        with pytest.raises(ChannelFault):
+def test_the_server_speaks_only_in_its_turn(step: HandshakeStep) -> None:
+    if step is not HandshakeStep.AWAIT_HEADER:
+        with pytest.raises(ChannelError):
             server_at(step).start()
-    if step is not Step.AWAIT_VERDICT:
-        with pytest.raises(ChannelFault):
-            server_at(step).accept()
+    if step is not HandshakeStep.AWAIT_AUTHENTICATION:
+        with pytest.raises(ChannelError):
+            server_at(step).accept_credentials()
 
 
 def test_every_step_is_in_the_table() -> None:
-    assert {step for step, _ in NEXT} | set(NEXT.values()) == set(Step)
+    assert {step for step, _ in NEXT_STEP} | set(NEXT_STEP.values()) == set(HandshakeStep)
 
 
 # ── credentials ───────────────────────────────────────────────────────────────────────────────────
@@ -240,7 +247,7 @@ def login(mechanism: str, response: bytes, mechanisms: tuple[str, ...] = BOTH) -
     return credentials
 
 
-def amqplain(table: Table) -> bytes:
+def amqplain(table: FieldTable) -> bytes:
     return encode_table(table)[4:]
 
 
@@ -286,21 +293,21 @@ def test_logins(mechanism: str, response: bytes, username: str, password: bytes)
     ],
 )
 def test_malformed_logins(mechanism: str, response: bytes, complaint: str) -> None:
-    with pytest.raises((SyntaxFault, FrameError), match=complaint):
+    with pytest.raises((AmqpSyntaxError, FrameError), match=complaint):
         login(mechanism, response)
 
 
 def test_only_what_is_offered_can_be_used() -> None:
-    with pytest.raises(CommandInvalid, match="unknown authentication mechanism 'ANONYMOUS'"):
+    with pytest.raises(CommandInvalidError, match="unknown authentication mechanism 'ANONYMOUS'"):
         login("ANONYMOUS", b"")
-    with pytest.raises(CommandInvalid, match="unknown authentication mechanism 'PLAIN'"):
+    with pytest.raises(CommandInvalidError, match="unknown authentication mechanism 'PLAIN'"):
         login("PLAIN", GUEST, mechanisms=("AMQPLAIN",))
     with pytest.raises(ValueError, match="unknown authentication mechanisms: MAGIC"):
         server(("PLAIN", "MAGIC"))
 
 
 def test_capabilities() -> None:
-    announced: Table = {"capabilities": {"basic.nack": True, "other": False, "odd": 1}}
+    announced: FieldTable = {"capabilities": {"basic.nack": True, "other": False, "odd": 1}}
     credentials = Credentials("PLAIN", "guest", b"", announced)
     assert credentials.supports("basic.nack")
     assert not credentials.supports("other")
@@ -315,22 +322,22 @@ def test_a_password_does_not_reach_a_log_by_accident() -> None:
 
 
 def test_the_client_needs_a_mechanism_and_a_version_that_it_knows() -> None:
-    with pytest.raises(LoginRefused, match="accepts none of PLAIN, AMQPLAIN"):
+    with pytest.raises(LoginRefusedError, match="accepts none of PLAIN, AMQPLAIN"):
         client().receive(ConnectionStart(mechanisms=b"EXTERNAL PLAINER"))
-    with pytest.raises(NotImplementedHere, match="the server speaks AMQP 8-0"):
+    with pytest.raises(AmqpNotImplementedError, match="the server speaks AMQP 8-0"):
         client().receive(ConnectionStart(8, 0))
 
 
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def tuned(asked: ConnectionTuneOk, **offered: int) -> Limits:
+def tuned(asked: ConnectionTuneOk, **offered: int) -> ConnectionLimits:
     handshake = server(**offered)  # type: ignore[arg-type]
     handshake.start()
     handshake.receive(ConnectionStartOk(response=GUEST))
-    handshake.accept()
+    handshake.accept_credentials()
     limits = handshake.receive(asked)
-    assert isinstance(limits, Limits)
+    assert isinstance(limits, ConnectionLimits)
     return limits
 
 
@@ -338,21 +345,21 @@ def tuned(asked: ConnectionTuneOk, **offered: int) -> Limits:
     ("asked", "limits"),
     [
         # channel_max, frame_max, heartbeat → frame_max, channel_max, heartbeat
-        (ConnectionTuneOk(0, 0, 0), Limits(131_072, 2_047, 0)),
-        (ConnectionTuneOk(2_047, 131_072, 60), Limits(131_072, 2_047, 60)),
-        (ConnectionTuneOk(1, 4_096, 600), Limits(4_096, 1, 600)),
+        (ConnectionTuneOk(0, 0, 0), ConnectionLimits(131_072, 2_047, 0)),
+        (ConnectionTuneOk(2_047, 131_072, 60), ConnectionLimits(131_072, 2_047, 60)),
+        (ConnectionTuneOk(1, 4_096, 600), ConnectionLimits(4_096, 1, 600)),
     ],
 )
-def test_the_client_may_ask_for_less(asked: ConnectionTuneOk, limits: Limits) -> None:
+def test_the_client_may_ask_for_less(asked: ConnectionTuneOk, limits: ConnectionLimits) -> None:
     assert tuned(asked) == limits
 
 
 def test_without_limits_of_ours_the_clients_hold() -> None:
     unlimited = {"frame_max": 0, "channel_max": 0, "heartbeat": 0}
-    assert tuned(ConnectionTuneOk(65_535, 2**32 - 1, 9), **unlimited) == Limits(
+    assert tuned(ConnectionTuneOk(65_535, 2**32 - 1, 9), **unlimited) == ConnectionLimits(
         2**32 - 1, 65_535, 9
     )
-    assert tuned(ConnectionTuneOk(0, 0, 0), **unlimited) == Limits(0, 0, 0)
+    assert tuned(ConnectionTuneOk(0, 0, 0), **unlimited) == ConnectionLimits(0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -373,7 +380,7 @@ def test_without_limits_of_ours_the_clients_hold() -> None:
     ],
 )
 def test_the_client_may_not_ask_for_more(asked: ConnectionTuneOk, complaint: str) -> None:
-    with pytest.raises(NotAllowed) as refusal:
+    with pytest.raises(NotAllowedError) as refusal:
         tuned(asked)
     assert str(refusal.value) == complaint
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands
 
-from recado.amqp.errors import FrameError, ProtocolError, SyntaxFault
+from recado.amqp.errors import AmqpError, AmqpSyntaxError, FrameError
 from recado.amqp.properties import Properties, decode_properties, encode_properties
-from recado.amqp.values import MAX_ENTRIES, Table
+from recado.amqp.values import MAX_ENTRY_COUNT, FieldTable
 
 from .strategies import short_strings, tables, typed, unsigned, wire_tables
 
@@ -21,7 +21,7 @@ FIELDS = Properties.__struct_fields__
 
 def properties(
     text: st.SearchStrategy[str | None] = TEXT,
-    headers: st.SearchStrategy[Table | None] | None = None,
+    headers: st.SearchStrategy[FieldTable | None] | None = None,
     mode: st.SearchStrategy[int | None] = OCTET,
     timestamp: st.SearchStrategy[int] | None = None,
 ) -> st.SearchStrategy[Properties]:
@@ -102,11 +102,11 @@ def test_empty_is_not_absent() -> None:
 
 
 def test_headers_are_limited_unless_asked() -> None:
-    many = Properties(headers={str(number): None for number in range(MAX_ENTRIES + 1)})
+    many = Properties(headers={str(number): None for number in range(MAX_ENTRY_COUNT + 1)})
     data = encode_properties(many)
-    with pytest.raises(SyntaxFault, match="too many entries"):
+    with pytest.raises(AmqpSyntaxError, match="too many entries"):
         decode_properties(data)
-    assert decode_properties(data, max_entries=MAX_ENTRIES + 1) == many
+    assert decode_properties(data, max_entries=MAX_ENTRY_COUNT + 1) == many
 
 
 # ── pamqp as oracle ───────────────────────────────────────────────────────────────────────────────
@@ -171,7 +171,7 @@ def test_bytes_too_many_are_a_frame_error(wanted: Properties, more: bytes) -> No
 def test_random_bytes_decode_or_are_a_frame_error(data: bytes) -> None:
     try:
         decoded = decode_properties(data)
-    except ProtocolError:
+    except AmqpError:
         return
     assert decode_properties(encode_properties(decoded)) == decoded or "nan" in repr(decoded)
 

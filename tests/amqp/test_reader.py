@@ -6,35 +6,35 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from recado.amqp.errors import (
-    ChannelFault,
-    CommandInvalid,
+    AmqpError,
+    ChannelError,
+    CommandInvalidError,
     FrameError,
-    FramingLost,
-    ProtocolError,
-    UnexpectedFrame,
+    FramingLostError,
+    UnexpectedFrameError,
 )
 from recado.amqp.events import (
     Acked,
     Discarded,
     Event,
-    HeaderReceived,
     HeartbeatReceived,
-    Interleaved,
+    InterleavedPublished,
     MethodReceived,
+    OversizedBodyReceived,
+    ProtocolHeaderReceived,
     Published,
-    TooLarge,
 )
 from recado.amqp.frames import (
-    BODY,
-    HEADER,
-    HEARTBEAT,
+    BODY_FRAME_TYPE,
+    FRAME_OVERHEAD_BYTES,
+    HEADER_FRAME_TYPE,
     HEARTBEAT_FRAME,
-    METHOD,
-    OVERHEAD,
+    HEARTBEAT_FRAME_TYPE,
+    METHOD_FRAME_TYPE,
     PROTOCOL_HEADER,
-    content_frames,
-    frame,
-    method_frame,
+    encode_content,
+    encode_frame,
+    encode_method_frame,
 )
 from recado.amqp.methods import (
     BasicAck,
@@ -48,7 +48,7 @@ from recado.amqp.methods import (
     Method,
     QueueDeclare,
 )
-from recado.amqp.reader import Reader, Unheard
+from recado.amqp.reader import ChannelFramePolicy, FrameReader
 
 from .traffic import FRAME_MAX, PROPERTIES, PUBLISHES, WHOLE, Message, apart, bytewise, read, split
 
@@ -56,25 +56,25 @@ from .traffic import FRAME_MAX, PROPERTIES, PUBLISHES, WHOLE, Message, apart, by
 
 
 def test_a_client_opens_with_eight_bytes() -> None:
-    reader = Reader(expects_header=True)
-    declare = method_frame(1, QueueDeclare("q"))
+    reader = FrameReader(expects_protocol_header=True)
+    declare = encode_method_frame(1, QueueDeclare("q"))
     assert list(reader.feed(PROTOCOL_HEADER[:5])) == []
     assert list(reader.feed(PROTOCOL_HEADER[5:] + declare)) == [
-        HeaderReceived(PROTOCOL_HEADER),
+        ProtocolHeaderReceived(PROTOCOL_HEADER),
         MethodReceived(1, QueueDeclare("q")),
     ]
 
 
 def test_bytes_behind_the_last_frame_wait_for_more() -> None:
-    reader = Reader()
-    declare = method_frame(1, QueueDeclare("q"))
+    reader = FrameReader()
+    declare = encode_method_frame(1, QueueDeclare("q"))
     assert list(reader.feed(declare + declare[:9])) == [MethodReceived(1, QueueDeclare("q"))]
     assert list(reader.feed(declare[9:-1])) == []
     assert list(reader.feed(declare[-1:])) == [MethodReceived(1, QueueDeclare("q"))]
 
 
 def test_a_heartbeat_says_no_more() -> None:
-    assert list(Reader().feed(HEARTBEAT_FRAME * 2)) == [HeartbeatReceived()] * 2
+    assert list(FrameReader().feed(HEARTBEAT_FRAME * 2)) == [HeartbeatReceived()] * 2
 
 
 # ── runs ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -82,25 +82,27 @@ def test_a_heartbeat_says_no_more() -> None:
 
 def test_messages_alike_come_as_one_run() -> None:
     message = Message(PUBLISHES[0], body=b"12345678")
-    (run,) = Reader().feed(b"".join(message.frames(1)) * 1000)
+    (run,) = FrameReader().feed(b"".join(message.frames(1)) * 1000)
     assert isinstance(run, Published)
-    assert run.tails == [b"12345678\xce"] * 1000
+    assert run.payloads == [b"12345678\xce"] * 1000
 
 
 def test_messages_with_the_same_facts_come_as_one_run() -> None:
     messages = (Message(PUBLISHES[0], PROPERTIES[2 + i % 2], b"x" * i) for i in range(9))
-    (run,) = Reader().feed(b"".join(each for message in messages for each in message.frames(1)))
+    (run,) = FrameReader().feed(
+        b"".join(each for message in messages for each in message.frames(1))
+    )
     assert isinstance(run, Published)
-    assert (run.head, len(run.tails)) == (b"", 9)
+    assert (run.prefix, len(run.payloads)) == (b"", 9)
 
 
 def test_messages_alike_but_for_the_route_come_interleaved() -> None:
     pair = [Message(PUBLISHES[i], body=b"12345678") for i in (0, 2)]
     data = b"".join(each for message in pair for each in message.frames(1)) * 500
-    (run,) = Reader().feed(data + b"".join(Message(PUBLISHES[2], body=b"1").frames(1))[:-1])
-    assert isinstance(run, Interleaved)
-    assert run.tails == [b"12345678\xce"] * 1000
-    assert run.methods == [pair[i].frames(1)[0] for i in (0, 1)] * 500
+    (run,) = FrameReader().feed(data + b"".join(Message(PUBLISHES[2], body=b"1").frames(1))[:-1])
+    assert isinstance(run, InterleavedPublished)
+    assert run.payloads == [b"12345678\xce"] * 1000
+    assert run.method_frames == [pair[i].frames(1)[0] for i in (0, 1)] * 500
 
 
 def test_what_is_not_alike_ends_what_is_interleaved() -> None:
@@ -108,22 +110,22 @@ def test_what_is_not_alike_ends_what_is_interleaved() -> None:
     alike = [*one.frames(1), *other.frames(1)]
     longer = Message(PUBLISHES[2], PROPERTIES[1], b"1234567")  # of the same length in all
     for strange in (other.frames(2), longer.frames(1)):
-        first, second, *_ = Reader().feed(b"".join([*alike, *strange, *alike]))
-        assert isinstance(first, Interleaved)
-        assert len(first.tails) == 2
+        first, second, *_ = FrameReader().feed(b"".join([*alike, *strange, *alike]))
+        assert isinstance(first, InterleavedPublished)
+        assert len(first.payloads) == 2
         assert isinstance(second, Published)
         assert second.channel == strange[0][2]
 
 
 def test_acks_of_tags_that_count_up_come_as_one_run() -> None:
-    acks = b"".join(method_frame(1, BasicAck(tag, False)) for tag in range(5, 1005))
-    assert list(Reader().feed(acks)) == [Acked(1, 5, 1000)]
+    acks = b"".join(encode_method_frame(1, BasicAck(tag, False)) for tag in range(5, 1005))
+    assert list(FrameReader().feed(acks)) == [Acked(1, 5, 1000)]
 
 
 def test_a_limit_of_runs_is_kept() -> None:
     message = b"".join(Message(PUBLISHES[0], body=b"12345678").frames(1))
-    runs = list(Reader(run_limit=40).feed(message * 100))
-    assert [len(run.tails) for run in runs if isinstance(run, Published)] == [40, 40, 20]
+    runs = list(FrameReader(run_limit=40).feed(message * 100))
+    assert [len(run.payloads) for run in runs if isinstance(run, Published)] == [40, 40, 20]
 
 
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -131,15 +133,15 @@ def test_a_limit_of_runs_is_kept() -> None:
 
 def test_a_frame_that_is_too_large_is_refused_when_its_size_is_read() -> None:
     """R2"""
-    reader = Reader(frame_max=100)
+    reader = FrameReader(frame_max=100)
     with pytest.raises(FrameError, match="payload of 101 bytes on channel 1 is larger"):
-        list(reader.feed(frame(METHOD, 1, bytes(101))[:7]))
+        list(reader.feed(encode_frame(METHOD_FRAME_TYPE, 1, bytes(101))[:7]))
 
 
-@pytest.mark.parametrize("above", [0, 1, OVERHEAD])
+@pytest.mark.parametrize("above", [0, 1, FRAME_OVERHEAD_BYTES])
 def test_a_payload_may_be_as_large_as_agreed(above: int) -> None:
     """R2; a frame that is longer than agreed only by its envelope is cut for whoever receives it."""
-    reader = Reader(frame_max=FRAME_MAX)
+    reader = FrameReader(frame_max=FRAME_MAX)
     assert reader.frame_max == FRAME_MAX
     sent = Message(PUBLISHES[0], body=bytes(WHOLE + above), room=WHOLE + above)
     kept = Message(PUBLISHES[0], body=bytes(WHOLE + above))
@@ -150,9 +152,9 @@ def test_a_payload_may_be_as_large_as_agreed(above: int) -> None:
 
 
 def test_a_limit_that_changes_holds_for_the_next_frame() -> None:
-    reader = Reader(frame_max=FRAME_MAX)
+    reader = FrameReader(frame_max=FRAME_MAX)
     message = Message(PUBLISHES[0], body=bytes(WHOLE))
-    events = reader.feed(method_frame(1, ChannelFlow()) + b"".join(message.frames(1)))
+    events = reader.feed(encode_method_frame(1, ChannelFlow()) + b"".join(message.frames(1)))
     assert next(events) == MethodReceived(1, ChannelFlow())
     reader.frame_max = WHOLE - 1
     with pytest.raises(FrameError):
@@ -164,20 +166,24 @@ def test_a_body_that_is_too_large_is_announced_once_and_not_kept(
     cut: Callable[[list[bytes]], Iterable[bytes]],
 ) -> None:
     """R3; what follows is read."""
-    reader = Reader(frame_max=FRAME_MAX, body_max=9)
+    reader = FrameReader(frame_max=FRAME_MAX, body_max=9)
     large = Message(PUBLISHES[0], body=bytes(10), room=3)
     small = Message(PUBLISHES[0], body=bytes(9), room=3)
     data = b"".join((*large.frames(1), *small.frames(1), *large.frames(1)))
     events = [event for chunk in cut([data]) for event in reader.feed(chunk)]
-    assert apart(events) == [TooLarge(1, 10), small.read_on(1), TooLarge(1, 10)]
-    assert not reader.has_unfinished
+    assert apart(events) == [
+        OversizedBodyReceived(1, 10),
+        small.read_on(1),
+        OversizedBodyReceived(1, 10),
+    ]
+    assert not reader.has_partial_messages
 
 
 def test_a_message_on_a_channel_that_is_not_open_is_not_kept() -> None:
-    reader = Reader(channels={2})
-    with pytest.raises(ChannelFault, match="channel 1 is not open") as refused:
+    reader = FrameReader(open_channels={2})
+    with pytest.raises(ChannelError, match="channel 1 is not open") as refused:
         list(reader.feed(Message(PUBLISHES[0]).frames(1)[0]))
-    assert refused.value.failed == (60, 40)
+    assert refused.value.method_ids == (60, 40)
     (run,) = reader.feed(b"".join(Message(PUBLISHES[0], body=b"x").frames(2)))
     assert isinstance(run, Published)
 
@@ -187,33 +193,33 @@ def test_a_message_on_a_channel_that_is_not_open_is_not_kept() -> None:
 
 @pytest.mark.parametrize("method", [ChannelOpen(), ChannelClose(), ChannelCloseOk()])
 def test_only_open_and_close_are_heard_of_a_channel_that_awaits_close_ok(method: Method) -> None:
-    reader = Reader(channels={2})
-    reader.discarding.add(1)
-    acks = b"".join(method_frame(channel, BasicAck(1, False)) for channel in (1, 2))
+    reader = FrameReader(open_channels={2})
+    reader.closing_channels.add(1)
+    acks = b"".join(encode_method_frame(channel, BasicAck(1, False)) for channel in (1, 2))
     message = b"".join(Message(PUBLISHES[0], body=b"xyz", room=1).frames(1))
     assert list(reader.feed(message + acks)) == [Discarded(), Discarded(), Acked(2, 1, 1)]
-    assert list(reader.feed(method_frame(1, method))) == [MethodReceived(1, method)]
-    assert not reader.has_unfinished
+    assert list(reader.feed(encode_method_frame(1, method))) == [MethodReceived(1, method)]
+    assert not reader.has_partial_messages
 
 
 def test_a_malformed_method_is_an_error_on_a_channel_that_awaits_close_ok() -> None:
-    reader = Reader()
-    reader.discarding.add(1)
+    reader = FrameReader()
+    reader.closing_channels.add(1)
     with pytest.raises(FrameError, match="cut short"):
-        list(reader.feed(frame(METHOD, 1, b"\x00\x14\x00\x28")))
+        list(reader.feed(encode_frame(METHOD_FRAME_TYPE, 1, b"\x00\x14\x00\x28")))
 
 
 @pytest.mark.parametrize("method", [ChannelClose(), ChannelCloseOk()])
 def test_a_channel_may_close_in_the_middle_of_a_message_that_is_too_large(method: Method) -> None:
     """It was closed because of it."""
-    reader = Reader(body_max=2)
+    reader = FrameReader(body_max=2)
     publish, header, *_ = Message(PUBLISHES[0], body=b"xyz").frames(1)
-    close = method_frame(1, method)
+    close = encode_method_frame(1, method)
     assert list(reader.feed(publish + header + close)) == [
-        TooLarge(1, 3),
+        OversizedBodyReceived(1, 3),
         MethodReceived(1, method),
     ]
-    assert not reader.has_unfinished
+    assert not reader.has_partial_messages
 
 
 @pytest.mark.parametrize("cut", [list, bytewise])
@@ -221,28 +227,31 @@ def test_once_the_connection_closes_no_channel_is_heard(
     cut: Callable[[list[bytes]], Iterable[bytes]],
 ) -> None:
     """What was on its way does not hide the answer, however it comes."""
-    reader = Reader(channels=())
-    reader.unheard = Unheard.IGNORED
+    reader = FrameReader(open_channels=())
+    reader.channel_frame_policy = ChannelFramePolicy.IGNORE
     data = b"".join(Message(PUBLISHES[0], body=b"x").frames(1)) + ACK + ONE_BYTE_BODY
-    answer = method_frame(0, ConnectionCloseOk())
+    answer = encode_method_frame(0, ConnectionCloseOk())
     events = [event for chunk in cut([data + answer]) for event in reader.feed(chunk)]
     assert events == [MethodReceived(0, ConnectionCloseOk())]
-    assert not reader.has_unfinished
+    assert not reader.has_partial_messages
 
 
 def test_before_the_connection_is_open_only_channel_0_is_heard() -> None:
-    reader = Reader()
-    reader.unheard = Unheard.REFUSED
+    reader = FrameReader()
+    reader.channel_frame_policy = ChannelFramePolicy.REFUSE
     assert list(reader.feed(HEARTBEAT_FRAME)) == [HeartbeatReceived()]
-    with pytest.raises(UnexpectedFrame, match="channel 1 before the connection is open"):
-        list(reader.feed(frame(METHOD, 1, b"")))
+    with pytest.raises(UnexpectedFrameError, match="channel 1 before the connection is open"):
+        list(reader.feed(encode_frame(METHOD_FRAME_TYPE, 1, b"")))
 
 
 @pytest.mark.parametrize("cut", [list, bytewise])
 def test_reading_goes_on_behind_an_error(cut: Callable[[list[bytes]], Iterable[bytes]]) -> None:
-    reader = Reader()
-    close = method_frame(0, ConnectionClose())
-    for data in (frame(METHOD, 1, b""), frame(METHOD, 1, b"") + close):
+    reader = FrameReader()
+    close = encode_method_frame(0, ConnectionClose())
+    for data in (
+        encode_frame(METHOD_FRAME_TYPE, 1, b""),
+        encode_frame(METHOD_FRAME_TYPE, 1, b"") + close,
+    ):
         events: list[Event] = []
         errors = 0
         for chunk in cut([data]):
@@ -252,48 +261,70 @@ def test_reading_goes_on_behind_an_error(cut: Callable[[list[bytes]], Iterable[b
                 errors += 1
                 events += reader.feed(b"")
         assert errors == 1
-        assert events == [MethodReceived(0, ConnectionClose())] * (data != frame(METHOD, 1, b""))
+        assert events == [MethodReceived(0, ConnectionClose())] * (
+            data != encode_frame(METHOD_FRAME_TYPE, 1, b"")
+        )
 
 
 # ── what is refused ───────────────────────────────────────────────────────────────────────────────────────
 
-PUBLISH = method_frame(1, BasicPublish("", "q"))
-ONE_BYTE = content_frames(1, PROPERTIES[0], b"x", FRAME_MAX)
+PUBLISH = encode_method_frame(1, BasicPublish("", "q"))
+ONE_BYTE = encode_content(1, PROPERTIES[0], b"x", FRAME_MAX)
 ONE_BYTE_HEADER, ONE_BYTE_BODY = split(ONE_BYTE)
-ACK = method_frame(1, BasicAck(1, False))
+ACK = encode_method_frame(1, BasicAck(1, False))
 
 
 def _header(class_id: int = 60, weight: int = 0, flags: int = 0) -> bytes:
-    return frame(HEADER, 1, struct.pack(">HHQH", class_id, weight, 1, flags))
+    return encode_frame(HEADER_FRAME_TYPE, 1, struct.pack(">HHQH", class_id, weight, 1, flags))
 
 
-REFUSED: dict[str, tuple[bytes, type[ProtocolError], str]] = {
-    "no end": (ACK[:-1] + b"\x00", FramingLost, "does not end with 0xCE"),
-    "unknown type": (frame(9, 1, b""), FrameError, "unknown frame type 9"),
+REFUSED: dict[str, tuple[bytes, type[AmqpError], str]] = {
+    "no end": (ACK[:-1] + b"\x00", FramingLostError, "does not end with 0xCE"),
+    "unknown type": (encode_frame(9, 1, b""), FrameError, "unknown frame type 9"),
     "heartbeat on a channel": (
-        frame(HEARTBEAT, 1, b""),
-        UnexpectedFrame,
+        encode_frame(HEARTBEAT_FRAME_TYPE, 1, b""),
+        UnexpectedFrameError,
         "on channel 1 instead of 0",
     ),
     "heartbeat with content": (
-        frame(HEARTBEAT, 0, b"x"),
+        encode_frame(HEARTBEAT_FRAME_TYPE, 0, b"x"),
         FrameError,
         "1 bytes of payload instead of none",
     ),
-    "unknown method": (frame(METHOD, 1, b"\x00\x3c\x00\xff"), CommandInvalid, "60"),
-    "half a method": (frame(METHOD, 1, b"\x00\x3c"), FrameError, "method"),
-    "stray header": (ONE_BYTE_HEADER, UnexpectedFrame, "expected a method on channel 1"),
-    "stray body": (ONE_BYTE_BODY, UnexpectedFrame, "expected a method on channel 1"),
-    "body first": (PUBLISH + ONE_BYTE_BODY, UnexpectedFrame, "got a content body"),
-    "two headers": (PUBLISH + ONE_BYTE_HEADER * 2, UnexpectedFrame, "got a content header"),
-    "ack for content": (PUBLISH + ACK, UnexpectedFrame, "expected the content of basic.publish"),
-    "publish for content": (PUBLISH * 2, UnexpectedFrame, "expected the content of basic.publish"),
-    "short header": (PUBLISH + frame(HEADER, 1, bytes(11)), FrameError, "too short"),
-    "no flags": (PUBLISH + frame(HEADER, 1, b"\x00\x3c" + bytes(10)), FrameError, "malformed"),
-    "foreign class": (PUBLISH + _header(class_id=10), UnexpectedFrame, "got one of class 10"),
-    "weight": (PUBLISH + _header(weight=1) + ONE_BYTE_BODY, UnexpectedFrame, "weight"),
+    "unknown method": (
+        encode_frame(METHOD_FRAME_TYPE, 1, b"\x00\x3c\x00\xff"),
+        CommandInvalidError,
+        "60",
+    ),
+    "half a method": (encode_frame(METHOD_FRAME_TYPE, 1, b"\x00\x3c"), FrameError, "method"),
+    "stray header": (ONE_BYTE_HEADER, UnexpectedFrameError, "expected a method on channel 1"),
+    "stray body": (ONE_BYTE_BODY, UnexpectedFrameError, "expected a method on channel 1"),
+    "body first": (PUBLISH + ONE_BYTE_BODY, UnexpectedFrameError, "got a content body"),
+    "two headers": (PUBLISH + ONE_BYTE_HEADER * 2, UnexpectedFrameError, "got a content header"),
+    "ack for content": (
+        PUBLISH + ACK,
+        UnexpectedFrameError,
+        "expected the content of basic.publish",
+    ),
+    "publish for content": (
+        PUBLISH * 2,
+        UnexpectedFrameError,
+        "expected the content of basic.publish",
+    ),
+    "short header": (
+        PUBLISH + encode_frame(HEADER_FRAME_TYPE, 1, bytes(11)),
+        FrameError,
+        "too short",
+    ),
+    "no flags": (
+        PUBLISH + encode_frame(HEADER_FRAME_TYPE, 1, b"\x00\x3c" + bytes(10)),
+        FrameError,
+        "malformed",
+    ),
+    "foreign class": (PUBLISH + _header(class_id=10), UnexpectedFrameError, "got one of class 10"),
+    "weight": (PUBLISH + _header(weight=1) + ONE_BYTE_BODY, UnexpectedFrameError, "weight"),
     "long body": (
-        PUBLISH + _header() + frame(BODY, 1, b"xx"),
+        PUBLISH + _header() + encode_frame(BODY_FRAME_TYPE, 1, b"xx"),
         FrameError,
         "longer than its header",
     ),
@@ -308,7 +339,7 @@ def test_what_cannot_be_read_is_named(
     case: str, cut: Callable[[list[bytes]], Iterable[bytes]]
 ) -> None:
     data, error, text = REFUSED[case]
-    reader = Reader()
+    reader = FrameReader()
     with pytest.raises(error, match=text):
         [event for chunk in cut([data]) for event in reader.feed(chunk)]
 
@@ -318,4 +349,4 @@ def test_a_message_before_a_malformed_one_is_not_lost() -> None:
     bad = good._replace(properties=b"\x80\x00\xff")
     for count in (1, 2):
         data = b"".join(good.frames(1)) * count + b"".join(bad.frames(1))
-        assert read(Reader(frame_max=FRAME_MAX), [data]) == ([good.read_on(1)] * count, True)
+        assert read(FrameReader(frame_max=FRAME_MAX), [data]) == ([good.read_on(1)] * count, True)

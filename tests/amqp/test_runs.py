@@ -5,11 +5,11 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.facts import facts_of
-from recado.amqp.frames import content_frames, method_frame
+from recado.amqp.frames import encode_content, encode_method_frame
 from recado.amqp.methods import BasicAck, BasicPublish
 from recado.amqp.properties import Properties, encode_properties
-from recado.amqp.runs import _headers, render, scan_acks, scan_publishes
+from recado.amqp.runs import _header_cache, render_deliveries, scan_acks, scan_publishes
+from recado.amqp.traits import read_traits
 
 from .strategies import unsigned
 from .traffic import PROPERTIES, PUBLISHES, Message
@@ -25,7 +25,7 @@ def scan(data: bytes, *, most: int = NO_LIMIT, limit: int = NO_LIMIT) -> tuple[i
     """How many messages are found at the beginning, and where they end."""
     header_at = int.from_bytes(data[3:7], "big") + 8
     found = scan_publishes(data, 0, header_at, 1, most, limit)
-    return None if found is None else (len(found[0].tails), found[1])
+    return None if found is None else (len(found[0].payloads), found[1])
 
 
 SMALL = Message(PUBLISHES[0], body=b"abc")
@@ -65,8 +65,8 @@ def test_messages_alike_end_where_one_differs(before: int, after: int, how: str)
 
 @given(st.lists(st.sampled_from(PROPERTIES), min_size=1, max_size=12), st.integers(1, 20))
 def test_messages_with_other_facts_end_a_run(properties: list[bytes], limit: int) -> None:
-    facts = [facts_of(each) for each in properties]
-    same = [each is facts[0] and not each.alone for each in facts]
+    facts = [read_traits(each) for each in properties]
+    same = [each is facts[0] and not each.unbatchable for each in facts]
     messages = [Message(PUBLISHES[0], each, b"x" * i) for i, each in enumerate(properties)]
     data = frames_of(*messages)
     count = max(min([*same, False].index(False), limit), 1)
@@ -75,7 +75,7 @@ def test_messages_with_other_facts_end_a_run(properties: list[bytes], limit: int
 
 def test_what_is_not_here_whole_in_one_body_frame_is_left_to_the_reader() -> None:
     data = frames_of(SMALL)
-    publish = len(method_frame(1, PUBLISHES[0]))
+    publish = len(encode_method_frame(1, PUBLISHES[0]))
     for end in (publish, publish + 18, publish + 25, len(data) - 1):
         assert scan(data[:end]) is None, end
     assert scan(frames_of(SMALL._replace(room=1))) is None
@@ -87,11 +87,13 @@ def test_what_is_not_here_whole_in_one_body_frame_is_left_to_the_reader() -> Non
         )
         is None
     )
-    other = method_frame(1, BasicPublish("", "q")) + data[publish:].replace(
+    other = encode_method_frame(1, BasicPublish("", "q")) + data[publish:].replace(
         b"\x02\x00\x01", b"\x02\x00\x02"
     )
     assert scan(other) is None
-    assert scan(data[:publish] + method_frame(2, BasicAck(1, False)) + data[publish:]) is None
+    assert (
+        scan(data[:publish] + encode_method_frame(2, BasicAck(1, False)) + data[publish:]) is None
+    )
 
 
 def test_a_body_may_be_empty() -> None:
@@ -123,7 +125,7 @@ def test_many_different_headers_do_not_fill_the_memory() -> None:
 )
 def test_acks_that_count_up_are_found(first: int, count: int, limit: int, rest: bytes) -> None:
     tags = range(first, min(first + count, 2**64))
-    acks = [method_frame(1, BasicAck(tag, False)) for tag in tags]
+    acks = [encode_method_frame(1, BasicAck(tag, False)) for tag in tags]
     found_first, found = scan_acks(b"".join(acks) + rest, 0, limit)
     assert found_first == first
     assert 1 <= found <= min(len(acks), limit)
@@ -132,11 +134,11 @@ def test_acks_that_count_up_are_found(first: int, count: int, limit: int, rest: 
 @given(st.integers(1, 60), st.integers(1, 60), st.sampled_from(("tag", "multiple", "channel")))
 def test_no_ack_is_found_that_is_not_one_of_them(before: int, after: int, how: str) -> None:
     acks = [BasicAck(tag, False) for tag in range(1, before + after + 2)]
-    frames = [method_frame(1, ack) for ack in acks]
+    frames = [encode_method_frame(1, ack) for ack in acks]
     frames[before] = {
-        "tag": method_frame(1, BasicAck(999, False)),
-        "multiple": method_frame(1, BasicAck(before + 1, True)),
-        "channel": method_frame(2, BasicAck(before + 1, False)),
+        "tag": encode_method_frame(1, BasicAck(999, False)),
+        "multiple": encode_method_frame(1, BasicAck(before + 1, True)),
+        "channel": encode_method_frame(2, BasicAck(before + 1, False)),
     }[how]
     _, found = scan_acks(b"".join(frames), 0, NO_LIMIT)
     assert 1 <= found <= before
@@ -150,12 +152,12 @@ def test_rendering(prefix: bytes, suffix: bytes, first: int, tails: list[bytes])
     plain = b"".join(
         prefix + struct.pack(">Q", first + i) + suffix + tail for i, tail in enumerate(tails)
     )
-    assert render(prefix, suffix, first, tails) == plain
+    assert render_deliveries(prefix, suffix, first, tails) == plain
 
 
 def test_however_many_headers_come_few_are_remembered() -> None:
-    method = method_frame(1, BasicPublish("", "q"))
+    method = encode_method_frame(1, BasicPublish("", "q"))
     for size in range(5000):
-        data = method + content_frames(1, b"\x00\x00", b"x" * size, 1 << 20)
+        data = method + encode_content(1, b"\x00\x00", b"x" * size, 1 << 20)
         assert scan(data) == (1, len(data))
-    assert len(_headers) <= 4096
+    assert len(_header_cache) <= 4096

@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.errors import FrameError, ProtocolError, SyntaxFault
+from recado.amqp.errors import AmqpError, AmqpSyntaxError, FrameError
 from recado.amqp.values import (
-    MAX_DEPTH,
-    MAX_ENTRIES,
+    MAX_ENTRY_COUNT,
+    MAX_NESTING_LEVEL,
+    FieldTable,
+    FieldValue,
     Float32,
     Int8,
     Int16,
     Int64,
     LongString,
-    Scaled,
-    Table,
+    ScaledDecimal,
     Timestamp,
     UInt8,
     UInt16,
     UInt32,
-    Value,
     decode_table,
     encode_table,
 )
@@ -43,14 +43,14 @@ def table_of(value: bytes) -> bytes:
     return sized(b"\x01k" + value)
 
 
-def decoded(value: bytes) -> Value:
+def decoded(value: bytes) -> FieldValue:
     data = table_of(value)
     table, end = decode_table(data, 0)
     assert end == len(data)
     return table["k"]
 
 
-def encoded(value: Value) -> bytes:
+def encoded(value: FieldValue) -> bytes:
     return encode_table({"k": value})[6:]
 
 
@@ -72,7 +72,7 @@ def encoded(value: Value) -> bytes:
         (Timestamp(2**64 - 2), b"T\xff\xff\xff\xff\xff\xff\xff\xfe"),
         (Float32(0.5), b"f\x3f\x00\x00\x00"),
         (0.1, b"d\x3f\xb9\x99\x99\x99\x99\x99\x9a"),
-        (Scaled(2, 314), b"D\x02\x00\x00\x01\x3a"),
+        (ScaledDecimal(2, 314), b"D\x02\x00\x00\x01\x3a"),
         ("olá", b"S\x00\x00\x00\x04ol\xc3\xa1"),
         (LongString(b"\xff"), b"S\x00\x00\x00\x01\xff"),
         (b"ol\xc3\xa1", b"x\x00\x00\x00\x04ol\xc3\xa1"),
@@ -81,7 +81,7 @@ def encoded(value: Value) -> bytes:
         (None, b"V"),
     ],
 )
-def test_each_letter_both_ways(value: Value, octets: bytes) -> None:
+def test_each_letter_both_ways(value: FieldValue, octets: bytes) -> None:
     assert encoded(value) == octets
     assert typed(decoded(octets)) == typed(value)
 
@@ -112,7 +112,7 @@ class Size(StrEnum):
         (Size.SMALL, b"S\x00\x00\x00\x01s"),
     ],
 )
-def test_plain_values_get_the_natural_letter(value: Value, octets: bytes) -> None:
+def test_plain_values_get_the_natural_letter(value: FieldValue, octets: bytes) -> None:
     assert encoded(value) == octets
 
 
@@ -129,8 +129,8 @@ def test_plain_values_get_the_natural_letter(value: Value, octets: bytes) -> Non
         (-(2**63) - 1, "type 'l'"),
         (Timestamp(-1), "type 'T'"),
         (Float32(1e300), "type 'f'"),
-        (Scaled(256, 0), "type 'D'"),
-        (Scaled(0, -1), "type 'D'"),
+        (ScaledDecimal(256, 0), "type 'D'"),
+        (ScaledDecimal(0, -1), "type 'D'"),
         (datetime(1969, 1, 1, tzinfo=UTC), "type 'T'"),
         (datetime(2024, 1, 1), "has no time zone"),
         ("\ud800", "surrogates not allowed"),
@@ -139,7 +139,7 @@ def test_plain_values_get_the_natural_letter(value: Value, octets: bytes) -> Non
         ([object()], "cannot hold a object"),
     ],
 )
-def test_a_local_caller_is_told_what_does_not_fit(value: Value, complaint: str) -> None:
+def test_a_local_caller_is_told_what_does_not_fit(value: FieldValue, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         encode_table({"k": value})
 
@@ -148,7 +148,7 @@ def test_a_local_caller_is_told_what_does_not_fit(value: Value, complaint: str) 
 
 
 @given(tables())
-def test_what_is_encoded_decodes_to_the_same_types(table: Table) -> None:
+def test_what_is_encoded_decodes_to_the_same_types(table: FieldTable) -> None:
     data = encode_table(table)
     again, end = decode_table(data, 0)
     assert end == len(data)
@@ -170,7 +170,7 @@ def test_a_table_is_found_amid_other_bytes(data: bytes, before: bytes, after: by
 
 
 def test_the_longest_key() -> None:
-    table: Table = {"é" * 127 + "x": 1}
+    table: FieldTable = {"é" * 127 + "x": 1}
     data = encode_table(table)
     assert data[4] == 255
     assert decode_table(data, 0)[0] == table
@@ -184,9 +184,9 @@ def test_of_two_fields_with_one_name_the_first_counts() -> None:
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def nested(depth: int, *, arrays: bool) -> Table:
+def nested(depth: int, *, arrays: bool) -> FieldTable:
     """A table of so many levels, itself counted."""
-    value: Value = None
+    value: FieldValue = None
     for _ in range(depth - 1):
         value = [value] if arrays else {"k": value}
     return {"k": value}
@@ -201,23 +201,25 @@ def wire_nested(depth: int, letter: bytes) -> bytes:
 
 @pytest.mark.parametrize("letter", [b"A", b"F"])
 def test_depth(letter: bytes) -> None:
-    deepest = nested(MAX_DEPTH, arrays=letter == b"A")
-    data = wire_nested(MAX_DEPTH, letter)
+    deepest = nested(MAX_NESTING_LEVEL, arrays=letter == b"A")
+    data = wire_nested(MAX_NESTING_LEVEL, letter)
     assert encode_table(deepest) == data
     assert decode_table(data, 0) == (deepest, len(data))
     with pytest.raises(ValueError, match="more than 16 deep"):
-        encode_table({"k": deepest} if letter == b"F" else nested(MAX_DEPTH + 1, arrays=True))
-    with pytest.raises(SyntaxFault, match="more than 16 deep"):
-        decode_table(wire_nested(MAX_DEPTH + 1, letter), 0)
+        encode_table(
+            {"k": deepest} if letter == b"F" else nested(MAX_NESTING_LEVEL + 1, arrays=True)
+        )
+    with pytest.raises(AmqpSyntaxError, match="more than 16 deep"):
+        decode_table(wire_nested(MAX_NESTING_LEVEL + 1, letter), 0)
 
 
 def test_depth_is_how_deep_not_how_many() -> None:
-    wide: Table = {str(number): [{}, {}] for number in range(3 * MAX_DEPTH)}
+    wide: FieldTable = {str(number): [{}, {}] for number in range(3 * MAX_NESTING_LEVEL)}
     assert decode_table(encode_table(wide), 0)[0] == wide
 
 
 def test_a_table_in_itself_is_refused() -> None:
-    table: Table = {}
+    table: FieldTable = {}
     table["k"] = table
     with pytest.raises(ValueError, match="more than 16 deep"):
         encode_table(table)
@@ -227,22 +229,22 @@ def test_a_table_in_itself_is_refused() -> None:
     ("full", "one_more"),
     [
         (
-            {str(number): None for number in range(MAX_ENTRIES)},
-            {str(number): None for number in range(MAX_ENTRIES + 1)},
+            {str(number): None for number in range(MAX_ENTRY_COUNT)},
+            {str(number): None for number in range(MAX_ENTRY_COUNT + 1)},
         ),
-        ({"k": [None] * (MAX_ENTRIES - 1)}, {"k": [None] * MAX_ENTRIES}),
+        ({"k": [None] * (MAX_ENTRY_COUNT - 1)}, {"k": [None] * MAX_ENTRY_COUNT}),
         (
             {"a": [None] * 511, "b": {"c": [None] * 510}},
             {"a": [None] * 511, "b": {"c": [None] * 511}},
         ),
     ],
 )
-def test_entries_are_counted_in_all_levels_together(full: Table, one_more: Table) -> None:
+def test_entries_are_counted_in_all_levels_together(full: FieldTable, one_more: FieldTable) -> None:
     assert decode_table(encode_table(full), 0)[0] == full
     data = encode_table(one_more)
-    with pytest.raises(SyntaxFault, match="too many entries"):
+    with pytest.raises(AmqpSyntaxError, match="too many entries"):
         decode_table(data, 0)
-    assert decode_table(data, 0, max_entries=MAX_ENTRIES + 1)[0] == one_more
+    assert decode_table(data, 0, max_entries=MAX_ENTRY_COUNT + 1)[0] == one_more
 
 
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────
@@ -258,7 +260,7 @@ def test_every_truncation_is_a_frame_error(data: bytes) -> None:
 def decodes_or_faults(data: bytes) -> None:
     try:
         _, end = decode_table(data, 0)
-    except ProtocolError:
+    except AmqpError:
         return
     assert end <= len(data)
 
@@ -337,7 +339,7 @@ def as_pamqp(value: object) -> object:
     match value:
         case Timestamp():
             return datetime.fromtimestamp(value, tz=UTC)
-        case Scaled():
+        case ScaledDecimal():
             return Decimal(value.digits).scaleb(-value.scale)
         case dict():
             return {key: as_pamqp(inner) for key, inner in value.items()}
@@ -365,7 +367,7 @@ def test_tables_of_pamqp(table: dict[str, object]) -> None:
         max_size=5,
     )
 )
-def test_pamqp_reads_our_tables(table: Table) -> None:
+def test_pamqp_reads_our_tables(table: FieldTable) -> None:
     data = encode_table(table)
     assert pamqp.decode.field_table(data) == (len(data), table)
 
@@ -373,21 +375,21 @@ def test_pamqp_reads_our_tables(table: Table) -> None:
 def test_where_pamqp_is_wrong_and_recado_is_not() -> None:
     """Each of these is why the strategies above are narrower than AMQP."""
 
-    def through_pamqp(table: Table) -> object:
+    def through_pamqp(table: FieldTable) -> object:
         return pamqp.decode.field_table(pamqp.encode.field_table(table))[1]  # type: ignore[arg-type]
 
-    def through_recado(table: Table) -> Table:
+    def through_recado(table: FieldTable) -> FieldTable:
         return decode_table(encode_table(table), 0)[0]
 
-    tenth: Table = {"k": 0.1}
+    tenth: FieldTable = {"k": 0.1}
     assert through_pamqp(tenth) != tenth  # rounded to 32 bits
     assert through_recado(tenth) == tenth
 
-    long_key: Table = {"k" * 200: 1}
+    long_key: FieldTable = {"k" * 200: 1}
     assert through_pamqp(long_key) == {"k" * 128: 1}  # cut
     assert through_recado(long_key) == long_key
 
-    unsorted: Table = {"b": 1, "a": 2}
+    unsorted: FieldTable = {"b": 1, "a": 2}
     assert list(decode_table(pamqp.encode.field_table(unsorted), 0)[0]) == ["a", "b"]  # type: ignore[arg-type]
     assert list(through_recado(unsorted)) == ["b", "a"]
 
@@ -399,5 +401,5 @@ def test_where_pamqp_is_wrong_and_recado_is_not() -> None:
 
 
 def test_a_decimal_is_a_number() -> None:
-    assert float(Scaled(2, 314)) == 3.14
-    assert float(Scaled(255, 1)) == 1e-255
+    assert float(ScaledDecimal(2, 314)) == 3.14
+    assert float(ScaledDecimal(255, 1)) == 1e-255

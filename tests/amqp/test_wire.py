@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from recado.amqp.events import Event, HeartbeatReceived, MethodReceived
-from recado.amqp.frames import HEARTBEAT_FRAME, method_frame
+from recado.amqp.frames import HEARTBEAT_FRAME, encode_method_frame
 from recado.amqp.methods import BasicAck, ChannelFlow, Method, QueueDeclare
-from recado.amqp.reader import Reader
+from recado.amqp.reader import FrameReader
 
 from .traffic import (
     FRAME_MAX,
@@ -37,10 +37,10 @@ class WireMachine(RuleBasedStateMachine):
         self.wire = b""
         self.meaning: list[tuple[int, object]] = []
         self.readers = {
-            "as it comes": Reader(frame_max=FRAME_MAX),
-            "byte by byte": Reader(frame_max=FRAME_MAX),
-            "in runs of one": Reader(frame_max=FRAME_MAX, run_limit=1),
-            "in runs of three": Reader(frame_max=FRAME_MAX, run_limit=3),
+            "as it comes": FrameReader(frame_max=FRAME_MAX),
+            "byte by byte": FrameReader(frame_max=FRAME_MAX),
+            "in runs of one": FrameReader(frame_max=FRAME_MAX, run_limit=1),
+            "in runs of three": FrameReader(frame_max=FRAME_MAX, run_limit=3),
         }
         self.read: dict[str, list[Event]] = {name: [] for name in self.readers}
 
@@ -83,12 +83,14 @@ class WireMachine(RuleBasedStateMachine):
     def acknowledge(self, channel: int, first: int, count: int) -> None:
         if channel not in self.under_way:
             for tag in range(first, min(first + count, 2**64)):
-                self._write(method_frame(channel, BasicAck(tag, False)), ("ack", channel, tag))
+                self._write(
+                    encode_method_frame(channel, BasicAck(tag, False)), ("ack", channel, tag)
+                )
 
     @rule(channel=CHANNELS, method=st.sampled_from(OTHERS))
     def say(self, channel: int, method: Method) -> None:
         if channel not in self.under_way:
-            self._write(method_frame(channel, method), MethodReceived(channel, method))
+            self._write(encode_method_frame(channel, method), MethodReceived(channel, method))
 
     @rule()
     def beat(self) -> None:
@@ -112,7 +114,7 @@ class WireMachine(RuleBasedStateMachine):
         self.transfer(len(self.wire))
         self.all_have_read_what_has_arrived()
         for reader in self.readers.values():
-            assert reader.has_unfinished is bool(self.under_way)
+            assert reader.has_partial_messages is bool(self.under_way)
 
 
 TestWireMachine = WireMachine.TestCase
@@ -134,11 +136,11 @@ def damaged(draw: st.DrawFn) -> bytes:
             count = draw(st.sampled_from((1, 2, 20))) if len(message.body) < 100 else 1
             frames += map(bytearray, message.frames(channel) * count)
         elif what == 4:
-            acks = (method_frame(channel, BasicAck(tag, False)) for tag in range(1, 20))
+            acks = (encode_method_frame(channel, BasicAck(tag, False)) for tag in range(1, 20))
             frames += map(bytearray, acks)
         else:
             channel = draw(CHANNELS)
-            frames.append(bytearray(method_frame(channel, draw(st.sampled_from(OTHERS)))))
+            frames.append(bytearray(encode_method_frame(channel, draw(st.sampled_from(OTHERS)))))
     for _ in range(draw(st.integers(0, 2))):
         victim = draw(st.sampled_from(frames))
         at = draw(st.integers(0, min(len(victim), 32) - 1) | st.just(len(victim) - 1))
@@ -155,8 +157,8 @@ def damaged(draw: st.DrawFn) -> bytes:
 @settings(max_examples=400)
 @given(damaged(), st.integers(1, 100))
 def test_the_same_is_read_before_an_error(data: bytes, size: int) -> None:
-    one_by_one = read(Reader(frame_max=FRAME_MAX), bytewise([data]))
+    one_by_one = read(FrameReader(frame_max=FRAME_MAX), bytewise([data]))
     cut = [data[i : i + size] for i in range(0, len(data), size)]
-    assert read(Reader(frame_max=FRAME_MAX), [data]) == one_by_one
-    assert read(Reader(frame_max=FRAME_MAX), cut) == one_by_one
-    assert read(Reader(frame_max=FRAME_MAX, run_limit=1), [data]) == one_by_one
+    assert read(FrameReader(frame_max=FRAME_MAX), [data]) == one_by_one
+    assert read(FrameReader(frame_max=FRAME_MAX), cut) == one_by_one
+    assert read(FrameReader(frame_max=FRAME_MAX, run_limit=1), [data]) == one_by_one

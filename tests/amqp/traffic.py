@@ -6,16 +6,22 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from recado.amqp.codec import decode_method
-from recado.amqp.errors import ProtocolError
-from recado.amqp.events import Acked, ContentReceived, Event, Interleaved, Published
-from recado.amqp.facts import facts_of
-from recado.amqp.frames import OVERHEAD, body_of, content_frames, method_frame, properties_of
+from recado.amqp.errors import AmqpError
+from recado.amqp.events import Acked, ContentReceived, Event, InterleavedPublished, Published
+from recado.amqp.frames import (
+    FRAME_OVERHEAD_BYTES,
+    encode_content,
+    encode_method_frame,
+    extract_body,
+    extract_properties,
+)
 from recado.amqp.methods import BasicDeliver, BasicGetOk, BasicPublish, BasicReturn, Method
 from recado.amqp.properties import Properties, encode_properties
-from recado.amqp.reader import Reader
+from recado.amqp.reader import FrameReader
+from recado.amqp.traits import read_traits
 
 FRAME_MAX = 4096
-WHOLE = FRAME_MAX - OVERHEAD
+WHOLE = FRAME_MAX - FRAME_OVERHEAD_BYTES
 
 PROPERTIES = tuple(
     encode_properties(each)
@@ -48,8 +54,10 @@ class Message(NamedTuple):
     room: int = WHOLE  # in each body frame
 
     def frames(self, channel: int) -> list[bytes]:
-        content = content_frames(channel, self.properties, self.body, self.room + OVERHEAD)
-        return [method_frame(channel, self.method), *split(content)]
+        content = encode_content(
+            channel, self.properties, self.body, self.room + FRAME_OVERHEAD_BYTES
+        )
+        return [encode_method_frame(channel, self.method), *split(content)]
 
     def read_on(self, channel: int) -> object:
         """What is read of it."""
@@ -60,7 +68,7 @@ def split(data: bytes) -> list[bytes]:
     """The single frames."""
     frames = []
     while data:
-        size = int.from_bytes(data[3:7], "big") + OVERHEAD
+        size = int.from_bytes(data[3:7], "big") + FRAME_OVERHEAD_BYTES
         frames.append(data[:size])
         data = data[size:]
     return frames
@@ -92,9 +100,9 @@ def _apart(events: Iterable[Event]) -> Iterator[object]:
                 publish = decode_method(method[7:-1])
                 for tail in tails:
                     properties, body = _taken_apart(head + tail, channel)
-                    assert facts is facts_of(properties)
+                    assert facts is read_traits(properties)
                     yield channel, publish, properties, body
-            case Interleaved(channel, facts, head, frames, tails):
+            case InterleavedPublished(channel, facts, head, frames, tails):
                 for frame, tail in zip(frames, tails, strict=True):
                     yield from _apart([Published(channel, frame, facts, head, [tail])])
             case ContentReceived(channel, method, content):
@@ -106,12 +114,12 @@ def _apart(events: Iterable[Event]) -> Iterator[object]:
 
 
 def _taken_apart(content: bytes, channel: int) -> tuple[bytes, bytes]:
-    properties, body = properties_of(content), body_of(content)
-    assert content == content_frames(channel, properties, body, FRAME_MAX)
+    properties, body = extract_properties(content), extract_body(content)
+    assert content == encode_content(channel, properties, body, FRAME_MAX)
     return properties, body
 
 
-def read(reader: Reader, chunks: Iterable[bytes]) -> tuple[list[object], bool]:
+def read(reader: FrameReader, chunks: Iterable[bytes]) -> tuple[list[object], bool]:
     """What a reader makes of these bytes, and whether that ends with an error.
 
     A publish is decoded by whoever looks up its route, so an error in it may show only there.
@@ -121,6 +129,6 @@ def read(reader: Reader, chunks: Iterable[bytes]) -> tuple[list[object], bool]:
         for chunk in chunks:
             for part in _apart(reader.feed(chunk)):
                 parts.append(part)  # one by one: what came before an error counts
-    except ProtocolError:
+    except AmqpError:
         return parts, True
     return parts, False

@@ -19,8 +19,8 @@ from bench.feeds_siege.proxy import Proxy
 from bench.feeds_siege.schedule import QUICK, Fault, FaultKind
 from bench.feeds_siege.siege import PROGRAMS, RECOVERY, TRANSPORTS, Outcome, besiege
 from bench.scenario import Side
-from recado.feeds.boundary import Channel, Target
-from recado.feeds.transport.port import Listener
+from recado.feeds.boundary import PacketRoute, Target
+from recado.feeds.transport.endpoint import PacketListener
 from recado.feeds.views import MemberId, Role
 from workshop.peers import HOST
 
@@ -99,32 +99,36 @@ def test_the_proxy_cuts_one_program_and_not_the_others() -> None:
 class Network:
     """A carrier, its port and the listener above, which note what passes."""
 
-    transport, largest = "UDP", 1000
+    layer_name, max_packet_bytes = "UDP", 1000
 
     def __init__(self) -> None:
         self.passed: list[object] = []
 
-    async def join(self, _feed: str, _me: MemberId, _role: Role, listener: Listener) -> Network:
+    async def join(
+        self, _feed: str, _me: MemberId, _role: Role, listener: PacketListener
+    ) -> Network:
         self.below = listener
         return self
 
-    def cast(self, packet: bytes, _key: str, number: int) -> None:
+    def broadcast(self, packet: bytes, _key: str, last_sequence: int) -> None:
         self.passed.append(("cast", packet))
 
     def send(self, _to: Target, packet: bytes) -> None:
         self.passed.append(("send", packet))
 
-    def listen(self, *, to_coordinators: bool) -> None: ...
+    def listen_to_coordinators(self, *, enabled: bool) -> None: ...
 
-    def settle(self, upto: int) -> None: ...
+    def settle(self, last_tag: int) -> None: ...
 
-    def arrived(self, _channel: Channel, _sender: MemberId, packet: bytes, _tag: int) -> None:
+    def packet_received(
+        self, _channel: PacketRoute, _sender: MemberId, packet: bytes, _tag: int
+    ) -> None:
         self.passed.append(("arrived", packet))
 
-    def confirmed(self, upto: int) -> None:
-        self.passed.append(("confirmed", upto))
+    def broadcasts_confirmed(self, last_sequence: int) -> None:
+        self.passed.append(("confirmed", last_sequence))
 
-    def broken(self, error: Exception) -> None: ...
+    def transport_lost(self, error: Exception) -> None: ...
 
     async def close(self) -> None:
         self.passed.append("closed")
@@ -136,9 +140,9 @@ def test_a_program_on_udp_is_cut_off_while_its_file_exists(tmp_path: Path) -> No
     async def pass_all() -> list[object]:
         network.passed = []
         port = await LossyCarrier(network, file).join("quotes", me, Role.PUBLISHER, network)
-        port.cast(b"one", "", 1)
+        port.broadcast(b"one", "", 1)
         port.send("members", b"two")
-        network.below.arrived(Channel.P, me, b"three", 0)
+        network.below.packet_received(PacketRoute.BROADCAST, me, b"three", 0)
         await asyncio.sleep(0)
         await port.close()
         return network.passed

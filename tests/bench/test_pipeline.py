@@ -13,7 +13,7 @@ from bench.pipeline import SCENARIOS, stream, table
 from bench.pipeline.ground import BATCH, Ground, batch
 from bench.plan import Plan
 from bench.scenario import Side
-from recado.feeds.block import BODY
+from recado.feeds.block import BODY_INDEX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def test_batches_are_of_the_size_and_follow_each_other() -> None:
         made = batch(first, 100)
         assert made.first == last.get(made.publisher, 0) + 1
         last[made.publisher] = made.last
-        assert {len(body) for body in made.block.values(BODY)} == {100}
+        assert {len(body) for body in made.block.values(BODY_INDEX)} == {100}
     assert len(last) == 4
 
 

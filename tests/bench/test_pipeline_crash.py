@@ -40,10 +40,10 @@ from bench.pipeline_crash.routes import (
 from bench.pipeline_crash.siege import Outcome, besiege, judged, place_of, table
 from bench.pipeline_crash.victim import Kill, Victim
 from bench.scenario import Side
-from recado.pipeline.feed.options import Writing
-from recado.pipeline.feed.sink import FeedStreamWriter, Staged
-from recado.pipeline.lake.iceberg import catalogue_of
-from recado.pipeline.lake.settings import IcebergSource
+from recado.pipeline.feed.options import FeedWriteOptions
+from recado.pipeline.feed.writer import FeedStreamWriter, StagedFile
+from recado.pipeline.lake.iceberg import open_catalogue
+from recado.pipeline.lake.options import IcebergSourceOptions
 from workshop.peers import Server
 
 SEED = 7
@@ -128,8 +128,8 @@ def test_a_listener_has_all_that_was_published_doubles_too(
 
 def test_an_iceberg_table_is_read_as_its_catalogue_has_it(tmp_path: Path) -> None:
     rows = pa.table({"source": ["archive", "archive"], "number": [1, 2]})
-    options = IcebergSource(table=iceberg_table(CATALOGUED), warehouse=str(tmp_path))
-    with closing(catalogue_of(options)) as catalogue:
+    options = IcebergSourceOptions(table=iceberg_table(CATALOGUED), warehouse=str(tmp_path))
+    with closing(open_catalogue(options)) as catalogue:
         catalogue.create_namespace("siege")
         made = catalogue.create_table(options.table, rows.schema)
         made.append(rows)
@@ -171,14 +171,14 @@ def test_a_feed_s_sink_dies_when_rows_are_published_and_spark_does_not_know(
     monkeypatch.setenv(doomed.FOLDER, str(tmp_path))
     monkeypatch.setattr(FeedStreamWriter, "commit", lambda *_: done.append("published"))
     monkeypatch.setattr(doomed, "die", lambda: done.append("dead"))
-    options = Writing(url="amqp://localhost", feed=KEPT, id_columns="none")
+    options = FeedWriteOptions(url="amqp://localhost", feed=KEPT, id_columns="none")
     writer = DoomedFeedWriter.of(FeedStreamWriter(options, {"body": "binary"}, tmp_path))
-    writer.commit([Staged("file", 3)], 1)
+    writer.commit([StagedFile("file", 3)], 1)
     assert done == ["published"]
     (tmp_path / sink_doom(KEPT)).touch()
-    writer.commit([Staged("file", 0)], 2)
+    writer.commit([StagedFile("file", 0)], 2)
     assert done == ["published"] * 2
-    writer.commit([Staged("file", 3)], 3)
+    writer.commit([StagedFile("file", 3)], 3)
     assert done == [*["published"] * 3, "dead"]
 
 

@@ -1,6 +1,6 @@
 """The power-loss benchmark: how its work is shared out, and how its figures are made.
 
-The eras themselves are run by tests/server/ledger/test_power_loss.py, the judge has tests of its own.
+The eras themselves are run by tests/server/store/test_power_loss.py, the judge has tests of its own.
 """
 
 from __future__ import annotations

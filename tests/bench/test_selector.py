@@ -32,10 +32,10 @@ def test_it_measures_all_that_has_an_aim(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_both_sides_want_the_same() -> None:
-    from recado.selector import parse, predicate
+    from recado.selector import compile_predicate, parse
 
     for subject in rate.SUBJECTS:
-        wants, peer = predicate(parse(subject.selector)), rate.peer_of(subject.peer)
+        wants, peer = compile_predicate(parse(subject.selector)), rate.peer_of(subject.peer)
         answers = [wants(message) for message in rate.messages()]
         assert answers == [bool(peer(rate.values_of(message))) for message in rate.messages()]
         assert 0 < sum(answers) < len(answers)

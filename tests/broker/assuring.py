@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from recado.amqp.frames import body_of
+from recado.amqp.frames import extract_body
 from recado.amqp.properties import Properties
-from recado.amqp.values import Table
-from recado.broker import assured
+from recado.amqp.values import FieldTable
+from recado.broker import at_least_once
 from recado.broker.arguments import QueueSettings, parse_queue_arguments
 from recado.broker.broker import Broker
 from recado.broker.queue import Queue
@@ -28,7 +28,7 @@ def source(broker: Broker, name: str = "source", **more: Any) -> Queue:
     return new_queue(broker, name, **(chosen | more))
 
 
-def parsed(name: str, arguments: Table) -> QueueSettings:
+def parsed(name: str, arguments: FieldTable) -> QueueSettings:
     return parse_queue_arguments(
         name, "/", durable=True, exclusive=False, auto_delete=False, arguments=arguments
     )
@@ -52,7 +52,7 @@ def take(queue: Queue, now: int = 0) -> bytes:
     run = queue.get(now)
     assert run is not None
     queue.settle(run)
-    return body_of(run.contents()[0])
+    return extract_body(run.contents()[0])
 
 
 def take_all(queue: Queue, now: int = 0) -> list[bytes]:
@@ -62,7 +62,7 @@ def take_all(queue: Queue, now: int = 0) -> list[bytes]:
 def let_pass(broker: Broker, now: int, pauses: int = 1) -> int:
     """The time after some pauses, with all that was to be done in them."""
     for _ in range(pauses):
-        now += assured.PAUSE
+        now += at_least_once.RETRY_INTERVAL_MS
         broker.tick(now)
         while broker.deadline() == 0:
             broker.tick(now)

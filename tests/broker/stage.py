@@ -4,45 +4,50 @@ from collections.abc import Iterable
 from itertools import count
 from typing import TypeVar
 
-from recado.amqp.errors import ClosesChannel
+from recado.amqp.errors import ChannelLevelError
 from recado.amqp.events import ContentReceived, Event, Published
-from recado.amqp.facts import facts_of
-from recado.amqp.frames import FRAME_DEFAULT, body_of, content_frames, method_frame
+from recado.amqp.frames import (
+    FRAME_MAX_DEFAULT_BYTES,
+    encode_content,
+    encode_method_frame,
+    extract_body,
+)
 from recado.amqp.methods import BasicDeliver, BasicPublish
 from recado.amqp.properties import Properties, encode_properties
-from recado.amqp.reader import Reader
-from recado.amqp.values import Table
+from recado.amqp.reader import FrameReader
+from recado.amqp.traits import read_traits
+from recado.amqp.values import FieldTable
 from recado.broker.access import Permission, User
 from recado.broker.arguments import ConsumerSettings, QueueSettings
 from recado.broker.binding import Binding, Matcher
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel
 from recado.broker.consumer import Consumer
-from recado.broker.keeper import Keeper
 from recado.broker.queue import Queue
-from recado.broker.routing import Admission, Route
+from recado.broker.routing import Route, VhostAccess
 from recado.broker.run import Origin, Run
-from recado.broker.steps import finish
+from recado.broker.steps import run_to_completion
+from recado.broker.store import MessageStore
 
 GUEST = User("guest", permissions={"/": Permission(".*", ".*", ".*")})
 T = TypeVar("T")
 NOWHERE = Origin("", "key")
 
 
-def found(matcher: Matcher[T], key: str, headers: Table | None = None) -> list[Binding[T]]:
+def found(matcher: Matcher[T], key: str, headers: FieldTable | None = None) -> list[Binding[T]]:
     """The bindings that a message takes."""
     taken: dict[Binding[T], None] = {}
-    finish(matcher.search(key, headers or {}, taken))
+    run_to_completion(matcher.search(key, headers or {}, taken))
     return list(taken)
 
 
-def route_of(admission: Admission, method: bytes) -> Route:
+def route_of(admission: VhostAccess, method: bytes) -> Route:
     """The route of a publish, known or not."""
-    return admission.route(method) or finish(admission.search(method))
+    return admission.cached_route(method) or run_to_completion(admission.search_route(method))
 
 
-def new_broker(keeper: Keeper | None = None) -> Broker:
-    broker = Broker(map(str, count(1)).__next__, keeper=keeper)
+def new_broker(keeper: MessageStore | None = None) -> Broker:
+    broker = Broker(map(str, count(1)).__next__, store=keeper)
     broker.add_user(GUEST)
     return broker
 
@@ -50,19 +55,19 @@ def new_broker(keeper: Keeper | None = None) -> Broker:
 class Peer:
     """A connection that keeps what is written to it."""
 
-    def __init__(self, frame_max: int = FRAME_DEFAULT) -> None:
+    def __init__(self, frame_max: int = FRAME_MAX_DEFAULT_BYTES) -> None:
         self.frame_max = frame_max
         self.congested = False
-        self.told_of_cancel = True
-        self.noted = False
-        self._reader = Reader(frame_max=frame_max)
+        self.supports_cancel_notify = True
+        self.awaits_journal = False
+        self._reader = FrameReader(frame_max=frame_max)
         self._written: list[bytes] = []
-        self.closed: list[tuple[int, ClosesChannel]] = []
+        self.closed: list[tuple[int, ChannelLevelError]] = []
 
     def write(self, data: bytes) -> None:
         self._written.append(data)
 
-    def close_channel(self, number: int, error: ClosesChannel, now: int) -> None:
+    def close_channel(self, number: int, error: ChannelLevelError, now: int) -> None:
         self.closed.append((number, error))
 
     def received(self) -> list[Event]:
@@ -73,7 +78,7 @@ class Peer:
     def delivered(self) -> list[tuple[BasicDeliver, bytes]]:
         """The deliveries among it, each with its body."""
         return [
-            (event.method, body_of(event.content))
+            (event.method, extract_body(event.content))
             for event in self.received()
             if isinstance(event, ContentReceived) and isinstance(event.method, BasicDeliver)
         ]
@@ -83,13 +88,13 @@ class Peer:
 
 
 def open_channel(broker: Broker, peer: Peer | None = None, number: int = 1) -> Channel:
-    return Channel(number, peer or Peer(), broker.admit(broker.users["guest"], "/"))
+    return Channel(number, peer or Peer(), broker.grant_access(broker.users["guest"], "/"))
 
 
 def close_channel(channel: Channel, now: int = 0) -> list[Queue]:
     """Close it in one go; gives the queues that lost a consumer."""
-    channel.admission.vhost.cleanup.now = now
-    return finish(channel.close())
+    channel.access.vhost.background.now = now
+    return run_to_completion(channel.close())
 
 
 def new_queue(broker: Broker, name: str = "q", now: int = 0, **settings: object) -> Queue:
@@ -109,10 +114,10 @@ def consume(
     **settings: object,
 ) -> Consumer:
     """A consumer that has been given what it can take."""
-    channel.prefetch = prefetch
+    channel.consumer_prefetch = prefetch
     wanted = ConsumerSettings(**settings)  # type: ignore[arg-type]
     consumer = channel.consume(queue, tag, wanted, no_ack=no_ack, exclusive=exclusive, now=now)
-    queue.deal(now)
+    queue.dispatch(now)
     return consumer
 
 
@@ -122,17 +127,17 @@ def run_of(
     *,
     alike: bool = False,
     channel: int = 1,
-    frame_max: int = FRAME_DEFAULT,
+    frame_max: int = FRAME_MAX_DEFAULT_BYTES,
 ) -> Run:
     """Messages as a run, kept whole each, or as those alike are kept: one head, and bodies of the same size."""
     encoded = encode_properties(properties or Properties())
-    tails = [content_frames(channel, encoded, body, frame_max) for body in bodies]
+    tails = [encode_content(channel, encoded, body, frame_max) for body in bodies]
     head = b""
     if alike:
-        size = len(body_of(tails[0])) + 1
+        size = len(extract_body(tails[0])) + 1
         head = tails[0][:-size]
         tails = [tail[-size:] for tail in tails]
-    return Run(NOWHERE, facts_of(encoded), channel, frame_max, head, tails, True)
+    return Run(NOWHERE, read_traits(encoded), channel, frame_max, head, tails, True)
 
 
 def published(
@@ -146,5 +151,5 @@ def published(
 ) -> Published:
     """A run of publishes, as the reader gives it."""
     run = run_of(bodies, properties, channel=channel)
-    method = method_frame(channel, BasicPublish(exchange, routing_key, mandatory, immediate))
-    return Published(channel, method, run.facts, run.head, run.tails)
+    method = encode_method_frame(channel, BasicPublish(exchange, routing_key, mandatory, immediate))
+    return Published(channel, method, run.traits, run.prefix, run.payloads)

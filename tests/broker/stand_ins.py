@@ -10,9 +10,11 @@ class StandInQueue:
         self, name: str, settings: QueueSettings | None = None, owner: object | None = None
     ) -> None:
         self.name = name
-        self.declared = settings or QueueSettings()
+        self.declared_settings = settings or QueueSettings()
         self.owner = owner
-        self.lasting = self.declared.durable and not self.declared.exclusive
+        self.survives_restart = (
+            self.declared_settings.durable and not self.declared_settings.exclusive
+        )
         self.deleted = False
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from recado.amqp.frames import body_of
+from recado.amqp.frames import extract_body
 from recado.amqp.properties import Properties
 from recado.broker.run import Run
 from recado.broker.stream_log import READ_BYTES, StreamLog
@@ -16,18 +16,18 @@ NewLog = Callable[[int], StreamLog]
 
 
 def bodies(runs: list[Run]) -> list[bytes]:
-    return [body_of(content) for run in runs for content in run.contents()]
+    return [extract_body(content) for run in runs for content in run.contents()]
 
 
 def read_all(log: StreamLog, offset: int = 0, end: int | None = None) -> list[tuple[int, bytes]]:
     """Offsets and bodies from an offset on."""
-    end = log.next if end is None else end
+    end = log.next_offset if end is None else end
     found: list[tuple[int, bytes]] = []
     while runs := log.read(offset, end):
         for run in runs:
-            assert run.step == 1
-            assert run.taken == 0
-            found += enumerate(bodies([run]), run.first)
+            assert run.stride == 1
+            assert run.taken_count == 0
+            found += enumerate(bodies([run]), run.first_position)
         offset = found[-1][0] + 1
     return found
 
@@ -41,10 +41,10 @@ class StreamLogCases:
 
     def test_offsets_count_messages_from_0(self, new_log: NewLog) -> None:
         log = new_log(4096)
-        assert (log.first, log.next) == (0, 0)
+        assert (log.first_offset, log.next_offset) == (0, 0)
         append(log, b"a", b"bb", b"")
         append(log, b"c", b"d", alike=True)
-        assert (log.first, log.next) == (0, 5)
+        assert (log.first_offset, log.next_offset) == (0, 5)
         assert read_all(log) == [(0, b"a"), (1, b"bb"), (2, b""), (3, b"c"), (4, b"d")]
         assert read_all(log, 1, 4) == [(1, b"bb"), (2, b""), (3, b"c")]
         assert log.read(5, 5) == []
@@ -56,7 +56,7 @@ class StreamLogCases:
             run = run_of([b"x", b"y"], properties, alike=alike, channel=7, frame_max=5000)
             wanted = run.contents()
             log.append(run, 0)
-            (found,) = log.read(log.next - 2, log.next)
+            (found,) = log.read(log.next_offset - 2, log.next_offset)
             assert found.contents() == wanted
             assert (found.channel, found.frame_max) == (7, 5000)
             assert (found.origin.exchange, found.origin.routing_key) == ("", "key")
@@ -109,36 +109,36 @@ class StreamLogCases:
         log = new_log(4096)
         for i in range(40):
             append(log, b"%03d" % i * 333)
-        log.trim(None, None, log.next)
-        assert log.first == 0
-        log.trim(20_000, None, log.next)
-        assert 15 <= log.next - log.first < 25
+        log.trim(None, None, log.next_offset)
+        assert log.first_offset == 0
+        log.trim(20_000, None, log.next_offset)
+        assert 15 <= log.next_offset - log.first_offset < 25
         kept = read_all(log)
-        assert kept == [(i, b"%03d" % i * 333) for i in range(log.first, 40)]
-        log.trim(0, None, log.next)
-        assert log.next - log.first <= 4
-        assert read_all(log, 0) == kept[-(log.next - log.first) :]
+        assert kept == [(i, b"%03d" % i * 333) for i in range(log.first_offset, 40)]
+        log.trim(0, None, log.next_offset)
+        assert log.next_offset - log.first_offset <= 4
+        assert read_all(log, 0) == kept[-(log.next_offset - log.first_offset) :]
 
     def test_the_oldest_go_when_their_time_has_come(self, new_log: NewLog) -> None:
         log = new_log(4096)
         for i in range(40):
             append(log, b"x" * 1000, now=i)
-        newest = log.trim(None, 20, log.next)
-        assert 16 <= log.first <= 20
+        newest = log.trim(None, 20, log.next_offset)
+        assert 16 <= log.first_offset <= 20
         assert newest is not None
         assert 20 <= newest < 24
-        assert log.trim(None, newest, log.next) == newest
-        assert log.trim(None, 1000, log.next) is None
-        assert 36 <= log.first < 40
+        assert log.trim(None, newest, log.next_offset) == newest
+        assert log.trim(None, 1000, log.next_offset) is None
+        assert 36 <= log.first_offset < 40
 
     def test_one_that_is_safe_stays(self, new_log: NewLog) -> None:
         log = new_log(4096)
         for i in range(40):
             append(log, b"x" * 1000, now=i)
         assert log.trim(0, 1000, 0) is None
-        assert log.first == 0
+        assert log.first_offset == 0
         log.trim(0, None, 20)
-        assert 15 < log.first < 20
+        assert 15 < log.first_offset < 20
 
     def test_a_message_larger_than_a_segment(self, new_log: NewLog) -> None:
         log = new_log(4096)
@@ -175,29 +175,31 @@ class StreamLogMachine(RuleBasedStateMachine):
     @rule(most=st.none() | st.integers(0, 30_000), age=st.none() | st.integers(0, 30))
     def trim(self, most: int | None, age: int | None) -> None:
         oldest = None if age is None else self.now - age
-        before = self.log.first
-        newest = self.log.trim(most, oldest, self.log.next)
-        assert before <= self.log.first <= max(self.log.next - 1, 0)
+        before = self.log.first_offset
+        newest = self.log.trim(most, oldest, self.log.next_offset)
+        assert before <= self.log.first_offset <= max(self.log.next_offset - 1, 0)
         if most is None and oldest is None:
-            assert self.log.first == before
+            assert self.log.first_offset == before
         elif most is None and oldest is not None:
-            assert all(time < oldest for time, _ in self.model[before : self.log.first])
+            assert all(time < oldest for time, _ in self.model[before : self.log.first_offset])
         if newest is not None:
-            assert newest in {time for time, _ in self.model[self.log.first :]}
+            assert newest in {time for time, _ in self.model[self.log.first_offset :]}
 
     @rule(share=st.floats(0, 1), length=st.integers(0, 20))
     def read(self, share: float, length: int) -> None:
         offset = int(share * len(self.model))
-        end = min(offset + length, self.log.next)
-        wanted = range(max(offset, self.log.first), end)
+        end = min(offset + length, self.log.next_offset)
+        wanted = range(max(offset, self.log.first_offset), end)
         assert read_all(self.log, offset, end) == [(i, self.model[i][1]) for i in wanted]
 
     @rule(back=st.integers(-10, 60))
     def look_up(self, back: int) -> None:
         time = self.now - back
-        wanted = (i for i in range(self.log.first, len(self.model)) if self.model[i][0] >= time)
+        wanted = (
+            i for i in range(self.log.first_offset, len(self.model)) if self.model[i][0] >= time
+        )
         assert self.log.offset_at(time) == next(wanted, len(self.model))
 
     @invariant()
     def counts(self) -> None:
-        assert self.log.next == len(self.model)
+        assert self.log.next_offset == len(self.model)

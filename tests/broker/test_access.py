@@ -2,8 +2,8 @@
 
 import pytest
 
-from recado.amqp.errors import AccessRefused, NotAllowed
-from recado.broker.access import Access, Permission, TopicPermission, User
+from recado.amqp.errors import AccessRefusedError, NotAllowedError
+from recado.broker.access import Permission, PermissionChecker, TopicPermission, User
 
 
 def user(
@@ -22,10 +22,10 @@ def user(
 
 
 def allows(pattern: str, name: str, kind: str = "queue") -> bool:
-    access = Access(user(read=pattern), "/")
+    access = PermissionChecker(user(read=pattern), "/")
     try:
         access.check_read(kind, name)
-    except AccessRefused:
+    except AccessRefusedError:
         return False
     return True
 
@@ -59,15 +59,15 @@ def test_refused_names(pattern: str, name: str) -> None:
 def test_the_default_exchange_has_a_name_here() -> None:
     assert allows("^amq\\.default$", "", kind="exchange")
     assert not allows("^$", "", kind="exchange")
-    with pytest.raises(AccessRefused) as refusal:
-        Access(user(), "/").check_write("exchange", "")
+    with pytest.raises(AccessRefusedError) as refusal:
+        PermissionChecker(user(), "/").check_write("exchange", "")
     assert str(refusal.value) == (
         "access to exchange 'amq.default' in vhost '/' refused for user 'ana'"
     )
 
 
 def test_each_right_by_itself() -> None:
-    access = Access(user(configure="^c", write="^w", read="^r"), "/")
+    access = PermissionChecker(user(configure="^c", write="^w", read="^r"), "/")
     access.check_configure("queue", "c")
     access.check_write("queue", "w")
     access.check_read("queue", "r")
@@ -76,7 +76,7 @@ def test_each_right_by_itself() -> None:
         (access.check_write, "r"),
         (access.check_read, "c"),
     ):
-        with pytest.raises(AccessRefused) as refusal:
+        with pytest.raises(AccessRefusedError) as refusal:
             check("exchange", name)
         assert refusal.value.reply_text == (
             f"ACCESS_REFUSED - access to exchange '{name}' in vhost '/' refused for user 'ana'"
@@ -84,8 +84,8 @@ def test_each_right_by_itself() -> None:
 
 
 def test_a_vhost_that_is_not_named_is_closed() -> None:
-    with pytest.raises(NotAllowed) as refusal:
-        Access(user(configure=".*", write=".*", read=".*"), "other")
+    with pytest.raises(NotAllowedError) as refusal:
+        PermissionChecker(user(configure=".*", write=".*", read=".*"), "other")
     assert refusal.value.reply_text == (
         "NOT_ALLOWED - access to vhost 'other' refused for user 'ana'"
     )
@@ -100,38 +100,38 @@ def test_a_bad_pattern_is_known_at_once(pattern: str) -> None:
 
 
 def test_topics_are_free_unless_narrowed() -> None:
-    access = Access(user(topic=TopicPermission(write="^a\\.", read="^b\\.")), "/")
+    access = PermissionChecker(user(topic=TopicPermission(write="^a\\.", read="^b\\.")), "/")
     access.check_topic_write("other", "b.c")
     access.check_topic_read("other", "a.c")
     access.check_topic_write("news", "a.c")
     access.check_topic_read("news", "b.c")
-    with pytest.raises(AccessRefused) as refusal:
+    with pytest.raises(AccessRefusedError) as refusal:
         access.check_topic_write("news", "b.c")
     assert str(refusal.value) == (
         "access to topic 'b.c' in exchange 'news' in vhost '/' refused for user 'ana'"
     )
-    with pytest.raises(AccessRefused):
+    with pytest.raises(AccessRefusedError):
         access.check_topic_read("news", "a.c")
 
 
 def test_topics_by_the_names_of_user_and_vhost() -> None:
     topic = TopicPermission(write="^{username}\\.{vhost}$")
-    access = Access(user(name="a.b", topic=topic), "/")
+    access = PermissionChecker(user(name="a.b", topic=topic), "/")
     access.check_topic_write("news", "a.b./")
     for key in ("aXb./", "a.b.other"):
-        with pytest.raises(AccessRefused):
+        with pytest.raises(AccessRefusedError):
             access.check_topic_write("news", key)
 
 
 def test_a_pattern_that_names_make_too_long_allows_nothing() -> None:
     topic = TopicPermission(write="{username}" + "a?" * 500)
-    access = Access(user(name="u" * 100, topic=topic), "/")
-    with pytest.raises(AccessRefused):
+    access = PermissionChecker(user(name="u" * 100, topic=topic), "/")
+    with pytest.raises(AccessRefusedError):
         access.check_topic_write("news", "u" * 100)
 
 
 def test_a_new_user_may_do_nothing() -> None:
     nobody = User("nobody")
     assert not nobody.loopback_only
-    with pytest.raises(NotAllowed):
-        Access(nobody, "/")
+    with pytest.raises(NotAllowedError):
+        PermissionChecker(nobody, "/")

@@ -6,27 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.errors import PreconditionFailed
+from recado.amqp.errors import PreconditionFailedError
 from recado.amqp.values import (
+    FieldTable,
+    FieldValue,
     Float32,
     Int8,
     Int16,
     Int64,
     LongString,
-    Scaled,
-    Table,
+    ScaledDecimal,
     Timestamp,
     UInt8,
     UInt16,
     UInt32,
-    Value,
 )
 from recado.broker.arguments import (
     ConsumerSettings,
+    DeduplicationSettings,
     ExchangeSettings,
     QueueSettings,
-    WindowSettings,
-    describe,
+    describe_entity,
     parse_consumer_arguments,
     parse_exchange_arguments,
     parse_queue_arguments,
@@ -34,12 +34,12 @@ from recado.broker.arguments import (
 from recado.broker.checks import MAX_EXPIRY_MS, type_name
 from recado.broker.equivalence import check_exchange_equivalent, check_queue_equivalent
 
-QUEUE = describe("queue", "q", "/")
-EXCHANGE = describe("exchange", "x", "/")
+QUEUE = describe_entity("queue", "q", "/")
+EXCHANGE = describe_entity("exchange", "x", "/")
 
 
 def parse(
-    arguments: Table,
+    arguments: FieldTable,
     *,
     durable: bool = True,
     exclusive: bool = False,
@@ -57,8 +57,8 @@ def parse(
     )
 
 
-def refused(arguments: Table) -> str:
-    with pytest.raises(PreconditionFailed) as refusal:
+def refused(arguments: FieldTable) -> str:
+    with pytest.raises(PreconditionFailedError) as refusal:
         parse(arguments)
     return str(refusal.value)
 
@@ -71,7 +71,7 @@ def test_nothing_asked() -> None:
 
 
 def test_everything_asked_of_a_classic_queue() -> None:
-    arguments: Table = {
+    arguments: FieldTable = {
         "x-queue-type": "classic",
         "x-message-ttl": Int8(0),
         "x-expires": UInt32(60_000),
@@ -130,18 +130,18 @@ def test_everything_asked_of_a_quorum_queue() -> None:
         ({}, None),
         ({"x-cache-size": 5}, None),
         ({"x-message-deduplication": False, "x-cache-size": 5}, None),
-        ({"x-message-deduplication": True}, WindowSettings(10_000, None)),
+        ({"x-message-deduplication": True}, DeduplicationSettings(10_000, None)),
         (
             {"x-message-deduplication": True, "x-cache-size": 5, "x-cache-ttl": 7},
-            WindowSettings(5, 7),
+            DeduplicationSettings(5, 7),
         ),
     ],
 )
 def test_queues_and_exchanges_that_find_duplicates(
-    arguments: Table, window: WindowSettings | None
+    arguments: FieldTable, window: DeduplicationSettings | None
 ) -> None:
-    assert parse(arguments).window == window
-    assert exchange(arguments=arguments).window == window
+    assert parse(arguments).deduplication == window
+    assert exchange(arguments=arguments).deduplication == window
 
 
 def test_an_exclusive_queue_is_not_durable() -> None:
@@ -191,7 +191,7 @@ def test_no_priorities_at_all() -> None:
         ("x-cache-ttl", 0, "{value_zero,0}"),
     ],
 )
-def test_refused_arguments(argument: str, value: Value, reason: str) -> None:
+def test_refused_arguments(argument: str, value: FieldValue, reason: str) -> None:
     assert refused({argument: value}) == f"invalid arg '{argument}' for {QUEUE}: {reason}"
 
 
@@ -203,7 +203,7 @@ def test_refused_arguments(argument: str, value: Value, reason: str) -> None:
         ("x-delivery-limit", -1, "{value_negative,-1}"),
     ],
 )
-def test_refused_arguments_of_a_quorum_queue(argument: str, value: Value, reason: str) -> None:
+def test_refused_arguments_of_a_quorum_queue(argument: str, value: FieldValue, reason: str) -> None:
     text = refused({"x-queue-type": "quorum", argument: value})
     assert text == f"invalid arg '{argument}' for {QUEUE}: {reason}"
 
@@ -242,7 +242,7 @@ def test_arguments_of_another_type_of_queue(queue_type: str, argument: str) -> N
 def test_a_quorum_queue_is_there_to_stay(
     durable: bool, exclusive: bool, auto_delete: bool, refused_property: str
 ) -> None:
-    with pytest.raises(PreconditionFailed) as refusal:
+    with pytest.raises(PreconditionFailedError) as refusal:
         parse(
             {"x-queue-type": "quorum"},
             durable=durable,
@@ -254,7 +254,9 @@ def test_a_quorum_queue_is_there_to_stay(
 
 def test_a_quorum_queue_has_a_name() -> None:
     parse({"x-queue-type": "classic"}, server_named=True)
-    with pytest.raises(PreconditionFailed, match="Cannot declare a server-named queue for type"):
+    with pytest.raises(
+        PreconditionFailedError, match="Cannot declare a server-named queue for type"
+    ):
         parse({"x-queue-type": "quorum"}, server_named=True)
 
 
@@ -262,7 +264,7 @@ def test_a_quorum_queue_has_a_name() -> None:
 
 
 def inequivalent(existing: QueueSettings, wanted: QueueSettings) -> str:
-    with pytest.raises(PreconditionFailed) as refusal:
+    with pytest.raises(PreconditionFailedError) as refusal:
         check_queue_equivalent(QUEUE, existing, wanted)
     return str(refusal.value)
 
@@ -278,7 +280,7 @@ def inequivalent(existing: QueueSettings, wanted: QueueSettings) -> str:
         ({"x-message-ttl": 5}, {"x-message-ttl": Int8(5)}),
     ],
 )
-def test_the_same_queue_again(existing: Table, wanted: Table) -> None:
+def test_the_same_queue_again(existing: FieldTable, wanted: FieldTable) -> None:
     check_queue_equivalent(QUEUE, parse(existing), parse(wanted))
 
 
@@ -350,7 +352,7 @@ def test_other_properties(field: str, wanted: QueueSettings) -> None:
         ),
     ],
 )
-def test_other_arguments(existing: Table, wanted: Table, text: str) -> None:
+def test_other_arguments(existing: FieldTable, wanted: FieldTable, text: str) -> None:
     assert inequivalent(parse(existing), parse(wanted)) == f"inequivalent arg {text}"
 
 
@@ -359,7 +361,7 @@ def test_other_arguments(existing: Table, wanted: Table, text: str) -> None:
 
 def exchange(
     kind: str = "direct",
-    arguments: Table | None = None,
+    arguments: FieldTable | None = None,
     *,
     durable: bool = False,
     auto_delete: bool = False,
@@ -368,7 +370,7 @@ def exchange(
     return parse_exchange_arguments(
         "x",
         "/",
-        kind=kind,
+        exchange_type=kind,
         durable=durable,
         auto_delete=auto_delete,
         internal=internal,
@@ -377,13 +379,13 @@ def exchange(
 
 
 def test_exchange_arguments() -> None:
-    asked: Table = {"alternate-exchange": "rest", "x-unheard-of": 1}
+    asked: FieldTable = {"alternate-exchange": "rest", "x-unheard-of": 1}
     settings = exchange("topic", asked, durable=True)
     assert settings == ExchangeSettings(
-        kind="topic", durable=True, arguments=asked, alternate_exchange="rest"
+        exchange_type="topic", durable=True, arguments=asked, alternate_exchange="rest"
     )
     assert exchange().alternate_exchange is None
-    with pytest.raises(PreconditionFailed) as refusal:
+    with pytest.raises(PreconditionFailedError) as refusal:
         exchange(arguments={"alternate-exchange": True})
     assert str(refusal.value) == f"invalid type 'bool' for arg 'alternate-exchange' in {EXCHANGE}"
 
@@ -408,7 +410,7 @@ def test_exchange_arguments() -> None:
     ],
 )
 def test_another_exchange(wanted: ExchangeSettings, text: str) -> None:
-    with pytest.raises(PreconditionFailed) as refusal:
+    with pytest.raises(PreconditionFailedError) as refusal:
         check_exchange_equivalent(EXCHANGE, exchange(), wanted)
     assert str(refusal.value) == f"inequivalent arg {text.format(EXCHANGE)}"
     check_exchange_equivalent(EXCHANGE, wanted, wanted)
@@ -419,7 +421,7 @@ def test_another_exchange(wanted: ExchangeSettings, text: str) -> None:
 
 def test_consumer_arguments() -> None:
     assert parse_consumer_arguments("q", "/", "classic", {}) == ConsumerSettings()
-    asked: Table = {
+    asked: FieldTable = {
         "x-priority": Int8(-5),
         "x-wire-tap": True,
         "x-cancel-on-ha-failover": True,
@@ -439,8 +441,8 @@ def test_consumer_arguments() -> None:
         ("x-stream-offset", "first", " of queue type rabbit_classic_queue"),
     ],
 )
-def test_refused_consumer_arguments(argument: str, value: Value, reason: str) -> None:
-    with pytest.raises(PreconditionFailed) as refusal:
+def test_refused_consumer_arguments(argument: str, value: FieldValue, reason: str) -> None:
+    with pytest.raises(PreconditionFailedError) as refusal:
         parse_consumer_arguments("q", "/", "classic", {argument: value})
     assert str(refusal.value) == f"invalid arg '{argument}' for {QUEUE}{reason}"
 
@@ -461,7 +463,7 @@ def test_refused_consumer_arguments(argument: str, value: Value, reason: str) ->
         (Int64(1), "long"),
         (Float32(1), "float"),
         (1.0, "double"),
-        (Scaled(1, 1), "decimal"),
+        (ScaledDecimal(1, 1), "decimal"),
         (Timestamp(1), "timestamp"),
         (datetime(2024, 1, 1, tzinfo=UTC), "timestamp"),
         ("", "longstr"),
@@ -472,7 +474,7 @@ def test_refused_consumer_arguments(argument: str, value: Value, reason: str) ->
         (None, "void"),
     ],
 )
-def test_type_names(value: Value, name: str) -> None:
+def test_type_names(value: FieldValue, name: str) -> None:
     assert type_name(value) == name
 
 
@@ -503,10 +505,10 @@ arguments_ = st.dictionaries(
 
 
 @given(arguments_)
-def test_whatever_is_asked_is_settled_or_refused(arguments: Table) -> None:
+def test_whatever_is_asked_is_settled_or_refused(arguments: FieldTable) -> None:
     try:
         settings = parse(arguments)
-    except PreconditionFailed:
+    except PreconditionFailedError:
         assert QUEUE in refused(dict(reversed(arguments.items())))
     else:
         check_queue_equivalent(QUEUE, settings, parse(dict(reversed(arguments.items()))))

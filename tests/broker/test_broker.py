@@ -2,13 +2,13 @@
 
 import pytest
 
-from recado.amqp.errors import NotAllowed, PreconditionFailed
+from recado.amqp.errors import NotAllowedError, PreconditionFailedError
 from recado.amqp.properties import Properties
 from recado.broker.access import Permission, User
-from recado.broker.alarms import Alarms
 from recado.broker.arguments import QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.queue import Queue
+from recado.broker.queue_timers import QueueTimers
 
 from .stage import GUEST, close_channel, consume, new_broker, new_queue, open_channel, run_of
 
@@ -21,10 +21,10 @@ def broker() -> Broker:
 class Connection:
     """As much of one as owns queues."""
 
-    leaving = False
+    has_ended = False
 
     def __init__(self) -> None:
-        self.exclusive: dict[Queue, None] = {}
+        self.exclusive_queues: dict[Queue, None] = {}
 
 
 def is_there(queue: Queue) -> bool:
@@ -36,19 +36,19 @@ def is_there(queue: Queue) -> bool:
 
 def test_a_user_is_let_into_its_vhosts(broker: Broker) -> None:
     broker.add_vhost("other")
-    assert broker.admit(GUEST, "/") is broker.admit(GUEST, "/")
-    with pytest.raises(NotAllowed, match="vhost nope not found"):
-        broker.admit(GUEST, "nope")
-    with pytest.raises(NotAllowed, match="access to vhost 'other' refused for user 'guest'"):
-        broker.admit(GUEST, "other")
+    assert broker.grant_access(GUEST, "/") is broker.grant_access(GUEST, "/")
+    with pytest.raises(NotAllowedError, match="vhost nope not found"):
+        broker.grant_access(GUEST, "nope")
+    with pytest.raises(NotAllowedError, match="access to vhost 'other' refused for user 'guest'"):
+        broker.grant_access(GUEST, "other")
 
 
 def test_new_permissions_are_for_connections_to_come(broker: Broker) -> None:
-    before = broker.admit(GUEST, "/")
+    before = broker.grant_access(GUEST, "/")
     changed = User("guest", permissions={"/": Permission()})
-    assert broker.admit(changed, "/") is not before
+    assert broker.grant_access(changed, "/") is not before
     broker.add_user(changed)
-    assert broker.admit(broker.users["guest"], "/").user is changed
+    assert broker.grant_access(broker.users["guest"], "/").user is changed
 
 
 # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -58,22 +58,22 @@ def test_a_queue_is_deleted_with_its_messages_and_its_owner_knows(broker: Broker
     owner = Connection()
     settings = QueueSettings(exclusive=True)
     queue = broker.create_queue(broker.vhosts["/"], "q", settings, owner, 0)
-    assert owner.exclusive == {queue: None}
+    assert owner.exclusive_queues == {queue: None}
     queue.publish(run_of([b"1", b"2"]), 0)
     told: list[int] = []
-    broker.delete_queue(queue, 0, answer=told.append)
+    broker.delete_queue(queue, 0, on_deleted=told.append)
     assert told == [2]
-    assert (queue.deleted, queue.owner, owner.exclusive) == (True, None, {})
+    assert (queue.deleted, queue.owner, owner.exclusive_queues) == (True, None, {})
     assert broker.vhosts["/"].queues == {}
 
 
 def test_a_queue_in_use_or_not_empty_may_be_spared(broker: Broker) -> None:
     queue = new_queue(broker)
     queue.publish(run_of([b"1"]), 0)
-    with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' not empty"):
+    with pytest.raises(PreconditionFailedError, match="queue 'q' in vhost '/' not empty"):
         broker.delete_queue(queue, 0, if_empty=True)
     consume(open_channel(broker), queue)
-    with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' in use"):
+    with pytest.raises(PreconditionFailedError, match="queue 'q' in vhost '/' in use"):
         broker.delete_queue(queue, 0, if_unused=True)
     broker.delete_queue(queue, 0, if_empty=True)
 
@@ -88,19 +88,19 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(broker: Broker) -> Non
     assert is_there(queue)
     broker.cancel(two, 0)
     assert not is_there(queue)
-    broker.delete_if_left([queue, new_queue(broker, "kept")], 0)
+    broker.delete_if_unused([queue, new_queue(broker, "kept")], 0)
     assert broker.vhosts["/"].queues.keys() == {"kept"}
 
 
 def test_an_address_for_replies_is_nobodys_queue(broker: Broker) -> None:
     address = broker.create_reply_queue(broker.vhosts["/"], 0)
-    assert address.is_address
+    assert address.is_reply_address
     assert address.owner is broker
     assert list(address.publish(run_of([b"lost"]), 0)) == []
     consumer = consume(open_channel(broker), address, no_ack=True)
     broker.cancel(consumer, 0)
     assert broker.vhosts["/"].queues == {}
-    assert broker.exclusive == {}
+    assert broker.exclusive_queues == {}
 
 
 # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -171,30 +171,30 @@ def test_queues_that_come_and_go_do_not_fill_the_memory(broker: Broker) -> None:
     kept = new_queue(broker, "kept", expires=10_000)
     for i in range(1000):
         broker.delete_queue(new_queue(broker, str(i), expires=10_000), 0)
-    alarms = broker._alarms
+    alarms = broker._timers
     assert len(alarms._heap) < 100  # that they are gone shows nowhere else
     broker.tick(10_000)
     assert not is_there(kept)
 
 
 def test_an_alarm_rings_once_at_the_last_time_it_was_set_for(broker: Broker) -> None:
-    alarms = Alarms()
+    alarms = QueueTimers()
     one, two = new_queue(broker, "one"), new_queue(broker, "two")
-    assert alarms.next() is None
-    assert alarms.pop(100) is None
+    assert alarms.next_due() is None
+    assert alarms.pop_due(100) is None
     alarms.set(one, 10)
     alarms.set(two, 7)
     alarms.set(one, 5)
-    assert alarms.next() == 5
-    assert alarms.pop(4) is None
-    assert alarms.pop(100) is one
-    assert alarms.pop(100) is two
-    assert alarms.pop(100) is None
-    alarms.drop(one)
+    assert alarms.next_due() == 5
+    assert alarms.pop_due(4) is None
+    assert alarms.pop_due(100) is one
+    assert alarms.pop_due(100) is two
+    assert alarms.pop_due(100) is None
+    alarms.cancel(one)
 
 
 def test_an_address_for_replies_has_nothing_and_takes_everything(broker: Broker) -> None:
     address = broker.create_reply_queue(broker.vhosts["/"], 0)
     assert address.get(0) is None
-    assert not address.refuses(run_of([b"reply"]))
-    assert address.expire(0) == 0
+    assert not address.would_reject(run_of([b"reply"]))
+    assert address.on_timer(0) == 0

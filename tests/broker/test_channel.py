@@ -4,16 +4,16 @@ from collections.abc import Iterable
 
 import pytest
 
-from recado.amqp.errors import AccessRefused, NotAllowed, PreconditionFailed
+from recado.amqp.errors import AccessRefusedError, NotAllowedError, PreconditionFailedError
 from recado.amqp.events import ContentReceived, MethodReceived
-from recado.amqp.frames import body_of
+from recado.amqp.frames import extract_body
 from recado.amqp.methods import BasicCancel, BasicGetOk
 from recado.amqp.properties import Properties
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
 from recado.broker.queue import Queue
 from recado.broker.run import Origin
-from recado.broker.steps import finish
+from recado.broker.steps import run_to_completion
 
 from .stage import (
     Peer,
@@ -36,7 +36,7 @@ def given_to(peer: Peer) -> list[tuple[str, int, bytes]]:
 def test_a_tag_is_used_once(broker: Broker, channel: Channel) -> None:
     queue = new_queue(broker)
     consume(channel, queue, "c")
-    with pytest.raises(NotAllowed, match="attempt to reuse consumer tag 'c'"):
+    with pytest.raises(NotAllowedError, match="attempt to reuse consumer tag 'c'"):
         consume(channel, queue, "c")
 
 
@@ -44,18 +44,18 @@ def test_an_exclusive_consumer_wants_the_queue_for_itself(broker: Broker, channe
     queue = new_queue(broker)
     consumer = consume(channel, queue, "c", exclusive=True)
     for exclusive in (False, True):
-        with pytest.raises(AccessRefused, match="queue 'q' in vhost '/' in exclusive use"):
+        with pytest.raises(AccessRefusedError, match="queue 'q' in vhost '/' in exclusive use"):
             consume(channel, queue, "d", exclusive=exclusive)
-    channel.remove(consumer, 0)
+    channel.remove_consumer(consumer, 0)
     consume(channel, queue, "d")
-    with pytest.raises(AccessRefused):
+    with pytest.raises(AccessRefusedError):
         consume(channel, queue, "e", exclusive=True)
 
 
 def test_nobody_has_a_single_active_consumer_queue_for_itself(
     broker: Broker, channel: Channel
 ) -> None:
-    with pytest.raises(AccessRefused):
+    with pytest.raises(AccessRefusedError):
         consume(channel, new_queue(broker, single_active_consumer=True), exclusive=True)
 
 
@@ -63,7 +63,7 @@ def test_a_wire_tap_sees_all_and_takes_nothing(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
     queue = new_queue(broker, max_length=1)
-    with pytest.raises(PreconditionFailed, match="a wire tap takes nothing"):
+    with pytest.raises(PreconditionFailedError, match="a wire tap takes nothing"):
         consume(channel, queue, "tap", wire_tap=True)
     consume(channel, queue, "tap", no_ack=True, wire_tap=True)
     queue.publish(run_of([b"1", b"2"]), 0)
@@ -84,7 +84,7 @@ def test_a_peer_that_wants_to_know_is_told_that_its_queue_is_gone(
     consume(channel, queue, "c")
     consume(channel, queue, "tap", no_ack=True, wire_tap=True)
     quiet = Peer()
-    quiet.told_of_cancel = False
+    quiet.supports_cancel_notify = False
     consume(open_channel(broker, quiet), queue, "d")
     broker.delete_queue(queue, 0)
     assert [event.method for event in peer.received() if isinstance(event, MethodReceived)] == [
@@ -104,8 +104,8 @@ def test_consumers_of_one_channel_see_the_order_of_messages(
     queue.publish(run_of([b"1", b"2", b"3", b"4"]), 0)
     assert given_to(peer) == [("a", 1, b"1"), ("b", 2, b"2"), ("c", 3, b"3"), ("a", 4, b"4")]
     for consumer in consumers[:2]:
-        channel.remove(consumer, 0)
-    assert queue.crowded == 0
+        channel.remove_consumer(consumer, 0)
+    assert queue.shared_channel_consumers == 0
     queue.publish(run_of([b"5", b"6"]), 0)
     assert given_to(peer) == [("c", 5, b"5"), ("c", 6, b"6")]
 
@@ -117,17 +117,17 @@ def test_consumers_share_the_limit_of_their_channel(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
     queue = new_queue(broker)
-    channel.limit = 3
+    channel.global_prefetch = 3
     for tag in "ab":
         consume(channel, queue, tag)
     queue.publish(run_of([b"%d" % i for i in range(1, 9)]), 0)
     assert given_to(peer) == [("a", 1, b"1"), ("b", 2, b"2"), ("a", 3, b"3")]
     channel.ack_each(1, 3, 0)
     assert given_to(peer) == [("b", 4, b"4"), ("a", 5, b"5"), ("b", 6, b"6")]
-    channel.limit = 4
+    channel.global_prefetch = 4
     channel.resume(0)
     assert given_to(peer) == [("a", 7, b"7")]
-    channel.limit = 0
+    channel.global_prefetch = 0
     channel.resume(0)
     assert given_to(peer) == [("b", 8, b"8")]
 
@@ -136,18 +136,18 @@ def test_a_consumer_that_needs_no_ack_does_not_count(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
     queue = new_queue(broker)
-    channel.limit = 1
+    channel.global_prefetch = 1
     consume(channel, queue, "a", prefetch=1, no_ack=True)
     queue.publish(run_of([b"1", b"2", b"3"]), 0)
     assert peer.bodies() == [b"1", b"2", b"3"]
-    assert (queue.unacked, channel.outstanding) == (0, 0)
+    assert (queue.unacked, channel.in_flight) == (0, 0)
 
 
 def test_a_reached_limit_holds_back_consumers_that_need_no_ack(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
     one, two = new_queue(broker, "one"), new_queue(broker, "two")
-    channel.limit = 2
+    channel.global_prefetch = 2
     consume(channel, one, "a")
     consume(channel, two, "b", no_ack=True)
     one.publish(run_of([b"1", b"2"]), 0)
@@ -201,9 +201,9 @@ def test_getting(broker: Broker, number: int, frame_max: int) -> None:
     assert isinstance(second, ContentReceived)
     assert first.method == BasicGetOk(1, False, "", "key", 1)
     assert second.method == BasicGetOk(2, False, "", "key", 0)
-    assert [body_of(event.content) for event in (first, second)] == [b"a" * 6000, b"b"]
+    assert [extract_body(event.content) for event in (first, second)] == [b"a" * 6000, b"b"]
     assert queue.unacked == 1
-    with pytest.raises(PreconditionFailed, match="unknown delivery tag 2"):
+    with pytest.raises(PreconditionFailedError, match="unknown delivery tag 2"):
         channel.settle(Settlement.ACK, 2, 0, multiple=False)
     channel.settle(Settlement.REQUEUE, 1, 0, multiple=False)
     assert (queue.ready, queue.unacked) == (1, 0)
@@ -219,9 +219,9 @@ def test_a_tag_is_settled_once(broker: Broker, channel: Channel) -> None:
     queue.publish(run_of([b"1", b"2", b"3"]), 0)
     channel.settle(Settlement.ACK, 2, 0, multiple=False)
     for tag in (0, 2, 4):
-        with pytest.raises(PreconditionFailed, match=f"unknown delivery tag {tag}"):
+        with pytest.raises(PreconditionFailedError, match=f"unknown delivery tag {tag}"):
             channel.settle(Settlement.ACK, tag, 0, multiple=False)
-    with pytest.raises(PreconditionFailed, match="unknown delivery tag 2"):
+    with pytest.raises(PreconditionFailedError, match="unknown delivery tag 2"):
         channel.ack_each(1, 3, 0)
     assert queue.unacked == 1
     channel.settle(Settlement.ACK, 3, 0, multiple=True)
@@ -280,7 +280,7 @@ def test_what_a_cancelled_consumer_holds_can_be_settled(broker: Broker, channel:
     queue = new_queue(broker)
     consumer = consume(channel, queue, prefetch=1)
     queue.publish(run_of([b"0", b"1"]), 0)
-    channel.remove(consumer, 0)
+    channel.remove_consumer(consumer, 0)
     channel.settle(Settlement.ACK, 1, 0, multiple=False)
     assert (queue.ready, queue.unacked) == (1, 0)
 
@@ -327,7 +327,7 @@ def one_by_one(queue: Queue, bodies: Iterable[int]) -> None:
 def finish_all(broker: Broker, now: int = 0) -> int:
     """The number of ticks until nothing is left to do."""
     ticks = 0
-    while broker.cleanup:
+    while broker.background:
         broker.tick(now)
         ticks += 1
     return ticks
@@ -340,7 +340,7 @@ def test_many_deliveries_are_settled_in_steps(
     queue = new_queue(broker)
     consumer = consume(channel, queue)
     one_by_one(queue, range(MANY))
-    channel.remove(consumer, 0)
+    channel.remove_consumer(consumer, 0)
     channel.settle(how, 0, 0, multiple=True)
     assert 0 < queue.unacked < MANY
     assert finish_all(broker) > 0
@@ -364,8 +364,8 @@ def test_nothing_is_delivered_again_before_all_has_returned(
     else:
         other = peer
         channel.recover(0)
-    assert broker.cleanup
-    queue.deal(0)
+    assert broker.background
+    queue.dispatch(0)
     queue.publish(run_of([b"new"]), 0)
     assert other.bodies() == []
     finish_all(broker)
@@ -394,7 +394,7 @@ def test_steps_go_on_when_the_channel_is_closed_meanwhile(broker: Broker, channe
     channel.recover(0)
     broker.close_channel(channel, 0)
     finish_all(broker)
-    assert (queue.ready, queue.unacked, queue.returning) == (MANY, 0, 0)
+    assert (queue.ready, queue.unacked, queue.delivery_pauses) == (MANY, 0, 0)
 
 
 def test_messages_that_were_taken_by_get_return_in_steps(broker: Broker, channel: Channel) -> None:
@@ -411,7 +411,7 @@ def test_a_shared_limit_that_was_reached_is_used_again(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
     queue = new_queue(broker)
-    channel.limit = MANY
+    channel.global_prefetch = MANY
     for tag in "abc":
         consume(channel, queue, tag)
     one_by_one(queue, range(MANY + 10))
@@ -426,13 +426,13 @@ def test_consumers_are_looked_at_once_where_a_shared_limit_leaves_room(
 ) -> None:
     """Or many acks at once would look at all consumers for each of them."""
     queues = [new_queue(broker, str(i)) for i in range(10)]
-    channel.limit = 100
+    channel.global_prefetch = 100
     for queue in queues:
         consume(channel, queue, queue.name)
     for i in range(10):
         for queue in queues:
             one_by_one(queue, [i])
-    assert channel.outstanding == 100
+    assert channel.in_flight == 100
     resumed, resume = list[int](), Channel.resume
 
     def counted(self: Channel, now: int) -> None:
@@ -441,7 +441,7 @@ def test_consumers_are_looked_at_once_where_a_shared_limit_leaves_room(
 
     monkeypatch.setattr(Channel, "resume", counted)
     channel.settle(Settlement.ACK, 0, 0, multiple=True)
-    assert channel.outstanding == 0
+    assert channel.in_flight == 0
     assert len(resumed) == 1
 
 
@@ -451,12 +451,12 @@ def test_what_is_not_claimed_is_recovered_in_steps(
     queue = new_queue(broker)
     consumer = consume(channel, queue)
     one_by_one(queue, range(MANY))
-    channel.remove(consumer, 0)
-    channel.publisher.pending = []
+    channel.remove_consumer(consumer, 0)
+    channel.publisher.transaction = []
     channel.settle(Settlement.ACK, 2, 0, multiple=True)
     channel.settle(Settlement.ACK, 1000, 0, multiple=False)
     channel.recover(0)
-    assert broker.cleanup
+    assert broker.background
     finish_all(broker)
     assert (queue.ready, queue.unacked) == (MANY - 3, 3)
 
@@ -490,7 +490,7 @@ def test_a_direct_reply_to_a_closed_channel_is_dropped(
     consume(channel, queue, "reply", no_ack=True)
     broker.close_channel(channel, 0)
     queue.publish(run_of([b"1"]), 0)
-    channel.outlet.close_channel(1, PreconditionFailed("timeout"), 0)
+    channel.connection.close_channel(1, PreconditionFailedError("timeout"), 0)
     finish_all(broker)
     assert peer.received() == []
 
@@ -502,7 +502,7 @@ def _with_messages(broker: Broker, channel: Channel, count: int) -> None:
     queue = new_queue(broker)
     consume(channel, queue)
     queue.publish(run_of([b"%d" % i for i in range(1, count + 1)]), 0)
-    channel.publisher.pending = []
+    channel.publisher.transaction = []
 
 
 def test_settlements_happen_at_commit(broker: Broker, channel: Channel) -> None:
@@ -512,10 +512,10 @@ def test_settlements_happen_at_commit(broker: Broker, channel: Channel) -> None:
     channel.settle(Settlement.ACK, 4, 0, multiple=False)
     channel.settle(Settlement.REJECT, 2, 0, multiple=True)
     for tag, multiple in ((1, False), (2, True), (4, False), (9, False), (9, True)):
-        with pytest.raises(PreconditionFailed, match=f"unknown delivery tag {tag}"):
+        with pytest.raises(PreconditionFailedError, match=f"unknown delivery tag {tag}"):
             channel.settle(Settlement.ACK, tag, 0, multiple=multiple)
     channel.ack_each(3, 1, 0)
-    with pytest.raises(PreconditionFailed, match="unknown delivery tag 4"):
+    with pytest.raises(PreconditionFailedError, match="unknown delivery tag 4"):
         channel.ack_each(4, 2, 0)
     assert queue.unacked == 5
     channel.commit(0)
@@ -555,14 +555,16 @@ def test_what_is_not_settled_returns_when_the_channel_ends(
 ) -> None:
     """C2"""
     one, two = new_queue(broker, "one"), new_queue(broker, "two")
-    channel.limit = 9
+    channel.global_prefetch = 9
     consume(channel, one, "one")
     consume(channel, two, "two")
     for queue in (one, two):
         queue.publish(run_of([b"1", b"2"]), 0)
     channel.settle(Settlement.ACK, 1, 0, multiple=False)
     assert {queue.name for queue in close_channel(channel)} == {"one", "two"}
-    assert [(queue.ready, queue.unacked, queue.crowded) for queue in (one, two)] == [
+    assert [
+        (queue.ready, queue.unacked, queue.shared_channel_consumers) for queue in (one, two)
+    ] == [
         (1, 0, 0),
         (2, 0, 0),
     ]
@@ -585,9 +587,9 @@ def test_the_next_active_consumer_gets_what_returns_before_newer_messages(
     next(steps)
     queue.publish(run_of([b"4"]), 0)
     assert other.bodies() == []
-    finish(steps)
+    run_to_completion(steps)
     assert other.bodies() == ([b"1", b"2", b"3", b"4"] if getting else [b"1", b"2", b"4"])
-    assert (queue.ready, queue.returning) == (0, 0)
+    assert (queue.ready, queue.delivery_pauses) == (0, 0)
 
 
 def test_a_new_message_does_not_overtake_those_that_return(
@@ -602,7 +604,7 @@ def test_a_new_message_does_not_overtake_those_that_return(
     next(steps)
     assert queue.ready == 0
     queue.publish(run_of([b"2"]), 0)
-    finish(steps)
+    run_to_completion(steps)
     assert other.bodies() == [b"1", b"2"]
 
 

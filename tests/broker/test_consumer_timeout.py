@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.errors import ClosesChannel
+from recado.amqp.errors import ChannelLevelError
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
-from recado.broker.consumer_timeout import CLOSES, EVERY, Patience
+from recado.broker.consumer_timeout import CHECK_INTERVAL_MS, CLOSED_CHANNELS_MAX, DeliveryAge
 from recado.broker.queue import Queue
 
 from .stage import Peer, close_channel, consume, new_broker, new_queue, open_channel, run_of
@@ -24,7 +24,7 @@ class Minutes:
 
     def __init__(self, **settings: Any) -> None:
         self.broker: Broker = new_broker()
-        self.broker.timeouts.default = HALF_HOUR
+        self.broker.consumer_timeouts.default_ms = HALF_HOUR
         self.queue: Queue = new_queue(self.broker, **settings)
         self.peer = Peer()
         self.channel: Channel = open_channel(self.broker, self.peer, 3)
@@ -109,7 +109,7 @@ def test_nothing_is_awaited_of_who_has_nothing_or_does_not_ack(no_ack: bool) -> 
 )
 def test_a_queue_may_have_its_own(own: int | None, default: int, expected: int | None) -> None:
     here = Minutes(consumer_timeout=own)
-    here.broker.timeouts.default = default
+    here.broker.consumer_timeouts.default_ms = default
     consume(here.channel, here.queue)
     here.publish(b"one")
     if expected is not None:
@@ -138,7 +138,7 @@ def test_a_channel_that_is_gone_is_not_looked_at() -> None:
     other = open_channel(here.broker)
     consume(other, here.queue)
     close_channel(here.channel)
-    assert here.broker.deadline() == EVERY
+    assert here.broker.deadline() == CHECK_INTERVAL_MS
     close_channel(other)
     assert here.broker.deadline() is None
     here.broker.tick(HALF_HOUR * 2)
@@ -152,7 +152,7 @@ class Leaver(Peer):
         super().__init__()
         self.channels: dict[int, Channel] = {}
 
-    def close_channel(self, number: int, error: ClosesChannel, now: int) -> None:
+    def close_channel(self, number: int, error: ChannelLevelError, now: int) -> None:
         super().close_channel(number, error, now)
         close_channel(self.channels.pop(number), now)
 
@@ -160,34 +160,38 @@ class Leaver(Peer):
 def test_many_are_closed_in_several_turns() -> None:
     here = Minutes(consumer_timeout=1)
     peer = Leaver()
-    for number in range(1, 2 * CLOSES + 2):
+    for number in range(1, 2 * CLOSED_CHANNELS_MAX + 2):
         channel = peer.channels[number] = open_channel(here.broker, peer, number)
         consume(channel, here.queue, prefetch=1)
         here.publish(b"message")
-    for now in (EVERY, 2 * EVERY):
+    for now in (CHECK_INTERVAL_MS, 2 * CHECK_INTERVAL_MS):
         here.broker.tick(now)
-    assert len(peer.closed) == CLOSES
-    here.now = 2 * EVERY
-    close_channel(peer.channels.pop(CLOSES + 5), here.now)  # before anyone looked at it
+    assert len(peer.closed) == CLOSED_CHANNELS_MAX
+    here.now = 2 * CHECK_INTERVAL_MS
+    close_channel(
+        peer.channels.pop(CLOSED_CHANNELS_MAX + 5), here.now
+    )  # before anyone looked at it
     here.wait(5)
     assert [number for number, _ in peer.closed] == [
-        number for number in range(1, 2 * CLOSES + 2) if number != CLOSES + 5
+        number
+        for number in range(1, 2 * CLOSED_CHANNELS_MAX + 2)
+        if number != CLOSED_CHANNELS_MAX + 5
     ]
-    assert here.broker.timeouts.next is None
+    assert here.broker.consumer_timeouts.next_check is None
 
 
 def test_when_all_leave_the_look_is_over() -> None:
     here = Minutes(consumer_timeout=1)
     peer = Leaver()
-    for number in range(1, CLOSES + 3):
+    for number in range(1, CLOSED_CHANNELS_MAX + 3):
         channel = peer.channels[number] = open_channel(here.broker, peer, number)
         consume(channel, here.queue, prefetch=1)
         here.publish(b"message")
-    for now in (EVERY, 2 * EVERY):
+    for now in (CHECK_INTERVAL_MS, 2 * CHECK_INTERVAL_MS):
         here.broker.tick(now)
-    assert here.broker.deadline() == 2 * EVERY + 1
+    assert here.broker.deadline() == 2 * CHECK_INTERVAL_MS + 1
     for channel in list(peer.channels.values()):
-        close_channel(channel, 2 * EVERY)
+        close_channel(channel, 2 * CHECK_INTERVAL_MS)
     assert here.broker.deadline() is None
 
 
@@ -195,22 +199,22 @@ def test_between_two_looks_nothing_is_looked_at() -> None:
     here = Minutes(consumer_timeout=1)
     consume(here.channel, here.queue)
     here.publish(b"one")
-    for now in (EVERY, EVERY + 1, 2 * EVERY - 1):
+    for now in (CHECK_INTERVAL_MS, CHECK_INTERVAL_MS + 1, 2 * CHECK_INTERVAL_MS - 1):
         here.broker.tick(now)
         assert not here.peer.closed
-    here.broker.tick(2 * EVERY)
+    here.broker.tick(2 * CHECK_INTERVAL_MS)
     assert here.peer.closed
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 90))))
 def test_the_time_is_known_to_the_look(steps: Sequence[tuple[int, int, int]]) -> None:
     """Against a list of when each tag was given: what is told is never more, and less by one look at most."""
-    patience, given_at, settled, now, last_look = Patience(), [0], 1, 0, 0
+    patience, given_at, settled, now, last_look = DeliveryAge(), [0], 1, 0, 0
     for deliveries, acks, seconds in steps:
         given_at += [now] * deliveries
         settled = min(settled + acks, len(given_at))
         now += seconds
-        held = patience.held(settled, len(given_at), now)
+        held = patience.age_ms(settled, len(given_at), now)
         if settled == len(given_at):
             assert held == 0
         else:

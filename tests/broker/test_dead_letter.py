@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from recado.amqp.frames import body_of, properties_of
+from recado.amqp.frames import extract_body, extract_properties
 from recado.amqp.properties import Properties, decode_properties
-from recado.amqp.values import Int64, Table, Timestamp
+from recado.amqp.values import FieldTable, Int64, Timestamp
 from recado.broker.broker import Broker
 from recado.broker.channel import Settlement
 from recado.broker.queue import Queue
@@ -30,12 +30,14 @@ def letters(queue: Queue, now: int = 0) -> list[tuple[bytes, Properties, str, st
     found = []
     while (run := queue.get(now)) is not None:
         content = run.contents()[0]
-        properties = decode_properties(properties_of(content))
-        found.append((body_of(content), properties, run.origin.exchange, run.origin.routing_key))
+        properties = decode_properties(extract_properties(content))
+        found.append(
+            (extract_body(content), properties, run.origin.exchange, run.origin.routing_key)
+        )
     return found
 
 
-def headers_of(queue: Queue) -> list[Table]:
+def headers_of(queue: Queue) -> list[FieldTable]:
     return [properties.headers or {} for _, properties, _, _ in letters(queue)]
 
 
@@ -79,7 +81,7 @@ def test_a_letter_does_not_expire_again(broker: Broker) -> None:
 def test_the_same_death_is_counted(broker: Broker) -> None:
     dead = new_queue(broker, "dead")
     queue = dying(broker)
-    before: Table = {
+    before: FieldTable = {
         "x-death": [
             {"queue": "other", "reason": "expired", "count": Int64(1)},
             {"queue": "dying", "reason": "maxlen", "count": Int64(4)},
@@ -102,7 +104,7 @@ def test_the_same_death_is_counted(broker: Broker) -> None:
 @pytest.mark.parametrize("count", ["many", Int64(-5), Int64(2**63 - 1), None])
 def test_a_count_that_a_client_made_up_begins_anew(broker: Broker, count: object) -> None:
     dead = new_queue(broker, "dead")
-    made_up: Table = {"x-death": [{"queue": "dying", "reason": "rejected", "count": count}]}  # type: ignore[dict-item]
+    made_up: FieldTable = {"x-death": [{"queue": "dying", "reason": "rejected", "count": count}]}  # type: ignore[dict-item]
     dying(broker).reject([run_of([b"x"], Properties(headers=made_up))], 0)
     (headers,) = headers_of(dead)
     assert headers["x-death"] == [{"queue": "dying", "reason": "rejected", "count": Int64(1)}]
@@ -117,7 +119,7 @@ def test_deaths_that_are_no_list_begin_anew(broker: Broker) -> None:
 
 def test_copies_are_named_and_go_along_unless_the_key_changes(broker: Broker) -> None:
     dead, copy = new_queue(broker, "dead"), new_queue(broker, "copy")
-    cc: Table = {"CC": ["copy", 5]}
+    cc: FieldTable = {"CC": ["copy", 5]}
     dying(broker).reject([run_of([b"x"], Properties(headers=cc))], 0)
     (headers,) = headers_of(dead)
     assert "CC" not in headers
@@ -135,7 +137,7 @@ def test_copies_are_named_and_go_along_unless_the_key_changes(broker: Broker) ->
 
 def test_a_letter_whose_header_no_longer_fits_is_let_go(broker: Broker) -> None:
     dead = new_queue(broker, "dead")
-    headers: Table = {str(i): "x" * 100 for i in range(36)}
+    headers: FieldTable = {str(i): "x" * 100 for i in range(36)}
     queue = dying(broker)
     for room in (4096, 8192):
         queue.reject([run_of([b"x"], Properties(headers=headers), frame_max=room)], 0)

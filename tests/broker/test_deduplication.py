@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.amqp.events import Acked, ContentReceived, MethodReceived
-from recado.amqp.facts import message_id_of
 from recado.amqp.methods import BasicAck, BasicNack, BasicReturn
 from recado.amqp.properties import Properties, encode_properties
-from recado.broker.arguments import WindowSettings
+from recado.amqp.traits import read_message_id
+from recado.broker.arguments import DeduplicationSettings
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
-from recado.broker.deduplication import Window
+from recado.broker.deduplication import DeduplicationWindow
 from recado.broker.exchange import Exchange
-from recado.broker.keeper import Keeper
 from recado.broker.queue import Queue
 from recado.broker.run import Run
+from recado.broker.store import MessageStore
 
 from .keepers import Cupboard
 from .stage import (
@@ -32,7 +32,7 @@ from .stage import (
     run_of,
 )
 
-LARGE = WindowSettings(100, None)
+LARGE = DeduplicationSettings(100, None)
 
 
 def named(message_id: str | None, *, persistent: bool = True) -> Properties:
@@ -47,30 +47,30 @@ class Witness(Cupboard):
         self.ids: dict[str, dict[bytes, int]] = {}
         self.order: list[str] = []
 
-    def enter(self, queue: Queue, run: Run) -> None:
-        super().enter(queue, run)
+    def append_run(self, queue: Queue, run: Run) -> None:
+        super().append_run(queue, run)
         self.order.append("entered")
 
-    def seen(
+    def record_message_id(
         self,
         vhost: str,
         owner: Queue | Exchange[Any],
         message_id: bytes,
-        when: int,
-        to: Iterable[Queue],
+        seen_at: int,
+        targets: Iterable[Queue],
     ) -> None:
-        self.entries += 1
-        self.ids.setdefault(owner.name, {}).setdefault(message_id, when)
+        self.durable_ops += 1
+        self.ids.setdefault(owner.name, {}).setdefault(message_id, seen_at)
         self.order.append(message_id.decode())
 
     def require_sync(self) -> None:
-        self.entries += 1
+        self.durable_ops += 1
         self.order.append("again")
 
 
 def witnessed() -> tuple[Broker, Witness]:
     keeper = Witness()
-    broker = Broker(iter("abc").__next__, keeper=keeper)
+    broker = Broker(iter("abc").__next__, store=keeper)
     broker.add_user(new_broker().users["guest"])
     return broker, keeper
 
@@ -106,24 +106,28 @@ def bodies_in(broker: Broker, queue: Queue) -> list[bytes]:
 def test_a_window_is_the_last_few_that_are_not_too_old(
     size: int, ttl: int | None, steps: Sequence[tuple[int, int]]
 ) -> None:
-    window, model, now = Window(size, ttl, Keeper(), None), list[tuple[bytes, int]](), 0
+    window, model, now = (
+        DeduplicationWindow(size, ttl, MessageStore(), None),
+        list[tuple[bytes, int]](),
+        0,
+    )
     for letter, later in steps:
         now += later
         message_id = bytes((letter,))
         model = [(each, when) for each, when in model if ttl is None or now - when <= ttl]
         known = message_id in [each for each, _ in model]
-        assert window.knows(message_id, now) == known
+        assert window.is_duplicate(message_id, now) == known
         if not known:
             window.add(message_id, now, persistent=True)
             model = [*model, (message_id, now)][-size:]
-        assert list(window.lasting(window.ids())) == model
+        assert list(window.persistent_ids(window.ids())) == model
 
 
 def test_a_window_is_restored_as_it_was() -> None:
-    window = Window(3, None, Keeper(), None)
+    window = DeduplicationWindow(3, None, MessageStore(), None)
     window.restore([(b"a", 1), (b"b", 2), (b"b", 2), (b"c", 3), (b"d", 4)])
-    assert list(window.lasting(window.ids())) == [(b"b", 2), (b"c", 3), (b"d", 4)]
-    assert not window.knows(b"a", 5)
+    assert list(window.persistent_ids(window.ids())) == [(b"b", 2), (b"c", 3), (b"d", 4)]
+    assert not window.is_duplicate(b"a", 5)
 
 
 @pytest.mark.parametrize(
@@ -147,14 +151,14 @@ def test_a_window_is_restored_as_it_was() -> None:
     ],
 )
 def test_the_id_is_found_wherever_it_is(properties: Properties) -> None:
-    assert message_id_of(encode_properties(properties)) == b"the id"
+    assert read_message_id(encode_properties(properties)) == b"the id"
 
 
 @pytest.mark.parametrize(
     "properties", [Properties(), Properties(message_id=""), Properties(timestamp=1, type="x")]
 )
 def test_there_may_be_no_id(properties: Properties) -> None:
-    assert message_id_of(encode_properties(properties)) is None
+    assert read_message_id(encode_properties(properties)) is None
 
 
 # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -190,14 +194,14 @@ def test_in_a_run_some_may_have_an_id() -> None:
     queue = new_queue(broker, window=LARGE)
     run = run_of([b"1"], named("a"))
     for body, message_id in ((b"2", None), (b"3", "a"), (b"4", "b")):
-        run.tails += run_of([body], named(message_id)).tails
+        run.payloads += run_of([body], named(message_id)).payloads
     assert queue.publish(run, 0) == []
     assert bodies_in(broker, queue) == [b"1", b"2", b"4"]
 
 
 def test_after_its_time_it_is_taken_again() -> None:
     broker = new_broker()
-    queue = new_queue(broker, window=WindowSettings(100, 50))
+    queue = new_queue(broker, window=DeduplicationSettings(100, 50))
     channel = open_channel(broker)
     for now in (0, 50, 51, 101, 102):
         publish(channel, "a", now=now)
@@ -208,9 +212,9 @@ def test_what_was_refused_may_come_again() -> None:
     broker, peer = new_broker(), Peer()
     queue = new_queue(broker, window=LARGE, max_length=1, overflow="reject-publish")
     channel = open_channel(broker, peer)
-    channel.publisher.begin_confirming()
+    channel.publisher.enable_confirms()
     publish(channel, "a", "b", "a")
-    channel.publisher.confirm()
+    channel.publisher.send_confirms()
     assert _confirms(peer) == [1, -2, 3]
     assert bodies_in(broker, queue) == [b"a"]
     publish(channel, "b")
@@ -320,7 +324,7 @@ def test_in_a_transaction_it_counts_at_commit() -> None:
     broker = new_broker()
     queue = sifting_exchange(broker)
     channel = open_channel(broker)
-    channel.publisher.pending = []
+    channel.publisher.transaction = []
     publish(channel, "a", "a", exchange="x")
     channel.rollback()
     publish(channel, "a", "b", "a", exchange="x")
@@ -401,14 +405,14 @@ def test_a_duplicate_is_confirmed_when_what_it_repeats_is_safe(target: Target) -
     peers = Peer(), Peer()
     channels = [open_channel(broker, peer) for peer in peers]
     for channel in channels:
-        channel.publisher.begin_confirming()
+        channel.publisher.enable_confirms()
         publish(channel, "a", **way)
-        channel.publisher.confirm()
+        channel.publisher.send_confirms()
     assert [_confirms(peer) for peer in peers] == [[], []]
     keeper.sync()
     assert [_confirms(peer) for peer in peers] == [[1], [1]]
     publish(channels[1], "a", **way)
-    channels[1].publisher.confirm()
+    channels[1].publisher.send_confirms()
     assert _confirms(peers[1]) == [2], "it is safe by now"
     assert keeper.order.count("again") == 1
 
@@ -422,9 +426,13 @@ def test_ids_of_what_does_not_last_do_not_last(target: Target) -> None:
     publish(channel, "b", "b", persistent=False, **way)
     assert queue.ready == 2
     assert keeper.order == ["entered", "a"]
-    window = broker.vhosts["/"].exchanges["x"].window if way else queue.window
+    window = (
+        broker.vhosts["/"].exchanges["x"].deduplication_window
+        if way
+        else queue.deduplication_window
+    )
     assert window is not None
-    assert list(window.lasting(window.ids())) == [(b"a", 0)]
+    assert list(window.persistent_ids(window.ids())) == [(b"a", 0)]
 
 
 @pytest.mark.parametrize("durable", [False, True])

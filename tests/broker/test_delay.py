@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.errors import PreconditionFailed
+from recado.amqp.errors import PreconditionFailedError
 from recado.amqp.events import Acked, ContentReceived, Published
-from recado.amqp.frames import FRAME_MIN, properties_of
+from recado.amqp.frames import FRAME_MIN_BYTES, extract_properties
 from recado.amqp.methods import BasicReturn
 from recado.amqp.properties import Properties, decode_properties
-from recado.amqp.values import Float32, Int8, Int64, Table, Timestamp, UInt8, UInt32
+from recado.amqp.values import FieldTable, Float32, Int8, Int64, Timestamp, UInt8, UInt32
 from recado.broker.broker import Broker
 from recado.broker.checks import MAX_EXPIRY_MS
-from recado.broker.delay import delay_of
-from recado.broker.holding import Holding
+from recado.broker.delay import read_delay_ms
+from recado.broker.delayed_queue import DelayedQueue
 from recado.broker.policy import Policy
 from recado.broker.queue import Queue
-from recado.broker.search import find_queues
-from recado.broker.steps import finish
+from recado.broker.route_search import find_queues
+from recado.broker.steps import run_to_completion
 from recado.broker.vhost import Vhost
 
 from .delaying import bodies, bound, delayed, held, messages, publish
@@ -67,35 +67,37 @@ def broker() -> Broker:
     ],
 )
 def test_numbers_and_what_is_none(value: Any, delay: int) -> None:
-    assert delay_of({"x-delay": value}) == delay
+    assert read_delay_ms({"x-delay": value}) == delay
 
 
 def test_no_header_is_no_delay() -> None:
-    assert delay_of({}) == 0
+    assert read_delay_ms({}) == 0
 
 
 @pytest.mark.parametrize("arguments", [{}, {"x-delayed-type": "no-such"}, {"x-delayed-type": 5}])
-def test_the_type_must_be_one_of_the_others(broker: Broker, arguments: Table) -> None:
-    with pytest.raises(PreconditionFailed, match="existing exchange type: direct, fanout, headers"):
+def test_the_type_must_be_one_of_the_others(broker: Broker, arguments: FieldTable) -> None:
+    with pytest.raises(
+        PreconditionFailedError, match="existing exchange type: direct, fanout, headers"
+    ):
         broker.vhosts["/"].declare_exchange("x", "x-delayed-message", arguments=arguments)
 
 
 def test_the_type_cannot_be_its_own(broker: Broker) -> None:
-    with pytest.raises(PreconditionFailed, match="can't be used"):
+    with pytest.raises(PreconditionFailedError, match="can't be used"):
         delayed(broker, kind="x-delayed-message")
 
 
 def test_a_second_declaration_finds_it(broker: Broker) -> None:
     assert delayed(broker) is delayed(broker)
-    with pytest.raises(PreconditionFailed, match="inequivalent arg 'durable'"):
+    with pytest.raises(PreconditionFailedError, match="inequivalent arg 'durable'"):
         delayed(broker, durable=True)
 
 
 def test_a_vhost_by_itself_delays_nothing() -> None:
     vhost: Vhost[Queue] = Vhost("/")
-    arguments: Table = {"x-delayed-type": "fanout"}
+    arguments: FieldTable = {"x-delayed-type": "fanout"}
     exchange = vhost.declare_exchange("x", "x-delayed-message", arguments=arguments)
-    assert finish(find_queues(vhost, exchange, "", {"x-delay": 5})) == []
+    assert run_to_completion(find_queues(vhost, exchange, "", {"x-delay": 5})) == []
     vhost.delete_exchange("x")
 
 
@@ -191,8 +193,8 @@ def test_those_alike_are_held_together(broker: Broker) -> None:
     properties = Properties(headers={"x-delay": 9})
     event = published("key", *[b"x"] * 500, exchange="later", properties=properties)
     channel.publisher.publish(event, 0)
-    assert isinstance(exchange.holding, Holding)
-    assert len(exchange.holding._heap) == 1
+    assert isinstance(exchange.delayed_queue, DelayedQueue)
+    assert len(exchange.delayed_queue._heap) == 1
 
 
 def test_a_message_lives_from_when_it_comes(broker: Broker) -> None:
@@ -209,10 +211,10 @@ def test_a_message_lives_from_when_it_comes(broker: Broker) -> None:
 def test_a_header_that_just_fitted_still_comes(broker: Broker) -> None:
     delayed(broker)
     queue = bound(broker)
-    peer = Peer(FRAME_MIN)
-    headers: Table = {"x-delay": UInt8(5), "a": "x" * (FRAME_MIN - 46)}
-    run = run_of([b"x"], Properties(headers=headers), frame_max=FRAME_MIN)
-    assert FRAME_MIN - 8 < len(properties_of(run.tails[0])) + 20 <= FRAME_MIN
+    peer = Peer(FRAME_MIN_BYTES)
+    headers: FieldTable = {"x-delay": UInt8(5), "a": "x" * (FRAME_MIN_BYTES - 46)}
+    run = run_of([b"x"], Properties(headers=headers), frame_max=FRAME_MIN_BYTES)
+    assert FRAME_MIN_BYTES - 8 < len(extract_properties(run.payloads[0])) + 20 <= FRAME_MIN_BYTES
     event = published("key", b"x", exchange="later", properties=Properties(headers=headers))
     open_channel(broker, peer).publisher.publish(event, 0)
     broker.tick(5)
@@ -245,7 +247,7 @@ def test_the_bindings_of_then_decide(broker: Broker) -> None:
 )
 @pytest.mark.parametrize("delay", [0, 10])
 def test_it_routes_like_the_other_type(
-    broker: Broker, kind: str, binding: str, arguments: Table, key: str, delay: int
+    broker: Broker, kind: str, binding: str, arguments: FieldTable, key: str, delay: int
 ) -> None:
     delayed(broker, kind=kind)
     queue, other = new_queue(broker), new_queue(broker, "other")
@@ -318,7 +320,7 @@ def test_a_mandatory_message_that_is_held_is_not_returned(broker: Broker) -> Non
     (returned,) = peer.received()
     assert isinstance(returned, ContentReceived)
     assert isinstance(returned.method, BasicReturn)
-    assert (decode_properties(properties_of(returned.content)).headers or {})["x-delay"] == 0
+    assert (decode_properties(extract_properties(returned.content)).headers or {})["x-delay"] == 0
 
 
 def test_it_goes_with_its_exchange(broker: Broker) -> None:
@@ -345,9 +347,9 @@ def test_an_auto_delete_exchange_takes_it_along(broker: Broker) -> None:
 
 def test_nobody_can_reach_what_is_held(broker: Broker) -> None:
     exchange = delayed(broker)
-    assert exchange.holding is not None
+    assert exchange.delayed_queue is not None
     assert broker.vhosts["/"].queues == {}
-    event = published(exchange.holding.name, b"x", mandatory=True)
+    event = published(exchange.delayed_queue.name, b"x", mandatory=True)
     open_channel(broker).publisher.publish(event, 0)
     assert held(exchange) == 0
 
@@ -362,7 +364,7 @@ def diary() -> Diary:
 
 @pytest.fixture
 def kept(diary: Diary) -> Broker:
-    broker = Broker(iter("abc").__next__, keeper=diary)
+    broker = Broker(iter("abc").__next__, store=diary)
     broker.add_user(new_broker().users["guest"])
     return broker
 
@@ -396,13 +398,13 @@ def test_it_is_confirmed_once_it_is_safe(kept: Broker, diary: Diary) -> None:
     delayed(kept, durable=True)
     peer = Peer()
     publisher = open_channel(kept, peer).publisher
-    publisher.confirming = True
+    publisher.confirms_enabled = True
     properties = Properties(headers={"x-delay": 10}, delivery_mode=2)
     publisher.publish(published("key", b"x", exchange="later", properties=properties), 0)
-    publisher.confirm()
+    publisher.send_confirms()
     assert peer.received() == []
-    diary.safe = diary.ticket
-    publisher.kept()
+    diary.durable_lsn = diary.lsn
+    publisher.on_durable()
     assert peer.received() == [Acked(1, 1, 1)]
 
 
@@ -412,11 +414,11 @@ def test_after_a_restart_it_comes_when_it_was_due(kept: Broker, diary: Diary) ->
         publish(kept, b"%d" % i, delay, delivery_mode=2)
     kept.tick(100)
     held_then = len(diary.live)
-    again = Broker(iter("abc").__next__, keeper=diary)
-    holding = delayed(again, durable=True).holding
+    again = Broker(iter("abc").__next__, store=diary)
+    holding = delayed(again, durable=True).delayed_queue
     assert holding is not None
-    holding.restore(4, {0: held_then}, 150, mortal=True)
-    holding.resume(150)
+    holding.restore(4, {0: held_then}, 150, has_ttl=True)
+    holding.finish_restore(150)
     again.add_user(kept.users["guest"])
     queue = bound(again)
     publish(again, b"new", 60, now=150, delivery_mode=2)
@@ -428,10 +430,10 @@ def test_after_a_restart_it_comes_when_it_was_due(kept: Broker, diary: Diary) ->
 
 
 def test_nothing_held_is_nothing_to_restore(kept: Broker) -> None:
-    holding = delayed(kept, durable=True).holding
+    holding = delayed(kept, durable=True).delayed_queue
     assert holding is not None
-    holding.restore(7, {}, 0, mortal=False)
-    holding.resume(0)
+    holding.restore(7, {}, 0, has_ttl=False)
+    holding.finish_restore(0)
     assert kept.deadline() is None
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from recado.amqp.events import ContentReceived
-from recado.amqp.frames import FRAME_MIN, body_of, properties_of
+from recado.amqp.frames import FRAME_MIN_BYTES, extract_body, extract_properties
 from recado.amqp.methods import BasicDeliver, BasicGetOk
 from recado.amqp.properties import Properties, decode_properties
 from recado.amqp.values import Int64
@@ -28,9 +28,9 @@ def seen(peer: Peer) -> list[tuple[bytes, bool, Properties]]:
     """Body, whether it is redelivered, and properties of what was delivered or got."""
     return [
         (
-            body_of(event.content),
+            extract_body(event.content),
             event.method.redelivered,
-            decode_properties(properties_of(event.content)),
+            decode_properties(extract_properties(event.content)),
         )
         for event in peer.received()
         if isinstance(event, ContentReceived)
@@ -79,7 +79,7 @@ def test_the_end_of_a_channel_counts_and_a_cancel_does_not() -> None:
     channel = open_channel(broker, first)
     consumer = consume(channel, queue)
     queue.publish(run_of([b"one"]), 0)
-    channel.remove(consumer, 0)
+    channel.remove_consumer(consumer, 0)
     assert queue.unacked == 1
     close_channel(channel)
     consume(open_channel(broker, second), queue)
@@ -101,11 +101,11 @@ def test_a_classic_queue_does_not_count() -> None:
 
 def test_a_header_that_would_not_fit_stays_as_it_is() -> None:
     broker = new_broker()
-    queue, peer = quorum(broker), Peer(FRAME_MIN)
+    queue, peer = quorum(broker), Peer(FRAME_MIN_BYTES)
     channel = open_channel(broker, peer)
     consume(channel, queue)
-    large = Properties(headers={"a": "x" * (FRAME_MIN - 50)})
-    queue.publish(run_of([b"one"], large, frame_max=FRAME_MIN), 0)
+    large = Properties(headers={"a": "x" * (FRAME_MIN_BYTES - 50)})
+    queue.publish(run_of([b"one"], large, frame_max=FRAME_MIN_BYTES), 0)
     requeue(channel)
     assert seen(peer) == [(b"one", False, large), (b"one", True, large)]
 
@@ -171,9 +171,9 @@ def test_what_was_out_too_often_before_a_restart_is_not_delivered_again() -> Non
     )
     for first, returns in ((0, 2), (1, 1)):
         run = run_of([b"message %d" % first], Properties(delivery_mode=2))
-        run.first, run.returns, run.redelivered = first, returns, True
-        keeper.shelve(queue, run, 0, durable=True)
-    queue.restore(2, {0: 2}, 0, mortal=False)
+        run.first_position, run.delivery_count, run.redelivered = first, returns, True
+        keeper.page_out(queue, run, 0, durable=True)
+    queue.restore(2, {0: 2}, 0, has_ttl=False)
     assert (queue.ready, dead.ready) == (2, 0)
     peer = Peer()
     consume(open_channel(broker, peer), queue)

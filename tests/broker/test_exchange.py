@@ -2,27 +2,27 @@
 
 import pytest
 
-from recado.amqp.errors import PreconditionFailed
-from recado.amqp.values import Int8, Table
+from recado.amqp.errors import PreconditionFailedError
+from recado.amqp.values import FieldTable, Int8
 from recado.broker.arguments import ExchangeSettings
-from recado.broker.binding import DEAD_LETTER_BINDING, Binding
-from recado.broker.exchange import KINDS, DirectMatcher, Exchange
-from recado.broker.steps import finish
+from recado.broker.binding import DEAD_LETTER_BINDING_ARGUMENT, Binding
+from recado.broker.exchange import EXCHANGE_TYPES, DirectMatcher, Exchange
+from recado.broker.steps import run_to_completion
 
 from .stage import found
 from .stand_ins import StandInQueue
 
-LAST_RESORT: Table = {DEAD_LETTER_BINDING: True}
+LAST_RESORT: FieldTable = {DEAD_LETTER_BINDING_ARGUMENT: True}
 
 
 def exchange_of(kind: str, name: str = "x") -> Exchange[StandInQueue]:
-    return Exchange(name, ExchangeSettings(kind=kind))
+    return Exchange(name, ExchangeSettings(exchange_type=kind))
 
 
 def match(
-    exchange: Exchange[StandInQueue], keys: list[str], headers: Table
+    exchange: Exchange[StandInQueue], keys: list[str], headers: FieldTable
 ) -> list[StandInQueue | Exchange[StandInQueue]]:
-    return finish(exchange.search(keys, headers))
+    return run_to_completion(exchange.search(keys, headers))
 
 
 def queues(count: int) -> list[StandInQueue]:
@@ -53,18 +53,18 @@ def test_direct_forgets_keys_that_are_gone() -> None:
     matcher.remove(first)
     assert found(matcher, "k") == [second]
     matcher.remove(second)
-    assert not matcher._by_key
+    assert not matcher._bindings_by_key
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EXCHANGE_TYPES)
 def test_a_binding_is_made_once(kind: str) -> None:
     exchange, (queue,) = exchange_of(kind), queues(1)
     binding = exchange.bind(queue, "k", {"a": 1, "b": 2})
     assert binding is not None
     assert exchange.bind(queue, "k", {"b": 2, "a": 1}) is None
-    assert exchange.find(queue, "k", {"b": 2, "a": 1}) is binding
+    assert exchange.find_binding(queue, "k", {"b": 2, "a": 1}) is binding
     exchange.unbind(binding)
-    assert exchange.find(queue, "k", {"a": 1, "b": 2}) is None
+    assert exchange.find_binding(queue, "k", {"a": 1, "b": 2}) is None
     assert match(exchange, ["k"], {"a": 1, "b": 2}) == []
     exchange.check()
 
@@ -80,7 +80,7 @@ def test_key_and_arguments_down_to_their_types_tell_bindings_apart() -> None:
     exchange.check()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EXCHANGE_TYPES)
 def test_destinations_come_in_the_order_of_binding(kind: str) -> None:
     exchange, bound = exchange_of(kind), queues(40)
     for queue in bound:
@@ -97,7 +97,7 @@ def test_the_order_holds_across_patterns_and_keys() -> None:
     assert match(exchange, ["x", "y"], {}) == [a, b, c, a]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EXCHANGE_TYPES)
 def test_the_last_resort_is_taken_when_nothing_else_matches(kind: str) -> None:
     exchange, (ordinary, last) = exchange_of(kind), queues(2)
     exchange.bind(last, "k", LAST_RESORT)
@@ -124,7 +124,7 @@ def test_one_queue_may_be_bound_both_ways() -> None:
     exchange.bind(queue, "k", {})
     exchange.bind(queue, "k", LAST_RESORT)
     assert match(exchange, ["k"], {}) == [queue]
-    ordinary = exchange.find(queue, "k", {})
+    ordinary = exchange.find_binding(queue, "k", {})
     assert ordinary is not None
     exchange.unbind(ordinary)
     assert match(exchange, ["k"], {}) == [queue]
@@ -133,14 +133,14 @@ def test_one_queue_may_be_bound_both_ways() -> None:
 def test_not_to_be_the_last_resort_is_ordinary() -> None:
     exchange, (queue, last) = exchange_of("direct"), queues(2)
     exchange.bind(last, "k", LAST_RESORT)
-    exchange.bind(queue, "k", {DEAD_LETTER_BINDING: False})
+    exchange.bind(queue, "k", {DEAD_LETTER_BINDING_ARGUMENT: False})
     assert match(exchange, ["k"], {}) == [queue]
 
 
 def test_the_last_resort_must_be_a_boolean() -> None:
     exchange, (queue,) = exchange_of("direct"), queues(1)
-    with pytest.raises(PreconditionFailed, match="'x-dead-letter-binding' must be a boolean"):
-        exchange.bind(queue, "k", {DEAD_LETTER_BINDING: "yes"})
+    with pytest.raises(PreconditionFailedError, match="'x-dead-letter-binding' must be a boolean"):
+        exchange.bind(queue, "k", {DEAD_LETTER_BINDING_ARGUMENT: "yes"})
     assert exchange.is_new
     exchange.check()
 
@@ -148,9 +148,9 @@ def test_the_last_resort_must_be_a_boolean() -> None:
 @pytest.mark.parametrize(
     ("kind", "key", "arguments"), [("regex", "(", {}), ("headers", "", {"x-match": "most"})]
 )
-def test_a_refused_binding_leaves_no_trace(kind: str, key: str, arguments: Table) -> None:
+def test_a_refused_binding_leaves_no_trace(kind: str, key: str, arguments: FieldTable) -> None:
     exchange, (queue,) = exchange_of(kind), queues(1)
-    with pytest.raises(PreconditionFailed):
+    with pytest.raises(PreconditionFailedError):
         exchange.bind(queue, key, arguments)
     assert not exchange.bindings
     assert exchange.is_new
@@ -171,4 +171,4 @@ def test_bound_exchanges_are_counted() -> None:
 
 
 def test_only_a_headers_exchange_looks_at_headers() -> None:
-    assert [kind for kind in KINDS if exchange_of(kind).by_headers] == ["headers"]
+    assert [kind for kind in EXCHANGE_TYPES if exchange_of(kind).uses_headers] == ["headers"]

@@ -6,30 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.errors import PreconditionFailed
+from recado.amqp.errors import PreconditionFailedError
 from recado.amqp.values import (
+    FieldTable,
+    FieldValue,
     Float32,
     Int8,
     Int64,
     LongString,
-    Scaled,
-    Table,
+    ScaledDecimal,
     Timestamp,
     UInt16,
-    Value,
 )
 from recado.broker.binding import Binding
 from recado.broker.headers import HeadersMatcher
-from recado.broker.steps import STEP_UNITS, Work
+from recado.broker.steps import STEP_UNITS_MAX, StepTask
 
 from .stage import found
 
 
-def bind(arguments: Table) -> Binding[str]:
+def bind(arguments: FieldTable) -> Binding[str]:
     return Binding("x", "q", "", arguments, 0)
 
 
-def matches(arguments: Table, headers: Table) -> bool:
+def matches(arguments: FieldTable, headers: FieldTable) -> bool:
     matcher: HeadersMatcher[str] = HeadersMatcher()
     matcher.add(bind(arguments))
     return bool(found(matcher, "any key at all", headers))
@@ -66,7 +66,7 @@ def matches(arguments: Table, headers: Table) -> bool:
         ({"x-match": "all-with-x", "x-dead-letter-binding": True, "a": 1}, {"a": 1}, True),
     ],
 )
-def test_criteria(arguments: Table, headers: Table, expected: bool) -> None:
+def test_criteria(arguments: FieldTable, headers: FieldTable, expected: bool) -> None:
     assert matches(arguments, headers) is expected
 
 
@@ -85,10 +85,10 @@ def test_criteria(arguments: Table, headers: Table, expected: bool) -> None:
         ([1, "a"], [Int8(1), "a"]),
         ({"k": [1]}, {"k": [1]}),
         ({"k": 1, "l": 2}, {"l": 2, "k": 1}),
-        (Scaled(1, 5), Scaled(1, 5)),
+        (ScaledDecimal(1, 5), ScaledDecimal(1, 5)),
     ],
 )
-def test_equal_values(asked: Value, given_: Value) -> None:
+def test_equal_values(asked: FieldValue, given_: FieldValue) -> None:
     assert matches({"a": asked}, {"a": given_})
 
 
@@ -104,22 +104,24 @@ def test_equal_values(asked: Value, given_: Value) -> None:
         ({"k": 1}, {"k": True}),
         ({}, []),
         ("", None),
-        (Scaled(1, 5), Scaled(2, 50)),
+        (ScaledDecimal(1, 5), ScaledDecimal(2, 50)),
     ],
 )
-def test_different_values(asked: Value, given_: Value) -> None:
+def test_different_values(asked: FieldValue, given_: FieldValue) -> None:
     assert not matches({"a": asked}, {"a": given_})
 
 
 def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(
-        PreconditionFailed, match="Invalid x-match field value 'most'; expected all"
+        PreconditionFailedError, match="Invalid x-match field value 'most'; expected all"
     ):
         HeadersMatcher[str]().add(bind({"x-match": "most"}))
 
 
 def test_a_mode_that_is_no_text_is_refused() -> None:
-    with pytest.raises(PreconditionFailed, match=r"field type signedint \(value 1\); expected"):
+    with pytest.raises(
+        PreconditionFailedError, match=r"field type signedint \(value 1\); expected"
+    ):
         HeadersMatcher[str]().add(bind({"x-match": 1}))
 
 
@@ -138,7 +140,7 @@ tables = st.dictionaries(st.sampled_from(["a", "b", "x-a", "x-b"]), values)
 
 
 @given(tables, tables, st.sampled_from(["all", "any", "all-with-x", "any-with-x"]))
-def test_agrees_with_the_definition(asked: Table, headers: Table, mode: str) -> None:
+def test_agrees_with_the_definition(asked: FieldTable, headers: FieldTable, mode: str) -> None:
     met = [
         name in headers
         and (value is None or (type(value), value) == (type(headers[name]), headers[name]))
@@ -157,7 +159,7 @@ def test_agrees_with_the_definition(asked: Table, headers: Table, mode: str) -> 
     tables,
 )
 def test_many_bindings_agree_with_each_by_itself(
-    asked: list[tuple[Table, str]], removed: set[int], headers: Table
+    asked: list[tuple[FieldTable, str]], removed: set[int], headers: FieldTable
 ) -> None:
     matcher: HeadersMatcher[str] = HeadersMatcher()
     bindings = [bind({**arguments, "x-match": mode}) for arguments, mode in asked]
@@ -170,8 +172,8 @@ def test_many_bindings_agree_with_each_by_itself(
     assert {*found(matcher, "", headers)} == expected
     for binding in left:
         matcher.remove(binding)
-    assert not matcher._wanting
-    assert not matcher._undemanding
+    assert not matcher._by_criterion
+    assert not matcher._always_matching
 
 
 def test_bindings_that_ask_for_other_headers_cost_nothing() -> None:
@@ -190,9 +192,9 @@ def test_no_step_is_long_where_many_bindings_ask_for_the_same() -> None:
         matcher.add(binding)
     steps = list(matcher.search("", {"a": 1}, {}))
     assert sum(steps) >= 500
-    assert max(steps) <= 2 * STEP_UNITS
+    assert max(steps) <= 2 * STEP_UNITS_MAX
     taken: dict[Binding[str], None] = {}
-    work = Work(matcher.search("", {"a": 1}, taken))
+    work = StepTask(matcher.search("", {"a": 1}, taken))
     work.advance(1)
     for binding in bindings[1::2]:
         matcher.remove(binding)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from recado.amqp.events import Acked, MethodReceived
-from recado.amqp.frames import body_of
+from recado.amqp.frames import extract_body
 from recado.amqp.methods import BasicAck, BasicNack
 from recado.amqp.properties import Properties
 from recado.broker import work_queue
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
-from recado.broker.keeper import Keeper
 from recado.broker.queue import Queue
+from recado.broker.store import MessageStore
 
 from .keepers import Cupboard
 from .stage import Peer, close_channel, consume, new_broker, new_queue, open_channel, published
@@ -48,8 +48,8 @@ def queue(broker: Broker) -> Queue:
 def send(channel: Channel, *bodies: bytes, key: str = "q", persistent: bool = True) -> None:
     properties = PERSISTENT if persistent else None
     channel.publisher.publish(published(key, *bodies, properties=properties), 0)
-    if channel.publisher.confirming:
-        channel.publisher.confirm()
+    if channel.publisher.confirms_enabled:
+        channel.publisher.send_confirms()
 
 
 def answers(peer: Peer) -> list[object]:
@@ -71,7 +71,7 @@ def answers(peer: Peer) -> list[object]:
 def test_a_confirm_waits_until_all_is_safe(
     keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
-    channel.publisher.confirming = True
+    channel.publisher.confirms_enabled = True
     send(channel, b"1", b"2")
     send(channel, b"3")
     assert answers(peer) == []
@@ -82,7 +82,7 @@ def test_a_confirm_waits_until_all_is_safe(
 def test_what_is_transient_waits_only_behind_what_is_not(
     keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
-    channel.publisher.confirming = True
+    channel.publisher.confirms_enabled = True
     send(channel, b"1", persistent=False)
     assert answers(peer) == [BasicAck(1, False)]
     send(channel, b"2")
@@ -95,13 +95,13 @@ def test_what_is_transient_waits_only_behind_what_is_not(
 def test_each_sync_confirms_its_own(
     keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
-    channel.publisher.confirming = True
+    channel.publisher.confirms_enabled = True
     send(channel, b"1")
-    keeper.ticket += 1  # a sync begins
+    keeper.lsn += 1  # a sync begins
     send(channel, b"2")
-    keeper.safe += 1
+    keeper.durable_lsn += 1
     for waiting in list(keeper.waiting):
-        waiting.kept()
+        waiting.on_durable()
     assert answers(peer) == [BasicAck(1, False)]
     keeper.sync()
     assert answers(peer) == [BasicAck(2, False)]
@@ -109,9 +109,9 @@ def test_each_sync_confirms_its_own(
 
 def test_refusals_are_told_in_order(broker: Broker, keeper: Cupboard, channel: Channel) -> None:
     new_queue(broker, durable=True, max_length=1, overflow="reject-publish")
-    channel.publisher.confirming = True
+    channel.publisher.confirms_enabled = True
     send(channel, b"1", b"2")
-    peer = channel.outlet
+    peer = channel.connection
     assert isinstance(peer, Peer)
     assert answers(peer) == []
     keeper.sync()
@@ -121,7 +121,7 @@ def test_refusals_are_told_in_order(broker: Broker, keeper: Cupboard, channel: C
 def test_nobody_is_told_on_a_closed_channel(
     keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
-    channel.publisher.confirming = True
+    channel.publisher.confirms_enabled = True
     send(channel, b"1")
     close_channel(channel)
     keeper.sync()
@@ -220,7 +220,7 @@ def test_a_letter_is_kept_before_its_message_is_settled(
 
 
 def test_a_transaction_is_told_as_one(keeper: Cupboard, queue: Queue, channel: Channel) -> None:
-    channel.publisher.pending = []
+    channel.publisher.transaction = []
     send(channel, b"1")
     send(channel, b"2", b"3")
     keeper.notes.clear()
@@ -234,7 +234,7 @@ def test_a_transaction_is_told_as_one(keeper: Cupboard, queue: Queue, channel: C
 def test_what_finds_no_room_is_shelved_and_comes_back_in_order(
     keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
-    keeper.room = 200
+    keeper.page_out_bytes = 200
     sent = [b"%03d" % number for number in range(100)]
     for body in sent:
         send(channel, body, persistent=body < b"050")
@@ -245,20 +245,20 @@ def test_what_finds_no_room_is_shelved_and_comes_back_in_order(
 
 
 def test_a_purge_empties_shelves(keeper: Cupboard, queue: Queue, channel: Channel) -> None:
-    keeper.room = 0
+    keeper.page_out_bytes = 0
     send(channel, b"1", b"2")
     assert queue.purge() == 2
     assert not keeper.live[queue]
     send(channel, b"3")
     run = queue.get(0)
     assert run is not None
-    assert [body_of(content) for content in run.contents()] == [b"3"]
+    assert [extract_body(content) for content in run.contents()] == [b"3"]
 
 
 def test_a_deleted_queue_is_told_once(
     broker: Broker, keeper: Cupboard, queue: Queue, channel: Channel
 ) -> None:
-    keeper.room = 0
+    keeper.page_out_bytes = 0
     send(channel, b"1", b"2")
     keeper.notes.clear()
     broker.delete_queue(queue, 0)
@@ -267,7 +267,7 @@ def test_a_deleted_queue_is_told_once(
 
 def test_a_restored_queue_has_everything_on_the_shelf(broker: Broker, keeper: Cupboard) -> None:
     source = new_queue(broker, "source", durable=True, max_priority=2)
-    keeper.room = 0
+    keeper.page_out_bytes = 0
     channel = open_channel(broker)
     for priority in (0, 2, 2):
         properties = Properties(delivery_mode=2, priority=priority)
@@ -275,24 +275,24 @@ def test_a_restored_queue_has_everything_on_the_shelf(broker: Broker, keeper: Cu
     queue = new_queue(broker, durable=True, max_priority=2, max_length_bytes=2)
     for lane in (0, 2):
         keeper.move(source, queue, lane)
-    queue.restore(3, {0: 1, 2: 2}, 0, mortal=False)
-    queue.resume(0)
+    queue.restore(3, {0: 1, 2: 2}, 0, has_ttl=False)
+    queue.finish_restore(0)
     assert queue.ready == 2, "what is too much goes"
     run = queue.get(0)
     assert run is not None
-    assert body_of(run.contents()[0]) == b"2"
+    assert extract_body(run.contents()[0]) == b"2"
 
 
 def test_nothing_comes_from_shelves_that_are_not_there(queue: Queue) -> None:
     with pytest.raises(NotImplementedError):
-        Keeper().fetch(queue, 0)
-    assert Keeper().shelved_bytes(queue) == 0
-    assert list(Keeper().empty_shelves(queue)) == []
+        MessageStore().page_in(queue, 0)
+    assert MessageStore().paged_out_bytes(queue) == 0
+    assert list(MessageStore().drop_paged_out(queue)) == []
 
 
 def test_who_keeps_nothing_has_nothing_to_write_and_room_for_it() -> None:
-    assert not Keeper().has_rest
-    assert Keeper().shortage() is None
+    assert not MessageStore().has_deferred_writes
+    assert MessageStore().disk_shortage() is None
 
 
 # ── topology ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -337,16 +337,16 @@ def test_what_lasts_is_told_and_what_does_not_is_not(broker: Broker, keeper: Cup
 def test_while_memory_is_scarce_a_long_queue_is_given_out_as_it_is_acknowledged(
     broker: Broker, keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
-    keeper.room = 100
-    for number in range(work_queue.FEW + 100):
+    keeper.page_out_bytes = 100
+    for number in range(work_queue.MEMORY_PRESSURE_MESSAGES_MAX + 100):
         send(channel, b"%04d" % number)
-    keeper.scarce = True
+    keeper.memory_pressure = True
     consume(channel, queue)
     first = len(peer.bodies())
-    queue.expire(1)  # much is given out in several turns
-    assert first + len(peer.bodies()) == work_queue.FEW
+    queue.on_timer(1)  # much is given out in several turns
+    assert first + len(peer.bodies()) == work_queue.MEMORY_PRESSURE_MESSAGES_MAX
     channel.settle(Settlement.ACK, 10, 0, multiple=True)
     assert len(peer.bodies()) == 10
-    keeper.scarce = False
+    keeper.memory_pressure = False
     channel.resume(0)
     assert len(peer.bodies()) == 90

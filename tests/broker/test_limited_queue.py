@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from recado.amqp.frames import body_of
+from recado.amqp.frames import extract_body
 from recado.amqp.properties import Properties
 from recado.broker import dead_letter, limited_queue
 from recado.broker.arguments import QueueSettings
@@ -33,7 +33,7 @@ def broker(keeper: Cupboard) -> Broker:
 @pytest.fixture(autouse=True)
 def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each message is a run, and more than may be dropped in a turn; or a letter more than may be sent."""
-    monkeypatch.setattr(limited_queue, "MOST_DROPPED", 1)
+    monkeypatch.setattr(limited_queue, "DROPPED_BYTES_MAX", 1)
 
 
 def fill(broker: Broker, *, expiration: str | None = None, **settings: Any) -> Queue:
@@ -49,7 +49,7 @@ def fill(broker: Broker, *, expiration: str | None = None, **settings: Any) -> Q
 def bodies(queue: Queue, now: int) -> list[bytes]:
     found = []
     while (run := queue.get(now)) is not None:
-        found += [body_of(content) for content in run.contents()]
+        found += [extract_body(content) for content in run.contents()]
     return found
 
 
@@ -85,17 +85,19 @@ def test_who_asks_is_given_nothing_that_has_expired(broker: Broker) -> None:
 def test_no_more_dies_than_letters_can_be_sent(
     broker: Broker, keeper: Cupboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limited_queue, "MOST_DROPPED", 1 << 20)
-    monkeypatch.setattr(dead_letter, "AT_A_TIME", 2)
+    monkeypatch.setattr(limited_queue, "DROPPED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(dead_letter, "DEAD_LETTERS_PER_TURN", 2)
     dead = new_queue(broker, "dead")
     broker.vhosts["/"].bind_queue("dead", "amq.fanout", "")
     queue = fill(broker, expiration="5", dead_letter_exchange="amq.fanout")
-    keeper.room = 1 << 20
+    keeper.page_out_bytes = 1 << 20
     now = NOW
-    while queue.ready or queue.dying:
+    while queue.ready or queue.dead_lettering_runs:
         before = keeper.fetches
         broker.tick(now)
-        assert queue.dying <= 2, "one, and the last, behind which none is on the shelf"
+        assert queue.dead_lettering_runs <= 2, (
+            "one, and the last, behind which none is on the shelf"
+        )
         assert keeper.fetches - before <= 3
         now += 1
     assert bodies(dead, now) == [b"%02d" % number for number in range(MANY)]

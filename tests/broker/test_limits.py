@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from recado.amqp.errors import NotAllowed, PreconditionFailed
-from recado.amqp.values import Table
+from recado.amqp.errors import NotAllowedError, PreconditionFailedError
+from recado.amqp.values import FieldTable
 from recado.broker.access import User
 from recado.broker.arguments import QueueType, parse_queue_arguments
 from recado.broker.broker import Broker
-from recado.broker.keeper import Keeper
 from recado.broker.limits import Usage, UserLimits, VhostLimits
+from recado.broker.store import MessageStore
 from recado.broker.vhost import VhostSettings
 
 from .stage import new_broker, new_queue
@@ -30,7 +30,7 @@ def test_connections_of_a_vhost_are_those_of_all_users() -> None:
         usage.check_connection(user, "v", limits)
         usage.add_connection(user, "v")
     usage.check_connection("ana", "other", limits)
-    with pytest.raises(NotAllowed) as refused:
+    with pytest.raises(NotAllowedError) as refused:
         usage.check_connection("eve", "v", limits)
     assert str(refused.value) == (
         "access to vhost 'v' refused for user 'eve': connection limit (2) is reached"
@@ -45,7 +45,7 @@ def test_connections_of_a_user_are_those_to_all_vhosts() -> None:
         usage.check_connection("ana", vhost, NO_LIMITS)
         usage.add_connection("ana", vhost)
     usage.check_connection("bob", "a", NO_LIMITS)
-    with pytest.raises(NotAllowed) as refused:
+    with pytest.raises(NotAllowedError) as refused:
         usage.check_connection("ana", "c", NO_LIMITS)
     assert str(refused.value) == (
         "connection refused for user 'ana': user connection limit (2) is reached"
@@ -53,14 +53,14 @@ def test_connections_of_a_user_are_those_to_all_vhosts() -> None:
 
 
 def test_the_limit_of_the_vhost_is_checked_first() -> None:
-    with pytest.raises(NotAllowed, match="access to vhost"):
+    with pytest.raises(NotAllowedError, match="access to vhost"):
         limited(max_connections=0).check_connection("ana", "v", VhostLimits(max_connections=0))
 
 
 def test_channels_of_a_user() -> None:
     usage = limited(max_channels=1)
     usage.add_channel("ana")
-    with pytest.raises(NotAllowed) as refused:
+    with pytest.raises(NotAllowedError) as refused:
         usage.add_channel("ana")
     assert str(refused.value) == (
         "number of channels opened for user 'ana' has reached the maximum allowed user limit of (1)"
@@ -75,18 +75,18 @@ def test_a_user_is_let_in_only_below_the_limits() -> None:
     broker = new_broker()
     guest = broker.users["guest"]
     broker.configure_vhost("/", VhostSettings(limits=VhostLimits(max_connections=1)))
-    broker.admit(guest, "/")
+    broker.grant_access(guest, "/")
     broker.usage.add_connection("guest", "/")
-    with pytest.raises(NotAllowed, match=r"connection limit \(1\) is reached"):
-        broker.admit(guest, "/")
+    with pytest.raises(NotAllowedError, match=r"connection limit \(1\) is reached"):
+        broker.grant_access(guest, "/")
 
 
 def test_the_limits_of_today_hold_for_who_logged_in_before() -> None:
     broker = new_broker()
     guest = broker.users["guest"]
     broker.add_user(msgspec.structs.replace(guest, limits=UserLimits(max_connections=0)))
-    with pytest.raises(NotAllowed, match="user connection limit"):
-        broker.admit(guest, "/")
+    with pytest.raises(NotAllowedError, match="user connection limit"):
+        broker.grant_access(guest, "/")
 
 
 # ── queues ────────────────────────────────────────────────────────────────────────────────────────────
@@ -99,7 +99,7 @@ def test_a_vhost_has_at_most_as_many_queues() -> None:
     broker.create_reply_queue(vhost, 0)  # no queue to clients
     broker.check_queue_limit(vhost, "a")
     queue = new_queue(broker, "a")
-    with pytest.raises(PreconditionFailed) as refused:
+    with pytest.raises(PreconditionFailedError) as refused:
         broker.check_queue_limit(vhost, "b")
     assert str(refused.value) == (
         "cannot declare queue 'b': queue limit in vhost '/' (1) is reached"
@@ -125,7 +125,7 @@ def test_the_default_type_is_for_queues_that_can_be_of_it(
     default: QueueType, flags: dict[str, bool], suits: bool
 ) -> None:
     declared = {"durable": False, "exclusive": False, "auto_delete": False} | flags
-    given: Table = {}
+    given: FieldTable = {}
     settings = parse_queue_arguments("q", "/", **declared, arguments=given, default_type=default)
     assert settings.queue_type == (default if suits else "classic")
     assert settings.arguments == {"x-queue-type": settings.queue_type}
@@ -148,11 +148,11 @@ def test_the_default_type_is_not_for_queues_that_name_one() -> None:
 # ── what lasts ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Facts(Keeper):
+class Facts(MessageStore):
     def __init__(self) -> None:
         self.known: dict[tuple[str, str, str], bytes] = {}
 
-    def remember(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
+    def set_metadata(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
         assert value is not None
         self.known[kind, vhost, name] = value
 
@@ -163,10 +163,10 @@ def test_settings_of_vhosts_and_users_are_recalled() -> None:
     settings = VhostSettings("stream", VhostLimits(max_connections=5, max_queues=0))
     ana = User("ana", limits=UserLimits(max_channels=3))
     broker.configure_vhost("/", settings)
-    broker.add_vhost("plain", lasting=True)
-    broker.add_user(ana, lasting=True)
-    again = Broker(str, (), keeper=Keeper())
-    again.recall(keeper.known, 0)
+    broker.add_vhost("plain", persist=True)
+    broker.add_user(ana, persist=True)
+    again = Broker(str, (), store=MessageStore())
+    again.restore_metadata(keeper.known, 0)
     assert again.vhosts["/"].settings == settings
     assert again.vhosts["plain"].settings == VhostSettings()
     assert again.users["ana"] == ana

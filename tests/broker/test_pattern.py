@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.errors import PreconditionFailed
+from recado.amqp.errors import PreconditionFailedError
 from recado.broker import pattern as module
 from recado.broker.binding import Binding
 from recado.broker.pattern import (
     MAX_PATTERN_BYTES,
     PatternMatcher,
+    compile_name_pattern,
     compile_pattern,
-    name_finder,
-    quote_pattern,
+    escape_pattern,
 )
-from recado.broker.steps import Work
+from recado.broker.steps import StepTask
 
 from .stage import found
 
@@ -74,7 +74,7 @@ def test_a_part_of_the_key_is_not_enough(pattern: str, key: str) -> None:
 )
 def test_a_bad_pattern_is_refused_and_not_kept(pattern: str, reason: str) -> None:
     matcher: PatternMatcher[str] = PatternMatcher()
-    with pytest.raises(PreconditionFailed, match=f"invalid pattern '.*': {reason}"):
+    with pytest.raises(PreconditionFailedError, match=f"invalid pattern '.*': {reason}"):
         matcher.add(bind(pattern))
     assert found(matcher, pattern) == []
 
@@ -102,7 +102,7 @@ def test_what_makes_others_backtrack_is_harmless() -> None:
 
 @pytest.mark.parametrize("text", ["", "plain", "a.b", ".*", "a{2}", "é|b", "\\", "[x]"])
 def test_a_quoted_text_finds_itself_alone(text: str) -> None:
-    quoted = compile_pattern(quote_pattern(text))
+    quoted = compile_pattern(escape_pattern(text))
     assert quoted.fullmatch(text.encode()) is not None
     assert quoted.fullmatch(b"aab") is None
 
@@ -142,7 +142,7 @@ def test_the_engine_is_imported_when_it_is_needed() -> None:
     ],
 )
 def test_names_that_a_pattern_finds(pattern: str, found: list[str], missed: list[str]) -> None:
-    finds = name_finder(pattern)
+    finds = compile_name_pattern(pattern)
     assert [name for name in found if not finds(name)] == []
     assert [name for name in missed if finds(name)] == []
 
@@ -163,7 +163,7 @@ def test_names_that_a_pattern_finds(pattern: str, found: list[str], missed: list
 )
 def test_patterns_that_cannot_be(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        name_finder(pattern)
+        compile_name_pattern(pattern)
 
 
 NAMES = st.text(st.sampled_from("ab|()[]^.\\"), max_size=6)
@@ -175,7 +175,7 @@ def test_looking_ahead_is_what_python_takes_it_for(
 ) -> None:
     pattern = f"^(?{'=' if wanted else '!'}{ahead}){rest}"
     try:
-        finds = name_finder(pattern)
+        finds = compile_name_pattern(pattern)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what may mean something else one day
             expected = re.search(pattern, name) is not None
@@ -194,7 +194,7 @@ def test_many_patterns_are_matched_in_sets() -> None:
     for binding in bindings:
         matcher.add(binding)
     assert len(matcher._singles) < 100
-    assert len(matcher._groups) < 150
+    assert len(matcher._sets) < 150
     assert found(matcher, "x7zzzy") == [bindings[7]]
     assert found(matcher, "x7zzz") == []
     assert len(list(matcher.search("x7zzzy", {}, {}))) < 250
@@ -205,19 +205,19 @@ def test_a_match_is_charged_its_worst_case_and_no_more_at_a_time() -> None:
     for i in range(2000):
         matcher.add(bind(f".*{i}", i))
     steps = list(matcher.search("k" * 255, {}, {}))
-    assert sum(steps) >= matcher._steps * 255 // module._WORST_PER_UNIT
-    assert max(steps) <= 1 + module._SET_PROGRAM * 255 // module._WORST_PER_UNIT
+    assert sum(steps) >= matcher._instructions * 255 // module._MATCH_STEPS_PER_UNIT
+    assert max(steps) <= 1 + module._SET_INSTRUCTIONS_MAX * 255 // module._MATCH_STEPS_PER_UNIT
 
 
 def test_what_was_removed_from_a_set_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SET_PROGRAM", 100)
+    monkeypatch.setattr(module, "_SET_INSTRUCTIONS_MAX", 100)
     matcher: PatternMatcher[str] = PatternMatcher()
     bindings = [bind(f"a{{0,{i}}}", i) for i in range(1, 12)]
     for binding in bindings:
         matcher.add(binding)
-    (group,) = matcher._groups
+    (group,) = matcher._sets
     matcher.remove(bindings[0])
-    assert matcher._groups == {group: None}
+    assert matcher._sets == {group: None}
     assert {*found(matcher, "a")} == {*bindings[1:]}
 
 
@@ -228,13 +228,13 @@ def test_a_set_of_which_half_is_gone_is_broken_up() -> None:
         matcher.add(binding)
     for binding in bindings[::2] + bindings[1:960:2]:
         matcher.remove(binding)
-    assert sum(len(group.entries) for group in matcher._groups) <= 2 * 40 + 1
+    assert sum(len(group.entries) for group in matcher._sets) <= 2 * 40 + 1
     assert [found(matcher, f"{i}aa") for i in (0, 1, 961)] == [[], [], [bindings[961]]]
     for binding in bindings[961::2]:
         matcher.remove(binding)
-    assert not matcher._groups
+    assert not matcher._sets
     assert not matcher._singles
-    assert matcher._steps == matcher._singles_steps == 0
+    assert matcher._instructions == matcher._single_instructions == 0
 
 
 texts = st.sampled_from(
@@ -251,7 +251,7 @@ def test_sets_agree_with_single_patterns(
     bound: list[str], removed: list[int], published: list[str]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_SET_PROGRAM", 25)
+        patch.setattr(module, "_SET_INSTRUCTIONS_MAX", 25)
         matcher: PatternMatcher[str] = PatternMatcher()
         bindings = [bind(text, serial) for serial, text in enumerate(bound)]
         for binding in bindings:
@@ -272,15 +272,15 @@ def test_sets_agree_with_single_patterns(
 def test_a_pattern_that_becomes_part_of_a_set_meanwhile_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_SET_PROGRAM", 25)
+    monkeypatch.setattr(module, "_SET_INSTRUCTIONS_MAX", 25)
     matcher: PatternMatcher[str] = PatternMatcher()
     bindings = [bind(f"a{{0,{i}}}", i) for i in range(1, 8)]
     for binding in bindings:
         matcher.add(binding)
-    assert matcher._groups
+    assert matcher._sets
     assert matcher._singles
     taken: dict[Binding[str], None] = {}
-    work = Work(matcher.search("a", {}, taken))
+    work = StepTask(matcher.search("a", {}, taken))
     work.advance(1)
     for i in range(10, 20):
         matcher.add(bind(f"b{{0,{i}}}", i))

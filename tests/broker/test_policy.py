@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.errors import PreconditionFailed
-from recado.amqp.frames import body_of
-from recado.amqp.values import Table
+from recado.amqp.errors import PreconditionFailedError
+from recado.amqp.frames import extract_body
+from recado.amqp.values import FieldTable
 from recado.broker.access import Permission, TopicPermission, User
 from recado.broker.arguments import (
     QUEUE_ARGUMENTS,
@@ -21,9 +21,15 @@ from recado.broker.arguments import (
     parse_queue_arguments,
 )
 from recado.broker.broker import Broker
-from recado.broker.keeper import Keeper
-from recado.broker.policy import KEYS, OPERATOR_KEYS, InvalidPolicy, Policies, Policy
+from recado.broker.policy import (
+    OPERATOR_POLICY_KEYS,
+    POLICY_KEYS,
+    InvalidPolicyError,
+    Policies,
+    Policy,
+)
 from recado.broker.queue import Queue
+from recado.broker.store import MessageStore
 
 from .stage import Peer, consume, new_broker, new_queue, open_channel, published, run_of
 
@@ -41,7 +47,7 @@ def policies(*known: Policy) -> Policies:
 
 
 def declared(**arguments: Any) -> QueueSettings:
-    table: Table = {"x-" + key.replace("_", "-"): value for key, value in arguments.items()}
+    table: FieldTable = {"x-" + key.replace("_", "-"): value for key, value in arguments.items()}
     return parse_queue_arguments(
         "q", "/", durable=True, exclusive=False, auto_delete=False, arguments=table
     )
@@ -89,18 +95,20 @@ def declared(**arguments: Any) -> QueueSettings:
     ],
 )
 def test_a_wrong_definition_is_refused_in_the_words_of_rabbitmq(definition: Any, text: str) -> None:
-    with pytest.raises(InvalidPolicy) as refused:
+    with pytest.raises(InvalidPolicyError) as refused:
         policy(definition=definition)
     assert str(refused.value) == text
 
 
 def test_a_policy_applies_to_queues_exchanges_or_all() -> None:
-    with pytest.raises(InvalidPolicy, match="apply-to 'foo' unrecognised; should be 'queues', "):
+    with pytest.raises(
+        InvalidPolicyError, match="apply-to 'foo' unrecognised; should be 'queues', "
+    ):
         policy(apply_to="foo")
 
 
 def test_a_bad_pattern_is_refused() -> None:
-    with pytest.raises(InvalidPolicy, match="pattern should be regular expression but is"):
+    with pytest.raises(InvalidPolicyError, match="pattern should be regular expression but is"):
         policy(pattern="(")
 
 
@@ -122,18 +130,18 @@ GOOD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", POLICY_KEYS)
 def test_every_known_key_may_be_set(key: str) -> None:
     policy(definition={key: GOOD.get(key, 2)})
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", POLICY_KEYS)
 def test_an_operator_may_set_limits_only(key: str) -> None:
     definition = {key: GOOD.get(key, 2)}
-    if key in OPERATOR_KEYS:
+    if key in OPERATOR_POLICY_KEYS:
         policy(definition=definition, operator=True)
     else:
-        with pytest.raises(InvalidPolicy, match="are not recognised policy settings"):
+        with pytest.raises(InvalidPolicyError, match="are not recognised policy settings"):
             policy(definition=definition, operator=True)
 
 
@@ -146,13 +154,13 @@ def test_the_highest_priority_applies_alone_and_of_equals_the_first_by_name() ->
         policy("b", priority=2.5, definition={"max-length": 2}),
         policy("a", priority=2.5, definition={"max-length": 3}),
     )
-    assert known.of_queue("q", "classic") == {"max-length": 3}
+    assert known.queue_definition("q", "classic") == {"max-length": 3}
 
 
 def test_a_policy_is_for_names_that_it_matches_anywhere() -> None:
     known = policies(policy(pattern="or"))
-    assert known.of_queue("orders", "classic")
-    assert not known.of_queue("invoices", "classic")
+    assert known.queue_definition("orders", "classic")
+    assert not known.queue_definition("invoices", "classic")
 
 
 def test_a_policy_is_for_queues_or_exchanges_or_both() -> None:
@@ -160,7 +168,10 @@ def test_a_policy_is_for_queues_or_exchanges_or_both() -> None:
     found = {}
     for apply_to in ("queues", "exchanges", "all"):
         known = policies(policy(apply_to=apply_to, definition=alternate))
-        found[apply_to] = (bool(known.of_queue("x", "classic")), bool(known.of_exchange("x")))
+        found[apply_to] = (
+            bool(known.queue_definition("x", "classic")),
+            bool(known.exchange_definition("x")),
+        )
     assert found == {"queues": (True, False), "exchanges": (False, True), "all": (True, True)}
 
 
@@ -182,7 +193,7 @@ def test_a_policy_that_a_queue_cannot_follow_leaves_it_to_the_next(
         policy("general", definition={"max-length-bytes": 1}),
         policy("special", priority=1, definition={"max-length-bytes": 2, key: GOOD.get(key, 2)}),
     )
-    assert known.of_queue("q", queue_type) == {"max-length-bytes": 1}
+    assert known.queue_definition("q", queue_type) == {"max-length-bytes": 1}
 
 
 def test_the_lower_limit_of_policy_and_operator_policy_holds() -> None:
@@ -193,7 +204,7 @@ def test_the_lower_limit_of_policy_and_operator_policy_holds() -> None:
         policy("o", operator=True, definition={"max-length": 3, "message-ttl": 7, "expires": 1}),
         policy("unheard", operator=True, priority=-1, definition={"max-length": 1}),
     )
-    assert known.of_queue("q", "classic") == {
+    assert known.queue_definition("q", "classic") == {
         "max-length": 3,
         "message-ttl": 5,
         "overflow": "drop-head",
@@ -204,11 +215,11 @@ def test_the_lower_limit_of_policy_and_operator_policy_holds() -> None:
 def test_a_policy_and_an_operator_policy_may_have_the_same_name() -> None:
     known = policies(policy(), policy(operator=True))
     known.remove("p", operator=True)
-    assert list(known.known) == [(False, "p")]
+    assert list(known.by_name) == [(False, "p")]
 
 
 def test_there_must_be_a_policy_to_remove() -> None:
-    with pytest.raises(InvalidPolicy, match="there is no policy 'p'"):
+    with pytest.raises(InvalidPolicyError, match="there is no policy 'p'"):
         policies().remove("p")
 
 
@@ -244,7 +255,7 @@ def test_what_applies_is_what_a_list_of_candidates_says(wanted: Any) -> None:
         ]
         said += [min(candidates, key=lambda each: each[:2])[2]] if candidates else []
     keys = {key for each in said for key in each}
-    assert known.of_queue("q", "classic") == {
+    assert known.queue_definition("q", "classic") == {
         key: min(each[key] for each in said if key in each) for key in keys
     }
 
@@ -254,8 +265,8 @@ def test_what_applies_is_what_a_list_of_candidates_says(wanted: Any) -> None:
 
 def test_without_policies_a_queue_is_as_declared() -> None:
     settings = declared(max_length=5)
-    assert policies().for_queue("q", settings) is settings
-    assert policies(policy(pattern="x")).for_queue("q", settings) == settings
+    assert policies().effective_queue_settings("q", settings) is settings
+    assert policies(policy(pattern="x")).effective_queue_settings("q", settings) == settings
 
 
 def test_of_two_limits_the_lower_one_holds_and_of_other_things_the_argument() -> None:
@@ -272,7 +283,7 @@ def test_of_two_limits_the_lower_one_holds_and_of_other_things_the_argument() ->
         )
     )
     settings = declared(max_length=5, message_ttl=7, overflow="drop-head", dead_letter_exchange="m")
-    effective = known.for_queue("q", settings)
+    effective = known.effective_queue_settings("q", settings)
     assert effective.arguments == settings.arguments
     assert (effective.max_length, effective.message_ttl) == (3, 7)
     assert effective.expires == 315_360_000_000, "a policy may say more than ten years"
@@ -286,24 +297,24 @@ def test_a_quorum_queue_lets_the_policy_decide_on_overflow_and_expiry() -> None:
         policy(definition={"overflow": "reject-publish", "expires": 9, "max-length": 9})
     )
     settings = declared(queue_type="quorum", overflow="drop-head", expires=5, max_length=5)
-    effective = known.for_queue("q", settings)
+    effective = known.effective_queue_settings("q", settings)
     assert (effective.overflow, effective.expires, effective.max_length) == ("reject-publish", 9, 5)
 
 
 def test_a_stream_lets_the_policy_decide() -> None:
     known = policies(policy(definition={"max-age": "2h", "max-length-bytes": 9}))
     settings = declared(queue_type="stream", max_age="1h", max_length_bytes=5)
-    effective = known.for_queue("q", settings)
+    effective = known.effective_queue_settings("q", settings)
     assert (effective.max_age, effective.max_length_bytes) == (7_200_000, 9)
 
 
 def test_what_is_of_no_consequence_changes_nothing() -> None:
     settings = declared()
     known = policies(policy(definition={"ha-mode": "all", "queue-mode": "lazy"}))
-    assert known.for_queue("q", settings) == settings
+    assert known.effective_queue_settings("q", settings) == settings
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", POLICY_KEYS)
 def test_every_key_that_matters_to_a_queue_has_a_field(key: str) -> None:
     field, _ = QUEUE_ARGUMENTS.get(f"x-{key}", (None, None))
     assert field is None or field in QueueSettings.__struct_fields__
@@ -311,11 +322,11 @@ def test_every_key_that_matters_to_a_queue_has_a_field(key: str) -> None:
 
 def test_an_exchange_has_its_own_alternate_or_that_of_the_policy() -> None:
     known = policies(policy(definition={"alternate-exchange": "theirs"}))
-    plain = ExchangeSettings(kind="fanout")
-    own = ExchangeSettings(kind="fanout", alternate_exchange="mine")
-    assert known.for_exchange("x", plain).alternate_exchange == "theirs"
-    assert known.for_exchange("x", own) is own
-    assert policies(policy()).for_exchange("x", plain) is plain
+    plain = ExchangeSettings(exchange_type="fanout")
+    own = ExchangeSettings(exchange_type="fanout", alternate_exchange="mine")
+    assert known.effective_exchange_settings("x", plain).alternate_exchange == "theirs"
+    assert known.effective_exchange_settings("x", own) is own
+    assert policies(policy()).effective_exchange_settings("x", plain) is plain
 
 
 # ── in a broker ───────────────────────────────────────────────────────────────────────────────────────
@@ -334,7 +345,7 @@ def content(queue: Queue, now: int = 0) -> list[bytes]:
     """Takes all there is."""
     found = []
     while (run := queue.get(now)) is not None:
-        found += [body_of(each) for each in run.contents()]
+        found += [extract_body(each) for each in run.contents()]
     return found
 
 
@@ -413,9 +424,9 @@ def test_a_queue_may_be_declared_again_as_it_was(broker: Broker) -> None:
     set_policy(broker, max_length=1)
     queue = new_queue(broker)
     vhost = broker.vhosts["/"]
-    assert vhost.find_declared("q", QueueSettings(), None) is queue
-    with pytest.raises(PreconditionFailed):
-        vhost.find_declared("q", QueueSettings(arguments={"x-max-length": 1}), None)
+    assert vhost.find_equivalent_queue("q", QueueSettings(), None) is queue
+    with pytest.raises(PreconditionFailedError):
+        vhost.find_equivalent_queue("q", QueueSettings(arguments={"x-max-length": 1}), None)
 
 
 def test_a_policy_is_applied_to_many_queues_and_exchanges_in_steps(broker: Broker) -> None:
@@ -499,13 +510,13 @@ def test_consumers_notice_nothing_of_a_change(broker: Broker) -> None:
 # ── remembered ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Notebook(Keeper):
+class Notebook(MessageStore):
     """Remembers facts, and nothing else."""
 
     def __init__(self) -> None:
         self.facts: dict[tuple[str, str, str], bytes] = {}
 
-    def remember(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
+    def set_metadata(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
         if value is None:
             del self.facts[kind, vhost, name]
         else:
@@ -514,7 +525,7 @@ class Notebook(Keeper):
 
 def test_vhosts_users_and_policies_are_recalled() -> None:
     notebook = Notebook()
-    broker = Broker(str, keeper=notebook)
+    broker = Broker(str, store=notebook)
     ana = User(
         "ana",
         "hash",
@@ -522,8 +533,8 @@ def test_vhosts_users_and_policies_are_recalled() -> None:
         {"orders": Permission(".*", "", "^x")},
         {("orders", "amq.topic"): TopicPermission("a", "b")},
     )
-    broker.add_vhost("orders", lasting=True)
-    broker.add_user(ana, lasting=True)
+    broker.add_vhost("orders", persist=True)
+    broker.add_user(ana, persist=True)
     broker.add_user(User("bob"))
     broker.set_policies("orders", [policy(), policy("gone"), policy(operator=True)], 0)
     broker.set_policies("/", [policy("here", definition={"message-ttl": 3})], 0)
@@ -532,11 +543,11 @@ def test_vhosts_users_and_policies_are_recalled() -> None:
 
     after = Broker(str)
     new_queue(after)
-    after.recall(notebook.facts, 0)
+    after.restore_metadata(notebook.facts, 0)
     assert set(after.vhosts) == {"/", "orders", "elsewhere"}
     assert after.users == {"ana": ana}
     for name in ("/", "orders"):
-        assert after.vhosts[name].policies.known == broker.vhosts[name].policies.known
+        assert after.vhosts[name].policies.by_name == broker.vhosts[name].policies.by_name
     assert after.vhosts["/"].queues["q"].settings.message_ttl == 3
 
 

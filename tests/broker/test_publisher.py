@@ -2,13 +2,13 @@
 
 import pytest
 
-from recado.amqp.errors import AccessRefused, NotFound, PreconditionFailed
-from recado.amqp.events import Acked, ContentReceived, Event, Interleaved, MethodReceived
-from recado.amqp.facts import REPLY_HERE
-from recado.amqp.frames import body_of, properties_of
+from recado.amqp.errors import AccessRefusedError, NotFoundError, PreconditionFailedError
+from recado.amqp.events import Acked, ContentReceived, Event, InterleavedPublished, MethodReceived
+from recado.amqp.frames import extract_body, extract_properties
 from recado.amqp.methods import BasicAck, BasicNack, BasicReturn
 from recado.amqp.properties import Properties, decode_properties
-from recado.amqp.values import Table
+from recado.amqp.traits import DIRECT_REPLY_TO
+from recado.amqp.values import FieldTable
 from recado.broker.access import Permission, TopicPermission, User
 from recado.broker.arguments import QueueSettings
 from recado.broker.broker import Broker
@@ -21,14 +21,14 @@ from .stage import GUEST, Peer, consume, new_queue, open_channel, published
 def bodies(queue: Queue) -> list[bytes]:
     found = []
     while (run := queue.get(0)) is not None:
-        found.append(body_of(run.contents()[0]))
+        found.append(extract_body(run.contents()[0]))
     return found
 
 
 def properties_in(queue: Queue) -> Properties:
     run = queue.get(0)
     assert run is not None
-    return decode_properties(properties_of(run.contents()[0]))
+    return decode_properties(extract_properties(run.contents()[0]))
 
 
 def confirms(events: list[Event]) -> list[object]:
@@ -41,7 +41,7 @@ def confirms(events: list[Event]) -> list[object]:
             case MethodReceived(_, BasicAck() | BasicNack() as method):
                 found.append(method)
             case ContentReceived(_, BasicReturn(), content):
-                found.append(body_of(content))
+                found.append(extract_body(content))
             case _:
                 raise AssertionError(event)
     return found
@@ -58,16 +58,16 @@ def test_a_mandatory_message_with_nowhere_to_go_is_returned(channel: Channel, pe
     (event,) = peer.received()
     assert isinstance(event, ContentReceived)
     assert event.method == BasicReturn(312, "NO_ROUTE", "", "nowhere")
-    assert body_of(event.content) == b"2"
-    assert decode_properties(properties_of(event.content)) == wanted
+    assert extract_body(event.content) == b"2"
+    assert decode_properties(extract_properties(event.content)) == wanted
 
 
 def test_a_return_comes_before_its_confirm(channel: Channel, peer: Peer) -> None:
     """P1"""
-    channel.publisher.begin_confirming()
+    channel.publisher.enable_confirms()
     channel.publisher.publish(published("nowhere", b"1", b"2", mandatory=True), 0)
-    channel.publisher.confirm()
-    channel.publisher.confirm()
+    channel.publisher.send_confirms()
+    channel.publisher.send_confirms()
     assert confirms(peer.received()) == [b"1", b"2", BasicAck(2, True)]
 
 
@@ -76,14 +76,14 @@ def test_every_message_is_confirmed_once(broker: Broker, channel: Channel, peer:
     new_queue(broker, "small", max_length=1, overflow="reject-publish")
     new_queue(broker, "large")
     channel.publisher.publish(published("large", b"unconfirmed"), 0)
-    channel.publisher.begin_confirming()
+    channel.publisher.enable_confirms()
     channel.publisher.publish(published("large", b"1"), 0)
-    channel.publisher.confirm()
+    channel.publisher.send_confirms()
     channel.publisher.publish(published("large", b"2", b"3"), 0)
     channel.publisher.publish(published("small", b"4", b"5"), 0)
     channel.publisher.publish(published("small", b"6"), 0)
     channel.publisher.publish(published("large", b"7"), 0)
-    channel.publisher.confirm()
+    channel.publisher.send_confirms()
     assert confirms(peer.received()) == [
         BasicAck(1, False),
         BasicAck(4, True),
@@ -105,7 +105,7 @@ def test_every_message_is_confirmed_once(broker: Broker, channel: Channel, peer:
         (Properties(headers={"CC": "q"}), "header 'CC' must be an array of strings"),
         (Properties(headers={"BCC": [1]}), "header 'BCC' must be an array of strings"),
         (Properties(headers={"CC": ["é" * 128]}), "of up to 255 bytes"),
-        (Properties(reply_to=REPLY_HERE), "fast reply consumer does not exist"),
+        (Properties(reply_to=DIRECT_REPLY_TO), "fast reply consumer does not exist"),
     ],
 )
 @pytest.mark.parametrize("transactional", [False, True])
@@ -114,8 +114,8 @@ def test_properties_that_a_broker_must_refuse(
 ) -> None:
     """Also in a transaction at once, so that what is committed can be done (P3)."""
     if transactional:
-        channel.publisher.pending = []
-    with pytest.raises(PreconditionFailed, match=text):
+        channel.publisher.transaction = []
+    with pytest.raises(PreconditionFailedError, match=text):
         channel.publisher.publish(published("q", b"x", properties=properties), 0)
 
 
@@ -133,7 +133,7 @@ def test_topic_permissions_hold_for_copies(broker: Broker) -> None:
     broker.add_user(User("guest", "", (), {"/": Permission(".*", ".*", ".*")}, narrowed))
     channel = open_channel(broker)
     copies = Properties(headers={"CC": ["b"]})
-    with pytest.raises(AccessRefused, match="access to topic 'b'"):
+    with pytest.raises(AccessRefusedError, match="access to topic 'b'"):
         channel.publisher.publish(published("a", b"x", exchange="amq.topic", properties=copies), 0)
 
 
@@ -144,7 +144,7 @@ def test_copies_go_to_their_receivers_and_blind_ones_are_not_named(
     broker: Broker, channel: Channel
 ) -> None:
     first, second, third = (new_queue(broker, name) for name in ("first", "second", "third"))
-    headers: Table = {"CC": ["second", "first"], "BCC": ["third"], "n": 1}
+    headers: FieldTable = {"CC": ["second", "first"], "BCC": ["third"], "n": 1}
     channel.publisher.publish(published("first", b"x", properties=Properties(headers=headers)), 0)
     assert [queue.ready for queue in (first, second, third)] == [1, 1, 1]
     for queue in (first, second, third):
@@ -153,9 +153,9 @@ def test_copies_go_to_their_receivers_and_blind_ones_are_not_named(
 
 def test_a_header_that_no_longer_fits_is_refused(broker: Broker) -> None:
     channel = open_channel(broker, Peer(frame_max=4096))
-    channel.publisher.reply_queue = f"{REPLY_HERE}.{'x' * 200}"
-    wanted = Properties(headers={"text": "x" * 4000}, reply_to=REPLY_HERE)
-    with pytest.raises(PreconditionFailed, match="would not fit into a frame"):
+    channel.publisher.reply_queue = f"{DIRECT_REPLY_TO}.{'x' * 200}"
+    wanted = Properties(headers={"text": "x" * 4000}, reply_to=DIRECT_REPLY_TO)
+    with pytest.raises(PreconditionFailedError, match="would not fit into a frame"):
         channel.publisher.publish(published("q", b"x", properties=wanted), 0)
 
 
@@ -166,13 +166,13 @@ def test_a_reply_goes_straight_to_the_channel_that_asked(broker: Broker) -> None
     address = broker.create_reply_queue(broker.vhosts["/"], 0)
     client.publisher.reply_queue = address.name
     consume(client, address, no_ack=True)
-    wanted = Properties(reply_to=REPLY_HERE, correlation_id="1")
+    wanted = Properties(reply_to=DIRECT_REPLY_TO, correlation_id="1")
     client.publisher.publish(published("server", b"question", properties=wanted), 0)
     reply_to = properties_in(server).reply_to
     assert reply_to == address.name
     answering = Peer()
     answers = open_channel(broker, answering)
-    answers.publisher.begin_confirming()
+    answers.publisher.enable_confirms()
     answers.publisher.publish(published(reply_to, b"answer", mandatory=True), 0)
     assert asking.bodies() == [b"answer"]
     assert confirms(answering.received()) == [b"answer"]
@@ -181,13 +181,13 @@ def test_a_reply_goes_straight_to_the_channel_that_asked(broker: Broker) -> None
 def test_headers_decide_for_each_message(broker: Broker, channel: Channel, peer: Peer) -> None:
     queue = new_queue(broker, max_length=1, overflow="reject-publish")
     broker.vhosts["/"].bind_queue("q", "amq.headers", "", {"n": 1})
-    channel.publisher.begin_confirming()
+    channel.publisher.enable_confirms()
     for n in (1, 1, 2):
         wanted = Properties(headers={"n": n})
         channel.publisher.publish(
             published("", b"%d" % n, exchange="amq.headers", mandatory=True, properties=wanted), 0
         )
-    channel.publisher.confirm()
+    channel.publisher.send_confirms()
     assert bodies(queue) == [b"1"]
     assert confirms(peer.received()) == [
         b"2",
@@ -239,7 +239,7 @@ def test_what_is_published_in_a_transaction_happens_at_commit(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
     """P3; routes are those of the commit."""
-    channel.publisher.pending = []
+    channel.publisher.transaction = []
     for body in (b"1", b"2"):
         channel.publisher.publish(published("q", body, mandatory=True), 0)
     queue = new_queue(broker)
@@ -252,7 +252,7 @@ def test_what_is_published_in_a_transaction_happens_at_commit(
 
 def test_what_is_rolled_back_never_was(broker: Broker, channel: Channel) -> None:
     queue = new_queue(broker)
-    channel.publisher.pending = []
+    channel.publisher.transaction = []
     channel.publisher.publish(published("q", b"1"), 0)
     channel.rollback()
     channel.commit(0)
@@ -260,34 +260,37 @@ def test_what_is_rolled_back_never_was(broker: Broker, channel: Channel) -> None
 
 
 def test_an_exchange_must_be_there_when_it_is_published_to(channel: Channel) -> None:
-    channel.publisher.pending = []
-    with pytest.raises(NotFound):
+    channel.publisher.transaction = []
+    with pytest.raises(NotFoundError):
         channel.publisher.publish(published("q", b"1", exchange="nope"), 0)
 
 
 def test_a_commit_is_whole_or_not_at_all(broker: Broker, channel: Channel) -> None:
     """What was good when it was published may not be when it is committed."""
     queue = new_queue(broker)
-    channel.publisher.pending = []
+    channel.publisher.transaction = []
     channel.publisher.reply_queue = "here"
     channel.publisher.publish(published("q", b"1"), 0)
-    wanted = Properties(reply_to=REPLY_HERE)
+    wanted = Properties(reply_to=DIRECT_REPLY_TO)
     channel.publisher.publish(published("q", b"2", properties=wanted), 0)
     channel.publisher.reply_queue = None
-    with pytest.raises(PreconditionFailed):
+    with pytest.raises(PreconditionFailedError):
         channel.commit(0)
     assert queue.ready == 0
 
 
-def interleaved(*keys: str, exchange: str = "") -> Interleaved:
+def interleaved(*keys: str, exchange: str = "") -> InterleavedPublished:
     """A message for each key in turn, as the reader gives them; bodies count up."""
     runs = [published(key, b"%d" % at, exchange=exchange) for at, key in enumerate(keys)]
-    methods = [run.method for run in runs]
-    return Interleaved(1, runs[0].facts, b"", methods, [run.tails[0] for run in runs])
+    methods = [run.method_frame for run in runs]
+    return InterleavedPublished(1, runs[0].traits, b"", methods, [run.payloads[0] for run in runs])
 
 
-def strands(channel: Channel, event: Interleaved) -> list[list[bytes]]:
-    return [[body_of(tail) for tail in run.tails] for run in channel.publisher.sorted(event)]
+def strands(channel: Channel, event: InterleavedPublished) -> list[list[bytes]]:
+    return [
+        [extract_body(tail) for tail in run.payloads]
+        for run in channel.publisher.group_by_route(event)
+    ]
 
 
 def test_interleaved_messages_go_by_route_where_nobody_can_tell(
@@ -314,17 +317,17 @@ def test_what_goes_by_route_is_confirmed_when_all_of_it_is_taken_in(
     for name in ("a", "b"):
         new_queue(broker, name)
         channel.publisher.publish(published(name, b""), 0)
-    channel.publisher.begin_confirming()
+    channel.publisher.enable_confirms()
     channel.publisher.publish(published("a", b""), 0)
-    runs = channel.publisher.sorted(interleaved("a", "b", "a", "b"))
+    runs = channel.publisher.group_by_route(interleaved("a", "b", "a", "b"))
     found = []
     for run in runs:
         channel.publisher.publish(run, 0)
-        channel.publisher.confirm()
+        channel.publisher.send_confirms()
         found.append(confirms(peer.received()))
     assert found == [[BasicAck(1, False)], [BasicAck(5, True)]]
     channel.publisher.publish(published("a", b""), 0)
-    channel.publisher.confirm()
+    channel.publisher.send_confirms()
     assert confirms(peer.received()) == [BasicAck(6, False)]
 
 
@@ -335,8 +338,8 @@ def test_what_goes_by_route_is_refused_by_its_own_number(
     queues = [new_queue(broker, name) for name in ("a", "b", "c")]
     for queue in queues:
         channel.publisher.publish(published(queue.name, b""), 0)
-    channel.publisher.begin_confirming()
-    runs = channel.publisher.sorted(interleaved(*("a", "b", "c") * 2))
+    channel.publisher.enable_confirms()
+    runs = channel.publisher.group_by_route(interleaved(*("a", "b", "c") * 2))
     channel.publisher.publish(next(runs), 0)
     for queue, most in zip(queues[1:], (1, 2), strict=True):
         full = QueueSettings(max_length=most, overflow="reject-publish")
@@ -344,7 +347,7 @@ def test_what_goes_by_route_is_refused_by_its_own_number(
     for run in runs:
         channel.publisher.publish(run, 0)
     channel.publisher.publish(published("b", b""), 0)
-    channel.publisher.confirm()
+    channel.publisher.send_confirms()
     assert confirms(peer.received()) == [
         BasicAck(1, False),
         BasicNack(2, False, False),

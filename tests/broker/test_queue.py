@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from recado.amqp.frames import body_of
+from recado.amqp.frames import extract_body
 from recado.amqp.properties import Properties
 from recado.broker.arguments import ConsumerSettings, Overflow, QueueSettings
 from recado.broker.channel import Channel, Settlement
 from recado.broker.consumer import Consumer
-from recado.broker.disposal import Disposal
-from recado.broker.keeper import Keeper
-from recado.broker.queue import Home, Queue
+from recado.broker.memory_reclaimer import MemoryReclaimer
+from recado.broker.queue import Queue, QueueContext
 from recado.broker.run import Run
+from recado.broker.store import MessageStore
 from recado.broker.work_queue import WorkQueue
 
 from .keepers import Cupboard
@@ -108,15 +108,15 @@ class QueueMachine(RuleBasedStateMachine):
             delivery_limit=delivery_limit,
         )
         vhost = self.broker.vhosts["/"]
-        self.keeper = Keeper() if room is None else Cupboard(room)
-        home = Home(vhost, self._drop, self._set_alarm, self.keeper, Disposal())
+        self.keeper = MessageStore() if room is None else Cupboard(room)
+        home = QueueContext(vhost, self._drop, self._set_alarm, self.keeper, MemoryReclaimer())
         self.queue = WorkQueue(home, "q", wanted, None, self.now)
         self.model = ModelQueue(
             *(max_length, max_bytes, overflow, ttl, max_priority, single_active, delivery_limit)
         )
 
     def _drop(self, queue: Queue, run: Run, reason: str, now: int) -> None:
-        self.dropped += ((reason, body_of(content)) for content in run.contents())
+        self.dropped += ((reason, extract_body(content)) for content in run.contents())
         queue.settle(run)
 
     def _set_alarm(self, queue: Queue, at: int) -> None:
@@ -210,7 +210,7 @@ class QueueMachine(RuleBasedStateMachine):
         self, length: int | None, size: int | None, overflow: Overflow, ttl: int | None
     ) -> None:
         wanted = replace(
-            self.queue.declared,
+            self.queue.declared_settings,
             max_length=length,
             max_length_bytes=size,
             overflow=overflow,
@@ -230,12 +230,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _untap(self, pair: Pair) -> None:
         assert pair.consumer is not None
-        pair.channel.remove(pair.consumer, self.now)
+        pair.channel.remove_consumer(pair.consumer, self.now)
         self.model.taps.remove(pair.taker)
 
     def _cancel(self, pair: Pair) -> None:
         if pair.consumer is not None:
-            pair.channel.remove(pair.consumer, self.now)
+            pair.channel.remove_consumer(pair.consumer, self.now)
             pair.consumer = None
             self.model.remove(pair.taker)
             self.model.deal(self.now)
@@ -308,7 +308,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         if self.due is not None and self.due <= self.now:
             self.due = None
-            self.queue.expire(self.now)
+            self.queue.on_timer(self.now)
         self.model.expire(self.now)
 
     # ── what holds ────────────────────────────────────────────────────────────────────────────────────
@@ -332,7 +332,7 @@ class QueueMachine(RuleBasedStateMachine):
             kept = self.keeper.live[self.queue]
             assert len(kept) == self.queue.ready + self.queue.unacked
             assert len(self.keeper.out[self.queue]) >= self.queue.unacked
-        if self.queue.cascades:
+        if self.queue.has_dead_letter_exchange:
             assert self.dropped == self.model.dropped
         else:  # nobody sees in which order they go
             assert sorted(self.dropped) == sorted(self.model.dropped)
@@ -344,15 +344,15 @@ class QueueMachine(RuleBasedStateMachine):
             consumer = pair.consumer
             if consumer is None:
                 continue
-            assert not consumer.limit or consumer.outstanding <= consumer.limit
+            assert not consumer.prefetch or consumer.in_flight <= consumer.prefetch
             if self.queue.ready and self.model.active in (None, pair.taker):
-                assert consumer.room() <= 0
+                assert consumer.credit() <= 0
 
     def teardown(self) -> None:
         """What is left leaves in order (Q2)."""
         left = []
         while (run := self.queue.get(self.now)) is not None:
-            left.append(body_of(run.contents()[0]))
+            left.append(extract_body(run.contents()[0]))
         expected = []
         while (message := self.model.get(self.now)) is not None:
             expected.append(message.body)

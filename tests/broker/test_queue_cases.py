@@ -2,7 +2,7 @@
 
 import pytest
 
-from recado.amqp.frames import body_of
+from recado.amqp.frames import extract_body
 from recado.amqp.properties import Properties
 from recado.broker.broker import Broker
 from recado.broker.channel import Settlement
@@ -20,7 +20,7 @@ def left(queue: Queue, now: int = 0) -> list[bytes]:
     """What can still be got, in order."""
     bodies = []
     while (run := queue.get(now)) is not None:
-        bodies.append(body_of(run.contents()[0]))
+        bodies.append(extract_body(run.contents()[0]))
     return bodies
 
 
@@ -112,8 +112,8 @@ def test_what_returns_goes_back_to_its_place(broker: Broker) -> None:
     for channel in channels:
         consume(channel, queue, prefetch=3)
     queue.publish(run_of([b"%d" % i for i in range(8)], alike=True), 0)
-    channels[0].consumers["c"].channel.outlet.congested = True
-    channels[1].consumers["c"].channel.outlet.congested = True
+    channels[0].consumers["c"].channel.connection.congested = True
+    channels[1].consumers["c"].channel.connection.congested = True
     channels[1].settle(Settlement.REQUEUE, 3, 0, multiple=True)
     channels[0].settle(Settlement.REQUEUE, 2, 0, multiple=False)
     assert queue.unacked == 2
@@ -176,7 +176,7 @@ def test_what_returns_to_a_full_queue_is_dropped_from_the_head(broker: Broker) -
     consumer = consume(channel, queue, prefetch=1)
     queue.publish(run_of([b"0"]), 0)
     queue.publish(run_of([b"1"]), 0)
-    channel.remove(consumer, 0)
+    channel.remove_consumer(consumer, 0)
     channel.settle(Settlement.REQUEUE, 1, 0, multiple=False)
     assert left(queue) == [b"1"]
 

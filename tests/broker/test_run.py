@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.frames import FRAME_DEFAULT, body_of, content_frames
+from recado.amqp.frames import FRAME_MAX_DEFAULT_BYTES, encode_content, extract_body
 from recado.amqp.properties import Properties
-from recado.broker.run import Origin, Run, joined
+from recado.broker.run import Origin, Run, merge_adjacent
 
 from .stage import run_of
 
@@ -18,20 +18,20 @@ BODIES = [b"%04d" % i for i in range(3000)]
 
 def some(count: int, *, alike: bool = False, first: int = 0) -> Run:
     run = run_of(BODIES[:count], alike=alike)
-    run.first = first
+    run.first_position = first
     return run
 
 
 def placed(run: Run) -> list[tuple[int, bytes]]:
     """The messages by their places."""
-    bodies = map(body_of, run.contents())
-    return [(run.first + i * run.step, body) for i, body in enumerate(bodies)]
+    bodies = map(extract_body, run.contents())
+    return [(run.first_position + i * run.stride, body) for i, body in enumerate(bodies)]
 
 
 def test_where_a_message_came_from_ends_its_delivery() -> None:
     origin = Origin("x", "clé")
-    assert origin.first_time == b"\x00\x01x\x04cl\xc3\xa9\xce"
-    assert origin.again == b"\x01" + origin.first_time[1:]
+    assert origin.first_delivery_end == b"\x00\x01x\x04cl\xc3\xa9\xce"
+    assert origin.redelivery_end == b"\x01" + origin.first_delivery_end[1:]
 
 
 @given(st.integers(1, 3000), st.lists(st.integers(1, 900)), st.booleans())
@@ -43,7 +43,7 @@ def test_what_is_taken_and_what_is_left_is_all(count: int, takes: list[int], ali
         left = len(run)
         part = run.take(take)
         assert len(part) == min(take, left)
-        assert part.taken == 0
+        assert part.taken_count == 0
         seen += placed(part)
         if part is run:
             break
@@ -56,7 +56,7 @@ def test_what_is_taken_and_what_is_left_is_all(count: int, takes: list[int], ali
 @given(st.integers(1, 40), st.integers(1, 7))
 def test_a_run_is_dealt_like_cards(count: int, hands: int) -> None:
     run = some(count, first=3)
-    parts = run.deal(hands)
+    parts = run.split_round_robin(hands)
     assert len(parts) == hands
     assert sorted(each for part in parts for each in placed(part)) == placed(run)
     for i, part in enumerate(parts):
@@ -66,9 +66,14 @@ def test_a_run_is_dealt_like_cards(count: int, hands: int) -> None:
 
 def test_a_run_for_another_queue_shares_its_messages_and_is_left_alone() -> None:
     run = some(5)
-    run.redelivered, run.expires = True, 7
-    twin = run.for_another_queue()
-    assert (twin.owned, twin.redelivered, twin.expires, twin.first) == (False, False, None, 0)
+    run.redelivered, run.expires_at = True, 7
+    twin = run.copy_for_queue()
+    assert (twin.owns_payloads, twin.redelivered, twin.expires_at, twin.first_position) == (
+        False,
+        False,
+        None,
+        0,
+    )
     twin.take(2)
     twin.take(3)
     assert [body for _, body in placed(run)] == BODIES[:5]
@@ -76,26 +81,26 @@ def test_a_run_for_another_queue_shares_its_messages_and_is_left_alone() -> None
 
 def test_taking_again_and_again_lets_go_of_what_has_left() -> None:
     shared = some(3000)
-    run = shared.for_another_queue()
+    run = shared.copy_for_queue()
     run.take(1000)
-    assert len(run.tails) == 3000
+    assert len(run.payloads) == 3000
     run.take(24)
-    assert (len(run.tails), run.owned) == (1976, True)
-    assert len(shared.tails) == 3000
+    assert (len(run.payloads), run.owns_payloads) == (1976, True)
+    assert len(shared.payloads) == 3000
 
 
 def test_what_follows_can_be_appended() -> None:
     last, run = some(3, first=4), some(2, first=7)
-    assert run.follows(last)
+    assert run.can_extend(last)
     last.take(1)
-    assert run.follows(last)
+    assert run.can_extend(last)
 
 
 @pytest.mark.parametrize(
     ("of_last", "of_run"),
     [
         ({"origin": Origin("", "other")}, {}),
-        ({"facts": run_of([b""], Properties(priority=1)).facts}, {}),
+        ({"facts": run_of([b""], Properties(priority=1)).traits}, {}),
         ({}, {"channel": 2}),
         ({"frame_max": 4096}, {}),
         ({"expires": 1}, {"expires": 2}),
@@ -110,7 +115,7 @@ def test_what_is_not_alike_does_not_follow(
 ) -> None:
     last = msgspec.structs.replace(some(3, first=4), **of_last)
     run = msgspec.structs.replace(some(2, first=7), **of_run)
-    assert not run.follows(last)
+    assert not run.can_extend(last)
 
 
 @pytest.mark.parametrize("alike", [False, True])
@@ -118,14 +123,14 @@ def test_sizes_and_contents_are_of_what_is_left(alike: bool) -> None:
     run = some(5, alike=alike)
     run.take(2)
     assert run.body_sizes() == [4, 4, 4]
-    assert [body_of(content) for content in run.contents()] == BODIES[2:5]
+    assert [extract_body(content) for content in run.contents()] == BODIES[2:5]
 
 
 @pytest.mark.parametrize("alike", [False, True])
-@pytest.mark.parametrize(("channel", "frame_max"), [(9, FRAME_DEFAULT), (9, 10), (1, 10)])
+@pytest.mark.parametrize(("channel", "frame_max"), [(9, FRAME_MAX_DEFAULT_BYTES), (9, 10), (1, 10)])
 def test_a_run_is_fitted_to_its_receiver(alike: bool, channel: int, frame_max: int) -> None:
-    head, tails = some(3, alike=alike).fitted(channel, frame_max)
-    expected = [content_frames(channel, b"\x00\x00", body, frame_max) for body in BODIES[:3]]
+    head, tails = some(3, alike=alike).fit_frames(channel, frame_max)
+    expected = [encode_content(channel, b"\x00\x00", body, frame_max) for body in BODIES[:3]]
     assert [head + tail for tail in tails] == expected
 
 
@@ -142,25 +147,25 @@ def test_runs_that_return_are_joined(
         run = some(count, alike=alike, first=place)
         if not owned:
             shared.append((run, count))
-            run = run.for_another_queue()
-            run.first = place
+            run = run.copy_for_queue()
+            run.first_position = place
         if step and count == 1:
-            run.step = 2
+            run.stride = 2
         runs.append(run)
         place += count + gap
     whole = [message for run in runs for message in placed(run)]
     random.shuffle(runs)
-    found = joined(runs)
+    found = merge_adjacent(runs)
     assert [message for run in found for message in placed(run)] == whole
     assert len(found) <= len(runs)
-    assert all(len(run.tails) == count for run, count in shared)
+    assert all(len(run.payloads) == count for run, count in shared)
 
 
 def test_singles_that_return_are_few_runs() -> None:
     whole = some(3000, alike=True)
-    whole.step = 2
+    whole.stride = 2
     singles = [whole.slice(i, i + 1) for i in range(3000)]
     for place, run in enumerate(singles):
-        run.first = place
-    (run,) = joined(reversed(singles))
+        run.first_position = place
+    (run,) = merge_adjacent(reversed(singles))
     assert placed(run) == list(enumerate(BODIES))

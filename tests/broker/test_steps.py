@@ -2,7 +2,7 @@
 
 import pytest
 
-from recado.broker.steps import STEP_UNITS, Steps, Work, finish, parts
+from recado.broker.steps import STEP_UNITS_MAX, Steps, StepTask, chunks, run_to_completion
 
 
 def counting(steps: int, cost: int) -> Steps[str]:
@@ -12,7 +12,7 @@ def counting(steps: int, cost: int) -> Steps[str]:
 
 
 def test_work_stops_when_the_budget_is_used() -> None:
-    work = Work(counting(5, 10))
+    work = StepTask(counting(5, 10))
     assert work.advance(25) == 30  # a step is not divided
     assert work.is_done is False
     assert work.advance(0) == 0
@@ -21,13 +21,13 @@ def test_work_stops_when_the_budget_is_used() -> None:
 
 
 def test_work_without_steps_is_done_at_once() -> None:
-    work = Work(counting(0, 1))
+    work = StepTask(counting(0, 1))
     assert work.advance(1) == 0
     assert work.result == "done"
 
 
 def test_work_may_be_finished_at_once() -> None:
-    assert finish(counting(10, STEP_UNITS)) == "done"
+    assert run_to_completion(counting(10, STEP_UNITS_MAX)) == "done"
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,6 @@ def test_work_may_be_finished_at_once() -> None:
 )
 def test_parts(count: int, sizes: list[int]) -> None:
     items = list(range(count))
-    found = list(parts(items, 3))
+    found = list(chunks(items, 3))
     assert [len(part) for part in found] == sizes
     assert [item for part in found for item in part] == items

@@ -4,9 +4,9 @@ from itertools import count
 
 import pytest
 
-from recado.amqp.errors import NotImplementedHere, PreconditionFailed
+from recado.amqp.errors import AmqpNotImplementedError, PreconditionFailedError
 from recado.amqp.events import ContentReceived
-from recado.amqp.frames import body_of, properties_of
+from recado.amqp.frames import extract_body, extract_properties
 from recado.amqp.properties import Properties, decode_properties
 from recado.broker.arguments import QueueSettings
 from recado.broker.broker import Broker
@@ -51,9 +51,11 @@ def deliveries(peer: Peer) -> list[tuple[int, bytes]]:
     found = []
     for event in peer.received():
         assert isinstance(event, ContentReceived)
-        offset = (decode_properties(properties_of(event.content)).headers or {})["x-stream-offset"]
+        offset = (decode_properties(extract_properties(event.content)).headers or {})[
+            "x-stream-offset"
+        ]
         assert isinstance(offset, int)
-        found.append((offset, body_of(event.content)))
+        found.append((offset, extract_body(event.content)))
     return found
 
 
@@ -149,7 +151,7 @@ def test_acks_make_room_and_so_do_nacks(broker: Broker, stream: Queue) -> None:
 
 def test_a_limit_for_the_channel_counts_too(broker: Broker, stream: Queue) -> None:
     channel, peer = reader(broker, stream, prefetch=5)
-    channel.limit = 2
+    channel.global_prefetch = 2
     fill(stream, 4)
     assert offsets(peer) == [0, 1]
     channel.ack_each(1, 1, 0)
@@ -213,7 +215,7 @@ def test_two_consumers_on_one_channel(broker: Broker, stream: Queue) -> None:
 
 def test_an_exclusive_consumer_is_alone(broker: Broker, stream: Queue) -> None:
     consume(open_channel(broker), stream, prefetch=1, exclusive=True)
-    assert stream.is_taken(exclusive=False)
+    assert stream.excludes_consumer(exclusive=False)
 
 
 # ── what a stream does not do ─────────────────────────────────────────────────────────────────────────────
@@ -221,13 +223,17 @@ def test_an_exclusive_consumer_is_alone(broker: Broker, stream: Queue) -> None:
 
 def test_what_is_refused(broker: Broker, stream: Queue) -> None:
     channel = open_channel(broker)
-    with pytest.raises(NotImplementedHere, match=r"basic\.get not supported by stream queues"):
+    with pytest.raises(AmqpNotImplementedError, match=r"basic\.get not supported by stream queues"):
         channel.get(stream, no_ack=True, now=0)
-    with pytest.raises(NotImplementedHere, match=r"queue\.purge not supported by stream queues"):
+    with pytest.raises(
+        AmqpNotImplementedError, match=r"queue\.purge not supported by stream queues"
+    ):
         stream.purge()
-    with pytest.raises(PreconditionFailed, match="consumer prefetch count is not set for 'queue"):
+    with pytest.raises(
+        PreconditionFailedError, match="consumer prefetch count is not set for 'queue"
+    ):
         consume(channel, stream)
-    with pytest.raises(NotImplementedHere, match="automatic acknowledgement not supported by"):
+    with pytest.raises(AmqpNotImplementedError, match="automatic acknowledgement not supported by"):
         consume(channel, stream, prefetch=1, no_ack=True)
     assert not channel.consumers
 
@@ -237,7 +243,7 @@ def test_it_is_deleted_as_any_queue(broker: Broker, stream: Queue) -> None:
     fill(stream, 2)
     peer.received()
     told: list[int] = []
-    broker.delete_queue(stream, 0, answer=told.append)
+    broker.delete_queue(stream, 0, on_deleted=told.append)
     assert told == [2]
     assert len(peer.received()) == 1  # basic.cancel
     assert not new_stream(broker).ready
@@ -301,16 +307,16 @@ def test_a_policy_changes_what_is_kept(broker: Broker) -> None:
 
 def test_nobody_sees_what_is_not_safe() -> None:
     keeper = Cupboard(1 << 20)
-    broker = Broker(map(str, count(1)).__next__, keeper=keeper)
+    broker = Broker(map(str, count(1)).__next__, store=keeper)
     broker.add_user(GUEST)
     stream = new_stream(broker, max_age=1000)
     _, peer = reader(broker, stream)
     fill(stream, 2)
-    keeper.ticket += 1
+    keeper.lsn += 1
     fill(stream, 1)
     assert (offsets(peer), stream.ready, len(keeper.waiting)) == ([], 3, 2)
-    keeper.safe = 1
-    keeper.waiting.pop(0).kept()
+    keeper.durable_lsn = 1
+    keeper.waiting.pop(0).on_durable()
     assert offsets(peer) == [0, 1]
     assert offsets(reader(broker, stream)[1]) == [0, 1]
     assert offsets(reader(broker, stream, StreamOffset("last"))[1]) == [1]
@@ -320,7 +326,7 @@ def test_nobody_sees_what_is_not_safe() -> None:
 
 def test_what_becomes_safe_once_the_stream_is_gone() -> None:
     keeper = Cupboard(1 << 20)
-    broker = Broker(map(str, count(1)).__next__, keeper=keeper)
+    broker = Broker(map(str, count(1)).__next__, store=keeper)
     stream = new_stream(broker)
     fill(stream, 1)
     broker.delete_queue(stream, 0)
@@ -330,7 +336,7 @@ def test_what_becomes_safe_once_the_stream_is_gone() -> None:
 
 def test_a_stream_is_a_queue(stream: Queue) -> None:
     assert isinstance(stream, Stream)
-    assert not stream.is_laborious
+    assert not stream.is_per_message
 
 
 def test_many_readers_share_what_was_read(broker: Broker) -> None:

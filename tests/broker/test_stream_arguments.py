@@ -2,8 +2,8 @@
 
 import pytest
 
-from recado.amqp.errors import PreconditionFailed
-from recado.amqp.values import Int64, Table, Timestamp, Value
+from recado.amqp.errors import PreconditionFailedError
+from recado.amqp.values import FieldTable, FieldValue, Int64, Timestamp
 from recado.broker.arguments import (
     ConsumerSettings,
     QueueSettings,
@@ -16,7 +16,7 @@ QUEUE = "queue 'q' in vhost '/'"
 HOUR = 3_600_000
 
 
-def parse(arguments: Table | None = None, *, server_named: bool = False) -> QueueSettings:
+def parse(arguments: FieldTable | None = None, *, server_named: bool = False) -> QueueSettings:
     return parse_queue_arguments(
         "q",
         "/",
@@ -76,16 +76,20 @@ def test_ages(age: str, hours: int) -> None:
         ("x-queue-leader-locator", "here", "invalid_queue_locator_arg"),
     ],
 )
-def test_refused_arguments(argument: str, value: Value, reason: str) -> None:
-    with pytest.raises(PreconditionFailed) as refusal:
+def test_refused_arguments(argument: str, value: FieldValue, reason: str) -> None:
+    with pytest.raises(PreconditionFailedError) as refusal:
         parse({argument: value})
     assert str(refusal.value) == f"invalid arg '{argument}' for {QUEUE}: {reason}"
 
 
 def test_a_segment_has_a_limit_and_a_stream_a_name() -> None:
-    with pytest.raises(PreconditionFailed, match="Exceeded max value for x-stream-max-segment"):
+    with pytest.raises(
+        PreconditionFailedError, match="Exceeded max value for x-stream-max-segment"
+    ):
         parse({"x-stream-max-segment-size-bytes": Int64(3_000_000_001)})
-    with pytest.raises(PreconditionFailed, match="server-named queue for type rabbit_stream_queue"):
+    with pytest.raises(
+        PreconditionFailedError, match="server-named queue for type rabbit_stream_queue"
+    ):
         parse(server_named=True)
 
 
@@ -101,7 +105,7 @@ def test_a_segment_has_a_limit_and_a_stream_a_name() -> None:
         ("1h", StreamOffset("age", HOUR)),
     ],
 )
-def test_offsets(value: Value, offset: StreamOffset) -> None:
+def test_offsets(value: FieldValue, offset: StreamOffset) -> None:
     settings = parse_consumer_arguments("q", "/", "stream", {"x-stream-offset": value})
     assert settings == ConsumerSettings(stream_offset=offset)
 
@@ -116,8 +120,8 @@ def test_offsets(value: Value, offset: StreamOffset) -> None:
         (1.5, "{double,1.5}"),
     ],
 )
-def test_refused_offsets(value: Value, shown: str) -> None:
-    with pytest.raises(PreconditionFailed) as refusal:
+def test_refused_offsets(value: FieldValue, shown: str) -> None:
+    with pytest.raises(PreconditionFailedError) as refusal:
         parse_consumer_arguments("q", "/", "stream", {"x-stream-offset": value})
     assert str(refusal.value) == (
         f"invalid arg 'x-stream-offset' for {QUEUE}: {{invalid_stream_offset_arg,{shown}}}"
@@ -126,6 +130,6 @@ def test_refused_offsets(value: Value, shown: str) -> None:
 
 @pytest.mark.parametrize("argument", ["x-priority", "x-cancel-on-ha-failover", "x-wire-tap"])
 def test_arguments_of_other_consumers(argument: str) -> None:
-    value: Value = 1 if argument == "x-priority" else True
-    with pytest.raises(PreconditionFailed, match="of queue type rabbit_stream_queue"):
+    value: FieldValue = 1 if argument == "x-priority" else True
+    with pytest.raises(PreconditionFailedError, match="of queue type rabbit_stream_queue"):
         parse_consumer_arguments("q", "/", "stream", {argument: value})

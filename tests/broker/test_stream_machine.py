@@ -33,7 +33,7 @@ class StreamMachine(RuleBasedStateMachine):
     @initialize(lasting=st.booleans())
     def declare(self, lasting: bool) -> None:
         self.keeper = Cupboard(1 << 20) if lasting else None
-        self.broker = Broker(map(str, count(1)).__next__, keeper=self.keeper)
+        self.broker = Broker(map(str, count(1)).__next__, store=self.keeper)
         self.broker.add_user(GUEST)
         self.stream = new_stream(self.broker)
         self.model: list[bytes] = []

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.errors import PreconditionFailed
+from recado.amqp.errors import PreconditionFailedError
 from recado.broker.binding import Binding
-from recado.broker.steps import STEP_UNITS, Work
+from recado.broker.steps import STEP_UNITS_MAX, StepTask
 from recado.broker.topic import TopicMatcher
 
 from .stage import found
@@ -164,7 +164,7 @@ def test_hostile_patterns_cost_no_more_than_words_times_nodes() -> None:
 
 
 def test_a_pattern_has_a_limited_number_of_hashes() -> None:
-    with pytest.raises(PreconditionFailed, match="8 '#'"):
+    with pytest.raises(PreconditionFailedError, match="8 '#'"):
         matcher_of([".".join(["#.a"] * 9)])
 
 
@@ -202,7 +202,7 @@ def test_a_hash_is_looked_at_once_however_long_the_key_is() -> None:
 )
 def test_no_step_is_long(matcher: TopicMatcher[str]) -> None:
     key = ".".join(["a", "b", "1", "c", "2"] * 20)
-    assert max(costs(matcher, key)) <= 3 * STEP_UNITS
+    assert max(costs(matcher, key)) <= 3 * STEP_UNITS_MAX
 
 
 @given(
@@ -223,7 +223,7 @@ def test_bindings_may_change_between_two_steps(
         for binding in kept:
             matcher.add(binding)
         taken: dict[Binding[str], None] = {}
-        work = Work(matcher.search(key, {}, taken))
+        work = StepTask(matcher.search(key, {}, taken))
         while not work.is_done:
             for pattern in data.draw(st.sets(st.sampled_from(passing))) if passing else ():
                 for each, there in list(changing.items()):

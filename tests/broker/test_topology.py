@@ -14,12 +14,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from recado.amqp.errors import NotFound, PreconditionFailed
-from recado.amqp.values import Table
-from recado.broker.binding import DEAD_LETTER_BINDING
-from recado.broker.cleanup import Cleanup
-from recado.broker.search import depends_on_headers, find_queues
-from recado.broker.steps import finish
+from recado.amqp.errors import NotFoundError, PreconditionFailedError
+from recado.amqp.values import FieldTable
+from recado.broker.background_work import BackgroundWork
+from recado.broker.binding import DEAD_LETTER_BINDING_ARGUMENT
+from recado.broker.route_search import depends_on_headers, find_queues
+from recado.broker.steps import run_to_completion
 from recado.broker.vhost import Vhost
 
 from .stand_ins import StandInQueue
@@ -32,12 +32,12 @@ KINDS = ("direct", "fanout", "topic", "headers", "regex")
 KEYS = ("", "a", "b", "a.b")
 BINDING_KEYS = ("", "a", "a.b", "#", "*", "#.#.b", "a|b")
 NO_REGEX = ("*",)
-HEADERS: tuple[Table, ...] = ({}, {"h": 1}, {"h": 2, "i": 1})
-ARGUMENTS: tuple[Table, ...] = (
+HEADERS: tuple[FieldTable, ...] = ({}, {"h": 1}, {"h": 2, "i": 1})
+ARGUMENTS: tuple[FieldTable, ...] = (
     {},
-    {DEAD_LETTER_BINDING: True},
+    {DEAD_LETTER_BINDING_ARGUMENT: True},
     {"h": 1},
-    {"h": None, "x-i": 1, DEAD_LETTER_BINDING: True},
+    {"h": None, "x-i": 1, DEAD_LETTER_BINDING_ARGUMENT: True},
     {"h": 1, "i": 1, "x-match": "any"},
 )
 
@@ -52,7 +52,7 @@ class ModelBinding(NamedTuple):
     source: str
     destination: str
     key: str
-    arguments: Table
+    arguments: FieldTable
 
 
 class Model:
@@ -64,7 +64,7 @@ class Model:
     def exists(self, name: str) -> bool:
         return name in self.exchanges or name in self.queues
 
-    def matches(self, binding: ModelBinding, key: str, headers: Table) -> bool:
+    def matches(self, binding: ModelBinding, key: str, headers: FieldTable) -> bool:
         match self.exchanges[binding.source].kind:
             case "direct":
                 return binding.key == key
@@ -79,20 +79,20 @@ class Model:
                 met = [k in headers and v in (None, headers[k]) for k, v in asked.items()]
                 return any(met) if binding.arguments.get("x-match") == "any" else all(met)
 
-    def destinations(self, exchange: str, keys: tuple[str, ...], headers: Table) -> list[str]:
+    def destinations(self, exchange: str, keys: tuple[str, ...], headers: FieldTable) -> list[str]:
         matched = [
             binding
             for binding in self.bindings
             if binding.source == exchange
             and any(self.matches(binding, key, headers) for key in keys)
         ]
-        ordinary = [b for b in matched if not b.arguments.get(DEAD_LETTER_BINDING)]
+        ordinary = [b for b in matched if not b.arguments.get(DEAD_LETTER_BINDING_ARGUMENT)]
         if matched:
             return [binding.destination for binding in ordinary or matched]
         alternate = self.exchanges[exchange].alternate
         return [alternate] if alternate in self.exchanges else []
 
-    def route(self, exchange: str, keys: tuple[str, ...], headers: Table) -> list[str]:
+    def route(self, exchange: str, keys: tuple[str, ...], headers: FieldTable) -> list[str]:
         seen, ahead = [exchange], [exchange]
         while ahead:
             for name in self.destinations(ahead.pop(0), keys, headers):
@@ -154,9 +154,9 @@ class Topology(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(EXCHANGES), wanted=exchanges)
     def declare_exchange(self, name: str, wanted: ModelExchange) -> None:
-        arguments: Table = {} if wanted.alternate is None else {AE: wanted.alternate}
+        arguments: FieldTable = {} if wanted.alternate is None else {AE: wanted.alternate}
         equivalent = self.model.exchanges.setdefault(name, wanted) == wanted
-        with nullcontext() if equivalent else pytest.raises(PreconditionFailed):
+        with nullcontext() if equivalent else pytest.raises(PreconditionFailedError):
             self.vhost.declare_exchange(
                 name, wanted.kind, auto_delete=wanted.auto_delete, arguments=arguments
             )
@@ -169,7 +169,7 @@ class Topology(RuleBasedStateMachine):
     @rule(name=st.sampled_from(EXCHANGES), if_unused=st.booleans())
     def delete_exchange(self, name: str, if_unused: bool) -> None:
         if if_unused and any(binding.source == name for binding in self.model.bindings):
-            with pytest.raises(PreconditionFailed):
+            with pytest.raises(PreconditionFailedError):
                 self.vhost.delete_exchange(name, if_unused=True)
         else:
             self.vhost.delete_exchange(name, if_unused=if_unused)
@@ -199,10 +199,10 @@ class Topology(RuleBasedStateMachine):
         for binding in bindings:
             source = self.model.exchanges.get(binding.source)
             if source is None or not self.model.exists(binding.destination):
-                with pytest.raises(NotFound):
+                with pytest.raises(NotFoundError):
                     self._bind(binding)
             elif source.kind == "regex" and binding.key in NO_REGEX:
-                with pytest.raises(PreconditionFailed):
+                with pytest.raises(PreconditionFailedError):
                     self._bind(binding)
             else:
                 self._bind(binding)
@@ -249,17 +249,17 @@ class Topology(RuleBasedStateMachine):
             exchange = self.vhost.exchanges[name]
             for keys in ((KEYS[0],), (KEYS[1],), (KEYS[3],), KEYS[1:3]):
                 found = [
-                    finish(find_queues(self.vhost, exchange, keys[0], headers, keys[1:]))
+                    run_to_completion(find_queues(self.vhost, exchange, keys[0], headers, keys[1:]))
                     for headers in HEADERS
                 ]
                 queues = [[queue.name for queue in routed] for routed in found]
                 assert queues == [self.model.route(name, keys, headers) for headers in HEADERS]
-                if not finish(depends_on_headers(self.vhost, exchange)):
+                if not run_to_completion(depends_on_headers(self.vhost, exchange)):
                     assert queues[0] == queues[1] == queues[2]
                 yield from queues
-            assert finish(depends_on_headers(self.vhost, exchange)) == self.model.reaches_headers(
-                name
-            )
+            assert run_to_completion(
+                depends_on_headers(self.vhost, exchange)
+            ) == self.model.reaches_headers(name)
 
 
 Topology.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
@@ -271,7 +271,7 @@ class SlowTopology(Topology):
 
     def __init__(self) -> None:
         super().__init__()
-        self.vhost = Vhost("/", cleanup=Cleanup(first_units=0))
+        self.vhost = Vhost("/", background=BackgroundWork(first_units_max=0))
 
     @rule(name=st.sampled_from(EXCHANGES), wanted=exchanges)
     def declare_exchange(self, name: str, wanted: ModelExchange) -> None:
@@ -280,7 +280,7 @@ class SlowTopology(Topology):
 
     @rule(units=st.integers(1, 4))
     def clean_up(self, units: int) -> None:
-        self.vhost.cleanup.go_on(units)
+        self.vhost.background.advance(units)
 
 
 SlowTopology.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

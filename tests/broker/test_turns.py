@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from recado.amqp.events import Acked, Event, MethodReceived, Published
-from recado.amqp.frames import body_of
+from recado.amqp.frames import extract_body
 from recado.amqp.methods import BasicAck, BasicNack
 from recado.amqp.properties import Properties
-from recado.amqp.values import Table, Value
-from recado.broker.broker import ALARM_UNITS, Broker
+from recado.amqp.values import FieldTable, FieldValue
+from recado.broker.broker import TIMER_UNITS_MAX, Broker
 from recado.broker.channel import Channel
-from recado.broker.limited_queue import ALWAYS_DROPPED, RUNS_DROPPED_MAX
+from recado.broker.limited_queue import DROPPED_RUNS_MAX, DROPPED_RUNS_MIN
 from recado.broker.policy import Policy
 from recado.broker.queue import Queue
-from recado.broker.search import find_queues
-from recado.broker.steps import STEP_UNITS, TURN_UNITS, Work
+from recado.broker.route_search import find_queues
+from recado.broker.steps import STEP_UNITS_MAX, TURN_UNITS_MAX, StepTask
 
 from .assuring import let_pass, reject, source, take_all, target
 from .delaying import bound, delayed
@@ -25,7 +25,7 @@ from .delaying import publish as publish_delayed
 from .keepers import Cupboard
 from .stage import Peer, found, new_broker, new_queue, open_channel, published, run_of
 
-OVERSHOOT = 3 * STEP_UNITS  # the last step of a turn
+OVERSHOOT = 3 * STEP_UNITS_MAX  # the last step of a turn
 
 
 WORDS = "abcdefghijklmnopqr"
@@ -45,7 +45,7 @@ def turns(
     channel: Channel,
     event: Published,
     between: Callable[[], object] = lambda: None,
-    budget: int = TURN_UNITS,
+    budget: int = TURN_UNITS_MAX,
 ) -> list[int]:
     """The cost of each turn until all is taken in."""
     costs: list[int] = []
@@ -60,7 +60,7 @@ def turns(
 
 def confirms(events: list[Event]) -> list[object]:
     return [
-        BasicAck(event.first, False) if isinstance(event, Acked) else event.method
+        BasicAck(event.first_tag, False) if isinstance(event, Acked) else event.method
         for event in events
         if isinstance(event, Acked | MethodReceived)
     ]
@@ -69,7 +69,7 @@ def confirms(events: list[Event]) -> list[object]:
 def bodies(queue: Queue, now: int = 0) -> list[bytes]:
     found = []
     while (run := queue.get(now)) is not None:
-        found.append(body_of(run.contents()[0]))
+        found.append(extract_body(run.contents()[0]))
     return found
 
 
@@ -81,7 +81,7 @@ def deletion_costs(broker: Broker, exchange: str) -> list[int]:
     vhost = broker.vhosts["/"]
     vhost.delete_exchange(exchange)
     costs = []
-    for work in vhost.cleanup.newest(1):
+    for work in vhost.background.newest(1):
         while not work.is_done:
             costs.append(work.advance(1))
     return costs
@@ -98,16 +98,16 @@ def test_the_bindings_of_a_deleted_exchange_leave_its_matcher_in_steps(
     exchange = vhost.exchanges["x"]
     for i in range(1000):
         vhost.bind_queue("q", "x", f"a.{i}.b", {"number": i})
-    assert found(exchange._ordinary, "a.7.b", {"number": 7})
+    assert found(exchange._primary_matcher, "a.7.b", {"number": 7})
     assert len(deletion_costs(broker, "x")) > 400
-    assert not found(exchange._ordinary, "a.7.b", {"number": 7})
+    assert not found(exchange._primary_matcher, "a.7.b", {"number": 7})
 
 
 @pytest.mark.parametrize(
-    ("key", "arguments"), [("a." * 127, {}), ("k", {"list": list[Value](range(300))})]
+    ("key", "arguments"), [("a." * 127, {}), ("k", {"list": list[FieldValue](range(300))})]
 )
 def test_long_bindings_cost_more_to_remove(
-    broker: Broker, key: str, arguments: dict[str, Value]
+    broker: Broker, key: str, arguments: dict[str, FieldValue]
 ) -> None:
     vhost = broker.vhosts["/"]
     new_queue(broker)
@@ -128,7 +128,7 @@ def test_a_search_that_is_long_goes_on_in_the_next_turn(broker: Broker, channel:
     event = published(HOSTILE_KEY, b"1", exchange="x")
     costs = turns(channel, event)
     assert len(costs) > 1
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
     assert (queue.ready, broker.vhosts["/"].queues["all"].ready) == (0, 1)
     assert turns(channel, event) == [1]  # it is known now
 
@@ -136,20 +136,20 @@ def test_a_search_that_is_long_goes_on_in_the_next_turn(broker: Broker, channel:
 def test_each_of_many_keys_counts(broker: Broker, channel: Channel) -> None:
     new_queue(broker)
     bind_hostile(broker)
-    keys: list[Value] = [f"{i}.{HOSTILE_KEY}" for i in range(20)]
+    keys: list[FieldValue] = [f"{i}.{HOSTILE_KEY}" for i in range(20)]
     event = published("z", b"1", exchange="x", properties=Properties(headers={"CC": keys}))
     costs = turns(channel, event)
     assert len(costs) > 20
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
 
 
 @pytest.mark.parametrize("exchange", ["", "amq.direct", "amq.topic", "amq.fanout"])
 def test_keys_count_that_are_found_at_once(channel: Channel, exchange: str) -> None:
     """1,000 keys take 0.6 to 1.6 ms: twelve such messages are enough for a turn."""
-    keys: list[Value] = [f"k{i}" for i in range(1000)]
+    keys: list[FieldValue] = [f"k{i}" for i in range(1000)]
     properties = Properties(headers={"CC": keys})
     event = published("z", b"1", exchange=exchange, properties=properties)
-    assert sum(turns(channel, event)) * 12 > TURN_UNITS
+    assert sum(turns(channel, event)) * 12 > TURN_UNITS_MAX
 
 
 def test_a_route_that_changed_while_it_was_found_is_not_remembered(
@@ -171,7 +171,7 @@ def test_a_queue_that_is_deleted_meanwhile_gets_nothing(
     gone, kept = new_queue(broker, "gone"), new_queue(broker, "kept")
     for name in ("gone", "kept"):
         broker.vhosts["/"].bind_queue(name, "x", "a.#")
-    channel.publisher.begin_confirming()
+    channel.publisher.enable_confirms()
 
     def delete() -> None:
         if not gone.deleted:
@@ -179,7 +179,7 @@ def test_a_queue_that_is_deleted_meanwhile_gets_nothing(
 
     assert len(turns(channel, published(HOSTILE_KEY, b"1", exchange="x"), delete)) > 1
     assert (gone.ready, kept.ready) == (0, 1)
-    channel.publisher.confirm()
+    channel.publisher.send_confirms()
     assert confirms(peer.received()) == [BasicAck(1, False)]
 
 
@@ -209,7 +209,7 @@ def test_many_bindings_are_followed_in_steps_and_in_order(
     for name in reversed(names):
         new_queue(broker, name)
         vhost.bind_queue(name, "x", "k")
-    work, costs = Work(find_queues(vhost, vhost.exchanges["x"], "k")), []
+    work, costs = StepTask(find_queues(vhost, vhost.exchanges["x"], "k")), []
     while not work.is_done:
         costs.append(work.advance(1))
     assert [queue.name for queue in work.result] == names[::-1]
@@ -231,17 +231,17 @@ def test_many_queues_are_given_a_message_in_several_turns(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
     queues = fan_out(broker, 5000)
-    channel.publisher.begin_confirming()
+    channel.publisher.enable_confirms()
     event = published("", b"1", exchange="amq.fanout")
     confirmed = []
 
     def look() -> None:
-        channel.publisher.confirm()
+        channel.publisher.send_confirms()
         confirmed.extend(confirms(peer.received()))
 
     costs = turns(channel, event, look)
     assert len(costs) > 2
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
     assert confirmed == []
     assert all(queue.ready == 1 for queue in queues)
     look()
@@ -255,7 +255,7 @@ def test_large_messages_cost_more_than_small_ones(broker: Broker, channel: Chann
     run = turns(channel, published("", *[b"x"] * 3000, exchange="amq.fanout"))
     assert sum(large) > 100 * small
     assert sum(run) > 100 * small
-    assert max(large + run) <= TURN_UNITS + 1000  # a queue is not divided
+    assert max(large + run) <= TURN_UNITS_MAX + 1000  # a queue is not divided
 
 
 def test_one_queue_refuses_what_the_others_take(
@@ -264,9 +264,9 @@ def test_one_queue_refuses_what_the_others_take(
     fan_out(broker, 300, max_length=1, overflow="reject-publish")
     roomy = new_queue(broker, "roomy")
     broker.vhosts["/"].bind_queue("roomy", "amq.fanout", "")
-    channel.publisher.begin_confirming()
+    channel.publisher.enable_confirms()
     assert len(turns(channel, published("", b"1", b"2", exchange="amq.fanout"), budget=64)) > 2
-    channel.publisher.confirm()
+    channel.publisher.send_confirms()
     assert confirms(peer.received()) == [BasicAck(1, False), BasicNack(2, False, False)]
     assert bodies(roomy) == [b"1", b"2"]
 
@@ -274,7 +274,7 @@ def test_one_queue_refuses_what_the_others_take(
 def test_messages_of_one_channel_keep_their_order(broker: Broker, channel: Channel) -> None:
     queues = fan_out(broker, 700)
     for body in (b"1", b"2"):
-        turns(channel, published("", body, exchange="amq.fanout"), budget=STEP_UNITS)
+        turns(channel, published("", body, exchange="amq.fanout"), budget=STEP_UNITS_MAX)
     assert all(bodies(queue) == [b"1", b"2"] for queue in queues)
 
 
@@ -287,7 +287,7 @@ def test_a_queue_that_is_deleted_before_its_turn_is_left_out(
         if not queues[-1].deleted:
             broker.delete_queue(queues[-1], 0)
 
-    turns(channel, published("", b"1", exchange="amq.fanout"), delete, budget=STEP_UNITS)
+    turns(channel, published("", b"1", exchange="amq.fanout"), delete, budget=STEP_UNITS_MAX)
     assert [queue.ready for queue in queues] == [1] * 399 + [0]
 
 
@@ -339,14 +339,14 @@ def test_a_commit_is_prepared_in_steps(broker: Broker, channel: Channel) -> None
     all_, gone = new_queue(broker, "all"), new_queue(broker, "gone")
     for name in ("all", "gone"):
         broker.vhosts["/"].bind_queue(name, "x", "#")
-    channel.publisher.pending = []
+    channel.publisher.transaction = []
     copies = Properties(headers={"CC": [f"1.{HOSTILE_KEY}"]})
     for properties in (Properties(), copies):
         event = published(HOSTILE_KEY, b"1", exchange="x", properties=properties)
         turns(channel, event)
-    steps = list(channel.publisher.prepare())
+    steps = list(channel.publisher.prepare_commit())
     assert max(steps) <= OVERSHOOT
-    assert sum(steps) > 2 * TURN_UNITS
+    assert sum(steps) > 2 * TURN_UNITS_MAX
     assert channel.publisher.is_prepared
     broker.delete_queue(gone, 0)
     channel.commit(0)
@@ -359,11 +359,11 @@ def test_a_transaction_finds_duplicates_among_its_own(broker: Broker, channel: C
     broker.vhosts["/"].declare_exchange("once", "fanout", arguments={**once})
     queue = new_queue(broker)
     broker.vhosts["/"].bind_queue("q", "once", "")
-    channel.publisher.pending = []
+    channel.publisher.transaction = []
     for name in ("one", "one", "two"):
         event = published("", b"1", exchange="once", properties=Properties(message_id=name))
         turns(channel, event)
-    list(channel.publisher.prepare())
+    list(channel.publisher.prepare_commit())
     channel.commit(0)
     assert queue.ready == 2
 
@@ -372,9 +372,9 @@ def test_what_was_prepared_is_forgotten_with_the_transaction(
     broker: Broker, channel: Channel
 ) -> None:
     queue = new_queue(broker)
-    channel.publisher.pending = []
+    channel.publisher.transaction = []
     turns(channel, published("q", b"1"))
-    list(channel.publisher.prepare())
+    list(channel.publisher.prepare_commit())
     channel.rollback()
     assert not channel.publisher.is_prepared
     turns(channel, published("q", b"2"))
@@ -414,7 +414,7 @@ def test_the_way_of_an_assured_letter_is_found_in_steps() -> None:
     assert broker.deadline() == 0
     broker.vhosts["/"].bind_queue("dead", "x", "#")
     now = let_pass(broker, 0, 3)
-    assert queue.letters == 0
+    assert queue.held_dead_letters == 0
     assert sorted(take_all(dead, now)) == [b"1", b"2"]
 
 
@@ -455,7 +455,7 @@ def test_assured_letters_to_many_queues_are_given_in_steps() -> None:
     broker.delete_queue(queues[-1], 0)
     let_pass(broker, 0)
     assert [each.ready for each in queues] == [1] * 2999 + [0]
-    assert queue.letters == 0
+    assert queue.held_dead_letters == 0
 
 
 def test_what_was_delayed_is_routed_in_steps(broker: Broker) -> None:
@@ -472,7 +472,7 @@ def test_what_was_delayed_is_routed_in_steps(broker: Broker) -> None:
         broker.tick(now)
     assert now > 12
     assert bodies(queue) == [b"1", b"2"]
-    assert exchange.holding is not None
+    assert exchange.delayed_queue is not None
 
 
 def test_what_is_on_its_way_goes_with_the_delayed_exchange(broker: Broker) -> None:
@@ -489,7 +489,7 @@ def test_what_is_on_its_way_goes_with_the_delayed_exchange(broker: Broker) -> No
 
 # ── dropping ──────────────────────────────────────────────────────────────────────────────────────────────
 
-MANY_RUNS = 3 * RUNS_DROPPED_MAX
+MANY_RUNS = 3 * DROPPED_RUNS_MAX
 
 
 def publish_singly(queue: Queue, count: int, *, ttl_ms: int | None = None) -> None:
@@ -507,7 +507,7 @@ def test_messages_that_expire_together_are_dropped_in_several_turns(
     queue = new_queue(broker, **settings)
     publish_singly(queue, MANY_RUNS, ttl_ms=5)
     broker.tick(5)
-    assert queue.ready == MANY_RUNS - RUNS_DROPPED_MAX
+    assert queue.ready == MANY_RUNS - DROPPED_RUNS_MAX
     for now in (6, 7):
         assert broker.deadline() in (0, now)
         broker.tick(now)
@@ -520,7 +520,7 @@ def test_what_is_behind_many_expired_messages_is_found_some_turns_later(broker: 
     publish_singly(queue, MANY_RUNS, ttl_ms=5)
     queue.publish(run_of([b"last"]), 0)
     assert bodies(queue, 10) == [b"first"]
-    assert queue.ready == MANY_RUNS - RUNS_DROPPED_MAX + 1
+    assert queue.ready == MANY_RUNS - DROPPED_RUNS_MAX + 1
     for now in range(11, 14):
         broker.tick(now)
     assert bodies(queue, 14) == [b"last"]
@@ -531,10 +531,10 @@ def test_a_long_queue_that_is_given_a_limit_is_shortened_in_several_turns(broker
     publish_singly(queue, MANY_RUNS)
     policy = Policy(name="short", pattern="q", definition={"max-length": 10})
     broker.set_policies("/", [policy], 0)
-    assert queue.ready == MANY_RUNS - RUNS_DROPPED_MAX
+    assert queue.ready == MANY_RUNS - DROPPED_RUNS_MAX
     before = queue.ready
     queue.publish(run_of([b"x"]), 0)
-    assert queue.ready == before + 1 - ALWAYS_DROPPED
+    assert queue.ready == before + 1 - DROPPED_RUNS_MIN
     for now in (1, 2):
         broker.tick(now)
     assert queue.ready == 10
@@ -542,10 +542,10 @@ def test_a_long_queue_that_is_given_a_limit_is_shortened_in_several_turns(broker
 
 def test_a_queue_at_its_limit_stays_there(broker: Broker) -> None:
     queue = new_queue(broker, max_length=10)
-    publish_singly(queue, RUNS_DROPPED_MAX + 100)
+    publish_singly(queue, DROPPED_RUNS_MAX + 100)
     assert queue.ready == 10
     fleeting = new_queue(broker, "fleeting")
-    publish_singly(fleeting, RUNS_DROPPED_MAX + 100, ttl_ms=0)
+    publish_singly(fleeting, DROPPED_RUNS_MAX + 100, ttl_ms=0)
     assert fleeting.ready == 0
 
 
@@ -562,14 +562,14 @@ def test_many_queues_whose_time_has_come_take_several_turns(
         now += 1
     assert len(left) > 2
     assert left[-1] == 0
-    assert max(a - b for a, b in pairwise([3000, *left])) <= ALARM_UNITS
+    assert max(a - b for a, b in pairwise([3000, *left])) <= TIMER_UNITS_MAX
 
 
 def test_delayed_messages_of_many_exchanges_take_several_turns(broker: Broker) -> None:
     names = [f"x{i}" for i in range(100)]
     queue = new_queue(broker)
     for name in names:
-        arguments: Table = {"x-delayed-type": "fanout"}
+        arguments: FieldTable = {"x-delayed-type": "fanout"}
         broker.vhosts["/"].declare_exchange(name, "x-delayed-message", arguments=arguments)
         broker.vhosts["/"].bind_queue("q", name, "")
         later = Properties(headers={"x-delay": 10})

@@ -5,17 +5,17 @@ from collections.abc import Callable
 import pytest
 
 from recado.amqp.errors import (
-    AccessRefused,
-    CommandInvalid,
-    NotFound,
-    PreconditionFailed,
-    ProtocolError,
-    ResourceLocked,
+    AccessRefusedError,
+    AmqpError,
+    CommandInvalidError,
+    NotFoundError,
+    PreconditionFailedError,
+    ResourceLockedError,
 )
-from recado.amqp.values import Table
+from recado.amqp.values import FieldTable
 from recado.broker.arguments import QueueSettings
-from recado.broker.search import depends_on_headers, find_queues
-from recado.broker.steps import finish
+from recado.broker.route_search import depends_on_headers, find_queues
+from recado.broker.steps import run_to_completion
 from recado.broker.vhost import Vhost
 
 from .stand_ins import StandInQueue
@@ -36,13 +36,15 @@ def add_queue(vhost: Here, name: str, owner: object | None = None) -> StandInQue
 
 
 def routed(
-    vhost: Here, exchange: str, key: str = "", headers: Table | None = None, *more_keys: str
+    vhost: Here, exchange: str, key: str = "", headers: FieldTable | None = None, *more_keys: str
 ) -> list[str]:
-    found = finish(find_queues(vhost, vhost.find_exchange(exchange), key, headers, more_keys))
+    found = run_to_completion(
+        find_queues(vhost, vhost.find_exchange(exchange), key, headers, more_keys)
+    )
     return [queue.name for queue in found]
 
 
-def refusal(error: type[ProtocolError], action: Callable[[], object]) -> str:
+def refusal(error: type[AmqpError], action: Callable[[], object]) -> str:
     with pytest.raises(error) as refused:
         action()
     return refused.value.reply_text
@@ -52,7 +54,9 @@ def refusal(error: type[ProtocolError], action: Callable[[], object]) -> str:
 
 
 def test_predeclared_exchanges(vhost: Here) -> None:
-    assert {name: exchange.settings.kind for name, exchange in vhost.exchanges.items()} == {
+    assert {
+        name: exchange.settings.exchange_type for name, exchange in vhost.exchanges.items()
+    } == {
         "": "direct",
         "amq.direct": "direct",
         "amq.fanout": "fanout",
@@ -79,27 +83,27 @@ def test_declaring_again_gives_the_same_exchange(vhost: Here) -> None:
     ("error", "declare", "text"),
     [
         (
-            CommandInvalid,
+            CommandInvalidError,
             lambda vhost: vhost.declare_exchange("x", "zz"),
             "COMMAND_INVALID - unknown exchange type 'zz'",
         ),
         (
-            AccessRefused,
+            AccessRefusedError,
             lambda vhost: vhost.declare_exchange("", "direct"),
             "ACCESS_REFUSED - operation not permitted on the default exchange",
         ),
         (
-            AccessRefused,
-            lambda vhost: vhost.expect_exchange(""),
+            AccessRefusedError,
+            lambda vhost: vhost.require_exchange(""),
             "ACCESS_REFUSED - operation not permitted on the default exchange",
         ),
         (
-            AccessRefused,
+            AccessRefusedError,
             lambda vhost: vhost.declare_exchange("amq.foo", "direct"),
             "ACCESS_REFUSED - exchange name 'amq.foo' contains reserved prefix 'amq.*'",
         ),
         (
-            PreconditionFailed,
+            PreconditionFailedError,
             lambda vhost: vhost.declare_exchange("amq.direct", "fanout"),
             (
                 "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'amq.direct' in vhost '/':"
@@ -107,7 +111,7 @@ def test_declaring_again_gives_the_same_exchange(vhost: Here) -> None:
             ),
         ),
         (
-            PreconditionFailed,
+            PreconditionFailedError,
             lambda vhost: vhost.declare_exchange(
                 "x", "direct", arguments={"alternate-exchange": 1}
             ),
@@ -117,34 +121,34 @@ def test_declaring_again_gives_the_same_exchange(vhost: Here) -> None:
             ),
         ),
         (
-            NotFound,
-            lambda vhost: vhost.expect_exchange("nope-x"),
+            NotFoundError,
+            lambda vhost: vhost.require_exchange("nope-x"),
             "NOT_FOUND - no exchange 'nope-x' in vhost '/'",
         ),
         (
-            NotFound,
-            lambda vhost: vhost.find_exchange_to_publish("nope-x"),
+            NotFoundError,
+            lambda vhost: vhost.find_publishable_exchange("nope-x"),
             "NOT_FOUND - no exchange 'nope-x' in vhost '/'",
         ),
         (
-            AccessRefused,
-            lambda vhost: vhost.find_exchange_to_publish("amq.rabbitmq.trace"),
+            AccessRefusedError,
+            lambda vhost: vhost.find_publishable_exchange("amq.rabbitmq.trace"),
             "ACCESS_REFUSED - cannot publish to internal exchange 'amq.rabbitmq.trace' in vhost '/'",
         ),
         (
-            AccessRefused,
+            AccessRefusedError,
             lambda vhost: vhost.delete_exchange(""),
             "ACCESS_REFUSED - operation not permitted on the default exchange",
         ),
         (
-            AccessRefused,
+            AccessRefusedError,
             lambda vhost: vhost.delete_exchange("amq.direct"),
             "ACCESS_REFUSED - deletion of system exchange 'amq.direct' in vhost '/' not allowed",
         ),
     ],
 )
 def test_refused_exchange_operations(
-    vhost: Here, error: type[ProtocolError], declare: Callable[[Here], object], text: str
+    vhost: Here, error: type[AmqpError], declare: Callable[[Here], object], text: str
 ) -> None:
     before = dict(vhost.exchanges)
     assert refusal(error, lambda: declare(vhost)) == text
@@ -162,7 +166,7 @@ def test_an_exchange_in_use_is_not_deleted_if_unused(vhost: Here) -> None:
     vhost.declare_exchange("y", "direct")
     vhost.bind_queue("q", "x", "k")
     vhost.bind_exchange("y", "x", "k")
-    text = refusal(PreconditionFailed, lambda: vhost.delete_exchange("x", if_unused=True))
+    text = refusal(PreconditionFailedError, lambda: vhost.delete_exchange("x", if_unused=True))
     assert text == "PRECONDITION_FAILED - exchange 'x' in vhost '/' in use"
     vhost.delete_exchange("y", if_unused=True)
     assert "y" not in vhost.exchanges
@@ -172,8 +176,8 @@ def test_an_exchange_in_use_is_not_deleted_if_unused(vhost: Here) -> None:
 
 
 def test_publishing_finds_ordinary_exchanges(vhost: Here) -> None:
-    assert vhost.find_exchange_to_publish("") is vhost.exchanges[""]
-    assert vhost.expect_exchange("amq.topic") is vhost.exchanges["amq.topic"]
+    assert vhost.find_publishable_exchange("") is vhost.exchanges[""]
+    assert vhost.require_exchange("amq.topic") is vhost.exchanges["amq.topic"]
 
 
 # ── queues ──────────────────────────────────────────────────────────────────────────────────────
@@ -188,30 +192,31 @@ LOCKED = (
 def test_finding_queues(vhost: Here) -> None:
     queue = add_queue(vhost, "q")
     assert vhost.find_queue("q") is queue
-    assert vhost.find_queue_for("anyone", "q") is queue
+    assert vhost.find_accessible_queue("anyone", "q") is queue
     text = "NOT_FOUND - no queue 'nope-x' in vhost '/'"
-    assert refusal(NotFound, lambda: vhost.find_queue("nope-x")) == text
-    assert refusal(NotFound, lambda: vhost.find_queue_for("anyone", "nope-x")) == text
+    assert refusal(NotFoundError, lambda: vhost.find_queue("nope-x")) == text
+    assert refusal(NotFoundError, lambda: vhost.find_accessible_queue("anyone", "nope-x")) == text
 
 
 def test_an_exclusive_queue_is_its_owners(vhost: Here) -> None:
     queue = add_queue(vhost, "q", "owner")
-    assert vhost.find_queue_for("owner", "q") is queue
-    assert refusal(ResourceLocked, lambda: vhost.find_queue_for("other", "q")) == LOCKED
-    assert refusal(ResourceLocked, lambda: vhost.bind_queue("q", "amq.fanout", "")) == LOCKED
+    assert vhost.find_accessible_queue("owner", "q") is queue
+    assert refusal(ResourceLockedError, lambda: vhost.find_accessible_queue("other", "q")) == LOCKED
+    assert refusal(ResourceLockedError, lambda: vhost.bind_queue("q", "amq.fanout", "")) == LOCKED
     vhost.bind_queue("q", "amq.fanout", "", connection="owner")
-    assert refusal(ResourceLocked, lambda: vhost.unbind_queue("q", "amq.fanout", "")) == LOCKED
+    assert refusal(ResourceLockedError, lambda: vhost.unbind_queue("q", "amq.fanout", "")) == LOCKED
     assert routed(vhost, "amq.fanout") == ["q"]
     vhost.unbind_queue("q", "amq.fanout", "", connection="owner")
     assert routed(vhost, "amq.fanout") == []
 
 
 def test_a_declared_queue_is_found_again(vhost: Here) -> None:
-    assert vhost.find_declared("q", QueueSettings(), "me") is None
+    assert vhost.find_equivalent_queue("q", QueueSettings(), "me") is None
     queue = add_queue(vhost, "q")
-    assert vhost.find_declared("q", QueueSettings(), "me") is queue
+    assert vhost.find_equivalent_queue("q", QueueSettings(), "me") is queue
     text = refusal(
-        PreconditionFailed, lambda: vhost.find_declared("q", QueueSettings(durable=True), "me")
+        PreconditionFailedError,
+        lambda: vhost.find_equivalent_queue("q", QueueSettings(durable=True), "me"),
     )
     assert text == (
         "PRECONDITION_FAILED - inequivalent arg 'durable' for queue 'q' in vhost '/':"
@@ -222,19 +227,30 @@ def test_a_declared_queue_is_found_again(vhost: Here) -> None:
 def test_a_declaration_that_differs_in_being_exclusive_is_locked_out(vhost: Here) -> None:
     shared, exclusive = QueueSettings(), QueueSettings(exclusive=True)
     queue = add_queue(vhost, "q", "owner")
-    assert vhost.find_declared("q", exclusive, "owner") is queue
-    assert refusal(ResourceLocked, lambda: vhost.find_declared("q", shared, "owner")) == LOCKED
-    assert refusal(ResourceLocked, lambda: vhost.find_declared("q", exclusive, "me")) == LOCKED
+    assert vhost.find_equivalent_queue("q", exclusive, "owner") is queue
+    assert (
+        refusal(ResourceLockedError, lambda: vhost.find_equivalent_queue("q", shared, "owner"))
+        == LOCKED
+    )
+    assert (
+        refusal(ResourceLockedError, lambda: vhost.find_equivalent_queue("q", exclusive, "me"))
+        == LOCKED
+    )
     vhost.remove_queue(queue)
     add_queue(vhost, "q")
-    assert refusal(ResourceLocked, lambda: vhost.find_declared("q", exclusive, "me")) == LOCKED
+    assert (
+        refusal(ResourceLockedError, lambda: vhost.find_equivalent_queue("q", exclusive, "me"))
+        == LOCKED
+    )
 
 
 @pytest.mark.parametrize("name", ["amq.foo", "amq.gen-1"])
 def test_reserved_queue_names(vhost: Here, name: str) -> None:
     """Even one that the server gave: whoever declares it again would have to guess it."""
     add_queue(vhost, "amq.gen-1")
-    text = refusal(AccessRefused, lambda: vhost.find_declared(name, QueueSettings(), "me"))
+    text = refusal(
+        AccessRefusedError, lambda: vhost.find_equivalent_queue(name, QueueSettings(), "me")
+    )
     assert text == f"ACCESS_REFUSED - queue name '{name}' contains reserved prefix 'amq.*'"
 
 
@@ -253,15 +269,15 @@ def test_what_cannot_be_bound(vhost: Here) -> None:
         lambda: vhost.unbind_exchange("", "amq.direct", "k"),
         lambda: vhost.unbind_exchange("amq.direct", "", "k"),
     ):
-        assert refusal(AccessRefused, action) == default
+        assert refusal(AccessRefusedError, action) == default
     for action in (
         lambda: vhost.bind_queue("q", "nope-x", "k"),
         lambda: vhost.bind_queue("nope-q", "nope-x", "k"),
         lambda: vhost.bind_exchange("nope-x", "amq.direct", "k"),
         lambda: vhost.bind_exchange("amq.direct", "nope-x", "k"),
     ):
-        assert refusal(NotFound, action) == missing
-    text = refusal(NotFound, lambda: vhost.bind_queue("nope-q", "amq.direct", "k"))
+        assert refusal(NotFoundError, action) == missing
+    text = refusal(NotFoundError, lambda: vhost.bind_queue("nope-q", "amq.direct", "k"))
     assert text == "NOT_FOUND - no queue 'nope-q' in vhost '/'"
 
 
@@ -330,9 +346,9 @@ def test_a_long_chain_of_auto_delete_exchanges(vhost: Here) -> None:
     vhost.bind_queue("q", "x0", "")
     assert routed(vhost, f"x{count - 1}") == ["q"]
     vhost.remove_queue(queue)
-    while vhost.cleanup:
+    while vhost.background:
         vhost.check()
-        vhost.cleanup.go_on()
+        vhost.background.advance()
     assert not [name for name in vhost.exchanges if name.startswith("x")]
     vhost.check()
 
@@ -381,7 +397,7 @@ def test_circles_end(vhost: Here) -> None:
         vhost.bind_exchange(destination, source, "")
     assert routed(vhost, "x") == ["qx", "qy", "qz"]
     assert routed(vhost, "z") == ["qz", "qx", "qy"]
-    assert not finish(depends_on_headers(vhost, vhost.exchanges["x"]))
+    assert not run_to_completion(depends_on_headers(vhost, vhost.exchanges["x"]))
 
 
 def test_the_alternate_exchange_takes_what_nobody_wanted(vhost: Here) -> None:
@@ -429,7 +445,7 @@ def test_headers_make_a_difference(vhost: Here) -> None:
 
 def test_whether_headers_may_make_a_difference(vhost: Here) -> None:
     def depends(name: str) -> bool:
-        return finish(depends_on_headers(vhost, vhost.find_exchange(name)))
+        return run_to_completion(depends_on_headers(vhost, vhost.find_exchange(name)))
 
     assert [name for name in vhost.exchanges if depends(name)] == ["amq.headers", "amq.match"]
     vhost.declare_exchange("x", "direct", arguments={"alternate-exchange": "y"})
@@ -457,5 +473,5 @@ def test_two_thousand_queues_come_and_go(vhost: Here) -> None:
 
 def test_texts_name_the_vhost() -> None:
     vhost: Here = Vhost("shop")
-    with pytest.raises(NotFound, match="no queue 'q' in vhost 'shop'"):
+    with pytest.raises(NotFoundError, match="no queue 'q' in vhost 'shop'"):
         vhost.find_queue("q")

@@ -12,9 +12,9 @@ import pytest
 import recado
 from recado.actors.actor import Actor
 from recado.actors.message import Message
-from recado.actors.remote.amqp.transport import Amqp
-from recado.actors.remote.options import Options
-from recado.actors.remote.tcp.transport import Tcp
+from recado.actors.remote.amqp.transport import AmqpTransport
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.tcp.transport import TcpTransport
 from recado.actors.remote.transport import Transport
 from recado.actors.system import ActorSystem
 from recado.cli import main
@@ -32,7 +32,7 @@ class Clerk(Actor[Fail]):
 
 
 class Desk(Actor[Fail]):
-    async def started(self) -> None:
+    async def pre_start(self) -> None:
         clerk = await self.start_link(Clerk, name="clerk.1")
         with pytest.raises(RuntimeError):
             await clerk.ask(Fail())
@@ -42,7 +42,7 @@ class Desk(Actor[Fail]):
         pass
 
 
-def beside(transport: Transport, options: Options, words: Callable[[], list[str]]) -> int:
+def beside(transport: Transport, options: RemoteOptions, words: Callable[[], list[str]]) -> int:
     """The status of the command, in a thread beside a node that has a desk."""
 
     async def work() -> int:
@@ -57,14 +57,14 @@ async def bounded(work: Awaitable[int]) -> int:
     return await asyncio.wait_for(work, 60)
 
 
-def of_tcp(tcp: Tcp) -> str:
+def of_tcp(tcp: TcpTransport) -> str:
     host, port = tcp.address
     return f"tcp://{host}:{port}"
 
 
 def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    tcp = Tcp(HOST)
-    assert beside(tcp, Options(), lambda: [of_tcp(tcp), "office"]) == 0
+    tcp = TcpTransport(HOST)
+    assert beside(tcp, RemoteOptions(), lambda: [of_tcp(tcp), "office"]) == 0
     headline, nodes, _, heading, *rows = capsys.readouterr().out.splitlines()
     assert headline == "office: 3 actors, 0 dead letters"
     assert nodes == f"talks with recado-actors-{os.getpid()}"
@@ -79,7 +79,7 @@ def test_json_over_a_broker(
     recado_broker: recado.Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [recado_broker.url, "office", "--json"]
-    assert beside(Amqp(recado_broker.url), Options(), lambda: words) == 0
+    assert beside(AmqpTransport(recado_broker.url), RemoteOptions(), lambda: words) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["node"], found["actors"]) == ("office", 3)
     assert [each["name"] for each in found["seen"]] == ["desk", "clerk.1", ""]
@@ -87,30 +87,30 @@ def test_json_over_a_broker(
 
 
 def test_the_nodes_own_actors(capsys: pytest.CaptureFixture[str]) -> None:
-    tcp = Tcp(HOST)
-    assert beside(tcp, Options(), lambda: [of_tcp(tcp), "office", "--internals"]) == 0
+    tcp = TcpTransport(HOST)
+    assert beside(tcp, RemoteOptions(), lambda: [of_tcp(tcp), "office", "--internals"]) == 0
     assert "recado.inspector" in capsys.readouterr().out
 
 
 def test_more_than_a_page(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recado.actors.inspection.PAGE", 2)
-    tcp = Tcp(HOST)
-    assert beside(tcp, Options(), lambda: [of_tcp(tcp), "office", "--json"]) == 0
+    monkeypatch.setattr("recado.actors.inspection.PAGE_ACTORS_MAX", 2)
+    tcp = TcpTransport(HOST)
+    assert beside(tcp, RemoteOptions(), lambda: [of_tcp(tcp), "office", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["seen"]) == 3
 
 
 def test_a_cookie(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    demanding = Options(cookie="secret", require_cookie=True)
-    tcp = Tcp(HOST)
+    demanding = RemoteOptions(cookie="secret", require_cookie=True)
+    tcp = TcpTransport(HOST)
     quickly = ["--timeout", "2"]
     assert beside(tcp, demanding, lambda: [of_tcp(tcp), "office", *quickly]) == 1
     assert "cookie" in capsys.readouterr().err
-    tcp = Tcp(HOST)
+    tcp = TcpTransport(HOST)
     assert beside(tcp, demanding, lambda: [of_tcp(tcp), "office", "--cookie", "secret"]) == 0
     monkeypatch.setenv("RECADO_ACTORS_COOKIE", "secret")
-    tcp = Tcp(HOST)
+    tcp = TcpTransport(HOST)
     assert beside(tcp, demanding, lambda: [of_tcp(tcp), "office"]) == 0
 
 

@@ -17,14 +17,16 @@ import pytest
 
 import recado
 from recado.cli import main, progress
-from recado.cli.feed_lines import line
-from recado.feeds.archive.store import Store
+from recado.cli.feed_output import format_message
+from recado.feeds.archive.store import ArchiveStore
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch, Options
-from recado.feeds.message import messages_of
-from recado.feeds.views import Lost
+from recado.feeds.boundary import FeedOptions, MessageBatch
+from recado.feeds.message import decode_messages
+from recado.feeds.views import LostRange
 
-FAST = Options(beat=0.05, suspect=0.5, flush=0.2, again=0.05)
+FAST = FeedOptions(
+    heartbeat_interval=0.05, failure_timeout=0.5, view_change_timeout=0.2, retry_interval=0.05
+)
 
 
 @pytest.fixture
@@ -119,9 +121,9 @@ def test_gc_of_an_archive_at_rest(
 
 
 def test_gc_without_grace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Store(tmp_path, "quotes", seal_rows=1) as store:
+    with ArchiveStore(tmp_path, "quotes", seal_rows=1) as store:
         for first in (1, 2):
-            store.append([Batch(bytes(16), first, Block.of([b"x"]))])
+            store.append([MessageBatch(bytes(16), first, Block.build([b"x"]))])
             store.seal()
     gc = ["feed", "gc", str(tmp_path), "--max-messages", "1", "--grace", "0s", "--json"]
     assert main(gc) == 0
@@ -133,8 +135,10 @@ def test_gc_without_grace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def sealed(folder: Path, feed: str = "quotes") -> Path:
     """An archive at rest with 100 messages in a Parquet file and none in its journal; gives the file."""
-    with Store(folder, feed) as store:
-        store.append([Batch(bytes(16), 1, Block.of([b"%d" % number for number in range(100)]))])
+    with ArchiveStore(folder, feed) as store:
+        store.append(
+            [MessageBatch(bytes(16), 1, Block.build([b"%d" % number for number in range(100)]))]
+        )
         store.seal()
         (file,) = store.files
     for path in folder.glob("journal/*"):
@@ -211,10 +215,10 @@ def test_verify_drops_what_is_nowhere_else(
 def test_verify_of_other_damage_says_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Store(tmp_path, "quotes") as store:
-        store.append([Lost(bytes(16), 1, 3)])
+    with ArchiveStore(tmp_path, "quotes") as store:
+        store.append([LostRange(bytes(16), 1, 3)])
         store.seal()
-        store.append([Batch(bytes(16), 4, Block.of([b"x" * 1000]))])
+        store.append([MessageBatch(bytes(16), 4, Block.build([b"x" * 1000]))])
     (journal,) = tmp_path.glob("journal/*.journal")
     sound = journal.read_bytes()
     journal.write_bytes(sound.replace(b"x" * 1000, b"y" * 1000))
@@ -245,7 +249,7 @@ def test_a_long_verify_shows_a_progress_bar(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sealed(tmp_path)
-    monkeypatch.setattr(progress, "LONG_BYTES", 10)
+    monkeypatch.setattr(progress, "SHOWN_BYTES_MIN", 10)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["feed", "verify", str(tmp_path)]) == 0
     assert f"[{'#' * 40}] 100%" in capsys.readouterr().err
@@ -372,17 +376,17 @@ def test_what_makes_no_sense_is_refused(
 def test_a_range_that_ends_before_it_begins_is_empty(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Store(tmp_path, "quotes") as store:
-        store.append([Batch(bytes(16), 1, Block.of([b"x"] * 9))])
+    with ArchiveStore(tmp_path, "quotes") as store:
+        store.append([MessageBatch(bytes(16), 1, Block.build([b"x"] * 9))])
         store.sync()
     assert main(["feed", "replay", str(tmp_path), "--from", "3", "--to", "2"]) == 0
     assert capsys.readouterr().out == ""
 
 
 def test_what_is_printed_has_no_power_over_the_terminal() -> None:
-    block = Block.of([b"\x1b[31mred\ntwo\tparts \xc3\xa9"], keys=b"a\nb", timestamps=2**63 - 1)
-    (message,) = messages_of("quotes", Batch(bytes(16), 1, block))
-    text = line(message, as_json=False)
+    block = Block.build([b"\x1b[31mred\ntwo\tparts \xc3\xa9"], keys=b"a\nb", timestamps=2**63 - 1)
+    (message,) = decode_messages("quotes", MessageBatch(bytes(16), 1, block))
+    text = format_message(message, as_json=False)
     assert text == f"{2**63 - 1} µs live      a\\nb \\x1b[31mred\\ntwo\tparts é\n"
 
 

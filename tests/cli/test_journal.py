@@ -12,7 +12,7 @@ from recado.cli import journal as journal_command
 from recado.cli import main, progress
 from recado.journal.disk import FolderDisk
 from recado.journal.journal import Journal
-from recado.journal.record import HEADER_SIZE, OVERHEAD
+from recado.journal.record import FILE_HEADER_BYTES, RECORD_HEADER_BYTES
 
 PAYLOADS = [b"one", b"two", b"three"]
 CHECK = ["journal", "check"]
@@ -75,24 +75,24 @@ def test_an_unfinished_write_is_no_damage(data: Path, capsys: pytest.CaptureFixt
 
 
 def test_damage_is_told_with_a_hint(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    damage(segment(data, "streams/1"), HEADER_SIZE + OVERHEAD)
+    damage(segment(data, "streams/1"), FILE_HEADER_BYTES + RECORD_HEADER_BYTES)
     assert main([*CHECK, "--data", str(data)]) == 1
     told = capsys.readouterr()
-    assert f"at byte {HEADER_SIZE}: the checksum is wrong (12 bytes)" in told.out
+    assert f"at byte {FILE_HEADER_BYTES}: the checksum is wrong (12 bytes)" in told.out
     assert "damaged files: 1; " in told.err
     assert "--repair" in told.err
 
 
 def test_it_has_a_form_for_programs(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    damage(segment(data), HEADER_SIZE + OVERHEAD)
+    damage(segment(data), FILE_HEADER_BYTES + RECORD_HEADER_BYTES)
     assert main([*CHECK, "--data", str(data), "--json"]) == 1
     first, second = json.loads(capsys.readouterr().out)
     assert first == {
         "file": str(segment(data)),
         "records": 2,
-        "bytes": HEADER_SIZE + 3 * OVERHEAD + 11,
+        "bytes": FILE_HEADER_BYTES + 3 * RECORD_HEADER_BYTES + 11,
         "unfinished": 0,
-        "damages": [{"position": HEADER_SIZE, "bytes": 12, "what": "the checksum is wrong"}],
+        "damages": [{"position": FILE_HEADER_BYTES, "bytes": 12, "what": "the checksum is wrong"}],
     }
     assert second["damages"] == []
 
@@ -102,12 +102,12 @@ def test_repair_says_what_it_drops_and_then_drops_it(
 ) -> None:
     path = segment(data)
     damage(path, 3)
-    damage(path, HEADER_SIZE + OVERHEAD)
+    damage(path, FILE_HEADER_BYTES + RECORD_HEADER_BYTES)
     before = path.read_bytes()
     assert main([*CHECK, "--data", str(data), "--repair"]) == 1
     told = capsys.readouterr().err
     assert f"{path} at byte 0: the header would be written anew" in told
-    assert f"{path} at byte {HEADER_SIZE}: 12 bytes would be dropped" in told
+    assert f"{path} at byte {FILE_HEADER_BYTES}: 12 bytes would be dropped" in told
     assert "--yes" in told
     assert path.read_bytes() == before
     assert main([*CHECK, "--data", str(data), "--repair", "--yes"]) == 0
@@ -118,8 +118,8 @@ def test_repair_says_what_it_drops_and_then_drops_it(
 def test_what_cannot_be_repaired_is_told(
     data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    damage(segment(data), HEADER_SIZE + OVERHEAD)
-    monkeypatch.setattr(journal_command, "repair", lambda *_: None)
+    damage(segment(data), FILE_HEADER_BYTES + RECORD_HEADER_BYTES)
+    monkeypatch.setattr(journal_command, "repair_segments", lambda *_: None)
     assert main([*CHECK, "--data", str(data), "--repair", "--yes"]) == 1
     assert "still damaged: 1" in capsys.readouterr().err
 
@@ -143,7 +143,7 @@ def test_a_folder_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_long_check_shows_how_far_it_is(
     data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "LONG_BYTES", 10)
+    monkeypatch.setattr(progress, "SHOWN_BYTES_MIN", 10)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main([*CHECK, "--data", str(data)]) == 0
     assert "####" in capsys.readouterr().err

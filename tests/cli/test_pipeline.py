@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from recado.cli import main
-from recado.pipeline.java import NoJava
+from recado.pipeline.java import JavaNotFoundError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +100,7 @@ def test_without_java_it_says_so(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_java(*_: object, **__: object) -> None:
-        raise NoJava("Spark needs a Java")
+        raise JavaNotFoundError("Spark needs a Java")
 
     monkeypatch.setattr("recado.pipeline.session.spark_session", no_java)
     Path("x.toml").write_text(pipeline_of("length(body) > > 3"))

@@ -22,12 +22,12 @@ import pytest
 import trustme
 
 from recado import Broker
-from recado.cli import main, process
-from recado.cli.process import explain, until_signal
-from recado.journal.record import header
-from recado.node.assembly import CannotListen
+from recado.cli import broker_process, main
+from recado.cli.broker_process import explain_error, serve_until_signal
+from recado.journal.record import encode_file_header
+from recado.node.assembly import ListenError
 from recado.node.config import from_mapping
-from recado.server.ledger.ledger import Ledger
+from recado.server.store.journal_store import JournalStore
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -149,7 +149,7 @@ def test_of_two_ports_the_one_in_use_is_told(start: Start, certificates: dict[st
 )
 def test_each_failure_has_its_hint(number: int, told: str) -> None:
     cause = OSError(number, "what the loop said")
-    assert told in explain(CannotListen("port", "127.0.0.1", 5672, cause))
+    assert told in explain_error(ListenError("port", "127.0.0.1", 5672, cause))
 
 
 def test_an_output_that_cannot_be_written_is_no_matter_of_ports(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_damaged_journal_is_told_and_nothing_is_served(start: Start, tmp_path:
 
 def test_a_journal_of_a_later_release_is_told(start: Start, tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
-    written = header(0, 0).replace(b"recado/1", b"recado/2")
+    written = encode_file_header(0, 0).replace(b"recado/1", b"recado/2")
     checksum = crc32(written[:-4] + bytes(4)).to_bytes(4, "little")
     (tmp_path / "journal" / f"{0:020}.journal").write_bytes(written[:-4] + checksum)
     process = start("--port", "0", "--data", str(tmp_path))
@@ -253,13 +253,13 @@ def test_a_data_folder_without_a_name_is_none(start: Start, tmp_path: Path) -> N
 def test_a_journal_that_cannot_be_closed_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def close(_ledger: Ledger) -> None:
+    def close(_ledger: JournalStore) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Ledger, "close", close)
-    monkeypatch.setattr(process, "announce", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(JournalStore, "close", close)
+    monkeypatch.setattr(broker_process, "announce", lambda _: os.kill(os.getpid(), signal.SIGTERM))
     settings = from_mapping({"server": {"port": 0}, "node": {"data": str(tmp_path)}})
-    reason = asyncio.run(until_signal(settings, False))
+    reason = asyncio.run(serve_until_signal(settings, False))
     assert reason == "the journal cannot be closed: [Errno 28] No space left on device"
 
 
@@ -268,8 +268,8 @@ def test_the_garbage_collector_is_as_before_when_a_broker_has_ended(
 ) -> None:
     """It is of the whole process, which may go on."""
     before = (list(gc.callbacks), gc.get_threshold())
-    monkeypatch.setattr(process, "announce", lambda _: os.kill(os.getpid(), signal.SIGTERM))
-    assert asyncio.run(until_signal(from_mapping({"server": {"port": 0}}), False)) is None
+    monkeypatch.setattr(broker_process, "announce", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    assert asyncio.run(serve_until_signal(from_mapping({"server": {"port": 0}}), False)) is None
     assert (list(gc.callbacks), gc.get_threshold()) == before
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from recado.cli.standard_input import lines_of
+from recado.cli.standard_input import read_lines
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 def test_lines_come_before_the_end(pipe: tuple[int, int]) -> None:
     async def story() -> None:
         reading, writing = pipe
-        lines = lines_of(reading, 100)
+        lines = read_lines(reading, 100)
         os.write(writing, b"one\ntwo\r\nthr")
         assert await anext(lines) == [b"one", b"two"]
         os.write(writing, b"ee\n\nlast")
@@ -37,7 +37,7 @@ def test_a_line_without_end_is_refused(pipe: tuple[int, int]) -> None:
         reading, writing = pipe
         os.write(writing, b"x" * 101)
         with pytest.raises(ValueError, match="more than 100 bytes"):
-            await anext(lines_of(reading, 100))
+            await anext(read_lines(reading, 100))
         os.close(writing)
 
     asyncio.run(story())
@@ -45,7 +45,7 @@ def test_a_line_without_end_is_refused(pipe: tuple[int, int]) -> None:
 
 def test_nobody_waits_for_what_does_not_come(pipe: tuple[int, int]) -> None:
     async def story() -> None:
-        task = asyncio.ensure_future(anext(lines_of(pipe[0], 100)))
+        task = asyncio.ensure_future(anext(read_lines(pipe[0], 100)))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -58,6 +58,6 @@ def test_nobody_waits_for_what_does_not_come(pipe: tuple[int, int]) -> None:
 def test_what_cannot_be_read_is_told() -> None:
     async def story() -> None:
         with pytest.raises(OSError, match="Bad file descriptor"):
-            await anext(lines_of(1_000_000, 100))
+            await anext(read_lines(1_000_000, 100))
 
     asyncio.run(story())

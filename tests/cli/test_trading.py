@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from recado.apps.trading.figures import Transport
-from recado.apps.trading.measurement import Asked, Run
+from recado.apps.trading.figures import TransportKind
+from recado.apps.trading.measurement import AskTiming, RunSummary
 from recado.cli import main
-from recado.cli.trading import grammar, plan_of
+from recado.cli.trading import build_parser, create_plan
 from tests.apps.trading.stage import archive_of, asks_of, run_of
 from workshop.time_limit import scale
 
@@ -22,8 +22,13 @@ SECONDS = 60
 
 
 def test_report_of_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = run_of("b", transport=Transport.TCP, broker=None)
-    told: list[Asked | Run] = [*asks_of("a", 30), run_of("a"), *asks_of("b", 30, 500_000), other]
+    other = run_of("b", transport=TransportKind.TCP, broker=None)
+    told: list[AskTiming | RunSummary] = [
+        *asks_of("a", 30),
+        run_of("a"),
+        *asks_of("b", 30, 500_000),
+        other,
+    ]
     archive_of(tmp_path / "archive", told)
     assert main(["trading", "report", str(tmp_path / "archive")]) == 0
     text = capsys.readouterr().out
@@ -55,11 +60,11 @@ def test_report_of_an_archive_with_a_gap(
 
 def test_the_words_of_run() -> None:
     words = "--clients 1,80 --transport amqp --latency 0ms,1.5ms --asks 800 --broker recado --broker x=amqp://y"
-    plan = plan_of(grammar("run").parse_args(words.split()))
+    plan = create_plan(build_parser("run").parse_args(words.split()))
     assert (plan.clients, plan.latencies_us, plan.asks, plan.runs) == ([1, 80], [0, 1500], 800, 3)
     assert plan.brokers == {"recado": None, "x": "amqp://y"}
     assert len(plan) == 3 * 2 * 2 * 2
-    quick = plan_of(grammar("run").parse_args(["--quick"]))
+    quick = create_plan(build_parser("run").parse_args(["--quick"]))
     assert (quick.asks, quick.runs, len(quick)) == (4800, 1, 16)
 
 

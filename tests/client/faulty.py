@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from recado.client.address import Address
+from recado.client.parameters import ConnectionParameters
 
 HOST = "127.0.0.1"
 
@@ -24,9 +24,9 @@ class Faulty:
         self._server = await asyncio.start_server(self._accepted, HOST, 0)
 
     @property
-    def address(self) -> Address:
+    def address(self) -> ConnectionParameters:
         port: int = self._server.sockets[0].getsockname()[1]
-        return Address(host=HOST, port=port, heartbeat=1, connection_timeout=2.0)
+        return ConnectionParameters(host=HOST, port=port, heartbeat=1, connection_timeout=2.0)
 
     def cut(self) -> None:
         """Reset all connections; new ones may come at once."""

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TypeVar
 
-from recado.client import Notice
+from recado.client import ConnectionEvent
 
 from .running import soon
 
@@ -14,10 +14,10 @@ class Notebook:
     """`connect(url, on_event=notebook)`."""
 
     def __init__(self) -> None:
-        self.notices: list[Notice] = []
+        self.notices: list[ConnectionEvent] = []
         self._news = asyncio.Event()
 
-    def __call__(self, notice: Notice) -> None:
+    def __call__(self, notice: ConnectionEvent) -> None:
         self.notices.append(notice)
         self._news.set()
 

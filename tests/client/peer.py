@@ -2,35 +2,39 @@
 
 from recado.amqp import methods as m
 from recado.amqp.events import Event, MethodReceived
-from recado.amqp.frames import content_frames, method_frame
+from recado.amqp.frames import encode_content, encode_method_frame
 from recado.amqp.methods import Method
-from recado.amqp.reader import Reader
-from recado.client.address import Address
-from recado.client.occurrences import Occurrence, Opened
+from recado.amqp.reader import FrameReader
+from recado.client.parameters import ConnectionParameters
 from recado.client.session import Session
+from recado.client.session_events import ConnectionOpened, SessionEvent
 
 TUNE = m.ConnectionTune(2047, 131_072, 60)
 
 
 class Peer:
-    def __init__(self, address: Address | None = None, body_max: int = 1 << 20) -> None:
+    def __init__(
+        self, address: ConnectionParameters | None = None, body_max: int = 1 << 20
+    ) -> None:
         self.woken = 0
-        self.session = Session(address or Address(), {"product": "test"}, self._wake, body_max)
-        self._reader = Reader(expects_header=True)
+        self.session = Session(
+            address or ConnectionParameters(), {"product": "test"}, self._wake, body_max
+        )
+        self._reader = FrameReader(expects_protocol_header=True)
 
     def _wake(self) -> None:
         self.woken += 1
 
-    def say(self, *methods: tuple[int, Method] | bytes) -> list[Occurrence]:
+    def say(self, *methods: tuple[int, Method] | bytes) -> list[SessionEvent]:
         """In one read; what the session makes of it."""
         data = b"".join(
-            each if isinstance(each, bytes) else method_frame(*each) for each in methods
+            each if isinstance(each, bytes) else encode_method_frame(*each) for each in methods
         )
         return list(self.session.receive(data))
 
     def heard(self) -> list[Event]:
         """What the session sent since the last time."""
-        return list(self._reader.feed(self.session.take()))
+        return list(self._reader.feed(self.session.take_output()))
 
     def heard_methods(self) -> list[tuple[int, Method]]:
         return [
@@ -44,7 +48,7 @@ class Peer:
         self.say((0, m.ConnectionStart()))
         self.say((0, tune))
         (opened,) = self.say((0, m.ConnectionOpenOk()))
-        assert isinstance(opened, Opened)
+        assert isinstance(opened, ConnectionOpened)
         self.heard()
         return self
 
@@ -56,4 +60,4 @@ class Peer:
 
 
 def content(channel: int, method: Method, body: bytes, properties: bytes = b"\0\0") -> bytes:
-    return method_frame(channel, method) + content_frames(channel, properties, body, 131_072)
+    return encode_method_frame(channel, method) + encode_content(channel, properties, body, 131_072)

@@ -6,17 +6,17 @@ from collections.abc import Callable
 import pytest
 
 from recado.client import (
-    CannotConnect,
-    ChannelRefused,
-    ConnectionClosed,
-    LoginFailed,
-    NotConfirmed,
-    Notice,
-    Restored,
-    Returned,
+    AuthenticationError,
+    CannotConnectError,
+    ChannelClosedByBrokerError,
+    ConnectionClosedByClientError,
+    ConnectionEvent,
+    ConnectionRecovered,
+    PublishNackedError,
+    ReturnedMessage,
     blocking,
 )
-from recado.client.backoff import Backoff
+from recado.client.retry import RetryPolicy
 from tests.e2e.proxy import proxy_to
 from workshop.peers import HOST, Server, free_ports
 
@@ -24,19 +24,19 @@ Name = Callable[[str], str]
 
 
 def test_there_and_back(server: Server, name: Name) -> None:
-    with blocking.connect(server.url, name="a test") as connection:
+    with blocking.connect_blocking(server.url, name="a test") as connection:
         assert connection.is_connected
-        assert connection.blocked is None
+        assert connection.blocked_reason is None
         with connection.channel() as channel:
             queue = channel.declare_queue(exclusive=True)
-            assert connection.name_of(queue.name) == queue.name
+            assert connection.current_queue_name(queue.name) == queue.name
             channel.declare_exchange(x := name("x"), "topic", auto_delete=True)
             channel.bind_queue(queue.name, x, "#")
             assert channel.publish(x, "a", b"1") == 1
             assert channel.publish_many(x, "a", [b"2", b"3"]) == range(2, 4)
-            channel.confirmed(1)
-            channel.flush()
-            assert channel.unconfirmed == 0
+            channel.wait_for_confirm(1)
+            channel.wait_for_confirms()
+            assert channel.unconfirmed_count == 0
             first = channel.get(queue.name)
             assert first is not None
             assert first.body == b"1"
@@ -47,18 +47,18 @@ def test_there_and_back(server: Server, name: Name) -> None:
             assert [each.body for each in channel.consume(queue.name).next_batch()] == [b"3"]
         assert not first.ack()
     connection.close()
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(ConnectionClosedByClientError):
         connection.channel()
 
 
 def test_many_in_a_loop(server: Server) -> None:
-    with blocking.connect(server.url) as connection:
+    with blocking.connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.qos(500)
         queue = channel.declare_queue(exclusive=True)
         for number in range(1, 3001):
             assert channel.publish("", queue.name, bytes(4000)) == number
-        channel.flush()
+        channel.wait_for_confirms()
         got = 0
         consumer = channel.consume(queue.name)
         for batch in consumer.batches():
@@ -70,11 +70,11 @@ def test_many_in_a_loop(server: Server) -> None:
             consumer.next_batch(timeout=0.01)
         consumer.cancel()
         assert list(consumer) == []
-        assert channel.declare_queue(queue.name, passive=True).messages == 0
+        assert channel.declare_queue(queue.name, passive=True).message_count == 0
 
 
 def test_threads_share_a_channel(server: Server) -> None:
-    with blocking.connect(server.url) as connection:
+    with blocking.connect_blocking(server.url) as connection:
         channel = connection.channel()
         queue = channel.declare_queue(exclusive=True)
         numbers: list[int] = []
@@ -87,17 +87,17 @@ def test_threads_share_a_channel(server: Server) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        channel.flush()
+        channel.wait_for_confirms()
         assert sorted(numbers) == list(range(1, 1201))
-        assert channel.declare_queue(queue.name, passive=True).messages == 1200
+        assert channel.declare_queue(queue.name, passive=True).message_count == 1200
 
 
 def test_settled_by_another_thread(server: Server) -> None:
-    with blocking.connect(server.url) as connection:
+    with blocking.connect_blocking(server.url) as connection:
         channel = connection.channel()
         queue = channel.declare_queue(exclusive=True)
         channel.publish_many("", queue.name, [b"a", b"b"])
-        channel.flush()
+        channel.wait_for_confirms()
         one = channel.get(queue.name)
         other = channel.get(queue.name, no_ack=True)
         assert one is not None
@@ -113,32 +113,32 @@ def test_settled_by_another_thread(server: Server) -> None:
 
 def test_errors_are_those_of_the_client(server: Server, name: Name) -> None:
     (port,) = free_ports(1)
-    with pytest.raises(CannotConnect, match="nobody listens"):
-        blocking.connect(f"amqp://{HOST}:{port}")
-    with pytest.raises(LoginFailed):
-        blocking.connect(server.url.replace("guest:guest", "guest:wrong"))
-    with blocking.connect(server.url) as connection:
+    with pytest.raises(CannotConnectError, match="nobody listens"):
+        blocking.connect_blocking(f"amqp://{HOST}:{port}")
+    with pytest.raises(AuthenticationError):
+        blocking.connect_blocking(server.url.replace("guest:guest", "guest:wrong"))
+    with blocking.connect_blocking(server.url) as connection:
         channel = connection.channel()
-        with pytest.raises(ChannelRefused, match="404"):
+        with pytest.raises(ChannelClosedByBrokerError, match="404"):
             channel.declare_queue(name("missing"), passive=True)
-        with pytest.raises(ChannelRefused):
+        with pytest.raises(ChannelClosedByBrokerError):
             channel.publish("", "", b"")
         other = connection.channel()
         full = other.declare_queue(
             exclusive=True, arguments={"x-max-length": 0, "x-overflow": "reject-publish"}
         )
         other.publish("", full.name, b"")
-        with pytest.raises(NotConfirmed):
-            other.flush()
+        with pytest.raises(PublishNackedError):
+            other.wait_for_confirms()
         with pytest.raises(ValueError, match="255"):
             other.publish("", "k" * 300, b"")
         with pytest.raises(TypeError, match="a message's body is bytes, not str"):
             other.publish("", "k", "text")  # type: ignore[arg-type]
-        other.flush()
+        other.wait_for_confirms()
 
 
 def test_hooks_are_called_and_must_not_wait(server: Server, name: Name) -> None:
-    with blocking.connect(server.url) as connection:
+    with blocking.connect_blocking(server.url) as connection:
         channel = connection.channel()
         found: list[object] = []
         done = threading.Event()
@@ -146,10 +146,10 @@ def test_hooks_are_called_and_must_not_wait(server: Server, name: Name) -> None:
         def on_confirm(numbers: range, ok: bool) -> None:
             found.append((numbers, ok))
             with pytest.raises(RuntimeError, match="must not wait"):
-                channel.flush()
+                channel.wait_for_confirms()
             done.set()
 
-        back: list[Returned] = []
+        back: list[ReturnedMessage] = []
         channel.on_return = back.append
         channel.on_confirm = on_confirm
         assert channel.on_confirm is on_confirm
@@ -163,20 +163,22 @@ def test_hooks_are_called_and_must_not_wait(server: Server, name: Name) -> None:
 def test_it_comes_back(server: Server) -> None:
     restored = threading.Event()
 
-    def on_event(notice: Notice) -> None:
-        if isinstance(notice, Restored):
+    def on_event(notice: ConnectionEvent) -> None:
+        if isinstance(notice, ConnectionRecovered):
             restored.set()
 
     with (
         proxy_to(server) as proxy,
-        blocking.connect(proxy.url, on_event=on_event, backoff=Backoff(0.01, 0.1)) as connection,
+        blocking.connect_blocking(
+            proxy.url, on_event=on_event, retry_policy=RetryPolicy(0.01, 0.1)
+        ) as connection,
     ):
         channel = connection.channel()
         queue = channel.declare_queue(exclusive=True)
         consumer = channel.consume(queue.name)
         proxy.cut()
         assert restored.wait(30)
-        channel.publish("", connection.name_of(queue.name), b"again")
+        channel.publish("", connection.current_queue_name(queue.name), b"again")
         assert next(consumer).body == b"again"
         unconfirmed = connection.channel(confirms=False)
         assert unconfirmed.publish("", "q", b"") == 0

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.client.confirms import Confirms
+from recado.client.confirms import ConfirmTracker
 
 STEPS = st.lists(
     st.tuples(
@@ -15,37 +15,37 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_each_number_is_told_once(steps: list[tuple[str, int, int]]) -> None:
-    confirms, open_numbers, told = Confirms(), set[int](), list[int]()
+    confirms, open_numbers, told = ConfirmTracker(), set[int](), list[int]()
     for what, number, count in steps:
         match what:
             case "publish":
-                confirms.published += count
-                last = confirms.published
+                confirms.published_count += count
+                last = confirms.published_count
                 open_numbers.update(range(last - count + 1, last + 1))
                 continue
             case "one":
                 named = {number}
                 found = confirms.settle(number, multiple=False)
             case "upto":
-                named = set(range(1, (number or confirms.published) + 1))
+                named = set(range(1, (number or confirms.published_count) + 1))
                 found = confirms.settle(number, multiple=True)
             case _:
                 named = set(range(number, number + count))
-                found = confirms.settle_each(number, count)
+                found = confirms.settle_range(number, count)
         numbers = [each for some in found for each in some]
         assert set(numbers) == named & open_numbers
         open_numbers -= named
         told += numbers
         assert all(found)
-        assert confirms.outstanding == len(open_numbers)
-        assert confirms.upto == min(open_numbers, default=confirms.published + 1) - 1
+        assert confirms.unconfirmed_count == len(open_numbers)
+        assert confirms.settled_up_to == min(open_numbers, default=confirms.published_count + 1) - 1
         assert all(confirms.is_settled(each) for each in told)
         assert not any(confirms.is_settled(each) for each in open_numbers)
     assert len(told) == len(set(told))
 
 
 def test_in_order_all_are_one_range() -> None:
-    confirms = Confirms()
-    confirms.published = 1000
+    confirms = ConfirmTracker()
+    confirms.published_count = 1000
     assert confirms.settle(400, multiple=True) == [range(1, 401)]
-    assert confirms.settle_each(401, 600) == [range(401, 1001)]
+    assert confirms.settle_range(401, 600) == [range(401, 1001)]

@@ -8,20 +8,20 @@ from collections.abc import Callable
 import pytest
 
 from recado.client import (
-    Address,
-    CannotConnect,
-    ChannelClosed,
-    ChannelRefused,
+    AuthenticationError,
+    CannotConnectError,
+    ChannelClosedByBrokerError,
+    ChannelClosedByClientError,
     ClientError,
-    ClosedByBroker,
     Connection,
-    ConnectionClosed,
-    ConnectionLost,
-    LoginFailed,
-    TlsFailed,
-    VhostRefused,
+    ConnectionClosedByBrokerError,
+    ConnectionClosedByClientError,
+    ConnectionLostError,
+    ConnectionParameters,
+    TlsError,
+    VhostRefusedError,
 )
-from recado.client.connection import explained
+from recado.client.connection import explain_os_error
 from workshop.peers import HOST, Certificates, Server, free_ports
 
 from .faulty import faulty_wire
@@ -36,8 +36,8 @@ async def test_it_opens_and_closes(server: Server) -> None:
         assert connection.is_open
         assert connection.server_properties["product"] in ("recado", "RabbitMQ")
         assert "guest:guest" not in repr(connection)
-    assert isinstance(connection.error, ConnectionClosed)
-    with pytest.raises(ConnectionClosed):
+    assert isinstance(connection.error, ConnectionClosedByClientError)
+    with pytest.raises(ConnectionClosedByClientError):
         await connection.channel()
     await connection.close()  # once more does no harm
 
@@ -45,9 +45,9 @@ async def test_it_opens_and_closes(server: Server) -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "says"),
     [
-        (("guest:guest", "guest:wrong"), LoginFailed, "refused the login of 'guest'"),
-        (("guest:guest", "nobody:x"), LoginFailed, "refused the login of 'nobody'"),
-        (("%2F", "nowhere"), VhostRefused, "cannot open the vhost 'nowhere'"),
+        (("guest:guest", "guest:wrong"), AuthenticationError, "refused the login of 'guest'"),
+        (("guest:guest", "nobody:x"), AuthenticationError, "refused the login of 'nobody'"),
+        (("%2F", "nowhere"), VhostRefusedError, "cannot open the vhost 'nowhere'"),
     ],
 )
 @in_a_loop
@@ -62,7 +62,7 @@ async def test_a_refusal_says_what_is_wrong(
 @in_a_loop
 async def test_nobody_listens() -> None:
     (port,) = free_ports(1)
-    with pytest.raises(CannotConnect, match="nobody listens at") as caught:
+    with pytest.raises(CannotConnectError, match="nobody listens at") as caught:
         await Connection.open(f"amqp://{HOST}:{port}")
     assert "Is the broker running" in str(caught.value)
 
@@ -76,7 +76,7 @@ async def test_nobody_listens() -> None:
     ],
 )
 def test_other_reasons_not_to_get_there(error: OSError, says: str) -> None:
-    assert says in str(explained(Address(host="h"), error))
+    assert says in str(explain_os_error(ConnectionParameters(host="h"), error))
 
 
 @in_a_loop
@@ -87,7 +87,7 @@ async def test_somebody_listens_and_says_nothing() -> None:
     writers: list[asyncio.StreamWriter] = []
     silent = await asyncio.start_server(listen, HOST, 0)
     port = silent.sockets[0].getsockname()[1]
-    with pytest.raises(CannotConnect, match=r"no connection to .* within 0.2 s"):
+    with pytest.raises(CannotConnectError, match=r"no connection to .* within 0.2 s"):
         await Connection.open(f"amqp://{HOST}:{port}?connection_timeout=0.2")
     silent.close()
     for writer in writers:
@@ -105,7 +105,7 @@ async def test_over_tls(server: Server, certificates: Certificates) -> None:
         channel = await connection.channel(confirms=True)
         queue = await channel.declare_queue(exclusive=True)
         channel.publish_many("", queue.name, [b"x" * 100_000] * 30)
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
         consumer = await channel.consume(queue.name, no_ack=True)
         got = 0
         while got < 30:
@@ -114,7 +114,7 @@ async def test_over_tls(server: Server, certificates: Certificates) -> None:
 
 @in_a_loop
 async def test_a_certificate_of_an_unknown_authority(server: Server) -> None:
-    with pytest.raises(TlsFailed, match="is not trusted") as caught:
+    with pytest.raises(TlsError, match="is not trusted") as caught:
         await Connection.open(server.tls_url)
     assert "cafile" in caught.value.hint
     async with await Connection.open(f"{server.tls_url}?verify=no"):
@@ -123,9 +123,9 @@ async def test_a_certificate_of_an_unknown_authority(server: Server) -> None:
 
 @in_a_loop
 async def test_the_wrong_port_for_tls(server: Server) -> None:
-    with pytest.raises(TlsFailed, match="no TLS with"):
+    with pytest.raises(TlsError, match="no TLS with"):
         await soon(Connection.open(server.url.replace("amqp:", "amqps:")))
-    with pytest.raises(CannotConnect):
+    with pytest.raises(CannotConnectError):
         await soon(Connection.open(server.tls_url.replace("amqps:", "amqp:")))
 
 
@@ -133,7 +133,7 @@ async def test_the_wrong_port_for_tls(server: Server) -> None:
 async def test_tls_settings_that_make_no_sense(server: Server) -> None:
     with pytest.raises(ValueError, match="amqps:// URLs"):
         await Connection.open(server.url, tls=ssl.create_default_context())
-    with pytest.raises(TlsFailed, match=r"cannot use the certificates in /no\.pem"):
+    with pytest.raises(TlsError, match=r"cannot use the certificates in /no\.pem"):
         await Connection.open(f"amqps://{HOST}?cafile=/no.pem")
 
 
@@ -157,8 +157,8 @@ async def test_its_death_is_raised_in_all_that_waits(server: Server, name: Name,
             for each in (
                 channel.declare_queue(name("q"), exclusive=True),
                 channel.get(queue.name),
-                channel.flush(),
-                channel.confirmed(number),
+                channel.wait_for_confirms(),
+                channel.wait_for_confirm(number),
                 channel.drain(),
                 connection.channel(),
                 anext(consumer),
@@ -174,7 +174,7 @@ async def test_its_death_is_raised_in_all_that_waits(server: Server, name: Name,
             await asyncio.sleep(0)
             wire.cut()
             await soon(closing)
-        kind = ConnectionLost
+        kind = ConnectionLostError
         found = await soon(asyncio.gather(*waiting, return_exceptions=True))
         assert [type(each) for each in found] == [kind] * len(waiting), found
         assert type(connection.error) is kind
@@ -192,16 +192,16 @@ async def test_what_the_broker_refuses_ends_one_channel(server: Server, name: Na
         queue = await channel.declare_queue(exclusive=True)
         consumer = await channel.consume(queue.name)
         waits = asyncio.ensure_future(anext(consumer))
-        with pytest.raises(ChannelRefused, match="404 NOT_FOUND") as caught:
+        with pytest.raises(ChannelClosedByBrokerError, match="404 NOT_FOUND") as caught:
             await channel.declare_queue(name("missing"), passive=True)
-        assert caught.value.code == 404
-        with pytest.raises(ChannelRefused):
+        assert caught.value.reply_code == 404
+        with pytest.raises(ChannelClosedByBrokerError):
             await soon(waits)
-        with pytest.raises(ChannelRefused):
+        with pytest.raises(ChannelClosedByBrokerError):
             channel.publish("", queue.name, b"")
         assert not channel.is_open
         await channel.close()
-        assert (await other.declare_queue(queue.name, passive=True)).messages == 0
+        assert (await other.declare_queue(queue.name, passive=True)).message_count == 0
 
 
 @in_a_loop
@@ -210,9 +210,9 @@ async def test_what_the_broker_cannot_bear_ends_the_connection(server: Server) -
     channel = await connection.channel()
     ended: list[Exception] = []
     connection.on_end = ended.append
-    with pytest.raises(ClosedByBroker) as caught:
+    with pytest.raises(ConnectionClosedByBrokerError) as caught:
         await soon(channel.declare_exchange("x", "no-such-type"))
-    assert caught.value.code in (503, 406)
+    assert caught.value.reply_code in (503, 406)
     assert ended == [connection.error]
     await connection.close()
 
@@ -224,7 +224,7 @@ async def test_a_channel_closes(server: Server) -> None:
             queue = await channel.declare_queue(exclusive=True)
             consumer = await channel.consume(queue.name)
         assert [delivery async for delivery in consumer] == []
-        with pytest.raises(ChannelClosed):
+        with pytest.raises(ChannelClosedByClientError):
             await channel.qos(1)
         assert (await connection.channel()).number == channel.number
 

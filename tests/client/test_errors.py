@@ -18,10 +18,10 @@ from recado.client import errors
     ],
 )
 def test_a_refusal_has_a_hint(code: int, text: str, hint: str) -> None:
-    error = errors.ChannelRefused(code, text)
+    error = errors.ChannelClosedByBrokerError(code, text)
     assert str(error).startswith(f"the broker closed the channel: {code} {text}. ")
     assert hint in error.hint
-    assert errors.ClosedByBroker(code, text).hint == error.hint
+    assert errors.ConnectionClosedByBrokerError(code, text).hint == error.hint
 
 
 @pytest.mark.parametrize(
@@ -34,23 +34,25 @@ def test_a_refusal_has_a_hint(code: int, text: str, hint: str) -> None:
     ],
 )
 def test_a_queue_that_is_held_is_no_lack_of_rights(code: int, text: str, held: bool) -> None:
-    assert errors.ChannelRefused(code, text).is_held is held
+    assert errors.ChannelClosedByBrokerError(code, text).is_exclusively_locked is held
 
 
 @pytest.mark.parametrize(("code", "text"), [(406, "PRECONDITION_FAILED"), (541, "INTERNAL_ERROR")])
 def test_where_nothing_is_known_nothing_is_said(code: int, text: str) -> None:
-    assert str(errors.ClosedByBroker(code, text)).endswith(text)
+    assert str(errors.ConnectionClosedByBrokerError(code, text)).endswith(text)
 
 
 def test_numbers_are_told_as_ranges_and_not_all() -> None:
-    few = errors.NotConfirmed([range(1, 4), range(7, 8)])
+    few = errors.PublishNackedError([range(1, 4), range(7, 8)])
     assert "4 messages: 1–3, 7. " in str(few)
-    assert few.numbers == [range(1, 4), range(7, 8)]
-    many = errors.NotConfirmed([range(n, n + 1) for n in range(1, 100, 2)])
+    assert few.sequence_numbers == [range(1, 4), range(7, 8)]
+    many = errors.PublishNackedError([range(n, n + 1) for n in range(1, 100, 2)])
     assert "50 messages: 1, 3, 5, 7, 9, …" in str(many)
 
 
 def test_giving_up_tells_of_the_last_attempt() -> None:
-    error = errors.GaveUp(300.0, 12, errors.CannotConnect("nobody listens", "Start it."))
+    error = errors.ReconnectTimeoutError(
+        300.0, 12, errors.CannotConnectError("nobody listens", "Start it.")
+    )
     assert "within 300 s (12 attempts)" in str(error)
     assert "nobody listens" in str(error)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from recado.client import ConnectionClosed
+from recado.client import ConnectionClosedByClientError
 from recado.client.loop_thread import LoopThread
 
 
 @pytest.fixture
 def thread() -> Iterator[LoopThread]:
-    thread = LoopThread("a test", ConnectionClosed)
+    thread = LoopThread("a test", ConnectionClosedByClientError)
     thread.start()
     yield thread
     thread.stop()
@@ -61,7 +61,7 @@ def test_it_ends_with_all_that_it_does(thread: LoopThread) -> None:
     thread.stop()
     assert ended == ["cancelled"]
     assert not thread.is_running
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(ConnectionClosedByClientError):
         thread.run(begin())
-    with pytest.raises(ConnectionClosed):
-        thread.soon(list)
+    with pytest.raises(ConnectionClosedByClientError):
+        thread.call_soon(list)

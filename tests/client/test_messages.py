@@ -6,19 +6,19 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from recado.amqp.values import Table
+from recado.amqp.values import FieldTable
 from recado.client import (
     Channel,
-    ChannelRefused,
+    ChannelClosedByBrokerError,
     Connection,
-    ConsumerCancelled,
+    ConsumerCancelledError,
     Delivery,
-    NotConfirmed,
     Properties,
-    Returned,
+    PublishNackedError,
+    ReturnedMessage,
     encode_properties,
 )
-from recado.client import wire as wire_module
+from recado.client import protocol as wire_module
 from workshop.peers import Server
 
 from .running import in_a_loop, soon
@@ -46,8 +46,8 @@ async def test_a_message_there_and_back(server: Server) -> None:
     async with channel_to(server) as (channel, queue):
         sent = Properties(message_id="7", headers={"n": 1, "t": "x"}, delivery_mode=2)
         assert channel.publish("", queue, b"hello", sent) == 1
-        await soon(channel.confirmed(1))
-        assert channel.unconfirmed == 0
+        await soon(channel.wait_for_confirm(1))
+        assert channel.unconfirmed_count == 0
         got = await channel.get(queue)
         assert got is not None
         assert (got.body, got.properties, got.exchange) == (b"hello", sent, "")
@@ -64,7 +64,7 @@ async def test_many_of_all_sizes_arrive_in_order(server: Server) -> None:
         bodies[1000:1000] = [bytes(300_000), b"", bytes(131_072), bytes(131_064), bytes(131_065)]
         properties = encode_properties(Properties(content_type="x"))
         assert channel.publish_many("", queue, bodies, properties) == range(1, 3006)
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
         consumer = await channel.consume(queue)
         got: list[Delivery] = []
         async for batch in consumer.batches():
@@ -73,7 +73,7 @@ async def test_many_of_all_sizes_arrive_in_order(server: Server) -> None:
             if len(got) == len(bodies):
                 break
         assert [each.body for each in got] == bodies
-        assert [each.tag for each in got] == list(range(1, 3006))
+        assert [each.delivery_tag for each in got] == list(range(1, 3006))
         assert {each.properties.content_type for each in got} == {"x"}
 
 
@@ -86,7 +86,7 @@ async def test_confirms_are_told_as_they_come(server: Server) -> None:
             channel.publish("", queue, b"%d" % i)
             if i % 100 == 0:
                 await channel.drain()
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
         assert sorted(told) == list(range(1, 501))
 
 
@@ -94,36 +94,40 @@ async def test_confirms_are_told_as_they_come(server: Server) -> None:
 async def test_what_a_full_queue_rejects_is_not_confirmed(server: Server, name: Name) -> None:
     async with channel_to(server) as (channel, _):
         full = name("full")
-        arguments: Table = {"x-max-length": 1, "x-overflow": "reject-publish"}
+        arguments: FieldTable = {"x-max-length": 1, "x-overflow": "reject-publish"}
         await channel.declare_queue(full, exclusive=True, arguments=arguments)
         first = channel.publish("", full, b"taken")
-        await soon(channel.flush())
-        await channel.confirmed(first)
+        await soon(channel.wait_for_confirms())
+        await channel.wait_for_confirm(first)
         second = channel.publish("", full, b"refused")
-        with pytest.raises(NotConfirmed) as caught:
-            await soon(channel.confirmed(second))
-        assert caught.value.numbers == [range(second, second + 1)]
-        with pytest.raises(NotConfirmed):
-            await soon(channel.flush())
-        await channel.flush()  # it is told once
+        with pytest.raises(PublishNackedError) as caught:
+            await soon(channel.wait_for_confirm(second))
+        assert caught.value.sequence_numbers == [range(second, second + 1)]
+        with pytest.raises(PublishNackedError):
+            await soon(channel.wait_for_confirms())
+        await channel.wait_for_confirms()  # it is told once
         with pytest.raises(ValueError, match="no message has the number 99"):
-            await channel.confirmed(99)
+            await channel.wait_for_confirm(99)
 
 
 @in_a_loop
 async def test_a_mandatory_message_without_a_queue_comes_back(server: Server, name: Name) -> None:
     async with channel_to(server) as (channel, _):
-        back: list[Returned] = []
+        back: list[ReturnedMessage] = []
         channel.on_return = back.append
         key = name("nowhere")
         channel.publish("", key, b"x" * 10, Properties(message_id="m"), mandatory=True)
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
         (returned,) = back
-        assert (returned.code, returned.text, returned.routing_key) == (312, "NO_ROUTE", key)
+        assert (returned.reply_code, returned.reply_text, returned.routing_key) == (
+            312,
+            "NO_ROUTE",
+            key,
+        )
         assert (returned.body, returned.properties.message_id) == (b"x" * 10, "m")
         channel.on_return = None
         channel.publish("", key, b"", mandatory=True)
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
 
 
 @in_a_loop
@@ -131,9 +135,9 @@ async def test_without_confirms_there_are_no_numbers(server: Server) -> None:
     async with channel_to(server, confirms=False) as (channel, queue):
         assert channel.publish("", queue, b"a") == 0
         assert channel.publish_many("", queue, [b"b", b"c"]) == range(0)
-        assert channel.unconfirmed == 0
+        assert channel.unconfirmed_count == 0
         with pytest.raises(ValueError, match="confirms=True"):
-            await channel.flush()
+            await channel.wait_for_confirms()
         consumer = await channel.consume(queue, no_ack=True)
         assert [each.body for each in await take(consumer, 3)] == [b"a", b"b", b"c"]
 
@@ -142,15 +146,15 @@ async def test_without_confirms_there_are_no_numbers(server: Server) -> None:
 async def test_publishing_where_nothing_is_ends_the_channel(server: Server, name: Name) -> None:
     async with channel_to(server) as (channel, _):
         channel.publish(name("missing"), "key", b"")
-        with pytest.raises(ChannelRefused, match="404 NOT_FOUND - no exchange"):
-            await soon(channel.flush())
+        with pytest.raises(ChannelClosedByBrokerError, match="404 NOT_FOUND - no exchange"):
+            await soon(channel.wait_for_confirms())
 
 
 @in_a_loop
 async def test_settling(server: Server) -> None:
     async with channel_to(server) as (channel, queue):
         channel.publish_many("", queue, [b"%d" % i for i in range(6)])
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
         await channel.qos(6)
         async with await channel.consume(queue) as consumer:
             got = await take(consumer, 6)
@@ -163,14 +167,14 @@ async def test_settling(server: Server) -> None:
             rest = await take(consumer, 3)
             assert sorted(each.body for each in rest) == [b"3", b"4", b"5"]
             assert rest[-1].ack(multiple=True)
-        assert (await channel.declare_queue(queue, passive=True)).messages == 0
+        assert (await channel.declare_queue(queue, passive=True)).message_count == 0
 
 
 @in_a_loop
 async def test_what_may_not_be_settled(server: Server) -> None:
     async with channel_to(server) as (channel, queue):
         channel.publish_many("", queue, [b"a", b"b", b"c"])
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
         settled = await channel.get(queue, no_ack=True)
         delivery = await channel.get(queue)
         assert settled is not None
@@ -191,7 +195,7 @@ async def test_what_may_not_be_settled(server: Server) -> None:
 async def test_a_cancelled_consumer_gives_back_what_it_did_not_hand_over(server: Server) -> None:
     async with channel_to(server) as (channel, queue):
         channel.publish_many("", queue, [b"%d" % i for i in range(50)])
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
         consumer = await channel.consume(queue)
         first = await soon(anext(consumer))
         await consumer.cancel()
@@ -210,7 +214,7 @@ async def test_a_consumer_learns_that_its_queue_is_gone(server: Server) -> None:
         waiting = asyncio.ensure_future(anext(consumer))
         other = await channel.connection.channel()
         assert await other.delete_queue(queue) == 0
-        with pytest.raises(ConsumerCancelled, match=f"of queue '{queue}'"):
+        with pytest.raises(ConsumerCancelledError, match=f"of queue '{queue}'"):
             await soon(waiting)
         assert channel.is_open
 
@@ -218,16 +222,16 @@ async def test_a_consumer_learns_that_its_queue_is_gone(server: Server) -> None:
 @in_a_loop
 async def test_two_consumers_of_one_tag_are_refused(server: Server) -> None:
     async with channel_to(server) as (channel, queue):
-        await channel.consume(queue, tag="me")
+        await channel.consume(queue, consumer_tag="me")
         with pytest.raises(ValueError, match="consumer 'me' already"):
-            await channel.consume(queue, tag="me")
+            await channel.consume(queue, consumer_tag="me")
 
 
 @in_a_loop
 async def test_who_was_cancelled_while_it_asked_keeps_nothing(server: Server) -> None:
     async with channel_to(server) as (channel, queue):
         channel.publish("", queue, b"back again")
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
         for asking in (channel.get(queue), channel.consume(queue)):
             task = asyncio.ensure_future(asking)
             await asyncio.sleep(0)
@@ -246,12 +250,12 @@ async def test_bindings_and_deletions(server: Server, name: Name) -> None:
         await channel.bind_exchange(x, y)
         await channel.bind_queue(queue, x, "a.#")
         channel.publish(y, "a.b", b"1")
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
         assert await channel.purge_queue(queue) == 1
         await channel.unbind_exchange(x, y)
         channel.publish(y, "a.b", b"2")
         await channel.unbind_queue(queue, x, "a.#")
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
         assert await channel.delete_queue(queue, if_empty=True, if_unused=True) == 0
         await channel.delete_exchange(y, if_unused=True)
 
@@ -275,23 +279,23 @@ async def test_transactions(server: Server) -> None:
 async def test_a_consumer_that_takes_nothing_stops_reading_but_not_calls(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire_module, "BUFFERED_MOST", 100_000)
+    monkeypatch.setattr(wire_module, "DELIVERY_BUFFER_MAX_BYTES", 100_000)
     async with channel_to(server) as (channel, queue):
         sender = await (await Connection.open(server.url)).channel(confirms=True)
         consumer = await channel.consume(queue, no_ack=True)
         # The exclusive queue is another connection's, which may still publish to it.
         for _ in range(30):
             sender.publish_many("", queue, [bytes(10_000)] * 100)
-            await soon(sender.flush())
+            await soon(sender.wait_for_confirms())
         first = await soon(anext(consumer))
         assert len(first.body) == 10_000
-        assert channel.wire.reading_paused
+        assert channel.protocol.is_reading_paused
         # Its own connection answers although deliveries are in the way.
-        assert (await soon(channel.declare_queue(queue, passive=True))).consumers == 1
+        assert (await soon(channel.declare_queue(queue, passive=True))).consumer_count == 1
         channel.publish("", queue, b"last")
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
         got = 1
         while got < 3001:
             got += len(await soon(consumer.next_batch()))
-        assert channel.wire.buffered == 0
+        assert channel.protocol.buffered_bytes == 0
         await sender.connection.close()

@@ -7,27 +7,27 @@ from contextlib import asynccontextmanager
 import pytest
 
 from recado.client import (
-    Backoff,
-    CannotConnect,
-    ChannelClosed,
-    ChannelRefused,
+    AuthenticationError,
+    CannotConnectError,
+    ChannelClosedByBrokerError,
+    ChannelClosedByClientError,
     Connection,
-    ConnectionClosed,
+    ConnectionClosedByClientError,
     ConnectionLost,
-    ConsumerCancelled,
+    ConnectionLostError,
+    ConnectionRecovered,
+    ConsumerCancelledError,
     Delivery,
-    GaveUp,
-    GivenUp,
-    LoginFailed,
-    Lost,
-    NotRestored,
-    Queue,
-    Restored,
-    Retrying,
+    QueueInfo,
+    ReconnectAbandoned,
+    ReconnectScheduled,
+    ReconnectTimeoutError,
+    RecoverySkipped,
+    RetryPolicy,
     RobustConnection,
     connect,
 )
-from recado.client.restoring import Restoration
+from recado.client.recovery import ConnectionRecovery
 from workshop.peers import HOST, Server, free_ports
 
 from .faulty import Faulty, faulty_wire
@@ -35,7 +35,7 @@ from .notebook import Notebook
 from .running import in_a_loop, soon
 
 Name = Callable[[str], str]
-QUICK = Backoff(first=0.01, most=0.1)
+QUICK = RetryPolicy(retry_initial=0.01, retry_max=0.1)
 
 
 @asynccontextmanager
@@ -45,7 +45,9 @@ async def robust(
     notebook = Notebook()
     async with (
         faulty_wire(server.port) as wire,
-        connect(wire.address, on_event=notebook, backoff=QUICK, give_up=give_up) as connection,
+        connect(
+            wire.address, on_event=notebook, retry_policy=QUICK, reconnect_timeout=give_up
+        ) as connection,
     ):
         yield connection, wire, notebook
 
@@ -69,16 +71,16 @@ async def test_everything_is_restored_after_a_cut(server: Server, name: Name) ->
         channel.publish(y, "a.1", b"before")
         before = await soon(anext(consumer))
         wire.cut()
-        lost = await notebook.wait_for(Lost)
-        assert isinstance(lost.error, ConnectionLost)
-        restored = await notebook.wait_for(Restored)
+        lost = await notebook.wait_for(ConnectionLost)
+        assert isinstance(lost.error, ConnectionLostError)
+        restored = await notebook.wait_for(ConnectionRecovered)
         assert before.is_stale
         assert not before.ack()
         assert not channel.nack(before)
-        assert restored.renamed == {queue.name: connection.name_of(queue.name)}
+        assert restored.renamed_queues == {queue.name: connection.current_queue_name(queue.name)}
         assert connection.is_connected
         channel.publish_many(y, "a.2", [b"1", b"2", b"3"])
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
         got = await take(consumer, 2)
         assert [each.body for each in got] == [b"1", b"2"]  # the third waits: qos is restored
         assert not got[0].is_stale
@@ -86,7 +88,7 @@ async def test_everything_is_restored_after_a_cut(server: Server, name: Name) ->
         assert channel.ack(got[1])
         assert (await soon(anext(consumer))).body == b"3"
         # The name that the broker gave at first still means the queue.
-        assert (await channel.declare_queue(queue.name, passive=True)).consumers == 1
+        assert (await channel.declare_queue(queue.name, passive=True)).consumer_count == 1
         assert await channel.purge_queue(queue.name) == 0
         assert await channel.get(queue.name) is None
 
@@ -107,12 +109,12 @@ async def test_what_was_not_confirmed_is_sent_again_in_order(server: Server, nam
                 assert channel.publish("", queue, b"%d" % sent) == sent
             await asyncio.sleep(0)
             wire.cut()
-            await notebook.wait_for(Lost)
+            await notebook.wait_for(ConnectionLost)
             wire.swallows = False
             channel.publish_many("", queue, [b"%d" % n for n in range(sent + 1, sent + 6)])
             sent += 5
-            await notebook.wait_for(Restored)
-            await soon(channel.flush())
+            await notebook.wait_for(ConnectionRecovered)
+            await soon(channel.wait_for_confirms())
             assert sorted(told) == list(range(1, sent + 1))
             wire.swallows = True
             notebook.notices.clear()
@@ -137,11 +139,11 @@ async def test_a_stalled_connection_is_missed_and_replaced(server: Server, name:
         wire.stall()
         number = channel.publish("", queue, b"through")
         calling = asyncio.ensure_future(channel.declare_queue(queue, passive=True))
-        lost = await notebook.wait_for(Lost)
+        lost = await notebook.wait_for(ConnectionLost)
         assert "silent" in str(lost.error)
         wire.go_on()
         wire.cut()
-        await soon(channel.confirmed(number))
+        await soon(channel.wait_for_confirm(number))
         assert (await soon(calling)).name == queue
         got = await soon(anext(consumer))
         assert got.body == b"through"
@@ -164,11 +166,11 @@ async def test_calls_wait_for_the_connection_and_are_made_again(server: Server, 
         ]
         await asyncio.sleep(0)
         wire.cut()
-        await notebook.wait_for(Lost)
+        await notebook.wait_for(ConnectionLost)
         late = asyncio.ensure_future(channel.consume(queue))
         wire.go_on()
         declared, got, _, _ = await soon(asyncio.gather(*calls))
-        assert isinstance(declared, Queue)
+        assert isinstance(declared, QueueInfo)
         assert (declared.name, got) == (queue, None)
         channel.publish("", queue, b"here")
         assert (await soon(anext(await soon(late)))).body == b"here"
@@ -182,29 +184,29 @@ async def test_without_confirms_nothing_is_kept(server: Server) -> None:
         assert channel.publish("", queue.name, b"1") == 0
         assert channel.publish_many("", queue.name, [b"2"]) == range(0)
         with pytest.raises(ValueError, match="confirms=False"):
-            await channel.flush()
+            await channel.wait_for_confirms()
         wire.cut()
-        await notebook.wait_for(Lost)
-        with pytest.raises(ConnectionLost, match="not kept"):
+        await notebook.wait_for(ConnectionLost)
+        with pytest.raises(ConnectionLostError, match="not kept"):
             channel.publish("", queue.name, b"3")
         await soon(channel.drain())  # when there is a connection again
-        assert channel.publish("", connection.name_of(queue.name), b"4") == 0
+        assert channel.publish("", connection.current_queue_name(queue.name), b"4") == 0
 
 
 @in_a_loop
 async def test_the_window_bounds_what_is_kept(server: Server) -> None:
     async with robust(server) as (connection, wire, notebook):
-        channel = await connection.channel(window=100_000)
+        channel = await connection.channel(unconfirmed_max_bytes=100_000)
         queue = await channel.declare_queue(exclusive=True)
         wire.stall()
         channel.publish_many("", queue.name, [bytes(1000)] * 200)
         draining = asyncio.ensure_future(channel.drain())
         wire.cut()
-        await notebook.wait_for(Lost)
+        await notebook.wait_for(ConnectionLost)
         assert not draining.done()
         wire.go_on()
         await soon(draining)
-        await soon(channel.flush())
+        await soon(channel.wait_for_confirms())
 
 
 @in_a_loop
@@ -214,11 +216,11 @@ async def test_what_the_broker_refuses_is_not_repaired(server: Server, name: Nam
         queue = await channel.declare_queue(exclusive=True)
         consumer = await channel.consume(queue.name)
         number = channel.publish(name("missing"), "", b"")
-        with pytest.raises(ChannelRefused, match="404"):
-            await soon(channel.confirmed(number))
-        with pytest.raises(ChannelRefused):
+        with pytest.raises(ChannelClosedByBrokerError, match="404"):
+            await soon(channel.wait_for_confirm(number))
+        with pytest.raises(ChannelClosedByBrokerError):
             await soon(anext(consumer))
-        with pytest.raises(ChannelRefused):
+        with pytest.raises(ChannelClosedByBrokerError):
             await channel.qos(1)
         assert not channel.is_open
         assert other.is_open
@@ -241,10 +243,10 @@ async def test_a_consumer_whose_queue_is_gone_ends_alone(server: Server, name: N
             wire.cut()
             await outside.delete_queue(gone)
             wire.go_on()
-        missing = await notebook.wait_for(NotRestored)
-        assert f"consumer of queue '{gone}'" in missing.what
-        await notebook.wait_for(Restored)
-        with pytest.raises(ChannelRefused, match="404"):
+        missing = await notebook.wait_for(RecoverySkipped)
+        assert f"consumer of queue '{gone}'" in missing.entity
+        await notebook.wait_for(ConnectionRecovered)
+        with pytest.raises(ChannelClosedByBrokerError, match="404"):
             await soon(anext(first))
         channel.publish("", there, b"goes on")
         assert (await soon(anext(second))).body == b"goes on"
@@ -257,7 +259,7 @@ async def test_a_consumer_that_the_broker_cancels_is_told(server: Server) -> Non
         queue = await channel.declare_queue()
         consumer = await channel.consume(queue.name)
         await channel.delete_queue(queue.name)
-        with pytest.raises(ConsumerCancelled):
+        with pytest.raises(ConsumerCancelledError):
             await soon(anext(consumer))
         assert channel.consumers == {}
 
@@ -273,9 +275,11 @@ async def test_an_exclusive_queue_waits_until_the_old_connection_is_missed(
         await channel.declare_queue(queue, exclusive=True)
         consumer = await channel.consume(queue)
         wire.stall()
-        await notebook.wait_for(Lost)  # by silence: the broker has said nothing for two heartbeats
+        await notebook.wait_for(
+            ConnectionLost
+        )  # by silence: the broker has said nothing for two heartbeats
         wire.go_on()
-        await notebook.wait_for(Restored)
+        await notebook.wait_for(ConnectionRecovered)
         channel.publish("", queue, b"again mine")
         assert (await soon(anext(consumer))).body == b"again mine"
 
@@ -291,16 +295,21 @@ async def test_it_gives_up_with_all_that_waits(server: Server) -> None:
         channel.publish("", queue.name, b"kept in vain")
         waiting = [
             asyncio.ensure_future(each)
-            for each in (channel.flush(), channel.qos(1), anext(consumer), connection.channel())
+            for each in (
+                channel.wait_for_confirms(),
+                channel.qos(1),
+                anext(consumer),
+                connection.channel(),
+            )
         ]
         await asyncio.sleep(0)
         wire.cut()
-        given_up = await notebook.wait_for(GivenUp)
-        assert len([each for each in notebook.notices if isinstance(each, Retrying)]) > 1
+        given_up = await notebook.wait_for(ReconnectAbandoned)
+        assert len([each for each in notebook.notices if isinstance(each, ReconnectScheduled)]) > 1
         found = await soon(asyncio.gather(*waiting, return_exceptions=True))
-        assert [type(each) for each in found] == [GaveUp] * 4, found
+        assert [type(each) for each in found] == [ReconnectTimeoutError] * 4, found
         assert "was not restored within" in str(given_up.error)
-        with pytest.raises(GaveUp):
+        with pytest.raises(ReconnectTimeoutError):
             channel.publish("", queue.name, b"")
 
 
@@ -308,16 +317,16 @@ async def test_it_gives_up_with_all_that_waits(server: Server) -> None:
 async def test_a_fault_while_it_is_restored_is_told_too(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def declare(_: Restoration) -> None:
+    async def declare(_: ConnectionRecovery) -> None:
         raise ValueError("all channels are open")
 
-    monkeypatch.setattr(Restoration, "declare", declare)
+    monkeypatch.setattr(ConnectionRecovery, "recover_topology", declare)
     async with robust(server) as (connection, wire, notebook):
         channel = await connection.channel()
         wire.cut()
-        given_up = await notebook.wait_for(GivenUp)
+        given_up = await notebook.wait_for(ReconnectAbandoned)
         assert "the last one failed: all channels are open" in str(given_up.error)
-        with pytest.raises(GaveUp):
+        with pytest.raises(ReconnectTimeoutError):
             await soon(channel.qos(1))
     assert "cannot be restored" in caplog.text
 
@@ -325,29 +334,38 @@ async def test_a_fault_while_it_is_restored_is_told_too(
 @in_a_loop
 async def test_the_first_connection_fails_at_once_unless_one_is_patient(server: Server) -> None:
     (port,) = free_ports(1)
-    with pytest.raises(CannotConnect, match="nobody listens"):
+    with pytest.raises(CannotConnectError, match="nobody listens"):
         await connect(f"amqp://{HOST}:{port}")
-    with pytest.raises(GaveUp, match="nobody listens"):
-        await soon(connect(f"amqp://{HOST}:{port}", patient=True, give_up=0.1, backoff=QUICK))
+    with pytest.raises(ReconnectTimeoutError, match="nobody listens"):
+        await soon(
+            connect(
+                f"amqp://{HOST}:{port}",
+                wait_for_broker=True,
+                reconnect_timeout=0.1,
+                retry_policy=QUICK,
+            )
+        )
     async with faulty_wire(port) as wire:
         notebook = Notebook()
         opening = asyncio.ensure_future(
-            _opened(connect(wire.address, patient=True, on_event=notebook, backoff=QUICK))
+            _opened(
+                connect(wire.address, wait_for_broker=True, on_event=notebook, retry_policy=QUICK)
+            )
         )
-        await notebook.wait_for(Retrying, 2)
+        await notebook.wait_for(ReconnectScheduled, 2)
         wire.port_behind = server.port
         connection = await soon(opening)
         assert connection.is_connected
-        assert isinstance(notebook.notices[0], Lost)
-        assert isinstance(notebook.notices[-1], Restored)
+        assert isinstance(notebook.notices[0], ConnectionLost)
+        assert isinstance(notebook.notices[-1], ConnectionRecovered)
         await connection.close()
 
 
 @in_a_loop
 async def test_who_is_not_welcome_need_not_be_patient(server: Server) -> None:
     address = f"amqp://nobody:wrong@{HOST}:{server.port}"
-    with pytest.raises(LoginFailed):
-        await soon(connect(address, patient=True, give_up=None))
+    with pytest.raises(AuthenticationError):
+        await soon(connect(address, wait_for_broker=True, reconnect_timeout=None))
 
 
 async def _opened(connection: RobustConnection) -> RobustConnection:
@@ -363,12 +381,12 @@ async def test_closing_ends_all_quietly(server: Server) -> None:
         waiting = asyncio.ensure_future(consumer.next_batch())
         other = await connection.channel()
         await other.close()
-        with pytest.raises(ChannelClosed):
+        with pytest.raises(ChannelClosedByClientError):
             other.publish("", "", b"")
         await asyncio.sleep(0)
         await connection.close()
         assert await soon(waiting) == []
-        with pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosedByClientError):
             await connection.channel()
         assert notebook.notices == []
 
@@ -379,11 +397,11 @@ async def test_closing_while_it_is_being_restored(server: Server) -> None:
         channel = await connection.channel()
         (wire.port_behind,) = free_ports(1)
         wire.cut()
-        await notebook.wait_for(Retrying, 2)
+        await notebook.wait_for(ReconnectScheduled, 2)
         waiting = asyncio.ensure_future(channel.qos(1))
         await asyncio.sleep(0)
         await soon(connection.close())
-        with pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosedByClientError):
             await soon(waiting)
 
 
@@ -393,14 +411,14 @@ async def test_a_consumer_cancelled_in_between_stays_away(server: Server, name: 
         channel = await connection.channel()
         queue = name("q")
         await channel.declare_queue(queue, auto_delete=True)
-        consumer = await channel.consume(queue, tag="me")
+        consumer = await channel.consume(queue, consumer_tag="me")
         with pytest.raises(ValueError, match="consumer 'me' already"):
-            await channel.consume(queue, tag="me")
+            await channel.consume(queue, consumer_tag="me")
         wire.cut()
-        await notebook.wait_for(Lost)
+        await notebook.wait_for(ConnectionLost)
         await soon(consumer.cancel())
         assert await soon(consumer.next_batch()) == []
-        await notebook.wait_for(Restored)
+        await notebook.wait_for(ConnectionRecovered)
         assert queue not in connection.topology.queues  # it went with its last consumer
 
 
@@ -413,7 +431,7 @@ async def test_a_hook_that_fails_does_no_harm(
 
     async with (
         faulty_wire(server.port) as wire,
-        connect(wire.address, on_event=fail, backoff=QUICK) as connection,
+        connect(wire.address, on_event=fail, retry_policy=QUICK) as connection,
     ):
         channel = await connection.channel()
         wire.cut()

@@ -6,24 +6,24 @@ import pytest
 
 from recado.amqp import methods as m
 from recado.amqp.deliveries import Delivered, DeliveryRoute
-from recado.amqp.events import HeaderReceived, HeartbeatReceived, MethodReceived
+from recado.amqp.events import HeartbeatReceived, MethodReceived, ProtocolHeaderReceived
 from recado.amqp.frames import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from recado.client import errors
-from recado.client.address import Address
-from recado.client.messages import Returned
-from recado.client.occurrences import (
-    Answered,
-    BlockChanged,
-    CameBack,
-    ChannelEnded,
-    Confirmed,
-    ConsumerGone,
-    Ended,
+from recado.client.messages import ReturnedMessage
+from recado.client.parameters import ConnectionParameters
+from recado.client.session import SessionState
+from recado.client.session_events import (
+    BlockedStateChanged,
+    ChannelTerminated,
+    ConnectionOpened,
+    ConnectionTerminated,
+    ConsumerCancelReceived,
     FlowChanged,
-    Occurrence,
-    Opened,
+    MessageReturned,
+    PublishesConfirmed,
+    ReplyReceived,
+    SessionEvent,
 )
-from recado.client.session import State
 
 from .peer import TUNE, Peer, content
 
@@ -31,8 +31,12 @@ from .peer import TUNE, Peer, content
 
 
 def test_a_connection_opens() -> None:
-    peer = Peer(Address(username="ann", password="s3", vhost="shop", heartbeat=7, frame_max=8192))
-    assert peer.heard() == [HeaderReceived(PROTOCOL_HEADER)]
+    peer = Peer(
+        ConnectionParameters(
+            username="ann", password="s3", vhost="shop", heartbeat=7, frame_max=8192
+        )
+    )
+    assert peer.heard() == [ProtocolHeaderReceived(PROTOCOL_HEADER)]
     assert peer.say((0, m.ConnectionStart(server_properties={"product": "b"}))) == []
     ((_, start_ok),) = peer.heard_methods()
     assert isinstance(start_ok, m.ConnectionStartOk)
@@ -43,7 +47,7 @@ def test_a_connection_opens() -> None:
         (0, m.ConnectionTuneOk(2047, 8192, 7)),
         (0, m.ConnectionOpen("shop")),
     ]
-    assert peer.say((0, m.ConnectionOpenOk())) == [Opened({"product": "b"})]
+    assert peer.say((0, m.ConnectionOpenOk())) == [ConnectionOpened({"product": "b"})]
     session = peer.session
     assert (session.frame_max, session.channel_max, session.heartbeat) == (8192, 2047, 7)
 
@@ -52,8 +56,8 @@ def refused(*said: tuple[int, m.Method] | bytes) -> Exception:
     peer = Peer()
     occurrences = [each for one in said for each in peer.say(one)]
     (ended,) = occurrences
-    assert isinstance(ended, Ended)
-    assert peer.session.state is State.ENDED
+    assert isinstance(ended, ConnectionTerminated)
+    assert peer.session.state is SessionState.ENDED
     return ended.error
 
 
@@ -69,7 +73,7 @@ START_OF_RABBITMQ = (
 
 def test_a_wrong_password_is_called_so() -> None:
     error = refused(START, (0, m.ConnectionClose(403, "ACCESS_REFUSED - no")))
-    assert isinstance(error, errors.LoginFailed)
+    assert isinstance(error, errors.AuthenticationError)
     assert "refused the login of 'guest'" in str(error)
 
 
@@ -77,37 +81,37 @@ def test_a_missing_vhost_is_called_so() -> None:
     error = refused(
         START, (0, TUNE), (0, m.ConnectionClose(530, "NOT_ALLOWED - vhost / not found"))
     )
-    assert isinstance(error, errors.VhostRefused)
+    assert isinstance(error, errors.VhostRefusedError)
     assert "'guest' cannot open the vhost '/'" in str(error)
 
 
 def test_any_other_refusal_keeps_its_words() -> None:
     error = refused(START, (0, m.ConnectionClose(541, "INTERNAL_ERROR")))
-    assert type(error) is errors.CannotConnect
+    assert type(error) is errors.CannotConnectError
     assert "541 INTERNAL_ERROR" in str(error)
 
 
 @pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", PROTOCOL_HEADER])
 def test_something_that_is_no_broker_is_called_so(said: bytes) -> None:
     error = refused(said)
-    assert type(error) is errors.CannotConnect
+    assert type(error) is errors.CannotConnectError
     assert "does not speak AMQP 0-9-1" in str(error)
 
 
 def test_so_is_a_broker_that_talks_of_channels_too_early() -> None:
-    assert isinstance(refused((1, m.ChannelOpenOk())), errors.CannotConnect)
-    assert isinstance(refused(content(1, m.BasicDeliver("c", 1), b"x")), errors.CannotConnect)
+    assert isinstance(refused((1, m.ChannelOpenOk())), errors.CannotConnectError)
+    assert isinstance(refused(content(1, m.BasicDeliver("c", 1), b"x")), errors.CannotConnectError)
 
 
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        ([], errors.CannotConnect),
-        ([START], errors.LoginFailed),
-        ([START, (0, TUNE)], errors.VhostRefused),
-        ([START_OF_RABBITMQ], errors.CannotConnect),  # it would have sent connection.close
-        ([START_OF_RABBITMQ, (0, TUNE)], errors.CannotConnect),
-        ([START, (0, TUNE), (0, m.ConnectionOpenOk())], errors.ConnectionLost),
+        ([], errors.CannotConnectError),
+        ([START], errors.AuthenticationError),
+        ([START, (0, TUNE)], errors.VhostRefusedError),
+        ([START_OF_RABBITMQ], errors.CannotConnectError),  # it would have sent connection.close
+        ([START_OF_RABBITMQ, (0, TUNE)], errors.CannotConnectError),
+        ([START, (0, TUNE), (0, m.ConnectionOpenOk())], errors.ConnectionLostError),
     ],
 )
 def test_what_it_means_when_the_broker_hangs_up(
@@ -115,7 +119,7 @@ def test_what_it_means_when_the_broker_hangs_up(
 ) -> None:
     peer = Peer()
     peer.say(*said)
-    assert type(peer.session.cut_off()) is kind
+    assert type(peer.session.make_eof_error()) is kind
 
 
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -132,9 +136,9 @@ def test_answers_belong_to_calls_in_order() -> None:
         (2, m.BasicQosOk()), (1, m.QueueDeclareOk("a", 1)), (1, m.QueueDeclareOk("b", 2))
     )
     assert found == [
-        Answered("c", m.BasicQosOk()),
-        Answered("a", m.QueueDeclareOk("a", 1)),
-        Answered("b", m.QueueDeclareOk("b", 2)),
+        ReplyReceived("c", m.BasicQosOk()),
+        ReplyReceived("a", m.QueueDeclareOk("a", 1)),
+        ReplyReceived("b", m.QueueDeclareOk("b", 2)),
     ]
 
 
@@ -145,8 +149,8 @@ def test_a_get_has_two_answers() -> None:
     peer.session.call(1, m.BasicGet("q"), "b")
     got = m.BasicGetOk(1, False, "", "q", 0)
     assert peer.say(content(1, got, b"body"), (1, m.BasicGetEmpty())) == [
-        Answered("a", got, b"\0\0", b"body"),
-        Answered("b", m.BasicGetEmpty()),
+        ReplyReceived("a", got, b"\0\0", b"body"),
+        ReplyReceived("b", m.BasicGetEmpty()),
     ]
 
 
@@ -156,14 +160,14 @@ def test_a_method_that_cannot_be_written_awaits_nothing() -> None:
     with pytest.raises(ValueError, match="255"):
         peer.session.call(1, m.QueueDeclare("q" * 256), "a")
     peer.session.call(1, m.BasicQos(), "b")
-    assert peer.say((1, m.BasicQosOk())) == [Answered("b", m.BasicQosOk())]
+    assert peer.say((1, m.BasicQosOk())) == [ReplyReceived("b", m.BasicQosOk())]
 
 
 def test_the_secret_is_renewed_on_channel_0() -> None:
     peer = Peer().open()
     peer.session.call(0, m.ConnectionUpdateSecret(b"s", "old"), "t")
     answer = m.ConnectionUpdateSecretOk()
-    assert peer.say((0, answer)) == [Answered("t", answer)]
+    assert peer.say((0, answer)) == [ReplyReceived("t", answer)]
 
 
 @pytest.mark.parametrize(
@@ -184,10 +188,10 @@ def test_a_broker_that_breaks_the_protocol_is_left(said: tuple[int, m.Method] | 
     peer.open_channel()
     peer.session.call(1, m.BasicQos(), "waits")
     (ended,) = peer.say(said)
-    assert isinstance(ended, Ended)
-    assert isinstance(ended.error, errors.ConnectionLost)
+    assert isinstance(ended, ConnectionTerminated)
+    assert isinstance(ended.error, errors.ConnectionLostError)
     assert "broke the protocol" in str(ended.error)
-    assert ended.tokens == ["waits"]
+    assert ended.pending_tokens == ["waits"]
     *_, (_, close) = peer.heard_methods()
     assert isinstance(close, m.ConnectionClose)
     assert peer.say((1, m.BasicQosOk())) == []
@@ -204,10 +208,10 @@ def test_a_channel_that_the_broker_closes_returns_its_tokens_and_its_number() ->
     peer.session.call(1, m.BasicQos(), "b")
     peer.heard()
     (ended,) = peer.say((1, m.ChannelClose(404, "NOT_FOUND - no queue 'q'", 50, 10)))
-    assert isinstance(ended, ChannelEnded)
-    assert isinstance(ended.error, errors.ChannelRefused)
-    assert (ended.error.code, ended.error.text) == (404, "NOT_FOUND - no queue 'q'")
-    assert (ended.channel, ended.tokens) == (1, ["a", "b"])
+    assert isinstance(ended, ChannelTerminated)
+    assert isinstance(ended.error, errors.ChannelClosedByBrokerError)
+    assert (ended.error.reply_code, ended.error.reply_text) == (404, "NOT_FOUND - no queue 'q'")
+    assert (ended.channel, ended.pending_tokens) == (1, ["a", "b"])
     assert peer.heard_methods() == [(1, m.ChannelCloseOk())]
     assert peer.open_channel() == 1
     assert peer.open_channel() == 3
@@ -222,10 +226,10 @@ def test_a_channel_that_we_close_hears_nothing_more() -> None:
         (1, m.BasicQosOk()), content(1, m.BasicDeliver("c", 1), b"x"), (1, m.ChannelCloseOk())
     )
     ended, answered = found
-    assert isinstance(ended, ChannelEnded)
-    assert isinstance(ended.error, errors.ChannelClosed)
-    assert ended.tokens == ["a"]
-    assert answered == Answered("closing", m.ChannelCloseOk())
+    assert isinstance(ended, ChannelTerminated)
+    assert isinstance(ended.error, errors.ChannelClosedByClientError)
+    assert ended.pending_tokens == ["a"]
+    assert answered == ReplyReceived("closing", m.ChannelCloseOk())
     assert peer.open_channel() == 1
 
 
@@ -255,7 +259,7 @@ def test_confirms_come_as_numbers() -> None:
     peer.open_channel()
     confirms = peer.session.start_confirms(1)
     assert peer.session.start_confirms(1) is confirms
-    confirms.published = 10
+    confirms.published_count = 10
     said = peer.say(
         (1, m.BasicAck(1)),
         (1, m.BasicAck(2)),
@@ -264,7 +268,12 @@ def test_confirms_come_as_numbers() -> None:
         (1, m.BasicAck(10, multiple=True)),
         (1, m.BasicAck(10, multiple=True)),
     )
-    told = [(each, one.ok) for one in said if isinstance(one, Confirmed) for each in one.numbers]
+    told = [
+        (each, one.acked)
+        for one in said
+        if isinstance(one, PublishesConfirmed)
+        for each in one.sequence_numbers
+    ]
     assert told == [
         *((number, True) for number in range(1, 6)),
         (7, False),
@@ -282,23 +291,23 @@ def test_what_else_a_broker_says() -> None:
     peer = Peer().open()
     peer.open_channel()
     returned = m.BasicReturn(312, "NO_ROUTE", "x", "key")
-    said: list[tuple[tuple[int, m.Method] | bytes, Occurrence]] = [
+    said: list[tuple[tuple[int, m.Method] | bytes, SessionEvent]] = [
         (
             content(1, m.BasicDeliver("c", 1, True, "x", "key"), b"body"),
             Delivered(1, DeliveryRoute("c", True, "x", "key"), 1, [b"\0\0"], [b"body"]),
         ),
         (
             content(1, returned, b"back"),
-            CameBack(1, Returned(312, "NO_ROUTE", "x", "key", b"\0\0", b"back")),
+            MessageReturned(1, ReturnedMessage(312, "NO_ROUTE", "x", "key", b"\0\0", b"back")),
         ),
-        ((1, m.BasicCancel("c")), ConsumerGone(1, "c")),
+        ((1, m.BasicCancel("c")), ConsumerCancelReceived(1, "c")),
         ((1, m.ChannelFlow(False)), FlowChanged(1, False)),
-        ((0, m.ConnectionBlocked("disk")), BlockChanged("disk")),
-        ((0, m.ConnectionUnblocked()), BlockChanged(None)),
+        ((0, m.ConnectionBlocked("disk")), BlockedStateChanged("disk")),
+        ((0, m.ConnectionUnblocked()), BlockedStateChanged(None)),
     ]
     assert peer.say(*(each for each, _ in said), HEARTBEAT_FRAME) == [each for _, each in said]
     assert peer.heard() == [MethodReceived(1, m.ChannelFlowOk(False))]
-    peer.session.beat()
+    peer.session.send_heartbeat()
     assert peer.heard() == [HeartbeatReceived()]
 
 
@@ -317,20 +326,26 @@ def open_with_calls() -> Peer:
 @pytest.mark.parametrize(
     ("end", "kind"),
     [
-        (lambda peer: peer.say((0, m.ConnectionClose(320, "bye")))[0], errors.ClosedByBroker),
-        (lambda peer: peer.session.lose(errors.ConnectionLost("cut")), errors.ConnectionLost),
+        (
+            lambda peer: peer.say((0, m.ConnectionClose(320, "bye")))[0],
+            errors.ConnectionClosedByBrokerError,
+        ),
+        (
+            lambda peer: peer.session.lose(errors.ConnectionLostError("cut")),
+            errors.ConnectionLostError,
+        ),
     ],
 )
 def test_everything_that_waits_gets_the_end(
-    end: Callable[[Peer], Occurrence], kind: type[Exception]
+    end: Callable[[Peer], SessionEvent], kind: type[Exception]
 ) -> None:
     peer = open_with_calls()
     ended = end(peer)
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ConnectionTerminated)
     assert type(ended.error) is kind
-    assert ended.tokens == ["a", "b"]
+    assert ended.pending_tokens == ["a", "b"]
     assert peer.say((1, m.BasicQosOk()), (0, m.ConnectionBlocked("?"))) == []
-    assert peer.session.lose(errors.ConnectionLost("again")) is None
+    assert peer.session.terminate(errors.ConnectionLostError("again")) is None
 
 
 def test_we_part_in_order() -> None:
@@ -340,17 +355,17 @@ def test_we_part_in_order() -> None:
     assert peer.heard_methods() == [(0, m.ConnectionClose(200, "bye"))]
     assert peer.say((1, m.BasicQosOk()), content(1, m.BasicDeliver("c", 1), b"x")) == []
     (ended,) = peer.say((0, m.ConnectionCloseOk()), (0, m.ConnectionBlocked("late")))
-    assert isinstance(ended, Ended)
-    assert isinstance(ended.error, errors.ConnectionClosed)
-    assert ended.tokens == ["a", "b"]
+    assert isinstance(ended, ConnectionTerminated)
+    assert isinstance(ended.error, errors.ConnectionClosedByClientError)
+    assert ended.pending_tokens == ["a", "b"]
 
 
 def test_the_rim_is_woken_once_for_all_that_is_written() -> None:
     peer = Peer().open()
     woken = peer.woken
-    peer.session.beat()
+    peer.session.send_heartbeat()
     peer.session.write(b"a", b"bc")
     assert peer.woken == woken + 1
-    assert peer.session.backlog == 11
-    assert peer.session.take() == HEARTBEAT_FRAME + b"abc"
-    assert peer.session.backlog == 0
+    assert peer.session.output_bytes == 11
+    assert peer.session.take_output() == HEARTBEAT_FRAME + b"abc"
+    assert peer.session.output_bytes == 0

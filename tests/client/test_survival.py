@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from recado.client import (
-    Backoff,
-    Lost,
+    ConnectionLost,
+    ConnectionRecovered,
     Properties,
-    Restored,
+    RetryPolicy,
     RobustChannel,
     RobustConsumer,
     connect,
@@ -25,7 +25,7 @@ from .faulty import Faulty, faulty_wire
 from .notebook import Notebook
 from .running import in_a_loop, soon
 
-QUICK = Backoff(first=0.01, most=0.2)
+QUICK = RetryPolicy(retry_initial=0.01, retry_max=0.2)
 PERSISTENT = encode_properties(Properties(delivery_mode=2))
 
 
@@ -81,7 +81,7 @@ class Traffic:
             if self.published % 20 == 0:
                 await self.channel.drain()
                 await asyncio.sleep(0.01)  # a steady flow, not a wait
-        await self.channel.flush()
+        await self.channel.wait_for_confirms()
 
     async def consume(self) -> None:
         async for batch in self.consumer.batches():
@@ -114,9 +114,9 @@ async def test_nothing_confirmed_is_lost_and_order_is_kept(lives: Lives) -> None
     port = await asyncio.to_thread(lives.start)
     async with (
         faulty_wire(port) as wire,
-        connect(wire.address, on_event=notebook, backoff=QUICK) as connection,
+        connect(wire.address, on_event=notebook, retry_policy=QUICK) as connection,
     ):
-        channel = await connection.channel(window=100_000)  # some 700 messages
+        channel = await connection.channel(unconfirmed_max_bytes=100_000)  # some 700 messages
         consuming = await connection.channel()
         await channel.declare_queue("work", durable=True)
         await consuming.qos(100)
@@ -125,10 +125,10 @@ async def test_nothing_confirmed_is_lost_and_order_is_kept(lives: Lives) -> None
         for life in range(1, lives.more + 1):
             await soon(traffic.more(500))
             await restarted(lives, wire)
-            await notebook.wait_for(Restored, 2 * life - 1)
+            await notebook.wait_for(ConnectionRecovered, 2 * life - 1)
             await soon(traffic.more(300))
             wire.cut()
-            await notebook.wait_for(Restored, 2 * life)
+            await notebook.wait_for(ConnectionRecovered, 2 * life)
         await soon(traffic.more(300))
         traffic.enough = True
         await soon(tasks[0], 60)
@@ -138,5 +138,5 @@ async def test_nothing_confirmed_is_lost_and_order_is_kept(lives: Lives) -> None
         assert traffic.confirmed == sorted(set(traffic.confirmed))
         assert len(traffic.confirmed) == traffic.published
         assert list(dict.fromkeys(traffic.arrived)) == list(range(1, traffic.published + 1))
-        losses = [each for each in notebook.notices if isinstance(each, Lost)]
+        losses = [each for each in notebook.notices if isinstance(each, ConnectionLost)]
         assert len(losses) >= 2 * lives.more

@@ -1,7 +1,7 @@
 """What is remembered of a program's declarations (T1, T2)."""
 
 from recado.amqp import methods as m
-from recado.client.topology import MOST_NAMES, Topology
+from recado.client.topology import OLD_NAME_MAX_COUNT, Topology
 
 OK = m.ExchangeDeclareOk()
 
@@ -76,46 +76,46 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer() -> None:
     topology = with_bindings()
     topology.record(m.QueueDeclare("auto", auto_delete=True), m.QueueDeclareOk("auto"))
     topology.record(m.QueueBind("auto", "x"), m.QueueBindOk())
-    topology.consumer_left("q")
-    topology.consumer_left("unknown")
+    topology.record_last_consumer_removed("q")
+    topology.record_last_consumer_removed("unknown")
     assert "q" in topology.queues
-    topology.consumer_left("auto")
+    topology.record_last_consumer_removed("auto")
     assert "auto" not in topology.queues
     assert m.QueueBind("auto", "x") not in topology.bindings
 
 
 def test_a_name_that_the_broker_gave_means_the_same_queue_while_there_is_one() -> None:
     topology = with_bindings()
-    topology.renamed("gen-1", "gen-2")
-    topology.renamed("gen-2", "gen-3")
+    topology.record_rename("gen-1", "gen-2")
+    topology.record_rename("gen-2", "gen-3")
     assert list(topology.queues) == ["q", "gen-3"]
-    assert [topology.name_of(name) for name in ("gen-1", "gen-2", "gen-3", "q")] == [
+    assert [topology.current_name(name) for name in ("gen-1", "gen-2", "gen-3", "q")] == [
         "gen-3",
         "gen-3",
         "gen-3",
         "q",
     ]
     assert topology.bindings[2] == m.QueueBind("gen-3", "x", "#", arguments={"n": 1})
-    assert topology.present(m.BasicGet("gen-1")) == m.BasicGet("gen-3")
-    assert topology.present(m.BasicGet("q")) == m.BasicGet("q")
-    topology.record(topology.present(m.QueueDelete("gen-1")), m.QueueDeleteOk(0))
+    assert topology.resolve_queue_name(m.BasicGet("gen-1")) == m.BasicGet("gen-3")
+    assert topology.resolve_queue_name(m.BasicGet("q")) == m.BasicGet("q")
+    topology.record(topology.resolve_queue_name(m.QueueDelete("gen-1")), m.QueueDeleteOk(0))
     assert list(topology.queues) == ["q"]
-    assert topology.name_of("gen-1") == "gen-1", "what there is no more has no other name"
+    assert topology.current_name("gen-1") == "gen-1", "what there is no more has no other name"
 
 
 def test_names_do_not_become_more_for_ever() -> None:
     topology = with_bindings()
     topology.record(m.QueueDeclare(exclusive=True), m.QueueDeclareOk("other-1"))
-    topology.renamed("other-1", "other-2")
+    topology.record_rename("other-1", "other-2")
     for number in range(1, 1_000):
-        topology.renamed(f"gen-{number}", f"gen-{number + 1}")
+        topology.record_rename(f"gen-{number}", f"gen-{number + 1}")
     names = [f"gen-{number}" for number in range(1, 1_001)]
-    known = [name for name in names if topology.name_of(name) == "gen-1000"]
-    assert known == ["gen-1", *names[-MOST_NAMES:]]
-    assert topology.name_of("other-1") == "other-2"
+    known = [name for name in names if topology.current_name(name) == "gen-1000"]
+    assert known == ["gen-1", *names[-OLD_NAME_MAX_COUNT:]]
+    assert topology.current_name("other-1") == "other-2"
 
 
 def test_methods_about_no_queue_stay_as_they_are() -> None:
     topology = with_bindings()
-    topology.renamed("gen-1", "gen-2")
-    assert topology.present(m.ExchangeDelete("gen-1")) == m.ExchangeDelete("gen-1")
+    topology.record_rename("gen-1", "gen-2")
+    assert topology.resolve_queue_name(m.ExchangeDelete("gen-1")) == m.ExchangeDelete("gen-1")

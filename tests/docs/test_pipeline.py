@@ -11,7 +11,7 @@ import pytest
 
 import recado
 from recado.pipeline.definition import check, load
-from recado.pipeline.definition.step import STEPS
+from recado.pipeline.definition.step import STEP_CLASSES
 from tests.pipeline.making import filled, quotes
 
 if TYPE_CHECKING:
@@ -74,8 +74,10 @@ def test_the_file(tmp_path: Path) -> None:
 
 def test_all_options_of_all_steps_are_told() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \| ", PAGE.read_text(), re.MULTILINE)
-    told = {step: set(re.findall(r"`(\w+)`", options)) for step, options in rows if step in STEPS}
+    told = {
+        step: set(re.findall(r"`(\w+)`", options)) for step, options in rows if step in STEP_CLASSES
+    }
     assert told == {
         step: {field.name for field in msgspec.structs.fields(kind)} - {"name"}
-        for step, kind in STEPS.items()
+        for step, kind in STEP_CLASSES.items()
     }

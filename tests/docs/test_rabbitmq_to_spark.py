@@ -20,18 +20,18 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "rabbitmq-to-spark.md"
 
 
 def test_the_page(spark: SparkSession, server: Server, tmp_path: Path) -> None:
-    with blocking.connect(server.url) as connection:
+    with blocking.connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.declare_queue("orders", durable=True)
         for number, price in enumerate((50, 150, 250)):
             body = b'{"price": %d}' % price
             channel.publish("", "orders", body, Properties(message_id=f"order {number}"))
-        channel.flush()
+        channel.wait_for_confirms()
         names: dict[str, object] = {"URL": server.url, "FOLDER": str(tmp_path)}
         for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
             exec(compile(code, PAGE.name, "exec"), names)
         left = {
-            queue: channel.declare_queue(queue, passive=True).messages
+            queue: channel.declare_queue(queue, passive=True).message_count
             for queue in ("orders", "dear", "dear-once")
         }
         assert left == {"orders": 0, "dear": 2, "dear-once": 2 if server.name == "recado" else 4}

@@ -34,7 +34,7 @@ class Ledger(Actor[Note]):
         os.write(self._file, b"%d %d\n" % (message.life, message.number))
         self.reply_if_asked(message.number)
 
-    def stopped(self) -> None:
+    def post_stop(self) -> None:
         os.close(self._file)
 
 

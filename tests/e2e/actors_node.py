@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from recado.actors import ActorSystem
-from recado.actors.durable.mailboxes import DurableMailboxes
-from recado.actors.remote.amqp import Amqp, AmqpSettings, Storage
+from recado.actors.durable_mailbox.mailboxes import DurableMailboxes
+from recado.actors.remote.amqp import AmqpSettings, AmqpTransport, Storage
 from recado.actors.remote.node import Node
-from recado.actors.remote.tcp import Tcp
+from recado.actors.remote.tcp import TcpTransport
 from recado.actors.remote.transport import Transport
 
 from .actors_cast import Calculator, Counter, Gate, Ledger, Note
@@ -61,15 +61,15 @@ async def tell(url: str, name: str, folder: Path, storage: Storage) -> None:
 
 def listening(url: str, storage: Storage) -> Transport:
     if url.startswith(TCP):
-        return Tcp(url.removeprefix(TCP))
-    return Amqp(url, AmqpSettings(storage=storage, connect_timeout=20.0))
+        return TcpTransport(url.removeprefix(TCP))
+    return AmqpTransport(url, AmqpSettings(storage=storage, connect_timeout=20.0))
 
 
 def calling(url: str, name: str, storage: Storage) -> Transport:
     """To the server of this name."""
     if url.startswith(TCP):
-        return Tcp(nodes={name: url.removeprefix(TCP)})
-    return Amqp(url, AmqpSettings(storage=storage, serve=False))
+        return TcpTransport(nodes={name: url.removeprefix(TCP)})
+    return AmqpTransport(url, AmqpSettings(storage=storage, server_bridge=False))
 
 
 def say_ready() -> None:

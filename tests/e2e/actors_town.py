@@ -14,10 +14,10 @@ from secrets import token_hex
 from typing import Any
 
 from recado.actors import ActorError, ActorRef, ActorSystem
-from recado.actors.remote.amqp import Amqp, AmqpSettings, Storage
-from recado.actors.remote.faults import RemoteFault
-from recado.actors.remote.occurrences import BridgeEvent, BridgeLost
-from recado.client import Address
+from recado.actors.remote.amqp import AmqpSettings, AmqpTransport, Storage
+from recado.actors.remote.errors import RemoteError
+from recado.actors.remote.events import LinkEvent, LinkLost
+from recado.client import ConnectionParameters
 from tests.feeds.rim.loop import until
 from workshop import peers
 from workshop.peers import Server
@@ -131,7 +131,7 @@ async def broker_lives(broker: str, folder: Path) -> AsyncIterator[BrokerLives]:
 class Desk:
     """A system of this process, and a clerk of it who asks all the time and writes down how it ended."""
 
-    def __init__(self, system: ActorSystem, exchange: str, told: list[BridgeEvent]) -> None:
+    def __init__(self, system: ActorSystem, exchange: str, told: list[LinkEvent]) -> None:
         self.system = system
         self.told = told
         self.ledger: ActorRef[Any] = system.actor("ledger", node=exchange)
@@ -152,7 +152,7 @@ class Desk:
                 assert answer == 2 * number
                 self.outcomes["answered"] += 1
                 self.asked_at, self.answered_at = began, asyncio.get_running_loop().time()
-            except (ActorError, RemoteFault, TimeoutError) as error:
+            except (ActorError, RemoteError, TimeoutError) as error:
                 self.outcomes[type(error).__name__] += 1
                 await asyncio.sleep(0.01)  # a fault may be told at once, and again
             self.longest = max(self.longest, asyncio.get_running_loop().time() - began)
@@ -162,16 +162,18 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(url: str | Address, exchange: str, **settings: Any) -> AsyncIterator[Desk]:
-    told: list[BridgeEvent] = []
-    transport = Amqp(url, AmqpSettings(serve=False, **settings))
+async def desk(
+    url: str | ConnectionParameters, exchange: str, **settings: Any
+) -> AsyncIterator[Desk]:
+    told: list[LinkEvent] = []
+    transport = AmqpTransport(url, AmqpSettings(server_bridge=False, **settings))
     async with ActorSystem(f"desk of {exchange}", transport=transport) as system:
 
         def listen(event: object) -> None:
-            if isinstance(event, BridgeEvent):
+            if isinstance(event, LinkEvent):
                 told.append(event)
 
-        system.listeners.append(listen)
+        system._listeners.append(listen)
         yield Desk(system, exchange, told)
 
 
@@ -202,7 +204,7 @@ class Town:
         return set(numbers) <= set(noted(self.folder))
 
     def is_lost(self) -> bool:
-        return bool(self.desk.told) and isinstance(self.desk.told[-1], BridgeLost)
+        return bool(self.desk.told) and isinstance(self.desk.told[-1], LinkLost)
 
     def answered_since(self, when: float) -> bool:
         """What was asked since: an answer to an earlier ask may have been on its way already."""

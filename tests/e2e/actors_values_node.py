@@ -2,7 +2,7 @@
 
 WHERE is `tcp`, or the URL of a broker. Its actor `keeper` has a durable mailbox, and writes for each value
 whether it is as it was to FOLDER/kept; with the MODE `hold` it handles none. `echo` answers by what it is sent.
-It says `ready PORT` when it is.
+It says `ready DEFAULT_PORT` when it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from recado.actors import Actor, ActorSystem, DurableMailboxes, Message
-from recado.actors.remote import Amqp, AmqpSettings, Tcp
+from recado.actors.remote import AmqpSettings, AmqpTransport, TcpTransport
 from tests.actors.values import EXAMPLES, Ask, Bid, Echoing, alike
 
 NAME = "values"
@@ -62,24 +62,26 @@ class Counting(Actor[Stored]):
     async def receive(self, message: Stored) -> None:
         loop = asyncio.get_running_loop()
         safe: asyncio.Future[None] = loop.create_future()
-        count = self._boxes.left().get("keeper", 0)
-        self._boxes.room.when_safe(lambda _: loop.call_soon_threadsafe(safe.set_result, None))
+        count = self._boxes.pending_counts().get("keeper", 0)
+        self._boxes._journal.when_synced(lambda _: loop.call_soon_threadsafe(safe.set_result, None))
         await safe
         self.reply(count)
 
 
 async def live(where: str, folder: Path, mode: str) -> None:
     transport = (
-        Tcp("127.0.0.1:0") if where == "tcp" else Amqp(where, AmqpSettings(connect_timeout=20))
+        TcpTransport("127.0.0.1:0")
+        if where == "tcp"
+        else AmqpTransport(where, AmqpSettings(connect_timeout=20))
     )
     file = os.open(folder / "kept", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     async with ActorSystem(NAME, transport=transport) as system:
         boxes = DurableMailboxes(system, folder / "mail")
-        keeper = boxes.mailbox("keeper", attempts=10)
+        keeper = boxes.mailbox("keeper", attempts_max=10)
         await system.spawn(lambda: Keeper(file, mode == "hold"), name="keeper", mailbox=keeper)
         await system.spawn(Echoing, name="echo")
         await system.spawn(lambda: Counting(boxes), name="counting")
-        port = transport.address[1] if isinstance(transport, Tcp) else 0
+        port = transport.address[1] if isinstance(transport, TcpTransport) else 0
         sys.stdout.write(f"ready {port}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

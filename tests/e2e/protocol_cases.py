@@ -18,7 +18,7 @@ import msgspec
 
 from recado.amqp import methods as m
 from recado.amqp.codec import encode_method
-from recado.amqp.values import Table
+from recado.amqp.values import FieldTable
 from workshop.peers import Server
 
 from .raw_frames import (
@@ -38,7 +38,7 @@ CONNECTIONS = 256  # open at a time, on one broker
 DEADLINE_S = 60.0  # for one case; RabbitMQ delays some refusals by 3 s
 FRAME_MAX = 131_072
 
-CAPABILITIES: Table = {"authentication_failure_close": True, "consumer_cancel_notify": True}
+CAPABILITIES: FieldTable = {"authentication_failure_close": True, "consumer_cancel_notify": True}
 START_OK = m.ConnectionStartOk({"capabilities": CAPABILITIES}, "PLAIN", b"\0guest\0guest")
 TUNE_OK = m.ConnectionTuneOk(2047, FRAME_MAX, 0)
 OPEN = m.ConnectionOpen("/")
@@ -461,7 +461,7 @@ def _openings() -> Iterator[Case]:
     for what, data in headers.items():
         yield Case(NO_HEADER, what, data, (_step(b"", "connection.start"),))
     start, tune, opening = HANDSHAKE
-    silent: Table = {"capabilities": {}}
+    silent: FieldTable = {"capabilities": {}}
     logins = {
         "an unknown mechanism": m.ConnectionStartOk({}, "MAGIC", b""),
         "a mechanism that is not offered": m.ConnectionStartOk({}, "EXTERNAL", b""),

@@ -13,10 +13,10 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from recado.actors import ActorSystem
-from recado.actors.errors import ActorError, AskTimeout
-from recado.actors.remote.amqp import Amqp, AmqpSettings, Sharing, Storage
-from recado.actors.remote.faults import RemoteFault
-from recado.actors.remote.options import Options
+from recado.actors.errors import ActorError, AskTimeoutError
+from recado.actors.remote.amqp import AmqpSettings, AmqpTransport, ConnectionSharing, Storage
+from recado.actors.remote.errors import RemoteError
+from recado.actors.remote.options import RemoteOptions
 from tests.actors.remote.running import in_a_loop
 from tests.feeds.rim.loop import until
 from workshop.peers import Server
@@ -27,18 +27,22 @@ from .actors_town import desk, noted
 
 @asynccontextmanager
 async def exchange(
-    url: str, name: str, options: Options | None = None, **settings: Any
+    url: str, name: str, options: RemoteOptions | None = None, **settings: Any
 ) -> AsyncIterator[ActorSystem]:
-    transport = Amqp(url, AmqpSettings(**settings))
+    transport = AmqpTransport(url, AmqpSettings(**settings))
     async with ActorSystem(name, transport=transport, options=options) as system:
         await system.spawn(Calculator, name="calculator")
         yield system
 
 
-@pytest.mark.parametrize("sharing", Sharing)
+@pytest.mark.parametrize("sharing", ConnectionSharing)
 @pytest.mark.parametrize("storage", Storage)
 def test_asks_and_tells(
-    server: Server, name: Callable[[str], str], sharing: Sharing, storage: Storage, tmp_path: Path
+    server: Server,
+    name: Callable[[str], str],
+    sharing: ConnectionSharing,
+    storage: Storage,
+    tmp_path: Path,
 ) -> None:
     policy: dict[str, Any] = {"storage": storage, "client_sharing": sharing}
 
@@ -124,9 +128,9 @@ def test_a_node_that_is_nowhere_is_told_and_not_waited_for(
     @in_a_loop
     async def work() -> None:
         async with desk(server.url, node) as it:
-            with pytest.raises((ActorError, RemoteFault)) as caught:
+            with pytest.raises((ActorError, RemoteError)) as caught:
                 await it.calculator.ask(Twice(1), timeout=10.0)
-            assert not isinstance(caught.value, AskTimeout)
+            assert not isinstance(caught.value, AskTimeoutError)
 
     node = name("nowhere")
     work()
@@ -135,9 +139,9 @@ def test_a_node_that_is_nowhere_is_told_and_not_waited_for(
 def test_who_has_not_the_cookie_is_told(server: Server, name: Callable[[str], str]) -> None:
     @in_a_loop
     async def work() -> None:
-        demanding = Options(cookie="sesame", require_cookie=True)
+        demanding = RemoteOptions(cookie="sesame", require_cookie=True)
         async with exchange(server.url, node, demanding), desk(server.url, node) as it:
-            with pytest.raises(RemoteFault, match="cookie"):
+            with pytest.raises(RemoteError, match="cookie"):
                 await it.calculator.ask(Twice(1), timeout=5.0)
 
     node = name("exchange")

@@ -10,17 +10,17 @@ from typing import Any, ClassVar
 from recado.actors import (
     ActorRef,
     ActorSystem,
+    ChildFailed,
     Down,
-    Exhausted,
-    NoSuchActor,
+    NodeUnreachableError,
+    NoSuchActorError,
     OneForOne,
-    Unreachable,
 )
-from recado.actors.failing.bonds import monitor
-from recado.actors.inspection import INSPECTOR, Inspect, Inspector
-from recado.actors.remote.amqp import Amqp, AmqpSettings
+from recado.actors.inspection import INSPECTOR_NAME, Inspect, Inspector
+from recado.actors.remote.amqp import AmqpSettings, AmqpTransport
 from recado.actors.remote.node import Node
-from recado.actors.remote.options import Options
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.supervision.links import monitor
 from tests.actors.remote.running import in_a_loop
 from tests.actors.remote.shop import Watcher, actor_of, watcher
 from workshop.peers import Server
@@ -28,19 +28,19 @@ from workshop.peers import Server
 from .actors_cast import Add, Counter
 from .actors_town import NodeProcess, process
 
-QUICK = Options(heartbeat=0.1, silence=2.0)
+QUICK = RemoteOptions(heartbeat_interval=0.1, failure_timeout=2.0)
 
 
 class Boss(Watcher):
-    supervision: ClassVar = OneForOne(1)
+    supervisor_strategy: ClassVar = OneForOne(1)
 
 
 @asynccontextmanager
 async def two_nodes(
-    url: str, name: str, folder: Path, options: Options = QUICK
+    url: str, name: str, folder: Path, options: RemoteOptions = QUICK
 ) -> AsyncIterator[tuple[NodeProcess, Node]]:
     """A process, and a node of this one."""
-    transport = Amqp(url, AmqpSettings(serve=False))
+    transport = AmqpTransport(url, AmqpSettings(server_bridge=False))
     with process("server", url, name, folder) as there:
         await there.start()
         async with ActorSystem(f"desk of {name}", transport=transport, options=options) as system:
@@ -69,7 +69,7 @@ def test_one_is_started_there_and_supervised_from_here(
             assert (seer.heard, boss.heard) == ([], [])
             counter.tell(Add(-2))  # which the budget does not allow
             (exhausted,) = await boss.until(1)
-            assert isinstance(exhausted, Exhausted)
+            assert isinstance(exhausted, ChildFailed)
             assert repr(exhausted.reason) == "ValueError('-2 is negative')"
             (down,) = await seer.until(1)
             assert isinstance(down, Down)
@@ -89,7 +89,7 @@ def test_one_moves_there_with_its_state(
             old: ActorRef[Any] = await here.system.spawn(Counter, name="counter")
             monitor(seer._cell, old)
             assert await old.ask(Add(40)) == 40
-            new = await here.moving.move(old, exchange)
+            new = await here.migration.move(old, exchange)
             assert new.address.node == exchange
             assert await old.ask(Add(1)) == 41
             assert await new.ask(Add(1)) == 42
@@ -106,18 +106,18 @@ def test_a_watch_by_name_does_not_outlive_a_node_that_is_killed_and_comes_back(
 ) -> None:
     @in_a_loop
     async def work() -> None:
-        patient = Options(heartbeat=0.1, silence=60.0)
+        patient = RemoteOptions(heartbeat_interval=0.1, failure_timeout=60.0)
         async with two_nodes(server.url, exchange, tmp_path, patient) as (there, here):
             seer = await watcher(here.system)
             # Each life has it before it is reached by others: its name is never free.
-            inspector = here.system.actor(INSPECTOR, Inspector, node=exchange)
+            inspector = here.system.actor(INSPECTOR_NAME, Inspector, node=exchange)
             monitor(seer._cell, inspector)
             await inspector.ask(Inspect(), timeout=30)
             there.kill()
             await there.start()
             (down,) = await seer.until(1)
             assert isinstance(down, Down)
-            assert isinstance(down.reason, NoSuchActor)
+            assert isinstance(down.reason, NoSuchActorError)
             await inspector.ask(Inspect(), timeout=30)
 
     exchange = name("exchange")
@@ -137,15 +137,15 @@ def test_a_node_that_is_killed_is_unreachable_and_in_its_next_life_its_actors_ar
             there.kill()
             (down,) = await seer.until(1)
             assert isinstance(down, Down)
-            assert isinstance(down.reason, Unreachable)
+            assert isinstance(down.reason, NodeUnreachableError)
             (exhausted,) = await boss.until(1)
-            assert isinstance(exhausted, Exhausted)
-            assert isinstance(exhausted.reason, Unreachable)
+            assert isinstance(exhausted, ChildFailed)
+            assert isinstance(exhausted.reason, NodeUnreachableError)
             await there.start()
             monitor(seer._cell, counter)
             (_, confirmed) = await seer.until(2)
             assert isinstance(confirmed, Down)
-            assert isinstance(confirmed.reason, NoSuchActor)
+            assert isinstance(confirmed.reason, NoSuchActorError)
 
     exchange = name("exchange")
     work()

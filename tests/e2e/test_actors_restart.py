@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from recado.actors.inspection import INSPECTOR, Inspect, Inspector
+from recado.actors.inspection import INSPECTOR_NAME, Inspect, Inspector
 from recado.actors.remote.amqp import Storage
 from tests.actors.remote.running import in_a_loop
 from tests.feeds.rim.loop import until
@@ -53,7 +53,7 @@ async def asked_node_is_killed(url: str, exchange: str, folder: Path) -> None:
         await node.start()
         async with desk(url, exchange) as it:
             gate = it.system.actor("gate", Gate, node=exchange)
-            inspector = it.system.actor(INSPECTOR, Inspector, node=exchange)
+            inspector = it.system.actor(INSPECTOR_NAME, Inspector, node=exchange)
             answers = [gate.ask_future(Twice(number), timeout=60.0) for number in range(asks)]
             waiting = 0
             while waiting < asks - 1:  # the gate has one of them

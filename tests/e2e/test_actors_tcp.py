@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from recado.actors import ActorSystem, Down, NoSuchActor
-from recado.actors.failing.bonds import monitor
-from recado.actors.inspection import INSPECTOR, Inspect, Inspector
+from recado.actors import ActorSystem, Down, NoSuchActorError
+from recado.actors.inspection import INSPECTOR_NAME, Inspect, Inspector
 from recado.actors.remote.amqp import Storage
-from recado.actors.remote.faults import Cut, RemoteFault
-from recado.actors.remote.options import Options
-from recado.actors.remote.tcp import Tcp
+from recado.actors.remote.errors import LinkLostError, RemoteError
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.tcp import TcpTransport
+from recado.actors.supervision.links import monitor
 from tests.actors.remote.running import in_a_loop
 from tests.actors.remote.shop import watcher
 from tests.feeds.rim.loop import until
@@ -47,10 +47,10 @@ def node(role: str, url: str, folder: Path) -> Iterator[NodeProcess]:
 async def exchange_and_desk(folder: Path) -> AsyncIterator[tuple[NodeProcess, ActorSystem, str]]:
     """A server as a process, a system of this one, and where the server listens."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
-    options = Options(silence=PATIENCE)
+    options = RemoteOptions(failure_timeout=PATIENCE)
     with node("server", f"{TCP}{address}", folder) as there:
         await there.start()
-        transport = Tcp(nodes={EXCHANGE: address})
+        transport = TcpTransport(nodes={EXCHANGE: address})
         async with ActorSystem("desk", transport=transport, options=options) as desk:
             yield there, desk, f"{TCP}{address}"
 
@@ -70,7 +70,7 @@ async def test_what_was_answered_was_handled_however_often_the_node_is_killed(
                     try:
                         assert await ledger.ask(Note(0, number), timeout=scale(PATIENCE)) == number
                         break
-                    except RemoteFault:  # Undelivered or Cut
+                    except RemoteError:  # Undelivered or Cut
                         continue
 
         for life in range(kills):
@@ -103,7 +103,7 @@ async def test_what_tell_wait_returned_for_is_handled_however_often_the_node_is_
             telling = asyncio.create_task(tell_all(life * 1_000_000))
             await until(lambda life=life: len(stored) > (life + 1) * each)  # type: ignore[misc]
             there.kill()
-            with pytest.raises(RemoteFault):  # Cut, or Undelivered
+            with pytest.raises(RemoteError):  # Cut, or Undelivered
                 await telling
             await there.start()
         assert await ledger.ask(Note(0, 9_000_000), timeout=scale(PATIENCE)) == 9_000_000
@@ -119,7 +119,7 @@ async def test_what_waits_in_a_node_that_is_killed_is_handled_and_its_asks_end(
     asks = 5
     async with exchange_and_desk(tmp_path) as (there, desk, _):
         gate = desk.actor("gate", Gate, node=EXCHANGE)
-        inspector = desk.actor(INSPECTOR, Inspector, node=EXCHANGE)
+        inspector = desk.actor(INSPECTOR_NAME, Inspector, node=EXCHANGE)
         answers = [
             gate.ask_future(Twice(number), timeout=scale(PATIENCE)) for number in range(asks)
         ]
@@ -129,7 +129,7 @@ async def test_what_waits_in_a_node_that_is_killed_is_handled_and_its_asks_end(
             waiting = next(seen.waiting for seen in page.seen if seen.name == "gate")
         there.kill()
         for outcome in await asyncio.gather(*answers, return_exceptions=True):
-            assert isinstance(outcome, Cut)
+            assert isinstance(outcome, LinkLostError)
         (tmp_path / "open").touch()
         await there.start()
         passed = tmp_path / "passed"
@@ -190,5 +190,5 @@ async def test_a_watched_actor_with_a_durable_mailbox_dies_with_its_node(tmp_pat
         await there.start()
         (down,) = await seer.until(1)
         assert isinstance(down, Down)
-        assert isinstance(down.reason, NoSuchActor)
+        assert isinstance(down.reason, NoSuchActorError)
         assert await ledger.ask(Note(0, 2), timeout=scale(PATIENCE)) == 2

@@ -17,7 +17,13 @@ from typing import Any
 import pytest
 
 from recado.actors import ActorRef, ActorSystem
-from recado.actors.remote import Amqp, AmqpSettings, CannotSerialise, RemoteFault, Tcp
+from recado.actors.remote import (
+    AmqpSettings,
+    AmqpTransport,
+    RemoteError,
+    SerializationError,
+    TcpTransport,
+)
 from tests.actors.remote.running import in_a_loop
 from tests.actors.values import EXAMPLES, Carry, alike
 from tests.feeds.rim.loop import until
@@ -50,24 +56,28 @@ async def ask(ref: ActorRef[Any], message: Any) -> Any:
         while True:
             try:
                 return await ref.ask(message, timeout=5.0)
-            except (RemoteFault, TimeoutError):
+            except (RemoteError, TimeoutError):
                 await asyncio.sleep(0.05)
 
 
 @in_a_loop
 async def killed_while_they_wait(where: str, folder: Path) -> None:
-    transport = Tcp() if where == "tcp" else Amqp(where, AmqpSettings(serve=False))
+    transport = (
+        TcpTransport()
+        if where == "tcp"
+        else AmqpTransport(where, AmqpSettings(server_bridge=False))
+    )
     kept = folder / "kept"
     async with ActorSystem("sender", transport=transport) as system:
         keeper, echo, counting = (
             system.actor(name, node=NAME) for name in ("keeper", "echo", "counting")
         )
         with node(where, folder, "hold") as port:
-            if isinstance(transport, Tcp):
-                transport.locate(NAME, f"127.0.0.1:{port}")
+            if isinstance(transport, TcpTransport):
+                transport.set_address(NAME, f"127.0.0.1:{port}")
             for name, value in EXAMPLES.items():
                 await keeper.tell_wait(Item(name, value, quote_of(name)))
-            with pytest.raises(CannotSerialise, match=r"Item\.value\[0\]: object"):
+            with pytest.raises(SerializationError, match=r"Item\.value\[0\]: object"):
                 await keeper.tell_wait(Item("odd", [object()], quote_of("odd")))
             async with asyncio.timeout(scale(PATIENCE)):
                 while await ask(counting, Stored()) < len(EXAMPLES):
@@ -76,8 +86,8 @@ async def killed_while_they_wait(where: str, folder: Path) -> None:
                 assert alike(await ask(echo, Carry(value)), value)
         assert kept.read_text() == ""
         with node(where, folder, "handle") as port:
-            if isinstance(transport, Tcp):
-                transport.locate(NAME, f"127.0.0.1:{port}")
+            if isinstance(transport, TcpTransport):
+                transport.set_address(NAME, f"127.0.0.1:{port}")
             await until(lambda: kept.read_text().count("\n") >= len(EXAMPLES))
             assert alike(await ask(echo, Carry(EXAMPLES)), EXAMPLES)
     assert kept.read_text().splitlines() == [f"{name}:True" for name in EXAMPLES]

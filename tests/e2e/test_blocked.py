@@ -10,7 +10,13 @@ import pytest
 from pika import BlockingConnection
 from pika.exceptions import ConnectionBlockedTimeout
 
-from recado.client import Blocked, ConnectionClosed, RobustChannel, Unblocked, connect
+from recado.client import (
+    ConnectionClosedByClientError,
+    PublishingBlocked,
+    PublishingUnblocked,
+    RobustChannel,
+    connect,
+)
 from tests.brokers import BROKERS
 from tests.client.notebook import Notebook
 from tests.client.running import in_a_loop, soon
@@ -63,23 +69,25 @@ def test_publishers_are_blocked_and_consumers_are_not(scarce: Server) -> None:
 async def test_our_client_is_told_and_waits(
     scarce: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recado.client.wire.CLOSE_SECONDS", 0.2)  # it hears no good-bye either
+    monkeypatch.setattr(
+        "recado.client.protocol.CLOSE_TIMEOUT_S", 0.2
+    )  # it hears no good-bye either
     notebook = Notebook()
     async with connect(scarce.url, on_event=notebook) as connection:
         channel = await connection.channel()
         queue = await channel.declare_queue(exclusive=True)
         publishing = asyncio.create_task(publish_on(channel, queue.name))
-        blocked = await notebook.wait_for(Blocked)
+        blocked = await notebook.wait_for(PublishingBlocked)
         publishing.cancel()
         assert "memory" in blocked.reason
-        assert connection.blocked == blocked.reason
+        assert connection.blocked_reason == blocked.reason
         draining = asyncio.ensure_future(channel.drain())
         await asyncio.sleep(0)
         assert not draining.done()
         await soon(connection.close())
-        with pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosedByClientError):
             await soon(draining)
-        assert not [each for each in notebook.notices if isinstance(each, Unblocked)]
+        assert not [each for each in notebook.notices if isinstance(each, PublishingUnblocked)]
 
 
 async def publish_on(channel: RobustChannel, queue: str) -> None:

@@ -19,7 +19,7 @@ import pytest
 from pika.exceptions import AMQPError
 
 import recado
-from recado.broker.policy import InvalidPolicy, Policy
+from recado.broker.policy import InvalidPolicyError, Policy
 from workshop import peers, system
 from workshop.peers import HOST, Server
 from workshop.time_limit import scale
@@ -350,6 +350,6 @@ def test_policies_are_refused_in_the_same_words(
     ours = None
     try:
         Policy(name="p", pattern="", definition=definition, operator=operator)
-    except InvalidPolicy as refusal:
+    except InvalidPolicyError as refusal:
         ours = str(refusal)
     assert ours == theirs

@@ -16,16 +16,18 @@ from typing import IO, Any
 import pytest
 
 import recado
-from recado.feeds.archivist import Archivist
-from recado.feeds.boundary import Options
-from recado.feeds.link import Link
+from recado.feeds.archiver import Archiver
+from recado.feeds.boundary import FeedOptions
+from recado.feeds.connection import FeedConnection
 from tests.feeds.rim.loop import until
 from tests.feeds.rim.town import stored, take
 from workshop.peers import Server
 from workshop.time_limit import scale
 
 RECADO = Path(sys.executable).with_name("recado")
-FAST = Options(beat=0.1, suspect=1.0, flush=0.3, again=0.05)
+FAST = FeedOptions(
+    heartbeat_interval=0.1, failure_timeout=1.0, view_change_timeout=0.3, retry_interval=0.05
+)
 PATIENCE = 60.0
 
 
@@ -37,13 +39,13 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(within_patience())
 
 
-def linked(server: Server) -> Link:
+def linked(server: Server) -> FeedConnection:
     return recado.connect(server.url, options=FAST)
 
 
-def seats(archive: Archivist) -> int:
+def seats(archive: Archiver) -> int:
     """How many take part, as the archive sees it."""
-    return 0 if archive.view is None else len(archive.view.seats)
+    return 0 if archive.view is None else len(archive.view.entries)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from bench.feeds_siege.diary import Published, read_publisher
 from bench.feeds_siege.processes import Program
 from bench.feeds_siege.programs import body
 from recado.feeds.archive.archive import Archive
-from recado.feeds.boundary import Options
+from recado.feeds.boundary import FeedOptions
 from tests.brokers import BROKERS
 from tests.feeds.rim.loop import until
 from tests.feeds.rim.town import stored, take
@@ -25,7 +25,13 @@ from workshop.peers import Server
 
 from .test_feeds import run
 
-OPTIONS = Options(beat=0.1, suspect=1.0, flush=0.3, again=0.05, recovery_timeout=60.0)
+OPTIONS = FeedOptions(
+    heartbeat_interval=0.1,
+    failure_timeout=1.0,
+    view_change_timeout=0.3,
+    retry_interval=0.05,
+    recovery_timeout=60.0,
+)
 
 
 def started(broker: str, folder: Path, port: int) -> AbstractContextManager[Server]:

@@ -19,7 +19,7 @@ from bench.fuzz import case, target
 from bench.fuzz.answers import Answers
 from bench.fuzz.hostile import Outcome, one
 from bench.plan import Plan
-from recado.amqp.frames import PROTOCOL_HEADER, method_frame
+from recado.amqp.frames import PROTOCOL_HEADER, encode_method_frame
 from recado.amqp.methods import ChannelClose, ConnectionClose, ConnectionStart
 from workshop.peers import HOST, Server
 
@@ -44,7 +44,7 @@ def test_a_case_can_be_made_again() -> None:
     assert all(b"".join(each.frames) == b"".join(each.pieces) for each in first)
 
 
-START = method_frame(0, ConnectionStart())
+START = encode_method_frame(0, ConnectionStart())
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ START = method_frame(0, ConnectionStart())
     [
         (START, [], None),
         (PROTOCOL_HEADER, [], None),
-        (START + method_frame(3, ChannelClose(404, "NOT_FOUND - no queue")), [404], None),
-        (START + method_frame(0, ConnectionClose(541, "INTERNAL_ERROR - oh")), [541], "oh"),
-        (START + method_frame(0, ConnectionClose(501, "FRAME_ERROR")), [501], "explanation"),
+        (START + encode_method_frame(3, ChannelClose(404, "NOT_FOUND - no queue")), [404], None),
+        (START + encode_method_frame(0, ConnectionClose(541, "INTERNAL_ERROR - oh")), [541], "oh"),
+        (START + encode_method_frame(0, ConnectionClose(501, "FRAME_ERROR")), [501], "explanation"),
         (START + b"\x01\x00\x00\x00\x00\x00\x04\x00\x0a\x00\x32\xce", [], "cannot be read"),
         (START[:-1] + b"\x00" * 9, [], "without its end"),
         (b"HTTP/1.1 400 Bad Request", [], "type 72"),

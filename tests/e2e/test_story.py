@@ -22,7 +22,7 @@ import pika
 import pytest
 
 from recado.apps.quotes.market import Market
-from recado.apps.quotes.recording import columns_of
+from recado.apps.quotes.recorder import tick_columns
 from workshop.time_limit import scale
 
 pytestmark = pytest.mark.spark  # not this process's own, but it needs the processors as much
@@ -93,15 +93,15 @@ def test_the_story_in_a_terminal(tmp_path: Path) -> None:
     with closing(sqlite3.connect(folder / "ticks.db")) as database:
         rows = database.execute("SELECT * FROM tick ORDER BY sequence").fetchall()
     assert [row[2:] for row in rows] == [
-        columns_of(tick) for tick in islice(Market(1).ticks(), MORNING + LIVE)
+        tick_columns(tick) for tick in islice(Market(1).ticks(), MORNING + LIVE)
     ]
 
 
 TOLD = """
 import sys
-from recado.apps.story import telling
+from recado.apps.demo import telling
 from recado.cli import main
-from tests.apps.story.test_report import outcome
+from tests.apps.demo.test_report import outcome
 telling.tell = lambda *_: outcome()
 sys.exit(main(["story", "--port", "0"]))
 """

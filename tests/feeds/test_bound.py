@@ -2,11 +2,11 @@
 
 import pytest
 
-from recado.feeds.boundary import Channel, Policy
-from recado.feeds.layer import Changed, Heard, Messages
-from recado.feeds.layers.reception import Reception
-from recado.feeds.layers.sync import Sync
-from recado.feeds.packet import Answer, Bound, Doubt
+from recado.feeds.boundary import PacketRoute, RecoveryPolicy
+from recado.feeds.layer import BatchReleased, PacketReceived, ViewInstalled
+from recado.feeds.layers.receive_buffer import ReceiveBuffer
+from recado.feeds.layers.sync import SyncLayer
+from recado.feeds.packet import DeliveryBound, DeliveryBoundRequest, RecoveryReply
 from recado.feeds.vector import Vector
 from recado.feeds.views import Certainty
 
@@ -15,44 +15,51 @@ from .test_layers import OTHER, Between, P, batch, record
 
 class Returned:
     """A subscriber that began at 10 s and is live again, with what an archive has told of its earlier lives;
-    `suspect` is 2 s."""
+    `failure_timeout` is 2 s."""
 
     def __init__(self, bound: dict[bytes, int], *, ordered: bool = False) -> None:
-        self.reception = Reception(10_000)
-        self.reception.begin({}, 10.0)
-        self.reception.limit = None
+        self.reception = ReceiveBuffer(10_000)
+        self.reception.start({}, 10.0)
+        self.reception.release_limit = None
         self.sync = Between(
-            lambda site: Sync(site, self.reception), recovery=Policy.PESSIMISTIC, ordered=ordered
+            lambda site: SyncLayer(site, self.reception),
+            recovery=RecoveryPolicy.PESSIMISTIC,
+            ordered=ordered,
         )
-        self.sync.layer.site.view = record(1, "a").view
+        self.sync.layer.context.agreed_view = record(1, "a").view
         self.sync.layer.start(10.0)
-        self.sync.layer.up(Changed(record(1, "a")), 10.0)
-        self.sync.layer.up(Heard(Channel.A, OTHER, Answer(0, Vector(), [], 0, False, {})), 10.0)
+        self.sync.layer.up(ViewInstalled(record(1, "a")), 10.0)
+        self.sync.layer.up(
+            PacketReceived(
+                PacketRoute.ADDRESSED, OTHER, RecoveryReply(0, Vector(), [], 0, False, {})
+            ),
+            10.0,
+        )
         self.bound(bound, 10.0)
 
     def bound(self, bound: dict[bytes, int], now: float) -> None:
-        self.sync.layer.up(Heard(Channel.A, OTHER, Bound(bound)), now)
+        self.sync.layer.up(PacketReceived(PacketRoute.ADDRESSED, OTHER, DeliveryBound(bound)), now)
 
     def comes(self, sequence: int, now: float) -> Certainty:
         """What the next message of P is called."""
         message = batch(sequence)
-        assert self.reception.take(message, now)
-        self.sync.layer.up(Messages(message), now)
+        assert self.reception.receive(message, now)
+        self.sync.layer.up(BatchReleased(message), now)
         risen = self.sync.risen[-1]
-        assert isinstance(risen, Messages)
+        assert isinstance(risen, BatchReleased)
         return risen.batch.certainty
 
     def asks(self, now: float) -> bool:
         self.sync.fallen.clear()
         self.sync.layer.tick(now)
-        return Doubt() in self.sync.packets()
+        return DeliveryBoundRequest() in self.sync.packets()
 
 
 def test_of_a_publisher_that_no_archive_has_named_nothing_is_known() -> None:
     """S6: it is asked for until one does."""
     returned = Returned({})
     assert returned.sync.layer.deadline() is None
-    returned.reception.tell(P, 2, 90.0, 20.0)
+    returned.reception.note_status(P, 2, 90.0, 20.0)
     assert returned.comes(1, 20.0) is Certainty.UNCERTAIN
     assert returned.asks(20.0)
     returned.bound({}, 20.1)
@@ -67,7 +74,7 @@ def test_of_a_publisher_that_no_archive_has_named_nothing_is_known() -> None:
 def test_one_that_an_archive_names_with_nothing_was_not_heard_before() -> None:
     """S6."""
     returned = Returned({P: 0})
-    returned.reception.tell(P, 1, 90.0, 20.0)
+    returned.reception.note_status(P, 1, 90.0, 20.0)
     assert returned.comes(1, 20.0) is Certainty.LIVE
     assert returned.sync.layer.deadline() is None
 
@@ -76,16 +83,16 @@ def test_one_that_an_archive_names_with_nothing_was_not_heard_before() -> None:
 def test_one_that_began_after_us_was_not_heard_before(age: float, certainty: Certainty) -> None:
     """S6: by more than what it tells can have been under way."""
     returned = Returned({})
-    returned.reception.tell(P, 1, age - 0.5, 19.5)
-    returned.reception.tell(P, 1, age, 20.0)
+    returned.reception.note_status(P, 1, age - 0.5, 19.5)
+    returned.reception.note_status(P, 1, age, 20.0)
     assert returned.comes(1, 20.0) is certainty
 
 
 def test_one_whose_reports_were_delayed_may_have_begun_before_us() -> None:
     """S6: they come together, and the last one is as old as the silence behind it."""
     returned = Returned({})
-    returned.reception.tell(P, 1, 4.5, 20.0)
-    returned.reception.tell(P, 1, 5.0, 20.0)
+    returned.reception.note_status(P, 1, 4.5, 20.0)
+    returned.reception.note_status(P, 1, 5.0, 20.0)
     assert returned.comes(1, 20.0) is Certainty.UNCERTAIN
 
 

@@ -2,9 +2,9 @@
 
 from math import inf
 
-from recado.feeds.boundary import Cast
+from recado.feeds.boundary import Broadcast
 from recado.feeds.clock import MemberClock
-from recado.feeds.packet import Last
+from recado.feeds.packet import PublisherStatus
 from recado.feeds.views import Role
 from recado.feeds.wire import decode
 
@@ -15,9 +15,9 @@ def test_a_timer_that_is_late_shows_a_stall() -> None:
     clock = MemberClock(0.25)
     assert clock.expect(1.0) == 1.0
     assert clock.observe(1.2) == 0.0
-    assert clock.time(1.2) == 1.2
+    assert clock.member_time(1.2) == 1.2
     assert clock.observe(11.0) == 10.0
-    assert clock.time(11.0) == 1.0
+    assert clock.member_time(11.0) == 1.0
     assert clock.observe(11.1) == 0.0, "it is counted once"
     assert clock.expect(2.0) == 12.0
     clock.expect(inf)
@@ -25,15 +25,15 @@ def test_a_timer_that_is_late_shows_a_stall() -> None:
 
 
 def age_told(node: Node) -> int:
-    told = [decode(effect.packet) for effect in node.log if isinstance(effect, Cast)]
-    return [packet.age for packet in told if isinstance(packet, Last)][-1]
+    told = [decode(effect.packet) for effect in node.log if isinstance(effect, Broadcast)]
+    return [packet.age_ms for packet in told if isinstance(packet, PublisherStatus)][-1]
 
 
 def test_the_age_that_a_publisher_tells_is_real() -> None:
     world = World()
     publisher = world.add(Role.PUBLISHER)
     world.run(1)
-    publisher.member.stall(30.0)
+    publisher.member.adjust_for_stall(30.0)
     world.run(1)
     assert 31_000 <= age_told(publisher) <= 32_100
 
@@ -48,8 +48,8 @@ def test_a_publisher_that_began_while_we_were_stopped_is_younger_than_we_are() -
     world.run(0.3)
     world.publish(publisher, b"1", b"2")
     world.run(0.1)
-    nodes[1].member.stall(10.0)  # in world.now it is not
-    publisher.member.stall(5.0)
+    nodes[1].member.adjust_for_stall(10.0)  # in world.now it is not
+    publisher.member.adjust_for_stall(5.0)
     world.cut = lambda one, other: False
     world.run(3)
     assert nodes[1].bodies() == [b"1", b"2"]

@@ -3,12 +3,12 @@ from whoever still keeps it, the rest is stored as lost, and nobody who recovers
 
 import pytest
 
-from recado.feeds.boundary import Policy
-from recado.feeds.views import Lost, Role
+from recado.feeds.boundary import RecoveryPolicy
+from recado.feeds.views import LostRange, Role
 
 from .world import Node, World, together
 
-RECOVERIES = (Policy.PESSIMISTIC, Policy.VECTOR, Policy.ARCHIVE)
+RECOVERIES = (RecoveryPolicy.PESSIMISTIC, RecoveryPolicy.VECTOR, RecoveryPolicy.ARCHIVE)
 
 
 def published(world: World, *bodies: bytes) -> Node:
@@ -24,7 +24,7 @@ def published(world: World, *bodies: bytes) -> Node:
 
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("policy", RECOVERIES)
-def test_it_copies_what_members_keep(policy: Policy, ordered: bool) -> None:
+def test_it_copies_what_members_keep(policy: RecoveryPolicy, ordered: bool) -> None:
     world = World(ordered=ordered)
     a = world.add(Role.SUBSCRIBER, "a")
     assert together(world, a)
@@ -41,7 +41,7 @@ def test_it_copies_what_members_keep(policy: Policy, ordered: bool) -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("policy", RECOVERIES)
-def test_what_nobody_keeps_is_lost_without_patience(policy: Policy, ordered: bool) -> None:
+def test_what_nobody_keeps_is_lost_without_patience(policy: RecoveryPolicy, ordered: bool) -> None:
     """Whoever was away never had this archive's word for it."""
     world = World(ordered=ordered, window=0, patience=60.0)
     a = world.add(Role.SUBSCRIBER, "a")
@@ -51,7 +51,7 @@ def test_what_nobody_keeps_is_lost_without_patience(policy: Policy, ordered: boo
     assert together(world, a, keeper)
     b = world.add(Role.SUBSCRIBER, "b", recovery=policy)
     assert world.run(5, lambda: b.recovered is not None)
-    assert b.gaps == [Lost(publisher, 1, 2)]
+    assert b.gaps == [LostRange(publisher, 1, 2)]
     assert keeper.disk is not None
     assert keeper.disk.vector == {publisher: 2}
     later = world.add(Role.PUBLISHER)
@@ -73,16 +73,16 @@ def test_one_that_is_alone_stores_what_came_before_its_first_view(ordered: bool)
     world.run(0.05)
     world.kill(publisher)
     assert together(world, keeper)
-    b = world.add(Role.SUBSCRIBER, "b", recovery=Policy.PESSIMISTIC)
+    b = world.add(Role.SUBSCRIBER, "b", recovery=RecoveryPolicy.PESSIMISTIC)
     assert world.run(5, lambda: b.recovered is not None)
-    assert b.gaps == [Lost(publisher.me.incarnation, 1, 1)]
+    assert b.gaps == [LostRange(publisher.me.incarnation, 1, 1)]
     assert b.bodies() == [b"early"]
 
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_what_waited_for_an_archive_to_come_is_given(ordered: bool) -> None:
     world = World(ordered=ordered, recovery_timeout=60.0)
-    b = world.add(Role.SUBSCRIBER, "b", recovery=Policy.PESSIMISTIC)
+    b = world.add(Role.SUBSCRIBER, "b", recovery=RecoveryPolicy.PESSIMISTIC)
     world.run(1)
     published(world, b"x", b"y")
     assert b.bodies() == []

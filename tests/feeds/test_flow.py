@@ -18,7 +18,7 @@ def test_what_is_published_is_delivered_in_order() -> None:
     world.run(1)
     expected = [body for i in range(10) for body in (b"%d" % i, b"+")]
     assert one.bodies() == other.bodies() == expected
-    assert publisher.member.published == 20
+    assert publisher.member.last_sequence == 20
     assert one.member.vector == {publisher.me.incarnation: 20}
 
 

@@ -4,20 +4,20 @@ can recover it waits for archives, or gets it later."""
 import pytest
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch, Left, Policy
-from recado.feeds.layers.archiver import Archiver
-from recado.feeds.table import Table
+from recado.feeds.boundary import LeaveRequested, MessageBatch, RecoveryPolicy
+from recado.feeds.delivery_records import DeliveryRecords
+from recado.feeds.layers.archiver import ArchiverLayer
 from recado.feeds.vector import Vector
-from recado.feeds.views import Certainty, Found, Lost, Role
+from recado.feeds.views import Certainty, FoundRange, LostRange, Role
 
 from .test_recovery import numbers, say
 from .world import Disk, Node, World, together
 
-RECOVERIES = (Policy.VECTOR, Policy.PESSIMISTIC, Policy.ARCHIVE)
+RECOVERIES = (RecoveryPolicy.VECTOR, RecoveryPolicy.PESSIMISTIC, RecoveryPolicy.ARCHIVE)
 
 
 def alone_with_archive(
-    policy: Policy, gap_timeout: float | None = None
+    policy: RecoveryPolicy, gap_timeout: float | None = None
 ) -> tuple[World, Node, Node, Node]:
     """A subscriber has 1 to 3, lacks 4 to 6 and knows 7; only an archive that has stopped has all of them."""
     world = World(ordered=False, window=0)
@@ -39,7 +39,7 @@ def alone_with_archive(
 
 
 @pytest.mark.parametrize("policy", RECOVERIES)
-def test_with_recovery_an_archive_that_is_away_is_waited_for(policy: Policy) -> None:
+def test_with_recovery_an_archive_that_is_away_is_waited_for(policy: RecoveryPolicy) -> None:
     world, _, keeper, x = alone_with_archive(policy)
     world.run(20)
     assert x.bodies() == numbers(1, 3)
@@ -53,7 +53,7 @@ def test_with_recovery_an_archive_that_is_away_is_waited_for(policy: Policy) -> 
 
 
 def test_who_does_not_want_to_wait_is_told_that_it_fails() -> None:
-    world, publisher, _, x = alone_with_archive(Policy.VECTOR, gap_timeout=5.0)
+    world, publisher, _, x = alone_with_archive(RecoveryPolicy.VECTOR, gap_timeout=5.0)
     assert not world.run(4, lambda: x.failed is not None)
     assert world.run(6, lambda: x.failed is not None)
     reason = x.failed or ""
@@ -65,27 +65,27 @@ def test_who_does_not_want_to_wait_is_told_that_it_fails() -> None:
 def certainty(disk: Disk | None, publisher: Node, first: int, last: int) -> list[Certainty]:
     assert disk is not None
     state = disk.state()
-    table = Table([*state.views, *state.settled, *state.acknowledged])
-    found = table.standing("x").split(publisher.me.incarnation, first, last)
+    table = DeliveryRecords([*state.views, *state.stability, *state.acknowledgements])
+    found = table.delivery_status("x").split(publisher.me.incarnation, first, last)
     return [each for low, high, each in found for _ in range(low, high + 1)]
 
 
 def test_without_recovery_it_is_told_and_is_not_called_delivered() -> None:
-    world, publisher, keeper, x = alone_with_archive(Policy.NONE)
+    world, publisher, keeper, x = alone_with_archive(RecoveryPolicy.NONE)
     who = publisher.me.incarnation
     world.run(20)
-    assert x.gaps == [Lost(who, 4, 6)]
+    assert x.gaps == [LostRange(who, 4, 6)]
     assert x.bodies() == [*numbers(1, 3), b"7"]
     assert x.member.vector == Vector({who: 7}, {who: [(4, 6)]})
     again = world.add(Role.ARCHIVE, "archive", keeper.disk)
     assert together(world, again, x)
     world.run(2)
-    world.do(x, Left())
+    world.do(x, LeaveRequested())
     world.kill(x)
     world.run(2)
     is_delivered = [each is Certainty.DELIVERED for each in certainty(again.disk, publisher, 1, 7)]
     assert is_delivered == [True] * 3 + [False] * 3 + [True]
-    back = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    back = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
     assert world.run(10, lambda: back.recovered is not None)
     assert back.bodies() == numbers(4, 6)
     assert back.member.vector == {who: 7}
@@ -95,7 +95,7 @@ def test_what_archives_have_recorded_as_lost_is_passed_over() -> None:
     world = World(ordered=False, window=0)
     publisher = world.add(Role.PUBLISHER)
     keepers = [world.add(Role.ARCHIVE, name) for name in ("one", "two")]
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.VECTOR)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
     assert together(world, x, *keepers)
     assert world.run(5, lambda: x.recovered is not None)
     who = publisher.me.incarnation
@@ -107,7 +107,7 @@ def test_what_archives_have_recorded_as_lost_is_passed_over() -> None:
     world.kill(publisher)
     world.run(20)
     assert x.bodies() == [b"1", b"3"]
-    assert x.gaps == [Lost(who, 2, 2)]
+    assert x.gaps == [LostRange(who, 2, 2)]
     assert x.member.vector == Vector({who: 3}, {who: [(2, 2)]})
 
 
@@ -131,7 +131,7 @@ def test_gaps_of_a_publisher_wait_together(ordered: bool) -> None:
     world.kill(publisher)
     patience = 2.0
     assert world.run(2 * patience, lambda: len(x.gaps) == len(gaps))
-    assert x.gaps == [Lost(who, gap, gap) for gap in gaps]
+    assert x.gaps == [LostRange(who, gap, gap) for gap in gaps]
     assert x.bodies() == [b"1", b"3", b"5", b"7", b"9"]
     assert keeper.disk is not None
     world.run(patience / 2)
@@ -142,9 +142,9 @@ def filled(disk: Disk, who: bytes, *spans: tuple[int, int], lost: tuple[int, int
     """With these messages, and a record of what is lost, in the order of sequences."""
     for low, high in sorted([*spans, lost]):
         if (low, high) == lost:
-            disk.append([Lost(who, low, high)])
+            disk.append([LostRange(who, low, high)])
         else:
-            disk.append([Batch(who, low, Block.of(numbers(low, high)))])
+            disk.append([MessageBatch(who, low, Block.build(numbers(low, high)))])
     return disk
 
 
@@ -160,13 +160,13 @@ def test_archives_repair_what_one_of_them_has_recorded_as_lost(ordered: bool) ->
     two = world.add(Role.ARCHIVE, "two", right)
     assert together(world, one, two)
     world.run(5)
-    assert Found(WHO, 4, 6) in wrong.records
-    assert Found(WHO, 9, 9) in right.records
+    assert FoundRange(WHO, 4, 6) in wrong.records
+    assert FoundRange(WHO, 9, 9) in right.records
     assert wrong.lost() == right.lost() == []
     world.kill(one)
     world.kill(two)
     again = world.add(Role.ARCHIVE, "one", wrong)
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.VECTOR)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
     assert together(world, again, x)
     assert world.run(5, lambda: x.recovered is not None)
     assert x.bodies() == numbers(1, 9), "in order, though the archive has them in another"
@@ -176,15 +176,17 @@ def test_archives_repair_what_one_of_them_has_recorded_as_lost(ordered: bool) ->
 def test_another_archive_is_asked_for_what_one_has_recorded_as_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Archiver, "_ask_for_lost", lambda *_: None)  # so that x is there before
+    monkeypatch.setattr(
+        ArchiverLayer, "_request_lost", lambda *_: None
+    )  # so that x is there before
     world = World()
     wrong = filled(Disk(), WHO, (1, 3), (7, 9), lost=(4, 6))
     right = filled(Disk(), WHO, (1, 6), (7, 8), lost=(9, 9))
     keepers = [world.add(Role.ARCHIVE, "one", wrong), world.add(Role.ARCHIVE, "two", right)]
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.VECTOR)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
     assert together(world, x, *keepers)
     assert world.run(5, lambda: x.recovered is not None)
-    assert wrong.lost() == [Lost(WHO, 4, 6)]
+    assert wrong.lost() == [LostRange(WHO, 4, 6)]
     assert x.bodies() == numbers(1, 9)
     assert x.gaps == []
 
@@ -194,7 +196,7 @@ def test_a_vector_with_holes_gets_what_is_in_them_and_what_is_behind() -> None:
     disk = filled(Disk(), WHO, (1, 4), (6, 9), lost=(5, 5))
     keeper = world.add(Role.ARCHIVE, "archive", disk)
     vector = Vector({WHO: 7}, {WHO: [(2, 3), (5, 5)]})
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.VECTOR, vector=vector)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR, vector=vector)
     assert together(world, keeper, x)
     assert world.run(5, lambda: x.recovered is not None)
     assert x.bodies() == [b"2", b"3", b"8", b"9"]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from recado.feeds.boundary import Cast, Send
+from recado.feeds.boundary import Broadcast, SendAddressed
 from recado.feeds.views import Role
 
 from .world import Node, World
@@ -96,7 +96,7 @@ def test_those_who_stay_are_told_only_what_changes() -> None:
     world.carried()
     late = world.add(Role.SUBSCRIBER, "late")
     assert together(world, *nodes, late)
-    sent = [effect for node in nodes for effect in node.log if isinstance(effect, Send)]
+    sent = [effect for node in nodes for effect in node.log if isinstance(effect, SendAddressed)]
     to_all = [effect.packet for effect in sent if effect.to == "members"]
     assert max(map(len, to_all)) < 200
     assert max(len(effect.packet) for effect in sent if effect.to == late.me) > 160 * 20
@@ -112,7 +112,7 @@ def test_answers_name_only_publishers_of_whom_something_came_since_the_last_view
         world.carried()
         nodes.append(world.add(Role.SUBSCRIBER, name))
         assert together(world, *nodes)
-        sent = [e.packet for node in nodes[:10] for e in node.log if isinstance(e, Send)]
+        sent = [e.packet for node in nodes[:10] for e in node.log if isinstance(e, SendAddressed)]
     assert nodes[0].views[-1].cut == {publisher.me.incarnation: 1 for publisher in publishers}
     assert sorted(map(len, sent))[-2] < 400, "all but the view for the newcomer"
 
@@ -143,7 +143,7 @@ def test_an_idle_archive_tells_many_members_more_rarely_what_is_stable() -> None
         world.run(5)
         world.carried()
         world.run(IDLE_S)
-        assert not any(isinstance(effect, Cast) for effect in keeper.log)
+        assert not any(isinstance(effect, Broadcast) for effect in keeper.log)
         counted[members] = world.carried()
     assert counted[160].packets <= 1.5 * counted[40].packets
 
@@ -152,7 +152,7 @@ def test_a_coordinator_that_fails_is_replaced_as_fast_in_a_large_group() -> None
     """Its deputies hear it at the full rate."""
     world, nodes = crowd(100)
     world.run(5)
-    oldest = nodes[0].views[-1].view.seats[0].member
+    oldest = nodes[0].views[-1].view.entries[0].member
     failed = next(node for node in nodes if node.me == oldest)
     begun = world.now
     world.kill(failed)
@@ -163,7 +163,7 @@ def test_a_coordinator_that_fails_is_replaced_as_fast_in_a_large_group() -> None
 def test_all_deputies_may_fail_with_their_coordinator() -> None:
     world, nodes = crowd(80)
     world.run(5)
-    oldest = {seat.member for seat in nodes[0].views[-1].view.seats[:20]}
+    oldest = {seat.member for seat in nodes[0].views[-1].view.entries[:20]}
     for node in nodes:
         if node.me in oldest:
             world.kill(node)

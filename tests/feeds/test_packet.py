@@ -10,29 +10,29 @@ from hypothesis import strategies as st
 from recado.feeds import packet as pk
 from recado.feeds import wire
 from recado.feeds.block import (
-    BODY,
-    EMPTY,
-    HEADERS,
-    KEY,
-    MAX_COUNT,
-    SAME,
+    ALL_EMPTY_CODE,
+    BODY_INDEX,
+    CONSTANT_CODE,
+    HEADERS_INDEX,
+    KEY_INDEX,
+    MAX_MESSAGE_COUNT,
     Block,
-    Malformed,
-    joined,
+    MalformedDataError,
+    join_blocks,
 )
-from recado.feeds.boundary import Batch, Range
+from recado.feeds.boundary import MessageBatch, MessageRange
 from recado.feeds.vector import Vector
 from recado.feeds.views import (
-    Acknowledged,
+    AcknowledgementRecord,
     Certainty,
-    Lost,
+    LostRange,
     MemberId,
     Role,
-    Seat,
-    Settled,
     View,
+    ViewEntry,
     ViewId,
     ViewRecord,
+    ViewStability,
 )
 
 ids = st.binary(min_size=16, max_size=16)
@@ -42,16 +42,18 @@ view_ids = st.builds(ViewId, st.integers(0, 99), ids)
 members = st.builds(MemberId, st.text(max_size=8), ids)
 entries = st.dictionaries(ids, sequences, max_size=4)
 vectors = st.builds(Vector, entries)
-ranges = st.builds(Range, ids, sequences, sequences)
+ranges = st.builds(MessageRange, ids, sequences, sequences)
 roles = st.sampled_from(Role)
-views = st.builds(View, view_ids, st.lists(st.builds(Seat, members, roles), max_size=3).map(tuple))
+views = st.builds(
+    View, view_ids, st.lists(st.builds(ViewEntry, members, roles), max_size=3).map(tuple)
+)
 
 
 @st.composite
 def blocks(draw: st.DrawFn) -> Block:
     count = draw(st.integers(1, 6))
     column = st.one_of(texts, st.lists(texts, min_size=count, max_size=count))
-    return Block.of(
+    return Block.build(
         draw(st.lists(texts, min_size=count, max_size=count)),
         timestamps=draw(st.lists(st.integers(0, 2**60), min_size=count, max_size=count)),
         keys=draw(column),
@@ -61,42 +63,42 @@ def blocks(draw: st.DrawFn) -> Block:
     )
 
 
-batches = st.builds(Batch, ids, sequences, blocks(), view_ids, st.sampled_from(Certainty))
-acknowledged = st.builds(Acknowledged, members, view_ids, vectors, vectors, st.booleans())
+batches = st.builds(MessageBatch, ids, sequences, blocks(), view_ids, st.sampled_from(Certainty))
+acknowledged = st.builds(AcknowledgementRecord, members, view_ids, vectors, vectors, st.booleans())
 records = st.one_of(
     st.builds(
         *(ViewRecord, views, vectors, st.lists(view_ids, max_size=2).map(tuple)),
         *(st.booleans(), st.booleans()),
     ),
-    st.builds(Settled, view_ids, vectors),
+    st.builds(ViewStability, view_ids, vectors),
     acknowledged,
-    st.builds(Lost, ids, sequences, sequences),
+    st.builds(LostRange, ids, sequences, sequences),
 )
 packets = st.one_of(
     st.builds(pk.Data, ids, sequences, blocks()),
     st.builds(pk.Fragment, ids, sequences, st.integers(0, 3), st.integers(4, 9), texts),
-    st.builds(pk.Piece, sequences, st.integers(0, 3), st.integers(4, 9), texts),
-    st.builds(pk.Last, ids, sequences, sequences),
+    st.builds(pk.ControlFragment, sequences, st.integers(0, 3), st.integers(4, 9), texts),
+    st.builds(pk.PublisherStatus, ids, sequences, sequences),
     st.builds(pk.Nak, st.lists(ranges, max_size=3)),
-    st.builds(pk.Lack, ids, sequences, sequences),
-    st.builds(pk.Beat, roles, view_ids, st.integers(0, 9), st.booleans()),
+    st.builds(pk.Unavailable, ids, sequences, sequences),
+    st.builds(pk.Heartbeat, roles, view_ids, st.integers(0, 9), st.booleans()),
     st.builds(pk.Prepare, view_ids, st.lists(members, max_size=3)),
-    st.builds(pk.Prepared, view_ids, roles, view_ids, st.integers(0, 9), entries, st.sampled_from(pk.Outlook)),
+    st.builds(pk.Prepared, view_ids, roles, view_ids, st.integers(0, 9), entries, st.sampled_from(pk.OutsiderReport)),
     st.builds(pk.NewView, views, st.lists(st.integers(0, 9)), entries, st.lists(view_ids, max_size=2),
               st.booleans()),
-    st.builds(pk.Ack, view_ids, entries, entries, st.booleans()),
-    st.builds(pk.Recover, sequences, st.none() | entries, st.integers(0, 9)),
-    st.builds(pk.Answer, sequences, st.none() | entries, st.lists(batches.map(wire.carry), max_size=2),
+    st.builds(pk.Acknowledgement, view_ids, entries, entries, st.booleans()),
+    st.builds(pk.RecoveryRequest, sequences, st.none() | entries, st.integers(0, 9)),
+    st.builds(pk.RecoveryReply, sequences, st.none() | entries, st.lists(batches.map(wire.encode_batch), max_size=2),
               st.integers(0, 9), st.booleans(), entries),
-    st.builds(pk.Offer, entries),
-    st.builds(pk.Doubt),
-    st.builds(pk.Bound, entries),
-    st.builds(pk.Stable, view_ids, entries),
-    st.builds(pk.Pull, sequences, st.lists(ranges, max_size=3)),
-    st.builds(pk.Pulled, sequences, st.lists(batches.map(wire.carry), max_size=2), st.lists(ranges)),
-    st.builds(pk.Known, st.lists(view_ids), st.lists(st.tuples(view_ids, sequences)),
+    st.builds(pk.RecoveryOffer, entries),
+    st.builds(pk.DeliveryBoundRequest),
+    st.builds(pk.DeliveryBound, entries),
+    st.builds(pk.DurableReport, view_ids, entries),
+    st.builds(pk.PullRequest, sequences, st.lists(ranges, max_size=3)),
+    st.builds(pk.PullReply, sequences, st.lists(batches.map(wire.encode_batch), max_size=2), st.lists(ranges)),
+    st.builds(pk.RecordsSummary, st.lists(view_ids), st.lists(st.tuples(view_ids, sequences)),
               st.lists(st.tuples(members, sequences), max_size=2)),
-    st.builds(pk.Records, st.lists(records, max_size=3)),
+    st.builds(pk.RecordsReply, st.lists(records, max_size=3)),
 )  # fmt: skip
 
 
@@ -111,41 +113,46 @@ def test_no_bytes_do_worse_than_be_refused(packet: pk.Packet, data: st.DataObjec
     for _ in range(data.draw(st.integers(0, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     wrong = bytes(raw[: data.draw(st.integers(0, len(raw)))])
-    with contextlib.suppress(Malformed):
+    with contextlib.suppress(MalformedDataError):
         wire.decode(wrong)
-    wire.extent(wrong)
+    wire.read_message_extent(wrong)
 
 
 @given(records)
-def test_records_are_read_back(record: ViewRecord | Settled | Acknowledged | Lost) -> None:
-    assert wire.record_from_bytes(wire.record_to_bytes(record)) == record
+def test_records_are_read_back(
+    record: ViewRecord | ViewStability | AcknowledgementRecord | LostRange,
+) -> None:
+    assert wire.decode_record(wire.encode_record(record)) == record
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\xc1", b"\x93\x01\x02\x03", wire.record_to_bytes(Lost(bytes(16), 1, 2))[:-1]]
+    "data", [b"", b"\xc1", b"\x93\x01\x02\x03", wire.encode_record(LostRange(bytes(16), 1, 2))[:-1]]
 )
 def test_damaged_records_are_refused(data: bytes) -> None:
-    with pytest.raises(Malformed):
-        wire.record_from_bytes(data)
+    with pytest.raises(MalformedDataError):
+        wire.decode_record(data)
 
 
 @given(batches)
-def test_batches_are_carried(batch: Batch) -> None:
-    assert wire.carried(wire.carry(batch)) == batch
+def test_batches_are_carried(batch: MessageBatch) -> None:
+    assert wire.decode_batch(wire.encode_batch(batch)) == batch
 
 
 def test_a_carried_block_is_checked() -> None:
-    good = wire.carry(Batch(bytes(16), 1, Block.of([b"a", b"b"])))
-    bad = pk.Carried(good.publisher, 1, 3, good.view, good.certainty, good.block)
-    with pytest.raises(Malformed):
-        wire.carried(bad)
+    good = wire.encode_batch(MessageBatch(bytes(16), 1, Block.build([b"a", b"b"])))
+    bad = pk.EncodedBatch(good.publisher, 1, 3, good.view, good.certainty, good.block)
+    with pytest.raises(MalformedDataError):
+        wire.decode_batch(bad)
 
 
 def test_extent() -> None:
-    block = Block.of([b"a", b"b", b"c"])
-    assert wire.extent(wire.encode(pk.Data(b"p" * 16, 7, block))) == (b"p" * 16, 9)
-    assert wire.extent(wire.encode(pk.Fragment(b"p" * 16, 7, 0, 2, b"x"))) == (b"p" * 16, 7)
-    assert wire.extent(wire.encode(pk.Last(b"p" * 16, 7, 0))) is None
+    block = Block.build([b"a", b"b", b"c"])
+    assert wire.read_message_extent(wire.encode(pk.Data(b"p" * 16, 7, block))) == (b"p" * 16, 9)
+    assert wire.read_message_extent(wire.encode(pk.Fragment(b"p" * 16, 7, 0, 2, b"x"))) == (
+        b"p" * 16,
+        7,
+    )
+    assert wire.read_message_extent(wire.encode(pk.PublisherStatus(b"p" * 16, 7, 0))) is None
 
 
 @given(blocks())
@@ -163,10 +170,10 @@ def test_slices_have_their_messages_and_join_again(block: Block, data: st.DataOb
     for c in range(5):
         assert [v for part in parts for v in part.values(c)] == block.values(c)
     assert [t for part in parts for t in part.timestamps()] == list(block.timestamps())
-    whole = joined(parts)
+    whole = join_blocks(parts)
     assert [whole.values(c) for c in range(5)] == [block.values(c) for c in range(5)]
     assert Block.parse(parts[0].data, parts[0].count) == parts[0]
-    assert len(block.sizes()) == block.count
+    assert len(block.message_sizes()) == block.count
 
 
 @pytest.mark.parametrize(
@@ -175,34 +182,39 @@ def test_slices_have_their_messages_and_join_again(block: Block, data: st.DataOb
 )
 def test_what_is_no_block_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="block"):
-        Block.of(**wrong)
+        Block.build(**wrong)
 
 
 def test_a_small_block_does_not_say_more_than_a_machine_can_hold() -> None:
-    value, count = b"x" * 5_000, MAX_COUNT
+    value, count = b"x" * 5_000, MAX_MESSAGE_COUNT
     with pytest.raises(ValueError, match="the values of a block have at most"):
-        Block.of([b""] * count, headers=value)
-    column = bytes([SAME]) + len(value).to_bytes(4, "little") + value
-    data = bytes(8 * count) + bytes([EMPTY, EMPTY]) + column + bytes([EMPTY, EMPTY])
-    with pytest.raises(Malformed, match="65536 messages of more than"):
+        Block.build([b""] * count, headers=value)
+    column = bytes([CONSTANT_CODE]) + len(value).to_bytes(4, "little") + value
+    data = (
+        bytes(8 * count)
+        + bytes([ALL_EMPTY_CODE, ALL_EMPTY_CODE])
+        + column
+        + bytes([ALL_EMPTY_CODE, ALL_EMPTY_CODE])
+    )
+    with pytest.raises(MalformedDataError, match="65536 messages of more than"):
         Block.parse(data, count)
-    assert Block.parse(data[-len(column) - 4 - 8 :], 1).values(HEADERS) == [value]
+    assert Block.parse(data[-len(column) - 4 - 8 :], 1).values(HEADERS_INDEX) == [value]
 
 
 def test_columns_are_as_small_as_their_values_allow() -> None:
-    block = Block.of([b"x", b"x"], keys=[b"k", b"l"])
-    assert block.column(BODY).mode == 1
-    assert block.column(KEY) == (2, (1, 1), b"kl")
+    block = Block.build([b"x", b"x"], keys=[b"k", b"l"])
+    assert block.column(BODY_INDEX).mode == 1
+    assert block.column(KEY_INDEX) == (2, (1, 1), b"kl")
 
 
 @given(vectors, vectors)
 def test_vectors(one: Vector, other: Vector) -> None:
-    both = one.joined(other)
+    both = one.merge(other)
     assert both.covers(one)
     assert both.covers(other)
-    assert one.covers(one.met(other))
+    assert one.covers(one.intersect(other))
     assert Vector.from_text(one.to_text()) == one
-    assert all(both.of(p) == max(one.of(p), other.of(p)) for p in both)
+    assert all(both.last_of(p) == max(one.last_of(p), other.last_of(p)) for p in both)
     assert hash(Vector(dict(one))) == hash(one)
 
 

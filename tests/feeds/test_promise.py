@@ -3,13 +3,21 @@
 import pytest
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch, Channel, Options
-from recado.feeds.layer import Accepted, Changed, Heard, Messages, Rising, Site, Thawed
-from recado.feeds.layers.fifo import Fifo
-from recado.feeds.layers.reception import Reception
-from recado.feeds.packet import Data, Last
+from recado.feeds.boundary import FeedOptions, MessageBatch, PacketRoute
+from recado.feeds.layer import (
+    BatchReleased,
+    MemberContext,
+    PacketReceived,
+    UpEvent,
+    ViewAgreed,
+    ViewChangeAbandoned,
+    ViewInstalled,
+)
+from recado.feeds.layers.fifo import FifoLayer
+from recado.feeds.layers.receive_buffer import ReceiveBuffer
+from recado.feeds.packet import Data, PublisherStatus
 from recado.feeds.vector import Vector
-from recado.feeds.views import MemberId, Role, Seat, View, ViewId, ViewRecord
+from recado.feeds.views import MemberId, Role, View, ViewEntry, ViewId, ViewRecord
 
 ME, OTHER, ARCHIVE = (MemberId(name, name[0].encode() * 16) for name in ("me", "other", "archive"))
 NEW, OLD = b"n" * 16, b"x" * 16
@@ -18,40 +26,40 @@ SUSPECT_S = 2.0
 
 class Scene:
     """A subscriber without recovery. It follows the publisher NEW; an archive that has joined knows OLD, which
-    it must not deliver. So the view with the archive is pending until OLD is heard, or `suspect` has passed."""
+    it must not deliver. So the view with the archive is pending until OLD is heard, or `failure_timeout` has passed."""
 
     def __init__(self) -> None:
-        options = Options(ordered=False, suspect=SUSPECT_S)
-        site = Site(ME, Role.SUBSCRIBER, options, frozenset({"REACH"}))
-        self.reception = Reception(10_000)
-        self.fifo = Fifo(site, self.reception, None)
-        self.risen: list[Rising] = []
+        options = FeedOptions(has_total_order=False, failure_timeout=SUSPECT_S)
+        site = MemberContext(ME, Role.SUBSCRIBER, options, frozenset({"REACH"}))
+        self.reception = ReceiveBuffer(10_000)
+        self.fifo = FifoLayer(site, self.reception, None)
+        self.risen: list[UpEvent] = []
         self.fifo.link(lambda event, now: self.risen.append(event), lambda event, now: None)
         self.fifo.start(0.0)
         self.accept(1, {})
-        self.hear(Last(NEW, 0, 0), 0.1)
+        self.hear(PublisherStatus(NEW, 0, 0), 0.1)
         self.hear(data(1), 0.1)
         self.accept(2, {NEW: 1, OLD: 9}, ARCHIVE)
         assert self.passed() == ["view 1", 1]
 
     def accept(self, number: int, cut: dict[bytes, int], *more: MemberId) -> None:
-        seats = tuple(Seat(member, Role.SUBSCRIBER) for member in (ME, OTHER, *more))
+        seats = tuple(ViewEntry(member, Role.SUBSCRIBER) for member in (ME, OTHER, *more))
         view = View(ViewId(number, bytes(16)), seats)
-        self.fifo.site.view = view
-        self.fifo.up(Accepted(ViewRecord(view, Vector(cut), ())), 0.2)
+        self.fifo.context.agreed_view = view
+        self.fifo.up(ViewAgreed(ViewRecord(view, Vector(cut), ())), 0.2)
 
-    def hear(self, packet: Data | Last, now: float) -> None:
-        self.fifo.up(Heard(Channel.P, OTHER, packet), now)
+    def hear(self, packet: Data | PublisherStatus, now: float) -> None:
+        self.fifo.up(PacketReceived(PacketRoute.BROADCAST, OTHER, packet), now)
 
     def passed(self) -> list[str | int]:
         """Sequences of NEW, and views."""
         passed: list[str | int] = []
         for event in self.risen:
             match event:
-                case Messages(Batch(publisher, first)):
+                case BatchReleased(MessageBatch(publisher, first)):
                     assert publisher == NEW
                     passed.append(first)
-                case Changed(record):
+                case ViewInstalled(record):
                     passed.append(f"view {record.view.id.number}")
                 case _:
                     pass
@@ -59,7 +67,7 @@ class Scene:
 
 
 def data(sequence: int) -> Data:
-    return Data(NEW, sequence, Block.of([b"x"]))
+    return Data(NEW, sequence, Block.build([b"x"]))
 
 
 @pytest.fixture(params=["silent", "heard"])
@@ -71,9 +79,9 @@ def promised(request: pytest.FixtureRequest) -> Scene:
     if request.param == "silent":
         scene.fifo.tick(0.2 + SUSPECT_S)
     else:
-        scene.reception.tell(OLD, 9, 60.0, 0.3)  # as NAK does, below FIFO
-        scene.hear(Last(OLD, 9, 60_000), 0.3)
-    assert not scene.reception.strangers
+        scene.reception.note_status(OLD, 9, 60.0, 0.3)  # as NAK does, below FIFO
+        scene.hear(PublisherStatus(OLD, 9, 60_000), 0.3)
+    assert not scene.reception.unsynced
     return scene
 
 
@@ -87,5 +95,5 @@ def test_what_came_after_the_promise_is_behind_the_cut(promised: Scene) -> None:
 
 
 def test_when_the_round_is_given_up_the_pending_view_begins(promised: Scene) -> None:
-    promised.fifo.up(Thawed(), 3.0)
+    promised.fifo.up(ViewChangeAbandoned(), 3.0)
     assert promised.passed() == ["view 1", 1, "view 2", 2]

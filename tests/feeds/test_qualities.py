@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch, Policy
+from recado.feeds.boundary import MessageBatch, RecoveryPolicy
 from recado.feeds.layers.pull import PullLayer
-from recado.feeds.views import Lost, Role
+from recado.feeds.views import LostRange, Role
 
 from .sim.instead import ask_nobody
 from .world import Disk, Node, World, together
@@ -69,7 +69,7 @@ def test_an_archive_that_restarts_is_not_a_second_copy() -> None:
     again = world.add(Role.ARCHIVE, "archive-0", disk=keeper.disk)
     assert world.run(5, lambda: x.member.view == again.member.view)
     world.run(2)
-    late = world.add(Role.SUBSCRIBER, "late", recovery=Policy.PESSIMISTIC)
+    late = world.add(Role.SUBSCRIBER, "late", recovery=RecoveryPolicy.PESSIMISTIC)
     world.run(3)
     assert x.bodies() == late.bodies() == []
 
@@ -90,14 +90,14 @@ def test_an_archive_that_has_agreed_to_its_first_view_counts_the_archives_of_it(
 ) -> None:
     """It lacks messages before the cut, so it cannot begin the view yet; a subscriber asks it for messages that
     no second archive has."""
-    monkeypatch.setattr(PullLayer, "_ask", ask_nobody)  # archives do not repair each other
+    monkeypatch.setattr(PullLayer, "_request", ask_nobody)  # archives do not repair each other
     world = World(stacks=UNIFORM)
     keepers = []
     for number in range(3):
         disk = Disk()
-        disk.append([Batch(bytes([number + 1]) * 16, 1, Block.of([b"1", b"2"]))])
+        disk.append([MessageBatch(bytes([number + 1]) * 16, 1, Block.build([b"1", b"2"]))])
         keepers.append(world.add(Role.ARCHIVE, f"archive-{number}", disk))
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.VECTOR)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
     everybody = {node.me for node in (*keepers, x)}
 
     def shares_view() -> bool:
@@ -115,14 +115,14 @@ def test_recovery_waits_if_the_archives_of_the_first_two_views_are_gone(
 ) -> None:
     """F8: in the view of the archive that is left, one copy would be a majority. The subscriber has not begun
     that view: what it recovers comes before the first one that it has agreed to."""
-    monkeypatch.setattr(PullLayer, "_ask", ask_nobody)  # archives do not repair each other
+    monkeypatch.setattr(PullLayer, "_request", ask_nobody)  # archives do not repair each other
     world = World(stacks=UNIFORM)
     keepers = []
     for number in range(3):
         disk = Disk()
-        disk.append([Batch(bytes([number + 1]) * 16, 1, Block.of([b"1", b"2"]))])
+        disk.append([MessageBatch(bytes([number + 1]) * 16, 1, Block.build([b"1", b"2"]))])
         keepers.append(world.add(Role.ARCHIVE, f"archive-{number}", disk))
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.VECTOR)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
 
     def shares_view(*archives: Node) -> bool:
         view = x.member.view
@@ -142,7 +142,7 @@ def test_recovery_gives_only_what_is_uniform() -> None:
     assert together(world, keeper)
     world.publish(publisher, b"1")
     world.run(1)
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
     assert together(world, keeper, x) or x.bodies() == []
     assert x.bodies() == []
     world.add(Role.ARCHIVE, "archive-1")
@@ -160,7 +160,7 @@ def test_one_that_is_left_out_does_not_change_the_order_of_the_others(
     publishers = [world.add(Role.PUBLISHER) for _ in range(3)]
     nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]
     assert together(world, *nodes)
-    oldest = nodes[0].views[-1].view.seats[0].member
+    oldest = nodes[0].views[-1].view.entries[0].member
     left_out = next(node for node in nodes if node.me == oldest)
     others = [node for node in nodes if node is not left_out]
     shared = [node.views[-1].view.id for node in nodes]
@@ -193,7 +193,7 @@ def test_total_order_is_one_order(seed: int, ordered: bool) -> None:
         world.publish(publishers[i % 3], b"%d" % i)
         world.run(0.01)
         if i == 30:
-            oldest = nodes[0].views[-1].view.seats[0].member
+            oldest = nodes[0].views[-1].view.entries[0].member
             dead = next(n for n in (*nodes, keeper) if n.me == oldest)
             world.kill(dead)
             alive = [n for n in alive if n is not dead]
@@ -212,7 +212,7 @@ def test_a_place_in_the_order_shows_a_message_that_is_missing() -> None:
     keeper, y = world.add(Role.ARCHIVE, "archive"), world.add(Role.SUBSCRIBER, "y")
     assert together(world, x, keeper, y)
     world.run(2)  # the view is complete: no other follows, whose cut would show the gap
-    assert x.views[-1].view.seats[0].member == x.me
+    assert x.views[-1].view.entries[0].member == x.me
     views = [node.views[-1].view.id for node in (x, y, keeper)]
     world.cut = lambda one, two: publisher in (one, two) and x not in (one, two)
     world.publish(publisher, b"1")
@@ -236,17 +236,17 @@ def test_a_place_in_the_order_shows_a_message_that_is_lost() -> None:
     keeper = world.add(Role.ARCHIVE, "archive")
     assert together(world, x, keeper)
     world.run(2)
-    assert x.views[-1].view.seats[0].member == x.me
+    assert x.views[-1].view.entries[0].member == x.me
     world.cut = lambda one, _: one is publisher
     world.publish(publisher, b"1")
     world.run(0.01)
     world.cut = lambda one, two: publisher in (one, two) and (one, two) != (publisher, x)
     world.run(0.5)
     world.kill(publisher)
-    assert world.run(5, lambda: x.gaps == [Lost(publisher.me.incarnation, 1, 1)])
+    assert world.run(5, lambda: x.gaps == [LostRange(publisher.me.incarnation, 1, 1)])
     world.publish(other, b"2")
     world.run(5)
     assert keeper.disk is not None
-    assert keeper.disk.lost() == [Lost(publisher.me.incarnation, 1, 1)]
+    assert keeper.disk.lost() == [LostRange(publisher.me.incarnation, 1, 1)]
     assert keeper.disk.vector[other.me.incarnation] == 1
     assert x.bodies() == [b"2"]

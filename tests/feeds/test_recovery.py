@@ -3,7 +3,7 @@
 import pytest
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch, Left, Policy
+from recado.feeds.boundary import LeaveRequested, MessageBatch, RecoveryPolicy
 from recado.feeds.packet import MAX_BATCHES
 from recado.feeds.vector import Vector
 from recado.feeds.views import Certainty, Role
@@ -28,9 +28,17 @@ def numbers(low: int, high: int) -> list[bytes]:
     return [b"%d" % i for i in range(low, high + 1)]
 
 
-@pytest.mark.parametrize("policy", [Policy.VECTOR, Policy.PESSIMISTIC, Policy.ARCHIVE, Policy.NONE])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        RecoveryPolicy.VECTOR,
+        RecoveryPolicy.PESSIMISTIC,
+        RecoveryPolicy.ARCHIVE,
+        RecoveryPolicy.NONE,
+    ],
+)
 @pytest.mark.parametrize("seed", range(5))
-def test_a_returning_subscriber_has_all_in_order(policy: Policy, seed: int) -> None:
+def test_a_returning_subscriber_has_all_in_order(policy: RecoveryPolicy, seed: int) -> None:
     world, publisher, keepers = scene(seed, loss=0.1, jitter=0.02, ordered=False)
     first = world.add(Role.SUBSCRIBER, "x")
     assert together(world, first, *keepers)
@@ -51,14 +59,14 @@ def test_a_returning_subscriber_has_all_in_order(policy: Policy, seed: int) -> N
     got = again.sequences(publisher.me.incarnation)
     assert got == list(range(got[0], 71))
     match policy:
-        case Policy.VECTOR:
-            assert got[0] == had.of(publisher.me.incarnation) + 1
-        case Policy.NONE:
+        case RecoveryPolicy.VECTOR:
+            assert got[0] == had.last_of(publisher.me.incarnation) + 1
+        case RecoveryPolicy.NONE:
             assert got[0] > 40
         case _:
-            assert got[0] <= had.of(publisher.me.incarnation) + 1
+            assert got[0] <= had.last_of(publisher.me.incarnation) + 1
             for batch in again.got:
-                repeated = batch.first <= had.of(publisher.me.incarnation)
+                repeated = batch.first <= had.last_of(publisher.me.incarnation)
                 assert not repeated or batch.certainty is Certainty.UNCERTAIN
             assert any(batch.certainty is Certainty.MISSED for batch in again.got)
 
@@ -68,10 +76,10 @@ def test_after_leaving_in_order_nothing_is_uncertain() -> None:
     first = world.add(Role.SUBSCRIBER, "x")
     assert together(world, first, *keepers)
     say(world, publisher, 1, 5)
-    world.do(first, Left())
+    world.do(first, LeaveRequested())
     world.kill(first)
     say(world, publisher, 6, 9)
-    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    again = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
     assert together(world, again, *keepers)
     world.run(2)
     assert again.bodies() == numbers(6, 9)
@@ -82,7 +90,7 @@ def test_a_newcomer_gets_everything() -> None:
     world, publisher, keepers = scene()
     assert together(world, *keepers)
     say(world, publisher, 1, 50)
-    late = world.add(Role.SUBSCRIBER, "late", recovery=Policy.PESSIMISTIC)
+    late = world.add(Role.SUBSCRIBER, "late", recovery=RecoveryPolicy.PESSIMISTIC)
     say(world, publisher, 51, 80)
     world.run(3)
     assert late.bodies() == numbers(1, 80)
@@ -96,13 +104,13 @@ def test_many_small_batches_come_in_several_answers(uniform: bool) -> None:
     stacks = {Role.ARCHIVE: archive, Role.SUBSCRIBER: archive} if uniform else None
     disk = Disk()
     one, other = bytes([1] * 16), bytes([2] * 16)
-    block = Block.of([b"."])
-    disk.append([Batch(one, number, block) for number in range(1, MAX_BATCHES + 1_001)])
-    disk.append([Batch(other, 1, block)])
+    block = Block.build([b"."])
+    disk.append([MessageBatch(one, number, block) for number in range(1, MAX_BATCHES + 1_001)])
+    disk.append([MessageBatch(other, 1, block)])
     world = World(stacks=stacks)
     keeper = world.add(Role.ARCHIVE, "archive", disk)
     assert together(world, keeper)
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.VECTOR)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
     assert world.run(10, lambda: x.recovered is not None)
     assert x.gaps == []
     assert x.sequences(one) == list(range(1, MAX_BATCHES + 1_001))
@@ -114,7 +122,7 @@ def test_a_vector_that_is_ahead_of_the_others_is_not_repeated() -> None:
     assert together(world, *keepers)
     say(world, publisher, 1, 5)
     ahead = Vector({publisher.me.incarnation: 8})
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.VECTOR, vector=ahead)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR, vector=ahead)
     assert together(world, x, *keepers)
     say(world, publisher, 6, 12)
     world.run(1)
@@ -132,7 +140,7 @@ def test_who_wants_nothing_back_is_live_at_once() -> None:
 
 def test_without_an_archive_recovery_fails_with_a_hint() -> None:
     world = World()
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
     world.run(10)
     assert x.failed is not None
     assert "start one" in x.failed
@@ -142,7 +150,9 @@ def test_without_an_archive_recovery_fails_with_a_hint() -> None:
 def test_or_goes_live_if_told_so() -> None:
     world = World()
     publisher = world.add(Role.PUBLISHER)
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC, live_without_archive=True)
+    x = world.add(
+        Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC, live_without_archive=True
+    )
     world.run(10)
     world.publish(publisher, b"1")
     world.run(1)
@@ -156,7 +166,7 @@ def test_the_archive_that_fails_during_recovery_is_replaced() -> None:
     for i in range(60):
         world.publish(publisher, b"%d" % i + b" " * 100_000)
         world.run(0.01)
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.VECTOR)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
     assert world.run(5, lambda: bool(x.got))
     assert not x.recovered
     world.kill(keepers[0])
@@ -168,7 +178,7 @@ def test_what_comes_live_during_recovery_is_bounded() -> None:
     world, publisher, keepers = scene()
     assert together(world, *keepers)
     say(world, publisher, 1, 10)
-    x = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC, held=2_000)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC, held=2_000)
     say(world, publisher, 11, 100, pause=0.0005)
     assert x.recovered is None, "all this comes during recovery"
     world.run(5)

@@ -3,8 +3,8 @@
 import pytest
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import Arrived, Channel, Effect, Policy, Send
-from recado.feeds.packet import Data, Pull, Stable
+from recado.feeds.boundary import Effect, PacketArrived, PacketRoute, RecoveryPolicy, SendAddressed
+from recado.feeds.packet import Data, DurableReport, PullRequest
 from recado.feeds.views import Certainty, Role, ViewRecord
 from recado.feeds.wire import decode, encode
 
@@ -31,11 +31,11 @@ def test_what_the_archive_did_not_know_of_is_not_called_live() -> None:
     say(world, publisher, 6, 7)
     assert x.bodies() == numbers(1, 7)
     world.kill(x)
-    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    again = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
     assert together(world, again, keeper)
     say(world, publisher, 8, 9)
     world.run(0.3)
-    assert again.views[-1].cut.of(publisher.me.incarnation) == 5
+    assert again.views[-1].cut.last_of(publisher.me.incarnation) == 5
     assert again.bodies()[-4:] == numbers(6, 9)
     assert {classes(again, publisher)[n] for n in (6, 7)} == {UNCERTAIN}
     world.cut = lambda one, other: False
@@ -60,7 +60,7 @@ def test_what_comes_of_a_publisher_that_the_archive_has_not_heard_is_not_called_
     assert together(world, keeper)
     world.run(2)
     world.cut = lambda one, other: one is late
-    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    again = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
     assert together(world, again, keeper)
     world.run(2)
     say(world, publisher, 1, 2)
@@ -79,7 +79,7 @@ def test_a_publisher_that_begins_after_the_return_is_live() -> None:
     assert together(world, x, keeper)
     say(world, publisher, 1, 3)
     world.kill(x)
-    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    again = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
     assert together(world, again, keeper)
     world.run(5)
     young = world.add(Role.PUBLISHER)
@@ -94,7 +94,7 @@ def test_where_the_archive_keeps_up_what_comes_live_is_live() -> None:
     assert together(world, x, keeper)
     say(world, publisher, 1, 5)
     world.kill(x)
-    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    again = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
     assert together(world, again, keeper)
     world.run(0.2)
     say(world, publisher, 6, 9)
@@ -119,7 +119,7 @@ def test_an_archive_that_was_away_does_not_know_what_another_one_gave() -> None:
     world.run(3)
     say(world, publisher, 6, 7)
     world.run(2)
-    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    again = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
     assert together(world, again, back)
     world.run(2)
     assert again.bodies() == numbers(1, 7)
@@ -129,7 +129,7 @@ def test_an_archive_that_was_away_does_not_know_what_another_one_gave() -> None:
     world.run(3)
     say(world, publisher, 8, 9)
     world.run(1)
-    third = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    third = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
     assert together(world, third, back)
     world.run(2)
     assert {classes(third, publisher)[n] for n in (8, 9)} == {MISSED}, "since then it was there"
@@ -154,7 +154,7 @@ def test_an_archive_that_was_away_learns_from_one_that_was_there(ordered: bool) 
     world.run(3)
     world.kill(keepers[1])
     assert together(world, back, keepers[2])
-    again = world.add(Role.SUBSCRIBER, "x", recovery=Policy.PESSIMISTIC)
+    again = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
     assert together(world, again, back, keepers[2])
     world.run(2)
     assert again.bodies()[-5:] == numbers(4, 8)
@@ -243,8 +243,8 @@ def test_who_was_alone_begins_at_the_cut_of_those_it_meets() -> None:
     world.run(2)
     assert x.bodies() == numbers(8, 9)
     assert keeper.disk is not None
-    acks = [ack for ack in keeper.disk.state().acknowledged if ack.member == x.me]
-    assert {ack.start.of(publisher.me.incarnation) for ack in acks} == {7}
+    acks = [ack for ack in keeper.disk.state().acknowledgements if ack.member == x.me]
+    assert {ack.start.last_of(publisher.me.incarnation) for ack in acks} == {7}
 
 
 def test_who_begins_listens_first_where_archives_may_lag() -> None:
@@ -338,8 +338,8 @@ def test_who_joins_one_that_lags_begins_when_it_hears(tells_first: bool) -> None
     assert not x.gaps
     assert x.member.vector == {publisher.me.incarnation: 9}
     assert keeper.disk is not None
-    acks = [ack for ack in keeper.disk.state().acknowledged if ack.member == x.me]
-    assert {ack.start.of(publisher.me.incarnation) for ack in acks} == {7}
+    acks = [ack for ack in keeper.disk.state().acknowledgements if ack.member == x.me]
+    assert {ack.start.last_of(publisher.me.incarnation) for ack in acks} == {7}
 
 
 def test_with_one_that_only_others_hear_it_begins_behind_what_they_have() -> None:
@@ -376,7 +376,7 @@ def assumed_scene(*, ordered: bool) -> tuple[World, Node, Node, Node, tuple[Node
     world.cut = lambda one, other: False
     assert together(world, x, y, z)
     world.run(2)
-    assert x.member.vector.of(publisher.me.incarnation) == 3
+    assert x.member.vector.last_of(publisher.me.incarnation) == 3
     return world, publisher, keeper, x, (x, y, z)
 
 
@@ -390,7 +390,7 @@ def test_an_assumed_beginning_moves_to_the_cut_when_an_archive_returns(ordered: 
     assert members[1].bodies() == numbers(1, 7)
     assert not x.bodies()
     assert not x.gaps
-    assert x.member.vector.of(publisher.me.incarnation) == 7
+    assert x.member.vector.last_of(publisher.me.incarnation) == 7
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -399,12 +399,12 @@ def test_an_archive_outside_the_view_shows_no_gap_behind_an_assumed_beginning(
 ) -> None:
     """RE4: a member that recovers may have those messages, and would give them to x."""
     world, publisher, keeper, x, (_, y, _) = assumed_scene(ordered=ordered)
-    stable = encode(Stable(x.views[-1].view.id, {publisher.me.incarnation: 7}))
+    stable = encode(DurableReport(x.views[-1].view.id, {publisher.me.incarnation: 7}))
     before = len(x.log)
-    world.do(x, Arrived(Channel.A, keeper.me, stable))
+    world.do(x, PacketArrived(PacketRoute.ADDRESSED, keeper.me, stable))
     world.run(1)
     assert not questions(x.log[before:])
-    world.do(x, Arrived(Channel.A, y.me, stable))
+    world.do(x, PacketArrived(PacketRoute.ADDRESSED, y.me, stable))
     world.run(1)
     assert questions(x.log[before:]), "a member of the view has new messages"
 
@@ -412,8 +412,13 @@ def test_an_archive_outside_the_view_shows_no_gap_behind_an_assumed_beginning(
 def test_an_assumed_beginning_stays_when_messages_have_come() -> None:
     """RE4, F1 of FIFO: behind a message that was given, nothing is left out."""
     world, publisher, keeper, x, members = assumed_scene(ordered=False)
-    block = Block.of([b"4"])
-    world.do(x, Arrived(Channel.P, publisher.me, encode(Data(publisher.me.incarnation, 4, block))))
+    block = Block.build([b"4"])
+    world.do(
+        x,
+        PacketArrived(
+            PacketRoute.BROADCAST, publisher.me, encode(Data(publisher.me.incarnation, 4, block))
+        ),
+    )
     assert x.bodies() == numbers(4, 4)
     back = world.add(Role.ARCHIVE, "archive-0", disk=keeper.disk)
     assert together(world, *members, back)
@@ -467,9 +472,9 @@ def test_a_publisher_that_began_while_we_were_cut_off_is_followed_from_its_first
     assert x.bodies() == numbers(1, 5)
 
 
-def questions(log: list[Effect]) -> list[Pull]:
-    packets = [decode(effect.packet) for effect in log if isinstance(effect, Send)]
-    return [packet for packet in packets if isinstance(packet, Pull)]
+def questions(log: list[Effect]) -> list[PullRequest]:
+    packets = [decode(effect.packet) for effect in log if isinstance(effect, SendAddressed)]
+    return [packet for packet in packets if isinstance(packet, PullRequest)]
 
 
 # --- which views are complete ---
@@ -503,7 +508,7 @@ def test_who_is_left_out_and_heard_makes_it_incomplete() -> None:
     x = world.add(Role.SUBSCRIBER, "x")
     assert together(world, x, *keepers)
     world.run(1)
-    oldest = last_view(keepers[0]).view.seats[0].member
+    oldest = last_view(keepers[0]).view.entries[0].member
     world.cut = lambda one, other: one is x and other.me == oldest
     assert together(world, *keepers)
     assert not last_view(keepers[0]).complete

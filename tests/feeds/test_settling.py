@@ -1,12 +1,12 @@
 """How far those can have been who failed before a view; without one order for all, where publishers tell."""
 
-from recado.feeds.boundary import Options
-from recado.feeds.layer import Site
-from recado.feeds.layers.reception import ORDERS, Reception
-from recado.feeds.layers.settling import Settling
-from recado.feeds.table import Table
+from recado.feeds.boundary import FeedOptions
+from recado.feeds.delivery_records import DeliveryRecords
+from recado.feeds.layer import MemberContext
+from recado.feeds.layers.receive_buffer import ORDER_PREFIX, ReceiveBuffer
+from recado.feeds.layers.stability import StabilityTracker
 from recado.feeds.vector import Vector
-from recado.feeds.views import OPEN, MemberId, Role, Settled, View, ViewId, ViewRecord
+from recado.feeds.views import UNBOUNDED, MemberId, Role, View, ViewId, ViewRecord, ViewStability
 
 P, Q = b"p" * 16, b"q" * 16
 OLD, NEW = ViewId(1, bytes(16)), ViewId(2, bytes(16))
@@ -14,31 +14,40 @@ KNOWN = ViewRecord(View(OLD, ()), Vector(), ())
 
 
 class Scene:
-    """An archive that was there before, with a view that it agrees to at 10 s; `suspect` is 2 s."""
+    """An archive that was there before, with a view that it agrees to at 10 s; `failure_timeout` is 2 s."""
 
-    def __init__(self, *settled: Settled, ordered: bool = False) -> None:
-        site = Site(MemberId("a", b"a" * 16), Role.ARCHIVE, Options(ordered=ordered), frozenset())
-        self.reception = Reception(1_000_000)
-        self.reception.begin({}, 0.0)
-        self.table = Table([KNOWN, *settled])
-        self.settling = Settling(site, self.reception, self.table)
+    def __init__(self, *settled: ViewStability, ordered: bool = False) -> None:
+        site = MemberContext(
+            MemberId("a", b"a" * 16),
+            Role.ARCHIVE,
+            FeedOptions(has_total_order=ordered),
+            frozenset(),
+        )
+        self.reception = ReceiveBuffer(1_000_000)
+        self.reception.start({}, 0.0)
+        self.table = DeliveryRecords([KNOWN, *settled])
+        self.settling = StabilityTracker(site, self.reception, self.table)
 
     def tell(self, publisher: bytes, last: int, age: float, now: float) -> None:
-        self.reception.tell(publisher, last, age, now)
+        self.reception.note_status(publisher, last, age, now)
 
     def tick(self, now: float) -> None:
         for record in self.settling.tick(now):
             assert self.table.add(record)
 
     def reach(self, view: ViewId = NEW) -> dict[bytes, int] | None:
-        return dict(self.table.settled[view].reach) if view in self.table.settled else None
+        return (
+            dict(self.table.stability[view].delivery_bound)
+            if view in self.table.stability
+            else None
+        )
 
 
 def test_it_waits_until_a_publisher_has_told_its_last_after_the_view() -> None:
     """SE1."""
     scene = Scene()
     scene.tell(P, 5, 100.0, 9.9)
-    assert scene.settling.accepted(NEW, 10.0) == []
+    assert scene.settling.note_view(NEW, 10.0) == []
     scene.tell(P, 6, 101.0, 11.9)
     scene.tick(12.0)
     assert scene.reach() is None, "what it told may have been under way when the view was made"
@@ -50,11 +59,11 @@ def test_it_waits_until_a_publisher_has_told_its_last_after_the_view() -> None:
 def test_what_others_give_is_not_told_by_the_publisher() -> None:
     """SE1."""
     scene = Scene()
-    scene.reception.learn(P, 5, 9.0)
-    scene.settling.accepted(NEW, 10.0)
-    scene.reception.learn(P, 6, 12.5)
+    scene.reception.note_known(P, 5, 9.0)
+    scene.settling.note_view(NEW, 10.0)
+    scene.reception.note_known(P, 6, 12.5)
     scene.tick(12.5)
-    assert scene.reach() == {P: OPEN}
+    assert scene.reach() == {P: UNBOUNDED}
 
 
 def test_of_a_silent_publisher_nothing_is_known_until_it_is_heard_again() -> None:
@@ -62,12 +71,12 @@ def test_of_a_silent_publisher_nothing_is_known_until_it_is_heard_again() -> Non
     scene = Scene()
     scene.tell(P, 5, 100.0, 9.9)
     scene.tell(Q, 3, 100.0, 9.9)
-    scene.settling.accepted(NEW, 10.0)
+    scene.settling.note_view(NEW, 10.0)
     scene.tell(Q, 4, 103.0, 13.0)
     scene.tick(13.1)
     assert scene.reach() is None
     scene.tick(14.0)
-    assert scene.reach() == {P: OPEN, Q: 4}
+    assert scene.reach() == {P: UNBOUNDED, Q: 4}
     scene.tell(Q, 7, 105.0, 15.0)
     scene.tell(P, 9, 110.0, 20.0)
     scene.tick(20.1)
@@ -76,7 +85,7 @@ def test_of_a_silent_publisher_nothing_is_known_until_it_is_heard_again() -> Non
 
 def test_also_by_an_archive_that_restarts_meanwhile() -> None:
     """SE2."""
-    scene = Scene(Settled(OLD, Vector({P: OPEN, Q: 4})))
+    scene = Scene(ViewStability(OLD, Vector({P: UNBOUNDED, Q: 4})))
     scene.tell(Q, 7, 100.0, 20.0)
     scene.tell(P, 9, 100.0, 20.0)
     scene.tick(20.1)
@@ -86,7 +95,7 @@ def test_also_by_an_archive_that_restarts_meanwhile() -> None:
 def test_one_that_is_heard_later_raises_the_reach_if_it_began_before() -> None:
     """SE3."""
     scene = Scene()
-    scene.settling.accepted(NEW, 10.0)
+    scene.settling.note_view(NEW, 10.0)
     scene.tick(12.0)
     assert scene.reach() == {}
     scene.tell(P, 6, 20.0, 15.0)
@@ -99,7 +108,7 @@ def test_one_that_is_heard_later_raises_the_reach_if_it_began_before() -> None:
 def test_one_that_may_have_begun_before_raises_the_reach_too() -> None:
     """SE3: its reports came together, so they were delayed, and it is silent since."""
     scene = Scene()
-    scene.settling.accepted(NEW, 10.0)
+    scene.settling.note_view(NEW, 10.0)
     scene.tick(12.0)
     scene.tell(P, 5, 2.0, 15.0)
     scene.tell(P, 6, 2.5, 15.0)
@@ -110,11 +119,11 @@ def test_one_that_may_have_begun_before_raises_the_reach_too() -> None:
 def test_of_one_that_has_not_told_when_it_began_nothing_is_known() -> None:
     """SE3: others brought its messages."""
     scene = Scene()
-    scene.settling.accepted(NEW, 10.0)
+    scene.settling.note_view(NEW, 10.0)
     scene.tick(12.0)
-    scene.reception.learn(P, 6, 13.0)
+    scene.reception.note_known(P, 6, 13.0)
     scene.tick(13.1)
-    assert scene.reach() == {P: OPEN}
+    assert scene.reach() == {P: UNBOUNDED}
     scene.tell(P, 8, 20.0, 15.0)
     scene.tick(15.1)
     assert scene.reach() == {P: 8}
@@ -123,38 +132,38 @@ def test_of_one_that_has_not_told_when_it_began_nothing_is_known() -> None:
 def test_it_is_known_before_something_of_a_publisher_is_stored() -> None:
     """SE3."""
     scene = Scene()
-    scene.settling.accepted(NEW, 10.0)
+    scene.settling.note_view(NEW, 10.0)
     scene.tick(12.0)
     scene.tell(P, 6, 20.0, 15.0)
-    assert scene.settling.met(P, 15.0) == [Settled(NEW, Vector({P: 6}))]
-    assert scene.settling.met(P, 15.0) == []
+    assert scene.settling.note_stored(P, 15.0) == [ViewStability(NEW, Vector({P: 6}))]
+    assert scene.settling.note_stored(P, 15.0) == []
 
 
 def test_reaches_speak_of_those_who_have_told_their_age() -> None:
     """SE4."""
     scene = Scene()
     scene.tell(P, 0, 1.0, 15.0)
-    scene.tell(ORDERS.ljust(16, b"x"), 5, 0.0, 15.0)
-    scene.reception.learn(Q, 6, 15.0)
-    assert scene.settling.acquainted() == [P]
+    scene.tell(ORDER_PREFIX.ljust(16, b"x"), 5, 0.0, 15.0)
+    scene.reception.note_known(Q, 6, 15.0)
+    assert scene.settling.publishers_with_known_age() == [P]
 
 
 def test_with_one_order_the_place_of_prepare_says_it_all() -> None:
     scene = Scene(ordered=True)
     scene.tell(P, 5, 100.0, 9.0)
-    scene.tell(ORDERS.ljust(16, b"x"), 5, 0.0, 9.0)
-    scene.settling.marked(NEW)
+    scene.tell(ORDER_PREFIX.ljust(16, b"x"), 5, 0.0, 9.0)
+    scene.settling.note_prepare_marker(NEW)
     scene.tell(P, 6, 100.0, 9.5)
-    assert scene.settling.accepted(NEW, 10.0) == [Settled(NEW, Vector({P: 5}))]
+    assert scene.settling.note_view(NEW, 10.0) == [ViewStability(NEW, Vector({P: 5}))]
     later = ViewId(3, bytes(16))
-    assert scene.settling.accepted(later, 11.0) == []
-    assert scene.settling.marked(later) == [Settled(later, Vector({P: 6}))]
+    assert scene.settling.note_view(later, 11.0) == []
+    assert scene.settling.note_prepare_marker(later) == [ViewStability(later, Vector({P: 6}))]
     assert scene.settling.tick(100.0) == []
 
 
 def test_an_archive_that_is_new_has_not_seen_what_came_before() -> None:
-    site = Site(MemberId("a", b"a" * 16), Role.ARCHIVE, Options(), frozenset())
-    settling = Settling(site, Reception(1000), Table())
-    settling.marked(NEW)
-    assert settling.accepted(NEW, 10.0) == []
-    assert settling.marked(ViewId(3, bytes(16))) == []
+    site = MemberContext(MemberId("a", b"a" * 16), Role.ARCHIVE, FeedOptions(), frozenset())
+    settling = StabilityTracker(site, ReceiveBuffer(1000), DeliveryRecords())
+    settling.note_prepare_marker(NEW)
+    assert settling.note_view(NEW, 10.0) == []
+    assert settling.note_prepare_marker(ViewId(3, bytes(16))) == []

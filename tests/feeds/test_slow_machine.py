@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from recado.feeds.boundary import Event, Ticked
+from recado.feeds.boundary import Event, TimerFired
 from recado.feeds.clock import MemberClock
 from recado.feeds.views import Role
 
@@ -45,16 +45,16 @@ class SlowWorld(World):
         clock = self._clocks[node.me.incarnation]
         stalled = clock.observe(self.now)
         if stalled:
-            node.member.stall(stalled)
-        now = clock.time(self.now)
-        if isinstance(event, Ticked):
+            node.member.adjust_for_stall(stalled)
+        now = clock.member_time(self.now)
+        if isinstance(event, TimerFired):
             clock.expect(inf)
         for effect in node.member.handle(event, now):
             self._act(node, effect)
         due = node.member.deadline()
-        if due is not None and (node.wakes is None or due + clock.stalled < node.wakes):
+        if due is not None and (node.wakes is None or due + clock.stalled_seconds < node.wakes):
             node.wakes = max(clock.expect(max(due, now)), self.now)
-            self._push(node.wakes - self.now, node, Ticked())
+            self._push(node.wakes - self.now, node, TimerFired())
 
     def run_to(self, end: float) -> None:
         while self._heap and self._heap[0][0] <= end:
@@ -64,7 +64,7 @@ class SlowWorld(World):
                 heappush(self._heap, (self._free_at[process], order, node, event))
                 continue
             self._free_at[process] = self.now + EVENT_S
-            if isinstance(event, Ticked):
+            if isinstance(event, TimerFired):
                 node.wakes = None
             self.do(node, event)
         self.now = end
@@ -81,7 +81,7 @@ def test_many_that_start_on_a_slow_machine_come_to_one_view(seed: int) -> None:
     while world.now < LIMIT_S:
         world.run_to(world.now + BEAT_S)
         views = {node.views[-1].view for node in nodes if node.views}
-        sizes = {len(view.seats) for view in views}
+        sizes = {len(view.entries) for view in views}
         if len(views) == 1 and sizes == {MEMBERS} and all(node.views for node in nodes):
             return
     pytest.fail(f"{len(views)} views of {sorted(sizes)} members")

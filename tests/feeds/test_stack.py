@@ -2,11 +2,18 @@
 
 import pytest
 
-from recado.feeds.block import BODY, Block
-from recado.feeds.boundary import Batch, Options, Publish
-from recado.feeds.layer import Falling, Layer, Messages, Rising
-from recado.feeds.member import Member
-from recado.feeds.stack import ARCHIVE, PUBLISHER, SUBSCRIBER, Stack, StackError, register
+from recado.feeds.block import BODY_INDEX, Block
+from recado.feeds.boundary import FeedOptions, MessageBatch, PublishRequested
+from recado.feeds.layer import BatchReleased, DownEvent, Layer, UpEvent
+from recado.feeds.member import FeedMember
+from recado.feeds.stack import (
+    ARCHIVE_STACK,
+    PUBLISHER_STACK,
+    SUBSCRIBER_STACK,
+    Stack,
+    StackError,
+    register_layer,
+)
 from recado.feeds.views import MemberId, Role
 
 from .world import World, together
@@ -17,9 +24,9 @@ ME = MemberId("me", bytes(16))
 @pytest.mark.parametrize(
     "text",
     [
-        SUBSCRIBER,
-        ARCHIVE,
-        PUBLISHER,
+        SUBSCRIBER_STACK,
+        ARCHIVE_STACK,
+        PUBLISHER_STACK,
         "DISPATCH:FIFO:NAK:UDP",
         "DISPATCH:SYNC:ARCHIVER:UNIFORM:TOTAL:PULL:FRAG:FIFO:NAK:REACH:UDP",
     ],
@@ -30,7 +37,7 @@ def test_good_texts(text: str) -> None:
     assert stack.transport == text.rpartition(":")[2]
     for role in Role:
         if role is not Role.ARCHIVE or "ARCHIVER" in text:
-            assert Member(ME, role, stack, Options()).deadline() == 0.0
+            assert FeedMember(ME, role, stack, FeedOptions()).deadline() == 0.0
 
 
 @pytest.mark.parametrize(
@@ -60,37 +67,37 @@ def test_bad_texts_are_refused_with_place_and_reason(text: str, at: int, what: s
 
 def test_an_archive_needs_its_layer() -> None:
     with pytest.raises(StackError, match="no ARCHIVER"):
-        Member(ME, Role.ARCHIVE, Stack.parse(SUBSCRIBER), Options())
+        FeedMember(ME, Role.ARCHIVE, Stack.parse(SUBSCRIBER_STACK), FeedOptions())
 
 
 class Shout(Layer):
     """As in docs/feeds.md: what is published leaves in capitals, and arrives in small letters."""
 
-    def down(self, event: Falling, now: float) -> None:
-        if isinstance(event, Publish):
-            event = Publish(changed(event.columns, bytes.upper))
+    def down(self, event: DownEvent, now: float) -> None:
+        if isinstance(event, PublishRequested):
+            event = PublishRequested(changed(event.block, bytes.upper))
         super().down(event, now)
 
-    def up(self, event: Rising, now: float) -> None:
-        if isinstance(event, Messages):
+    def up(self, event: UpEvent, now: float) -> None:
+        if isinstance(event, BatchReleased):
             batch = event.batch
             block = changed(batch.block, bytes.lower)
-            event = Messages(
-                Batch(batch.publisher, batch.first, block, batch.view, batch.certainty)
+            event = BatchReleased(
+                MessageBatch(batch.publisher, batch.first, block, batch.view, batch.certainty)
             )
         super().up(event, now)
 
 
 def changed(block: Block, change: object) -> Block:
-    return Block.of([change(body) for body in block.values(BODY)])  # type: ignore[operator]
+    return Block.build([change(body) for body in block.values(BODY_INDEX)])  # type: ignore[operator]
 
 
 def test_a_layer_of_ones_own() -> None:
-    register("SHOUT", Shout)
-    register("SHOUT", Shout)
+    register_layer("SHOUT", Shout)
+    register_layer("SHOUT", Shout)
     stacks = {
-        Role.PUBLISHER: PUBLISHER.replace("DISPATCH", "DISPATCH:SHOUT"),
-        Role.SUBSCRIBER: SUBSCRIBER.replace("DISPATCH", "DISPATCH:SHOUT"),
+        Role.PUBLISHER: PUBLISHER_STACK.replace("DISPATCH", "DISPATCH:SHOUT"),
+        Role.SUBSCRIBER: SUBSCRIBER_STACK.replace("DISPATCH", "DISPATCH:SHOUT"),
     }
     world = World(stacks=stacks)
     publisher, x = world.add(Role.PUBLISHER), world.add(Role.SUBSCRIBER, "x")
@@ -100,11 +107,11 @@ def test_a_layer_of_ones_own() -> None:
     world.run(1)
     assert x.bodies() == [b"hello"]
     assert keeper.disk is not None
-    assert keeper.disk.batches[0][1].block.values(BODY) == [b"HELLO"]
+    assert keeper.disk.batches[0][1].block.values(BODY_INDEX) == [b"HELLO"]
 
 
 @pytest.mark.parametrize("name", ["FIFO", "SHOUT", "small", "TWO WORDS"])
 def test_names_that_cannot_be_registered(name: str) -> None:
-    register("SHOUT", Shout)
+    register_layer("SHOUT", Shout)
     with pytest.raises(StackError):
-        register(name, Layer)
+        register_layer(name, Layer)

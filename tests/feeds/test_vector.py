@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.feeds.packet import Ack
-from recado.feeds.vector import MAX_HOLES, Progress, Vector
+from recado.feeds.packet import Acknowledgement
+from recado.feeds.vector import MAX_HOLES, DeliveryProgress, Vector
 from recado.feeds.views import NO_VIEW
 from recado.feeds.wire import decode, encode
 
@@ -14,7 +14,7 @@ P, Q = bytes([1]) * 16, bytes([2]) * 16
 
 def test_a_hole_was_not_had() -> None:
     vector = Vector({P: 20, Q: 5}, {P: [(11, 12), (4, 4)]})
-    assert [s for s in range(1, 22) if not vector.has(P, s)] == [4, 11, 12, 21]
+    assert [s for s in range(1, 22) if not vector.contains(P, s)] == [4, 11, 12, 21]
     assert vector.holes == {P: ((4, 4), (11, 12))}
     assert vector.covers({P: 3, Q: 5})
     assert not vector.covers({P: 4})
@@ -40,25 +40,27 @@ def test_the_text_has_holes() -> None:
 
 
 def test_holes_are_acknowledged() -> None:
-    ack = Ack(NO_VIEW, Vector({Q: 1}), Vector({P: 20, Q: 5}, {P: [(4, 4), (11, 12)]}), False)
+    ack = Acknowledgement(
+        NO_VIEW, Vector({Q: 1}), Vector({P: 20, Q: 5}, {P: [(4, 4), (11, 12)]}), False
+    )
     assert decode(encode(ack)) == ack
 
 
 def test_with_too_many_holes_less_is_said_to_be_had() -> None:
     vector = Vector({P: 20, Q: 5}, {P: [(4, 4), (11, 12)], Q: [(2, 3)]})
-    assert vector.with_holes(3) == vector
-    assert vector.with_holes(2) == Vector({P: 20, Q: 1}, {P: [(4, 4), (11, 12)]})
-    assert vector.with_holes(1) == Vector({P: 3, Q: 5}, {Q: [(2, 3)]})
+    assert vector.limit_holes(3) == vector
+    assert vector.limit_holes(2) == Vector({P: 20, Q: 1}, {P: [(4, 4), (11, 12)]})
+    assert vector.limit_holes(1) == Vector({P: 3, Q: 5}, {Q: [(2, 3)]})
 
 
 def test_progress_is_bounded_and_forgets_no_hole() -> None:
-    progress = Progress(Vector())
+    progress = DeliveryProgress(Vector())
     for start in range(1, 10 * MAX_HOLES, 4):
         progress.skip(P, start, start)
         progress.deliver(P, start + 1, start + 3)
-    vector = progress.vector()
+    vector = progress.snapshot()
     assert len(vector.holes[P]) == MAX_HOLES
-    assert not any(vector.has(P, start) for start in range(1, 10 * MAX_HOLES, 4))
+    assert not any(vector.contains(P, start) for start in range(1, 10 * MAX_HOLES, 4))
 
 
 spans = st.tuples(st.integers(1, 40), st.integers(0, 6)).map(lambda pair: (pair[0], sum(pair)))
@@ -66,7 +68,7 @@ spans = st.tuples(st.integers(1, 40), st.integers(0, 6)).map(lambda pair: (pair[
 
 @given(st.lists(st.tuples(st.sampled_from(["deliver", "skip", "withdraw"]), spans), max_size=12))
 def test_progress_is_as_a_set(steps: list[tuple[str, tuple[int, int]]]) -> None:
-    progress, had, end = Progress(Vector()), set[int](), 0
+    progress, had, end = DeliveryProgress(Vector()), set[int](), 0
     for what, (low, high) in steps:
         match what:
             case "deliver":  # behind all others, or what is known already
@@ -79,6 +81,6 @@ def test_progress_is_as_a_set(steps: list[tuple[str, tuple[int, int]]]) -> None:
                 progress.withdraw(P, low, high)
                 had -= set(range(low, high + 1))
         end = max(end, high if what != "withdraw" else 0)
-    vector = progress.vector()
-    assert {s for s in range(1, 60) if vector.has(P, s)} == had
+    vector = progress.snapshot()
+    assert {s for s in range(1, 60) if vector.contains(P, s)} == had
     assert Vector.from_text(vector.to_text()) == vector

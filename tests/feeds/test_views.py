@@ -2,7 +2,7 @@
 
 import pytest
 
-from recado.feeds.boundary import Effect, Left, Send, Ticked
+from recado.feeds.boundary import Effect, LeaveRequested, SendAddressed, TimerFired
 from recado.feeds.clock import MemberClock
 from recado.feeds.packet import Prepare
 from recado.feeds.vector import Vector
@@ -39,7 +39,7 @@ def test_who_fails_is_left_out_and_the_oldest_that_lives_goes_on() -> None:
     world = World()
     nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]
     assert together(world, *nodes)
-    oldest = nodes[0].views[-1].view.seats[0].member
+    oldest = nodes[0].views[-1].view.entries[0].member
     dead = next(node for node in nodes if node.me == oldest)
     rest = [node for node in nodes if node is not dead]
     world.kill(dead)
@@ -52,7 +52,7 @@ def test_who_leaves_is_left_out_at_once() -> None:
     world = World(suspect=100.0)
     a, b = world.add(Role.SUBSCRIBER, "a"), world.add(Role.SUBSCRIBER, "b")
     assert together(world, a, b)
-    world.do(a, Left())
+    world.do(a, LeaveRequested())
     world.kill(a)
     assert together(world, b)
     assert world.now < 3
@@ -75,7 +75,7 @@ def test_who_made_a_view_meanwhile_is_asked_again_at_once() -> None:
     world = World(suspect=2.0, flush=0.3)
     nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]
     assert together(world, *nodes)
-    oldest = nodes[0].views[-1].view.seats[0].member
+    oldest = nodes[0].views[-1].view.entries[0].member
     away = next(node for node in nodes if node.me != oldest)
     world.cut = lambda one, other: away in (one, other)
     late = world.add(Role.SUBSCRIBER, "late")
@@ -90,7 +90,9 @@ def test_who_made_a_view_meanwhile_is_asked_again_at_once() -> None:
 
 def asked(effects: list[Effect]) -> bool:
     """Whether a view is to be made."""
-    return any(isinstance(e, Send) and isinstance(decode(e.packet), Prepare) for e in effects)
+    return any(
+        isinstance(e, SendAddressed) and isinstance(decode(e.packet), Prepare) for e in effects
+    )
 
 
 def test_who_was_stalled_does_not_take_the_others_for_failed() -> None:
@@ -99,15 +101,15 @@ def test_who_was_stalled_does_not_take_the_others_for_failed() -> None:
     nodes = [world.add(Role.SUBSCRIBER, name) for name in "ab"]
     assert together(world, *nodes)
     world.run(1)
-    oldest = nodes[0].views[-1].view.seats[0].member
+    oldest = nodes[0].views[-1].view.entries[0].member
     stalled = next(node.member for node in nodes if node.me == oldest)
     clock, due = MemberClock(0.05), stalled.deadline()
     assert due is not None
     clock.expect(due)
-    stalled.stall(clock.observe(world.now + 30))
-    now = clock.time(world.now + 30)
-    assert not asked(stalled.handle(Ticked(), now))
-    while not asked(stalled.handle(Ticked(), now)):
+    stalled.adjust_for_stall(clock.observe(world.now + 30))
+    now = clock.member_time(world.now + 30)
+    assert not asked(stalled.handle(TimerFired(), now))
+    while not asked(stalled.handle(TimerFired(), now)):
         now += 0.1
     assert now >= world.now + 0.3, (
         "it has listened for almost as long as it takes since it runs again"
@@ -122,7 +124,7 @@ def test_who_has_just_joined_waits_for_the_others_to_beat(loss: float) -> None:
     assert together(world, *nodes)
     late = world.add(Role.SUBSCRIBER, "late")
     assert together(world, *nodes, late)
-    assert all(len(installed.view.seats) == 4 for installed in late.views)
+    assert all(len(installed.view.entries) == 4 for installed in late.views)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -169,7 +171,7 @@ def test_members_of_a_view_have_delivered_the_same_before_the_next(seed: int) ->
         for installed in node.views:
             assert cuts.setdefault(installed.view.id, installed.cut) == installed.cut
         for batch in node.got:
-            later = [v.cut.of(batch.publisher) for v in node.views if v.view.id <= batch.view]
+            later = [v.cut.last_of(batch.publisher) for v in node.views if v.view.id <= batch.view]
             assert batch.first > max(later), "a message is behind the cut of its view"
 
 

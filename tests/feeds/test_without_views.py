@@ -3,8 +3,8 @@
 import pytest
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import Arrived, Channel
-from recado.feeds.packet import Data, Fragment, Last, Stable
+from recado.feeds.boundary import PacketArrived, PacketRoute
+from recado.feeds.packet import Data, DurableReport, Fragment, PublisherStatus
 from recado.feeds.vector import Vector
 from recado.feeds.views import NO_VIEW, Role
 from recado.feeds.wire import encode
@@ -15,8 +15,10 @@ STACKS = dict.fromkeys((Role.PUBLISHER, Role.SUBSCRIBER), "DISPATCH:FRAG:FIFO:NA
 PUBLISHER_ID = bytes(15) + b"p"
 
 
-def arrive(world: World, node: Node, packet: object, channel: Channel = Channel.P) -> None:
-    world.do(node, Arrived(channel, world.nodes[0].me, encode(packet)))  # type: ignore[arg-type]
+def arrive(
+    world: World, node: Node, packet: object, channel: PacketRoute = PacketRoute.BROADCAST
+) -> None:
+    world.do(node, PacketArrived(channel, world.nodes[0].me, encode(packet)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -67,7 +69,9 @@ def test_a_gap_that_nobody_can_fill_is_reported_as_lost() -> None:
     world.publish(publisher, b"1")
     world.run(0.1)
     for sequence in (2, 4):
-        arrive(world, desk, Data(publisher.me.incarnation, sequence, Block.of([b"%d" % sequence])))
+        arrive(
+            world, desk, Data(publisher.me.incarnation, sequence, Block.build([b"%d" % sequence]))
+        )
     assert desk.bodies() == [b"1", b"2"]
     world.run(10.0)
     assert desk.bodies() == [b"1", b"2", b"4"]
@@ -79,11 +83,11 @@ def test_reports_about_an_unknown_publisher_do_not_move_its_beginning() -> None:
     world = World(stacks=STACKS)
     desk = world.add(Role.SUBSCRIBER, "desk")
     world.run(0.0)
-    arrive(world, desk, Stable(NO_VIEW, {PUBLISHER_ID: 2}), Channel.A)
-    arrive(world, desk, Last(PUBLISHER_ID, 2, 0))
-    arrive(world, desk, Data(PUBLISHER_ID, 1, Block.of([b"1", b"2"])))
+    arrive(world, desk, DurableReport(NO_VIEW, {PUBLISHER_ID: 2}), PacketRoute.ADDRESSED)
+    arrive(world, desk, PublisherStatus(PUBLISHER_ID, 2, 0))
+    arrive(world, desk, Data(PUBLISHER_ID, 1, Block.build([b"1", b"2"])))
     assert desk.bodies() == [b"1", b"2"]
-    arrive(world, desk, Data(PUBLISHER_ID, 3, Block.of([b"3"])))
+    arrive(world, desk, Data(PUBLISHER_ID, 3, Block.build([b"3"])))
     assert desk.bodies() == [b"1", b"2", b"3"]
 
 
@@ -92,7 +96,7 @@ def test_a_message_whose_first_fragments_were_sent_before_is_left_out() -> None:
     desk = world.add(Role.SUBSCRIBER, "desk")
     world.run(0.0)
     arrive(world, desk, Fragment(PUBLISHER_ID, 7, 1, 2, b"end"))
-    arrive(world, desk, Data(PUBLISHER_ID, 8, Block.of([b"next"])))
+    arrive(world, desk, Data(PUBLISHER_ID, 8, Block.build([b"next"])))
     assert desk.bodies() == [b"next"]
     world.run(10.0)
     assert desk.gaps == []

@@ -9,89 +9,103 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
-from recado.feeds.block import BODY, Block
+from recado.feeds.block import BODY_INDEX, Block
 from recado.feeds.boundary import (
-    Acknowledge,
+    ArchiveQuery,
+    ArchiveRead,
     ArchiveState,
-    Arrived,
-    Batch,
-    Cast,
-    Channel,
-    Deliver,
+    Broadcast,
+    DeliverBatch,
     Effect,
+    EntriesStored,
     Event,
-    Failed,
-    Gap,
-    Installed,
-    Listen,
-    Options,
-    Publish,
-    Query,
-    Recall,
-    Recalled,
-    Recovered,
-    Send,
-    Store,
-    Stored,
-    Ticked,
+    FeedOptions,
+    ListenToCoordinators,
+    MessageBatch,
+    PacketArrived,
+    PacketRoute,
+    PublishRequested,
+    ReadArchive,
+    ReportFailure,
+    ReportLoss,
+    ReportRecovered,
+    ReportView,
+    SendAcknowledgement,
+    SendAddressed,
+    StoreEntries,
+    TimerFired,
 )
-from recado.feeds.member import Member
-from recado.feeds.stack import ARCHIVE, PUBLISHER, SUBSCRIBER, Stack
-from recado.feeds.vector import Vector, without
-from recado.feeds.views import Acknowledged, Found, Lost, MemberId, Role, Settled, ViewRecord
+from recado.feeds.member import FeedMember
+from recado.feeds.stack import ARCHIVE_STACK, PUBLISHER_STACK, SUBSCRIBER_STACK, Stack
+from recado.feeds.vector import Vector, subtract_span
+from recado.feeds.views import (
+    AcknowledgementRecord,
+    FoundRange,
+    LostRange,
+    MemberId,
+    Role,
+    ViewRecord,
+    ViewStability,
+)
 
-TEXTS = {Role.PUBLISHER: PUBLISHER, Role.SUBSCRIBER: SUBSCRIBER, Role.ARCHIVE: ARCHIVE}
+TEXTS = {
+    Role.PUBLISHER: PUBLISHER_STACK,
+    Role.SUBSCRIBER: SUBSCRIBER_STACK,
+    Role.ARCHIVE: ARCHIVE_STACK,
+}
 
 
 class Disk:
     """A store in memory; what it has is there after a restart."""
 
     def __init__(self) -> None:
-        self.batches: list[tuple[int, Batch]] = []
-        self.records: list[ViewRecord | Settled | Acknowledged | Lost | Found] = []
+        self.batches: list[tuple[int, MessageBatch]] = []
+        self.records: list[
+            ViewRecord | ViewStability | AcknowledgementRecord | LostRange | FoundRange
+        ] = []
         self.vector: dict[bytes, int] = {}
         self.offset = 0
 
     def append(self, entries: list[object]) -> None:
         for entry in entries:
-            if isinstance(entry, Batch):
+            if isinstance(entry, MessageBatch):
                 known = self.vector.get(entry.publisher, entry.first - 1)
-                found = Found(entry.publisher, entry.first, entry.last) in self.records
+                found = FoundRange(entry.publisher, entry.first, entry.last) in self.records
                 assert found or entry.first == known + 1
                 self.batches.append((self.offset, entry))
                 self.offset += entry.count
                 self.vector[entry.publisher] = max(entry.last, known)
-            elif isinstance(entry, Lost):
+            elif isinstance(entry, LostRange):
                 self.vector[entry.publisher] = entry.last
                 self.records.append(entry)
-            elif isinstance(entry, ViewRecord | Settled | Acknowledged | Found):
+            elif isinstance(entry, ViewRecord | ViewStability | AcknowledgementRecord | FoundRange):
                 self.records.append(entry)
 
     def state(self) -> ArchiveState:
         return ArchiveState(
             Vector(self.vector),
             tuple(r for r in self.records if isinstance(r, ViewRecord)),
-            tuple(r for r in self.records if isinstance(r, Settled)),
-            tuple(r for r in self.records if isinstance(r, Acknowledged)),
+            tuple(r for r in self.records if isinstance(r, ViewStability)),
+            tuple(r for r in self.records if isinstance(r, AcknowledgementRecord)),
             self.offset,
             tuple(self.lost()),
         )
 
-    def lost(self) -> list[Lost]:
+    def lost(self) -> list[LostRange]:
         """What was not found since."""
-        found = [r for r in self.records if isinstance(r, Found)]
+        found = [r for r in self.records if isinstance(r, FoundRange)]
         return [
-            Lost(lost.publisher, *span)
+            LostRange(lost.publisher, *span)
             for lost in self.records
-            if isinstance(lost, Lost)
+            if isinstance(lost, LostRange)
             for span in reduce(
-                lambda spans, one: without(spans, one.first, one.last),
+                lambda spans, one: subtract_span(spans, one.first, one.last),
                 [one for one in found if one.publisher == lost.publisher],
                 [(lost.first, lost.last)],
             )
         ]
 
-    def _in_order(self) -> list[tuple[int, Batch]]:
+    def _in_order(self) -> list[tuple[int, MessageBatch]]:
         """What was found late is in its place."""
         batches = [batch for _, batch in self.batches]
         for publisher in {batch.publisher for batch in batches}:
@@ -101,28 +115,28 @@ class Disk:
                 batches[i] = batch
         return [(offset, batch) for (offset, _), batch in zip(self.batches, batches, strict=True)]
 
-    def recall(self, number: int, query: Query) -> Recalled:
-        found: list[Batch] = []
+    def recall(self, number: int, query: ArchiveQuery) -> ArchiveRead:
+        found: list[MessageBatch] = []
         size = 0
         for offset, batch in self._in_order():
             if offset < query.offset:
                 continue
-            if size > query.limit:
-                return Recalled(number, found, True, Vector(), offset)
+            if size > query.limit_bytes:
+                return ArchiveRead(number, found, True, Vector(), offset)
             wanted = [*query.after.holes.get(batch.publisher, ())]
-            wanted.append((query.after.of(batch.publisher) + 1, batch.last))
+            wanted.append((query.after.last_of(batch.publisher) + 1, batch.last))
             if query.ranges:
                 named = [one for one in query.ranges if one.publisher == batch.publisher]
                 wanted = [(one.first, one.last) for one in named]
             for first, last in wanted:
                 if batch.first <= last and batch.last >= first:
-                    found.append(batch.part(first, last))
+                    found.append(batch.clip(first, last))
                     size += len(batch.block.data)
-        return Recalled(number, found, False, Vector(self.vector), self.offset)
+        return ArchiveRead(number, found, False, Vector(self.vector), self.offset)
 
 
 class Node:
-    def __init__(self, member: Member, me: MemberId, role: Role, disk: Disk | None) -> None:
+    def __init__(self, member: FeedMember, me: MemberId, role: Role, disk: Disk | None) -> None:
         self.member = member
         self.me = me
         self.role = role
@@ -130,15 +144,15 @@ class Node:
         self.alive = True
         self.coordinates = False
         self.wakes: float | None = None
-        self.got: list[Batch] = []
-        self.views: list[Installed] = []
-        self.gaps: list[Lost] = []
+        self.got: list[MessageBatch] = []
+        self.views: list[ReportView] = []
+        self.gaps: list[LostRange] = []
         self.failed: str | None = None
         self.recovered: Vector | None = None
         self.log: list[Effect] = []
 
     def bodies(self) -> list[bytes]:
-        return [body for batch in self.got for body in batch.block.values(BODY)]
+        return [body for batch in self.got for body in batch.block.values(BODY_INDEX)]
 
     def sequences(self, publisher: bytes) -> list[int]:
         return [s for b in self.got if b.publisher == publisher for s in range(b.first, b.last + 1)]
@@ -167,16 +181,16 @@ class World:
         me = MemberId(name, next(self._ids).to_bytes(16))
         if role is Role.ARCHIVE:
             disk = disk or Disk()
-        chosen = Options(**{**self.options, **options})  # type: ignore[arg-type]
+        chosen = FeedOptions(**{**self.options, **options})  # type: ignore[arg-type]
         stack = Stack.parse(self.stacks[role])
-        member = Member(me, role, stack, chosen, disk.state() if disk else None)
+        member = FeedMember(me, role, stack, chosen, disk.state() if disk else None)
         node = Node(member, me, role, disk)
         self.nodes.append(node)
-        self._push(0.0, node, Ticked())
+        self._push(0.0, node, TimerFired())
         return node
 
     def publish(self, node: Node, *bodies: bytes) -> None:
-        self.do(node, Publish(Block.of(list(bodies))))
+        self.do(node, PublishRequested(Block.build(list(bodies))))
 
     def do(self, node: Node, event: Event) -> None:
         for effect in node.member.handle(event, self.now):
@@ -184,7 +198,7 @@ class World:
         due = node.member.deadline()
         if due is not None and (node.wakes is None or due < node.wakes):
             node.wakes = max(due, self.now)
-            self._push(node.wakes - self.now, node, Ticked())
+            self._push(node.wakes - self.now, node, TimerFired())
 
     def run(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
         end = self.now + seconds
@@ -192,7 +206,7 @@ class World:
             if until is not None and until():
                 return True
             self.now, _, node, event = heappop(self._heap)
-            if isinstance(event, Ticked):
+            if isinstance(event, TimerFired):
                 node.wakes = None
             if node.alive:
                 self.do(node, event)
@@ -212,34 +226,39 @@ class World:
     def _act(self, node: Node, effect: Effect) -> None:
         node.log.append(effect)
         match effect:
-            case Cast(packet):
+            case Broadcast(packet):
                 for other in self.nodes:
                     hears = other.role is not Role.PUBLISHER or not self.ordered
                     if hears:
-                        self._carry(node, other, Arrived(Channel.P, node.me, packet), self.ordered)
-            case Send(to, packet):
+                        self._carry(
+                            node,
+                            other,
+                            PacketArrived(PacketRoute.BROADCAST, node.me, packet),
+                            self.ordered,
+                        )
+            case SendAddressed(to, packet):
                 self._send(node, to, packet)
-            case Listen(to_coordinators):
+            case ListenToCoordinators(to_coordinators):
                 node.coordinates = to_coordinators
-            case Acknowledge(packet):
+            case SendAcknowledgement(packet):
                 self._send(node, "archives", packet)
-            case Deliver(batch):
+            case DeliverBatch(batch):
                 node.got.append(batch)
-            case Gap(lost):
+            case ReportLoss(lost):
                 node.gaps.append(lost)
-            case Installed():
+            case ReportView():
                 node.views.append(effect)
-            case Recovered(vector):
+            case ReportRecovered(vector):
                 node.recovered = vector
-            case Store(entries):
+            case StoreEntries(entries):
                 assert node.disk is not None
                 node.disk.append(list(entries))
-                stored = Stored(Vector(node.disk.vector), node.disk.offset)
+                stored = EntriesStored(Vector(node.disk.vector), node.disk.offset)
                 self._push(0.003, node, stored)
-            case Recall(number, query):
+            case ReadArchive(number, query):
                 assert node.disk is not None
                 self._push(0.002, node, node.disk.recall(number, query))
-            case Failed(reason):
+            case ReportFailure(reason):
                 node.failed = reason
 
     def _send(self, node: Node, to: object, packet: bytes) -> None:
@@ -250,7 +269,9 @@ class World:
                 or (to == "coordinators" and other.coordinates)
             )
             if meant and other is not node:
-                self._carry(node, other, Arrived(Channel.A, node.me, packet), False)
+                self._carry(
+                    node, other, PacketArrived(PacketRoute.ADDRESSED, node.me, packet), False
+                )
 
     def _carry(self, node: Node, other: Node, event: Event, safe: bool) -> None:
         if node is not other and self.cut(node, other):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from recado.journal import disk as disk_module
-from recado.journal.disk import LOCK, Disk, FolderDisk, InUse, MemoryDisk
+from recado.journal.disk import LOCK_FILE, Disk, FolderDisk, FolderInUseError, MemoryDisk
 from recado.simulator.disk import SimulatedDisk
 
 
@@ -69,7 +69,7 @@ def test_files_have_names(disk: Disk) -> None:
     disk.open("a", create=True).write(0, b"2")
     assert disk.names() == ["a", "b"]
     disk.rename("b", "a")
-    disk.sync_names()
+    disk.sync_folder()
     assert disk.names() == ["a"]
     assert disk.open("a", create=True).read(0, 9) == b"1"
     disk.remove("a")
@@ -79,7 +79,7 @@ def test_files_have_names(disk: Disk) -> None:
 
 
 def test_there_is_room(disk: Disk) -> None:
-    assert disk.free() > 0
+    assert disk.free_bytes() > 0
 
 
 def test_only_one_has_the_lock(disk: Disk) -> None:
@@ -96,7 +96,7 @@ def test_only_one_has_the_lock(disk: Disk) -> None:
 def test_whoever_finds_a_folder_locked_is_told_by_whom(tmp_path: Path) -> None:
     disk = FolderDisk(tmp_path)
     disk.lock()
-    with pytest.raises(InUse, match=f"{tmp_path} is in use by process {os.getpid()}"):
+    with pytest.raises(FolderInUseError, match=f"{tmp_path} is in use by process {os.getpid()}"):
         FolderDisk(tmp_path).lock()
     disk.close()
 
@@ -148,13 +148,13 @@ def test_a_folder_that_cannot_be_synced_is_named(
     disk = FolderDisk(tmp_path)
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(OSError, match=re.escape(str(tmp_path))):
-        disk.sync_names()
+        disk.sync_folder()
 
 
 def test_where_nothing_can_be_reserved_files_grow_as_they_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_module, "_reserve", None)
+    monkeypatch.setattr(disk_module, "_reserve_descriptor", None)
     file = FolderDisk(tmp_path).open("a", create=True)
     file.reserve(100)
     assert file.size() == 0
@@ -173,9 +173,9 @@ def test_the_name_of_a_new_folder_is_synced_too(
 
 def test_a_lock_that_cannot_be_signed_is_let_go(tmp_path: Path) -> None:
     disk = FolderDisk(tmp_path)
-    (tmp_path / LOCK).mkdir()
+    (tmp_path / LOCK_FILE).mkdir()
     with pytest.raises(IsADirectoryError):
         disk.lock()
-    (tmp_path / LOCK).rmdir()
+    (tmp_path / LOCK_FILE).rmdir()
     disk.lock()
     disk.close()

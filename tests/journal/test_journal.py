@@ -11,12 +11,12 @@ import pytest
 from recado.journal import journal as journal_module
 from recado.journal.disk import Disk, FolderDisk, FolderFile, MemoryDisk, MemoryFile
 from recado.journal.journal import Journal
-from recado.journal.record import HEADER_SIZE, OVERHEAD, Corrupt
+from recado.journal.record import FILE_HEADER_BYTES, RECORD_HEADER_BYTES, CorruptJournalError
 from recado.simulator.disk import SimulatedDisk
 
 
 def opened(disk: Disk, segment_size: int = 200) -> Journal:
-    journal = Journal(disk, segment_size=segment_size)
+    journal = Journal(disk, segment_bytes=segment_size)
     for _ in journal.recover():
         pass
     return journal
@@ -29,10 +29,10 @@ def contents(disk: Disk) -> list[bytes]:
 def test_records_have_positions_that_grow() -> None:
     journal = opened(MemoryDisk())
     assert journal.append() == []
-    assert journal.append(b"one") == [HEADER_SIZE]
-    assert journal.append(b"two", b"") == [HEADER_SIZE + 12, HEADER_SIZE + 24]
-    assert journal.position == HEADER_SIZE + 33
-    assert journal.durable == 0
+    assert journal.append(b"one") == [FILE_HEADER_BYTES]
+    assert journal.append(b"two", b"") == [FILE_HEADER_BYTES + 12, FILE_HEADER_BYTES + 24]
+    assert journal.position == FILE_HEADER_BYTES + 33
+    assert journal.durable_position == 0
 
 
 def test_a_record_can_be_read_before_and_after_it_is_written() -> None:
@@ -57,8 +57,8 @@ def test_where_there_is_no_record_none_is_read() -> None:
     journal.append(b"one")
     with pytest.raises(LookupError):
         journal.read(journal.position)
-    with pytest.raises(Corrupt):
-        journal.read(HEADER_SIZE + 1)
+    with pytest.raises(CorruptJournalError):
+        journal.read(FILE_HEADER_BYTES + 1)
 
 
 def test_a_large_record_is_read_whole() -> None:
@@ -87,7 +87,7 @@ def test_nothing_is_appended_before_recovery_nor_after_the_end() -> None:
 
 
 def test_a_group_can_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "LARGEST", 300)
+    monkeypatch.setattr(journal_module, "GROUP_MAX_BYTES", 300)
     journal = opened(MemoryDisk())
     with pytest.raises(ValueError, match="too large"):
         journal.append(bytes(301))
@@ -104,7 +104,7 @@ def test_a_full_segment_is_sealed_and_a_new_one_begins() -> None:
     bases = [part.base for part in journal.segments]
     assert disk.names() == [f"{base:020d}.journal" for base in bases] + ["MARK"]
     assert [part.end for part in journal.segments] == [*bases[1:], journal.position]
-    assert journal.segment_of(bases[2]) == journal.segment_of(bases[3] - 1) == bases[2]
+    assert journal.segment_base(bases[2]) == journal.segment_base(bases[3] - 1) == bases[2]
     assert contents(disk) == [bytes([number]) * 50 for number in range(10)]
 
 
@@ -123,7 +123,7 @@ def test_after_a_restart_the_last_segment_goes_on() -> None:
     disk = MemoryDisk()
     for number in range(8):
         journal = opened(disk)
-        assert journal.cut == 0
+        assert journal.truncated_bytes == 0
         journal.append(bytes([number]) * 50)
         journal.close()
     assert contents(disk) == [bytes([number]) * 50 for number in range(8)]
@@ -138,7 +138,7 @@ def test_what_was_reserved_is_given_back_at_the_end(tmp_path: Path) -> None:
     (name, _) = disk.names()
     assert (tmp_path / name).stat().st_size == 1 << 20
     journal.close()
-    assert (tmp_path / name).stat().st_size == HEADER_SIZE + OVERHEAD + 3
+    assert (tmp_path / name).stat().st_size == FILE_HEADER_BYTES + RECORD_HEADER_BYTES + 3
 
 
 def test_nothing_is_reserved_on_a_disk_with_little_room() -> None:
@@ -147,7 +147,7 @@ def test_nothing_is_reserved_on_a_disk_with_little_room() -> None:
     journal = opened(disk, 1000)
     journal.append(b"one")
     journal.write()
-    assert journal.last_file_size() == HEADER_SIZE + OVERHEAD + 3
+    assert journal.last_file_bytes() == FILE_HEADER_BYTES + RECORD_HEADER_BYTES + 3
 
 
 def test_a_quota_may_allow_less_than_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,11 +174,11 @@ def grow_and_write(file: MemoryFile, at: int, *parts: bytes) -> None:
 def test_a_roll_begins_a_segment_so_that_the_last_can_be_dropped() -> None:
     disk = MemoryDisk()
     journal = opened(disk, 1000)
-    assert journal.last_file_size() == 0
+    assert journal.last_file_bytes() == 0
     journal.append(b"one")
-    assert journal.last_file_size() == 0
+    assert journal.last_file_bytes() == 0
     journal.write()
-    assert journal.last_file_size() == 1000
+    assert journal.last_file_bytes() == 1000
     journal.roll()
     journal.append(b"two")
     journal.write()
@@ -238,7 +238,7 @@ def test_no_room_for_a_segment(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="space") as raised:
             journal.write()
         assert raised.value.errno == errno.ENOSPC
-        assert disk.free() == 20
+        assert disk.free_bytes() == 20
         assert disk.names() == ["MARK"]
     assert journal.read(position) == b"patience"
     assert journal.sync() == 0
@@ -258,7 +258,7 @@ def test_no_room_for_the_rest_of_a_batch() -> None:
         with pytest.raises(OSError, match="space"):
             journal.write()
     journal.sync()
-    assert journal.durable == journal.segments[0].end
+    assert journal.durable_position == journal.segments[0].end
     journal.append(b"more")
     assert [len(payload) for _, payload in journal.scan(0, journal.position)] == [100, 100, 100, 4]
     disk.fill(None)
@@ -314,7 +314,7 @@ def test_after_a_failed_sync_nothing_is_called_durable_any_more() -> None:
             journal.sync()
     with pytest.raises(OSError, match="error"):
         journal.write()
-    assert journal.durable == 0
+    assert journal.durable_position == 0
     journal.close()
 
 
@@ -333,7 +333,7 @@ def test_a_folder_that_cannot_be_synced_is_a_failed_sync() -> None:
 
 def test_a_mark_that_cannot_be_written_stops_nobody() -> None:
     disk = SimulatedDisk()
-    disk.fill(HEADER_SIZE + 200)
+    disk.fill(FILE_HEADER_BYTES + 200)
     journal = opened(disk)
     disk.fill(200)
     journal.append(b"one")
@@ -357,15 +357,15 @@ def test_reading_finds_what_has_rotted() -> None:
     positions = journal.append(b"one", b"two", b"three")
     journal.write()
     name = disk.names()[0]
-    disk.flip(name, 8 * (positions[1] + OVERHEAD) + 3)
+    disk.flip_bit(name, 8 * (positions[1] + RECORD_HEADER_BYTES) + 3)
     assert journal.read(positions[0]) == b"one"
-    with pytest.raises(Corrupt) as raised:
+    with pytest.raises(CorruptJournalError) as raised:
         journal.read(positions[1])
     assert (raised.value.file, raised.value.position) == (name, positions[1])
     assert "checksum" in str(raised.value)
     scan = journal.scan(0, journal.position)
     assert next(scan) == (positions[0], b"one")
-    with pytest.raises(Corrupt):
+    with pytest.raises(CorruptJournalError):
         next(scan)
 
 
@@ -386,7 +386,7 @@ def test_a_thread_syncs_while_records_are_appended(tmp_path: Path) -> None:
             journal.append(number.to_bytes(4, "big") * 20)
             journal.write()
             for part in journal.segments[:-3]:
-                if part.end < journal.durable:
+                if part.end < journal.durable_position:
                     journal.drop(part.base)
     finally:
         done.set()
@@ -413,8 +413,8 @@ def test_what_is_dropped_has_no_name_at_once_and_takes_room_until_it_is_let_go(
     journal.drop(dropped.base)
     assert not journal.path_of(dropped).exists()
     assert closed == []
-    journal.let_go()
-    journal.let_go()
+    journal.close_dropped()
+    journal.close_dropped()
     assert closed == [dropped.file]
     monkeypatch.undo()
     for each in closed:

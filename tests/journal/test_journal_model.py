@@ -26,7 +26,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.dropped: list[tuple[int, int]] = []
         self.gone = 0  # how many of these cannot come back: their removal is synced
         self.failed = False
-        self.journal = Journal(self.disk, segment_size=SEGMENT)
+        self.journal = Journal(self.disk, segment_bytes=SEGMENT)
         assert list(self.journal.recover()) == []
 
     def expected(self, start: int, end: int) -> list[tuple[int, bytes]]:
@@ -51,21 +51,21 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        before = self.journal.durable
+        before = self.journal.durable_position
         try:
             position = self.journal.sync()
         except OSError:
             self.failed = True
-            assert self.journal.durable == before
+            assert self.journal.durable_position == before
         else:
             assert not self.failed
-            assert before <= position == self.journal.durable <= self.journal.position
+            assert before <= position == self.journal.durable_position <= self.journal.position
             self.gone = len(self.dropped)
 
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
         segments = self.journal.segments
-        done = [part for part in segments if part.end < self.journal.durable]
+        done = [part for part in segments if part.end < self.journal.durable_position]
         if done:
             segment = data.draw(st.sampled_from(done))
             self.journal.drop(segment.base)
@@ -101,7 +101,7 @@ class JournalMachine(RuleBasedStateMachine):
     def kill(self) -> None:
         """The process ends; what it wrote is still with the system."""
         self.disk.fill(None)
-        self.reopen(self.journal.durable)
+        self.reopen(self.journal.durable_position)
 
     @rule()
     def close(self) -> None:
@@ -111,14 +111,14 @@ class JournalMachine(RuleBasedStateMachine):
         self.reopen()
 
     def reopen(self, sure: int | None = None) -> None:
-        durable = self.journal.durable
-        self.journal = Journal(self.disk, segment_size=SEGMENT)
+        durable = self.journal.durable_position
+        self.journal = Journal(self.disk, segment_bytes=SEGMENT)
         while True:
             try:
                 found = list(self.journal.recover())
                 break
             except OSError:  # a sync that was to fail; the next will not
-                self.journal = Journal(self.disk, segment_size=SEGMENT)
+                self.journal = Journal(self.disk, segment_bytes=SEGMENT)
         self.failed = False
         # A removal that was not synced may be undone.
         back = {at for at, _ in found}
@@ -131,7 +131,7 @@ class JournalMachine(RuleBasedStateMachine):
         count = sum(end <= self.journal.position for end in self.ends)
         del self.groups[count:], self.ends[count:]
         assert found == self.expected(0, self.journal.position)
-        assert self.journal.durable == self.journal.position >= durable
+        assert self.journal.durable_position == self.journal.position >= durable
 
     @invariant()
     def everything_can_be_read(self) -> None:
@@ -145,8 +145,8 @@ class JournalMachine(RuleBasedStateMachine):
         for before, after in pairwise(segments):
             assert before.end <= after.base
         for part in segments:
-            assert self.journal.segment_of(part.base) == part.base
-            assert self.journal.segment_of(part.end - 1) == part.base
+            assert self.journal.segment_base(part.base) == part.base
+            assert self.journal.segment_base(part.end - 1) == part.base
 
 
 JournalMachine.TestCase.settings = settings(max_examples=40)

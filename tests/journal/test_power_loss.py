@@ -23,7 +23,7 @@ class Workload:
         self.promises: list[tuple[int, int]] = []  # (operations done, what was durable then)
         self.drops: list[tuple[int, int, int]] = []  # (operations done before, base, end)
         self.groups: list[list[Record]] = []
-        self.journal = Journal(self.disk, segment_size=SEGMENT)
+        self.journal = Journal(self.disk, segment_bytes=SEGMENT)
         assert list(self.journal.recover()) == []
         for _ in range(steps):
             self.random.choice((self.append, self.append, self.write, self.sync, self.drop))()
@@ -44,7 +44,7 @@ class Workload:
         self.promises.append((len(self.disk.log), durable))
 
     def drop(self) -> None:
-        done = [part for part in self.journal.segments if part.end < self.journal.durable]
+        done = [part for part in self.journal.segments if part.end < self.journal.durable_position]
         if done:
             segment = self.random.choice(done)
             self.drops.append((len(self.disk.log), segment.base, segment.end))
@@ -54,7 +54,7 @@ class Workload:
 def check_recovered(
     work: Workload, moment: int, disk: SimulatedDisk
 ) -> tuple[Journal, list[Record]]:
-    journal = Journal(disk, segment_size=SEGMENT)
+    journal = Journal(disk, segment_bytes=SEGMENT)
     found = list(journal.recover())
     promised = max((durable for at, durable in work.promises if at <= moment), default=0)
     assert journal.position >= promised
@@ -86,7 +86,7 @@ def test_what_was_promised_survives_every_crash(seed: int) -> None:
             if journal.position % 3:
                 journal.sync()
                 before = len(found)
-            again = Journal(disk.crash(chance), segment_size=SEGMENT)
+            again = Journal(disk.crash(chance), segment_bytes=SEGMENT)
             survived = list(again.recover())
             assert survived == found[: len(survived)]
             assert len(survived) >= before

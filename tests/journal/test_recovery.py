@@ -8,16 +8,21 @@ import pytest
 
 from recado.journal.disk import Disk, MemoryDisk
 from recado.journal.journal import Journal
-from recado.journal.mark import NAME as MARK
-from recado.journal.record import HEADER_SIZE, OVERHEAD, Corrupt, header
-from recado.journal.segment import bases_in, file_name
+from recado.journal.mark import MARK_FILE as MARK
+from recado.journal.record import (
+    FILE_HEADER_BYTES,
+    RECORD_HEADER_BYTES,
+    CorruptJournalError,
+    encode_file_header,
+)
+from recado.journal.segment import file_name, list_bases
 from recado.simulator.disk import SimulatedDisk
 
 GROUPS = [[b"one"], [b"two", b"and two"], [b""], [b"three", b"", b"three"], [b"four"]]
 
 
 def opened(disk: Disk, segment_size: int = 200) -> Journal:
-    journal = Journal(disk, segment_size=segment_size)
+    journal = Journal(disk, segment_bytes=segment_size)
     for _ in journal.recover():
         pass
     return journal
@@ -57,14 +62,14 @@ def test_cut_at_any_byte_the_longest_whole_prefix_is_found(
 ) -> None:
     """The last of several files, too: what was in those before it is all there."""
     disk, ends = written(segment_size)
-    bases = bases_in(disk)
+    bases = list_bases(disk)
     assert len(bases) == segments
     name = file_name(bases[-1])
     whole = bytes(disk.files[name])
     for size in range(len(whole) + 1):
         content = whole[:size] + bytes(reserved)
         cut = without_mark(disk, {name: content})
-        journal = Journal(cut, segment_size=200)
+        journal = Journal(cut, segment_bytes=200)
         found = [payload for _, payload in journal.recover()]
         # A record may end in zeros of its own: then they are not missed.
         sizes = [max(end - bases[-1], 0) for end in ends]
@@ -81,9 +86,9 @@ def test_what_was_cut_off_is_counted() -> None:
     disk, ends = written()
     disk = without_mark(disk, {file_name(0): bytes(disk.files[file_name(0)])[:-1] + bytes(500)})
     journal = opened(disk)
-    assert journal.cut == ends[-1] - ends[-2] - 1
-    assert journal.position == journal.durable == ends[-2]
-    assert opened(disk).cut == 0
+    assert journal.truncated_bytes == ends[-1] - ends[-2] - 1
+    assert journal.position == journal.durable_position == ends[-2]
+    assert opened(disk).truncated_bytes == 0
 
 
 def test_what_the_mark_covers_is_not_cut_off() -> None:
@@ -92,7 +97,7 @@ def test_what_the_mark_covers_is_not_cut_off() -> None:
     for size in range(ends[-1]):
         shorter = without_mark(disk, {name: bytes(disk.files[name])[:size]})
         shorter.files[MARK] = disk.files[MARK]
-        with pytest.raises(Corrupt) as raised:
+        with pytest.raises(CorruptJournalError) as raised:
             opened(shorter)
         assert raised.value.file == name
         assert raised.value.position <= size
@@ -106,7 +111,7 @@ def test_every_flipped_bit_is_told_or_does_no_harm(segment_size: int) -> None:
         for bit in range(8 * len(disk.files[name])):
             disk.files[name][bit // 8] ^= 1 << bit % 8
             if bit < 8 * used.get(name, 0):
-                with pytest.raises(Corrupt) as raised:
+                with pytest.raises(CorruptJournalError) as raised:
                     opened(disk)
                 assert raised.value.file == name
             else:  # the mark itself, or what is reserved and not used
@@ -121,7 +126,7 @@ def test_without_a_mark_a_flipped_bit_ends_the_journal_there() -> None:
         damaged = without_mark(disk)
         damaged.files[name][bit // 8] ^= 1 << bit % 8
         whole = [group for group, end in zip(GROUPS, ends, strict=True) if end <= bit // 8]
-        assert contents(damaged) == (flat(whole) if bit // 8 >= HEADER_SIZE else [])
+        assert contents(damaged) == (flat(whole) if bit // 8 >= FILE_HEADER_BYTES else [])
 
 
 def test_a_header_knows_how_far_all_was_durable_before_it() -> None:
@@ -133,8 +138,8 @@ def test_a_header_knows_how_far_all_was_durable_before_it() -> None:
     journal.append(b"y" * 40)
     journal.close()
     damaged = without_mark(disk)
-    damaged.files[file_name(0)][HEADER_SIZE + 20] ^= 1
-    with pytest.raises(Corrupt):
+    damaged.files[file_name(0)][FILE_HEADER_BYTES + 20] ^= 1
+    with pytest.raises(CorruptJournalError):
         opened(damaged)
 
 
@@ -142,15 +147,15 @@ def test_files_that_are_gone_are_missed() -> None:
     disk, _ = written(60)
     last = disk.names()[-2]
     disk.remove(last)
-    with pytest.raises(Corrupt, match="missing") as raised:
+    with pytest.raises(CorruptJournalError, match="missing") as raised:
         opened(disk)
     assert raised.value.file == last
 
 
 def test_segments_that_overlap_are_no_journal() -> None:
     disk, ends = written(60)
-    disk.files[file_name(ends[0])] = bytearray(header(ends[0], 0))
-    with pytest.raises(Corrupt, match="the segment before it ends at"):
+    disk.files[file_name(ends[0])] = bytearray(encode_file_header(ends[0], 0))
+    with pytest.raises(CorruptJournalError, match="the segment before it ends at"):
         opened(disk)
 
 
@@ -204,7 +209,7 @@ def test_what_the_end_of_the_process_left_is_durable_after_recovery() -> None:
     journal.write()
     found = contents(disk)
     assert len(found) == 5
-    assert contents(disk.crash(mercy=0)) == found
+    assert contents(disk.crash(survival_ratio=0)) == found
 
 
 def test_a_sealed_end_is_durable_after_recovery_too() -> None:
@@ -217,7 +222,7 @@ def test_a_sealed_end_is_durable_after_recovery_too() -> None:
         journal.write()
     disk.fill(None)
     assert contents(disk) == [b"x" * 30]
-    assert contents(disk.crash(mercy=0)) == [b"x" * 30]
+    assert contents(disk.crash(survival_ratio=0)) == [b"x" * 30]
 
 
 def test_after_a_failed_sync_what_is_found_is_written_again() -> None:
@@ -231,9 +236,9 @@ def test_after_a_failed_sync_what_is_found_is_written_again() -> None:
     disk.fail_sync()
     with pytest.raises(OSError, match="error"):
         journal.sync()
-    assert contents(disk.crash(mercy=0)) == [b"one"]
+    assert contents(disk.crash(survival_ratio=0)) == [b"one"]
     assert contents(disk) == [b"one", b"two"]
-    assert contents(disk.crash(mercy=0)) == [b"one", b"two"]
+    assert contents(disk.crash(survival_ratio=0)) == [b"one", b"two"]
 
 
 def test_what_was_cut_off_never_comes_back() -> None:
@@ -248,10 +253,10 @@ def test_what_was_cut_off_never_comes_back() -> None:
         journal.append(b"behind")
         journal.write()
         file = disk.open(file_name(0))
-        file.write(lost, bytes(OVERHEAD + 4))
+        file.write(lost, bytes(RECORD_HEADER_BYTES + 4))
         file.sync()
         journal = opened(disk)
-        assert journal.cut == OVERHEAD + 6 + OVERHEAD + 4
+        assert journal.truncated_bytes == RECORD_HEADER_BYTES + 6 + RECORD_HEADER_BYTES + 4
         journal.append(b"next")
         journal.write()
         assert contents(disk.crash(chance)) in ([b"zero"], [b"zero", b"next"])
@@ -269,14 +274,14 @@ def test_segments_that_were_cut_off_never_come_back() -> None:
         journal.append(b"x" * 30)
         journal.append(b"y" * 30)
         journal.write()
-        disk.sync_names()
+        disk.sync_folder()
         behind = journal.segments[-1]
         file = disk.open(file_name(0))
-        file.write(HEADER_SIZE + OVERHEAD + 4, bytes(10))
+        file.write(FILE_HEADER_BYTES + RECORD_HEADER_BYTES + 4, bytes(10))
         file.sync()
         disk.open(behind.name).sync()
         journal = opened(disk, 100)
-        assert journal.cut > 0
+        assert journal.truncated_bytes > 0
         journal.append(b"a" * 30)
         journal.append(b"b" * 30)
         journal.write()
@@ -287,7 +292,7 @@ def test_segments_that_were_cut_off_never_come_back() -> None:
 
 def test_while_records_are_recovered_their_segments_are_known() -> None:
     disk, _ = written(60)
-    journal = Journal(disk, segment_size=60)
-    bases = [journal.segment_of(position) for position, _ in journal.recover()]
+    journal = Journal(disk, segment_bytes=60)
+    bases = [journal.segment_base(position) for position, _ in journal.recover()]
     assert sorted(set(bases)) == [part.base for part in journal.segments]
     assert bases == sorted(bases)

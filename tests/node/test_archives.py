@@ -12,8 +12,8 @@ import pytest
 
 import recado
 from recado.feeds.archive.archive import Archive
-from recado.node.archives import CannotArchive
-from recado.node.config import ConfigError, from_mapping, load
+from recado.node.archives import ArchiveStartError
+from recado.node.config import ConfigError, from_mapping, load_config
 from tests.feeds.rim.loop import in_the_loop, until
 
 
@@ -26,7 +26,7 @@ def configured(data: Path, **archive: object) -> dict[str, dict[str, object]]:
 
 def has_rows(folder: Path, count: int) -> bool:
     with Archive.open(folder) as archive:
-        return archive.end == count
+        return archive.end_offset == count
 
 
 @in_the_loop
@@ -46,10 +46,10 @@ async def test_one_that_cannot_start_is_named(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     (tmp_path / "archive" / "manifest.json").write_text("{}")
     settings = configured(tmp_path / "data", folder=str(tmp_path / "archive"))
-    with pytest.raises(CannotArchive, match=r"feeds\.archives\.archive-1: .*manifest\.json"):
+    with pytest.raises(ArchiveStartError, match=r"feeds\.archives\.archive-1: .*manifest\.json"):
         await recado.Broker(config=settings).__aenter__()
     settings = configured(tmp_path / "data", stack="DISPATCH:FIFO:AMQP")
-    with pytest.raises(CannotArchive, match="FIFO needs NAK"):
+    with pytest.raises(ArchiveStartError, match="FIFO needs NAK"):
         await recado.Broker(config=settings).__aenter__()
     assert len(asyncio.all_tasks()) == 1
 
@@ -72,7 +72,7 @@ def test_settings_that_do_not_fit(change: dict[str, object], told: str, tmp_path
 def test_a_folder_is_relative_to_the_file(tmp_path: Path) -> None:
     file = tmp_path / "recado.toml"
     file.write_text('[feeds.archives.a]\nfeed = "quotes"\nfolder = "kept"\n')
-    assert load(file=file).settings.feeds.archives["a"].folder == str(tmp_path / "kept")
+    assert load_config(file=file).settings.feeds.archives["a"].folder == str(tmp_path / "kept")
 
 
 def test_a_node_without_archives_loads_nothing_of_feeds() -> None:

@@ -16,7 +16,7 @@ import pika
 import pytest
 
 import recado
-from recado.journal.record import Corrupt
+from recado.journal.record import CorruptJournalError
 from recado.node.broker import Broker
 from recado.node.config import ConfigError
 
@@ -111,7 +111,7 @@ def test_the_url_is_one_that_guest_may_use(
 ) -> None:
     core = SimpleNamespace(users={"guest"})
     running = SimpleNamespace(port=5672, server=SimpleNamespace(broker=core))
-    monkeypatch.setattr(Broker, "_now", lambda _: running)
+    monkeypatch.setattr(Broker, "_require_running", lambda _: running)
     assert recado.Broker(host=host).url == f"amqp://guest:guest@{reached}:5672/%2F"
 
 
@@ -137,7 +137,10 @@ def test_a_stream_whose_folder_is_gone_is_not_taken_for_an_empty_one(tmp_path: P
         pass
     (folder,) = (tmp_path / "streams").iterdir()
     shutil.rmtree(folder)
-    with pytest.raises(Corrupt, match="the folder is missing"), recado.Broker(data=tmp_path):
+    with (
+        pytest.raises(CorruptJournalError, match="the folder is missing"),
+        recado.Broker(data=tmp_path),
+    ):
         pass
     assert not folder.exists()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from recado.node.config import Config, ConfigError, from_mapping, load
-from recado.node.settings import EVERYTHING, Settings
+from recado.node.config import Config, ConfigError, from_mapping, load_config
+from recado.node.settings import FULL_PERMISSION, Settings
 
 Loader = Callable[..., Config]
 
@@ -20,7 +20,7 @@ def loaded(tmp_path: Path) -> Loader:
 
     def load_text(text: str = "", **layers: object) -> Config:
         (tmp_path / "recado.toml").write_text(text)
-        return load(file=tmp_path / "recado.toml", **layers)  # type: ignore[arg-type]
+        return load_config(file=tmp_path / "recado.toml", **layers)  # type: ignore[arg-type]
 
     return load_text
 
@@ -32,7 +32,7 @@ def refused(loaded: Loader, text: str = "", **layers: object) -> str:
 
 
 def test_without_anything_the_defaults_hold() -> None:
-    config = load()
+    config = load_config()
     assert config.settings == Settings()
     assert config.origin("server.port") == "default"
 
@@ -54,16 +54,16 @@ def test_flag_over_environment_over_file_over_default(loaded: Loader, tmp_path: 
 
 
 def test_a_flag_with_two_words_is_named_as_it_is_typed() -> None:
-    config = load(flags={"server.tls_port": 0, "server.certificate": "c", "server.key": "k"})
+    config = load_config(flags={"server.tls_port": 0, "server.certificate": "c", "server.key": "k"})
     assert config.origin("server.tls_port") == "--tls-port"
 
 
 def test_a_file_can_be_named_and_must_then_exist(tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     with pytest.raises(ConfigError, match=r"cannot read .*other\.toml: No such file"):
-        load(file=other)
+        load_config(file=other)
     other.write_text("[server]\nport = 9\n")
-    assert load(file=other).settings.server.port == 9
+    assert load_config(file=other).settings.server.port == 9
 
 
 def test_paths_in_a_file_are_relative_to_it(loaded: Loader, tmp_path: Path) -> None:
@@ -203,10 +203,13 @@ def test_keys_that_need_each_other(loaded: Loader, tmp_path: Path, text: str, to
 
 def test_guest_may_do_everything_while_nobody_else_is_named(loaded: Loader) -> None:
     access = loaded("[access]\nvhosts = ['/', 'two']").settings.access
-    assert set(access.known_users()) == {"guest"}
-    assert access.known_users()["guest"].permissions == {"/": EVERYTHING, "two": EVERYTHING}
+    assert set(access.effective_users()) == {"guest"}
+    assert access.effective_users()["guest"].permissions == {
+        "/": FULL_PERMISSION,
+        "two": FULL_PERMISSION,
+    }
     access = loaded("[access.users.ana]\npassword = 'x'").settings.access
-    assert set(access.known_users()) == {"ana"}
+    assert set(access.effective_users()) == {"ana"}
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.amqp.values import Int64, Scaled, Table, Timestamp
+from recado.amqp.values import FieldTable, Int64, ScaledDecimal, Timestamp
 from recado.broker.access import Permission, TopicPermission, User
 from recado.broker.arguments import QueueSettings
 from recado.broker.broker import Broker
-from recado.broker.keeper import Keeper
 from recado.broker.limits import UserLimits, VhostLimits
 from recado.broker.queue import Queue
+from recado.broker.store import MessageStore
 from recado.broker.vhost import VhostSettings
-from recado.node.definitions.document import DefinitionsError, parse, read
-from recado.node.definitions.exporting import export_definitions
-from recado.node.definitions.importing import import_definitions
+from recado.node.definitions.document import DefinitionsError, parse_json, read_definitions
+from recado.node.definitions.exporter import export_definitions
+from recado.node.definitions.importer import import_definitions
 
 HASH = "UU1zjQuor3tQas0CnOd1ZGu0JUBbnUQrySXDPzidz2yRGuAV"  # of guest, by RabbitMQ
 ARGON2 = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHRzb21l$aGFzaGhhc2hoYXNoaGFzaA"
@@ -131,19 +131,19 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-class Diary(Keeper):
+class Diary(MessageStore):
     """Remembers that something was to be kept."""
 
     def __init__(self) -> None:
         self.kept: list[str] = []
 
-    def remember(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
+    def set_metadata(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
         self.kept.append(f"{kind} {vhost} {name}")
 
-    def begin(self) -> None:
+    def begin_atomic_group(self) -> None:
         self.kept.append("begin")
 
-    def end(self) -> None:
+    def end_atomic_group(self) -> None:
         self.kept.append("end")
 
 
@@ -152,8 +152,8 @@ def broker() -> Broker:
     return new_broker()
 
 
-def new_broker(keeper: Keeper | None = None) -> Broker:
-    return Broker(map(str, count(1)).__next__, keeper=keeper)
+def new_broker(keeper: MessageStore | None = None) -> Broker:
+    return Broker(map(str, count(1)).__next__, store=keeper)
 
 
 def document(**sections: object) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def test_an_export_of_rabbitmq_is_imported(broker: Broker) -> None:
         {("orders", "amq.topic"): TopicPermission("^a", ".*")},
         loopback_only=True,
     )
-    assert vhost.queues["new"].declared.max_length == 5
+    assert vhost.queues["new"].declared_settings.max_length == 5
     assert vhost.queues["new"].settings.message_ttl == 1000
     assert vhost.queues["new"].settings.max_length == 5
     assert vhost.queues["safe"].settings.max_length == 1000
@@ -483,7 +483,7 @@ def test_a_fault_is_told_with_its_place_and_changes_nothing(
     assert fault(lambda: imported(broker, wanted)) == text
     assert export_definitions(broker) == before
     assert diary.kept == []
-    assert list(broker.exclusive) == [vhost.queues["mine"]]
+    assert list(broker.exclusive_queues) == [vhost.queues["mine"]]
 
 
 def test_what_is_kept_is_kept_together() -> None:
@@ -509,7 +509,7 @@ def test_what_is_no_document(broker: Broker, document: object, text: str) -> Non
 
 @pytest.mark.parametrize("text", ["{", '{"queues": [}', b"\xff"])
 def test_what_is_not_json(text: str | bytes) -> None:
-    assert fault(lambda: parse(text)).startswith("this is not JSON: ")
+    assert fault(lambda: parse_json(text)).startswith("this is not JSON: ")
 
 
 @given(
@@ -528,7 +528,7 @@ def test_nonsense_is_a_definitions_error(nonsense: Any) -> None:
     for section in DOCUMENT:
         for wanted in (nonsense, [nonsense]):
             try:
-                read({section: wanted, "queues": wanted}, "/")
+                read_definitions({section: wanted, "queues": wanted}, "/")
             except DefinitionsError:
                 continue
 
@@ -555,7 +555,7 @@ def test_limits_are_imported_and_exported(broker: Broker) -> None:
     assert exported["parameters"] == parameters
     assert exported["vhosts"] == [{"name": "/"}, {"name": "orders"}]
     again = new_broker()
-    imported(again, parse(json.dumps(exported)))
+    imported(again, parse_json(json.dumps(exported)))
     assert export_definitions(again) == exported
 
 
@@ -612,7 +612,7 @@ def test_the_default_queue_type_is_imported_and_exported(
 ) -> None:
     queues = [queue("q"), queue("old", type="classic"), queue("brief", durable=False)]
     assert imported(broker, {"vhosts": [{"name": "/", **entry}], "queues": queues}) == []
-    found = {name: each.declared for name, each in broker.vhosts["/"].queues.items()}
+    found = {name: each.declared_settings for name, each in broker.vhosts["/"].queues.items()}
     assert {name: declared.queue_type for name, declared in found.items()} == {
         "q": "quorum",
         "old": "classic",
@@ -627,8 +627,8 @@ def test_the_default_queue_type_is_imported_and_exported(
         }
     ]
     again = new_broker()
-    imported(again, parse(json.dumps(exported)))
-    assert {n: each.declared for n, each in again.vhosts["/"].queues.items()} == found
+    imported(again, parse_json(json.dumps(exported)))
+    assert {n: each.declared_settings for n, each in again.vhosts["/"].queues.items()} == found
     assert export_definitions(again) == exported
 
 
@@ -688,11 +688,11 @@ def test_what_nobody_could_declare_is_not_exported(broker: Broker) -> None:
 
 
 def test_values_that_json_has_not(broker: Broker) -> None:
-    arguments: Table = {
+    arguments: FieldTable = {
         "a": Timestamp(5),
         "b": b"bytes",
         "c": datetime(1970, 1, 2, tzinfo=UTC),
-        "d": Scaled(2, 150),
+        "d": ScaledDecimal(2, 150),
         "e": None,
         "f": [Int64(7), 1.5, True, {"g": "h"}],
     }
@@ -742,7 +742,7 @@ def test_an_export_makes_the_same_broker_again(queues: Any, keys: Any) -> None:
             vhost.bind_queue(name, "amq.direct", key, arguments)
     exported = export_definitions(broker)
     again = new_broker()
-    assert imported(again, parse(json.dumps(exported))) == []
+    assert imported(again, parse_json(json.dumps(exported))) == []
     assert export_definitions(again) == exported
     assert isinstance(again.vhosts["/"], type(vhost))
     assert all(isinstance(each, Queue) for each in again.vhosts["/"].queues.values())

@@ -13,7 +13,7 @@ import pytest
 
 import recado
 from recado.node.config import ConfigError, from_mapping
-from recado.node.metrics import FEED, CannotPublish, Counters, Gauge
+from recado.node.metrics import METRICS_FEED, CounterReader, Counters, MetricsStartError
 from recado.node.settings import MetricsSettings
 from tests.feeds.rim.loop import in_the_loop
 
@@ -37,7 +37,7 @@ def work(url: str) -> pika.BlockingConnection:
 
 async def told(broker: recado.Broker, count: int = 1) -> list[Counters]:
     async with recado.connect(broker.url) as link:
-        feed = await link.feed(FEED)
+        feed = await link.feed(METRICS_FEED)
         async with feed.subscribe("watcher") as messages:
             found = []
             async for message in messages:
@@ -76,12 +76,12 @@ async def test_they_are_published_each_second_unless_told_otherwise() -> None:
 
 def test_counters_agree_with_what_was_done(tmp_path: Path) -> None:
     with recado.Broker(data=tmp_path) as broker:
-        running = broker._now()
-        gauge = Gauge(running.server, running.storage, broker.address, 0.6)
+        running = broker._require_running()
+        gauge = CounterReader(running.server, running.data_folder, broker.address, 0.6)
         connection = work(broker.url)
-        during = broker._administer(lambda *_: gauge.read())  # in the loop's thread
+        during = broker._run_on_broker(lambda *_: gauge.read())  # in the loop's thread
         connection.close()
-        after = broker._administer(lambda *_: gauge.read())
+        after = broker._run_on_broker(lambda *_: gauge.read())
     assert during.connections == during.channels == during.queues == 1
     assert (during.messages_ready, during.messages_unacknowledged) == (4, 2)
     done = during.published, during.confirmed, during.delivered, during.acknowledged
@@ -92,8 +92,8 @@ def test_counters_agree_with_what_was_done(tmp_path: Path) -> None:
 
 def test_without_a_data_folder_nothing_is_said_of_the_disk() -> None:
     with recado.Broker() as broker:
-        gauge = Gauge(broker._now().server, None, broker.address, 0.6)
-        counters = broker._administer(lambda *_: gauge.read())
+        gauge = CounterReader(broker._require_running().server, None, broker.address, 0.6)
+        counters = broker._run_on_broker(lambda *_: gauge.read())
     assert counters.disk_free is counters.journal_bytes is counters.syncs is None
 
 
@@ -117,7 +117,7 @@ async def test_a_user_who_may_not_publish_is_told_at_the_start(tmp_path: Path) -
         "access": {"users": {"ana": {"password": "x"}}},
         "feeds": {"user": "ana"},
     }
-    with pytest.raises(CannotPublish, match=r"metrics\.publish"):
+    with pytest.raises(MetricsStartError, match=r"metrics\.publish"):
         await recado.Broker(config=settings).__aenter__()
     assert len(asyncio.all_tasks()) == 1
 

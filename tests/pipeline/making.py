@@ -13,9 +13,9 @@ import pytest
 from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.values import encode_table
 from recado.feeds.archive.archive import Archive
-from recado.feeds.archive.store import Store
+from recado.feeds.archive.store import ArchiveStore
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch
+from recado.feeds.boundary import MessageBatch
 from recado.feeds.views import NO_VIEW
 from tests.feeds.archive.making import NOON, Clock
 from workshop.time_limit import scale
@@ -26,10 +26,10 @@ STARTED = 1_700_000_000_000_000
 PATIENCE = 60.0
 
 
-def quotes(number: int, first: int, count: int) -> Batch:
+def quotes(number: int, first: int, count: int) -> MessageBatch:
     """Of one publisher; every third has headers, every second an id, every fifth properties."""
     each = range(first, first + count)
-    block = Block.of(
+    block = Block.build(
         [b'{"symbol": "S%d", "price": %d.5, "n": %d}' % (n % 7, n % 90, n) for n in each],
         timestamps=[STARTED + 1000 * n + number for n in each],
         keys=[b"S%d" % (n % 7) for n in each],
@@ -37,13 +37,15 @@ def quotes(number: int, first: int, count: int) -> Batch:
         headers=[encode_table({"n": n % 4, "who": "é"}) if n % 3 == 0 else b"" for n in each],
         properties=[PLAIN if n % 5 == 0 else b"" for n in each],
     )
-    return Batch(number.to_bytes(16, "big"), first, block, NO_VIEW)
+    return MessageBatch(number.to_bytes(16, "big"), first, block, NO_VIEW)
 
 
-def filled(path: Path, days: Sequence[Iterable[Batch]], tail: Iterable[Batch] = ()) -> Path:
+def filled(
+    path: Path, days: Sequence[Iterable[MessageBatch]], tail: Iterable[MessageBatch] = ()
+) -> Path:
     """An archive with a file for each day, and a tail."""
     clock = Clock(NOON)
-    with Store(path, "quotes", clock=clock, seal_rows=500) as store:
+    with ArchiveStore(path, "quotes", clock=clock, seal_rows=500) as store:
         for batches in days:
             store.append(batches)
             store.seal()
@@ -53,8 +55,8 @@ def filled(path: Path, days: Sequence[Iterable[Batch]], tail: Iterable[Batch] = 
     return path
 
 
-def more(path: Path, batches: Iterable[Batch]) -> None:
-    with Store(path, "quotes") as store:
+def more(path: Path, batches: Iterable[MessageBatch]) -> None:
+    with ArchiveStore(path, "quotes") as store:
         store.append(batches)
         store.sync()
 

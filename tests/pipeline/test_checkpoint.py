@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from recado.cli import main
-from recado.pipeline import running, state
-from recado.pipeline.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+from recado.pipeline import runner, stream_state
+from recado.pipeline.checkpoint import CheckpointError, CheckpointFiles, open_checkpoint
 from recado.pipeline.lake.errors import TableError
-from recado.pipeline.running import PipelineFailed, run
-from recado.pipeline.writing import write
+from recado.pipeline.runner import PipelineFailedError, run
+from recado.pipeline.writer import write_batch
 from tests.pipeline.steps.messages import message, reading, rows_of, stored
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ def uncommit(checkpoint: Path) -> None:
 
 
 def test_files(spark: SparkSession, location: str) -> None:
-    checkpoint: Checkpoint = open_checkpoint(f"{location}/state", spark)
-    assert checkpoint.names() is None
+    checkpoint: CheckpointFiles = open_checkpoint(f"{location}/state", spark)
+    assert checkpoint.list_names() is None
     assert checkpoint.read("recado/identity") is None
     for data in (b"one", b"two \xff", b""):
         checkpoint.replace("recado/identity", data)
         assert checkpoint.read("recado/identity") == data
-    assert checkpoint.names() == ["recado"]
-    names = checkpoint.names("recado")
+    assert checkpoint.list_names() == ["recado"]
+    names = checkpoint.list_names("recado")
     assert [each for each in names or () if not each.startswith(".")] == ["identity"]
 
 
@@ -71,7 +71,7 @@ def test_a_batch_that_is_repeated_is_there_once(
     assert run(pipeline, spark).sinks == {}
     assert (tmp_path / "files/state/recado/identity").read_text() == identity
     assert len(rows_of(tmp_path / "out")) == 3
-    seen = state.found(pipeline.checkpoint, spark)
+    seen = stream_state.read_status(pipeline.checkpoint, spark)
     assert seen is not None
     assert (seen.begun, seen.done) == (0, 0)
     assert seen.status
@@ -91,13 +91,13 @@ def test_the_working_directory_may_change(
     pipeline = pipeline.write("out", "parquet", path=str(table)).write("too", "parquet", path="too")
 
     def killed(rows: DataFrame, sink: Sink, batch: Batch, *, staging: str) -> bool:
-        write(rows, sink, batch, staging=staging)
+        write_batch(rows, sink, batch, staging=staging)
         raise TableError("killed before Spark knows of it")
 
     monkeypatch.chdir(tmp_path / "first")
     with monkeypatch.context() as patch:
-        patch.setattr(running, "write", killed)
-        with pytest.raises(PipelineFailed, match="killed before"):
+        patch.setattr(runner, "write_batch", killed)
+        with pytest.raises(PipelineFailedError, match="killed before"):
             run(pipeline, spark)
     monkeypatch.chdir(tmp_path / "second")
     report = run(pipeline, spark)
@@ -110,13 +110,13 @@ def test_the_working_directory_may_change(
 def test_a_file_system_that_spark_does_not_know(spark: SparkSession, tmp_path: Path) -> None:
     folder = stored(tmp_path / "in", [message(1, {})])
     pipeline = reading("x", folder, tmp_path).write("out", "console")
-    with pytest.raises(PipelineFailed, match='No FileSystem for scheme "nofs"'):
+    with pytest.raises(PipelineFailedError, match='No FileSystem for scheme "nofs"'):
         run(replace(pipeline, checkpoint="nofs://x/state"), spark)
 
 
 def test_status_starts_no_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CheckpointError, match="hdfs://x/y is on a file system that only Spark"):
-        state.found("hdfs://x/y")
+        stream_state.read_status("hdfs://x/y")
     file = tmp_path / "x.toml"
     file.write_text('name = "x"\ncheckpoint = "hdfs://x/y"\n')
     assert main(["pipeline", "status", str(file)]) == 1

@@ -25,8 +25,8 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 import recado
-from recado.pipeline.java import java_home
-from recado.pipeline.python import worker_python
+from recado.pipeline.java import find_java_home
+from recado.pipeline.worker_python import worker_python
 from tests.pipeline.making import filled, quotes, stored, truth
 from tests.pipeline.steps.messages import rows_of
 from workshop import peers
@@ -121,7 +121,7 @@ def program(name: str) -> str:
 def environment() -> dict[str, str]:
     return {
         **os.environ,
-        "JAVA_HOME": str(java_home()),
+        "JAVA_HOME": str(find_java_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_MASTER_HOST": "127.0.0.1",
         "PYSPARK_PYTHON": worker_python("local"),

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from recado.pipeline.definition import Pipeline, load
-from recado.pipeline.location import folder_of, is_object_store, resolve, scheme_of
+from recado.pipeline.location import is_object_store, parse_scheme, resolve, to_local_path
 from recado.pipeline.options import OptionError
 
 
 def test_schemes() -> None:
     names = ("a/b", "/a", "./s3:/b", "file:/a", "S3://b/x", "s3a://b", "hdfs:/x", "my-fs+1:x")
-    assert [scheme_of(each) for each in names] == [
+    assert [parse_scheme(each) for each in names] == [
         "", "", "", "file", "s3", "s3a", "hdfs", "my-fs+1",
     ]  # fmt: skip
     assert [is_object_store(each) for each in ("s3://b", "S3A://b", "hdfs:/x", "b")] == [
@@ -23,21 +23,21 @@ def test_schemes() -> None:
 
 def test_local_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert folder_of("a b") == tmp_path / "a b"
-    assert folder_of("./odd:name") == tmp_path / "odd:name"
+    assert to_local_path("a b") == tmp_path / "a b"
+    assert to_local_path("./odd:name") == tmp_path / "odd:name"
     for absolute in ("/a%20b", "file:/a%20b", "file:///a%20b", "FILE:///a%20b"):
-        assert folder_of(absolute) == Path("/a%20b")
+        assert to_local_path(absolute) == Path("/a%20b")
 
 
 @pytest.mark.parametrize("location", ["s3://b/x", "S3://b/x", "hdfs:/x", "odd:name"])
 def test_other_locations_are_no_folders(location: str) -> None:
     with pytest.raises(OptionError, match="is not a folder of this machine"):
-        folder_of(location)
+        to_local_path(location)
 
 
 def test_an_empty_path_is_not_the_working_directory() -> None:
     with pytest.raises(OptionError, match="a path is empty"):
-        folder_of("")
+        to_local_path("")
 
 
 def test_a_relative_path_may_have_the_scheme_file(
@@ -61,7 +61,7 @@ def test_the_default_configuration_is_that_of_the_working_directory(
 
 def test_a_host_is_no_folder() -> None:
     with pytest.raises(OptionError, match="names a host"):
-        folder_of("file://host/x")
+        to_local_path("file://host/x")
 
 
 def test_paths_are_resolved_when_a_pipeline_is_defined(

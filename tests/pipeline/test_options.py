@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from recado.pipeline.options import OptionError, read
+from recado.pipeline.options import OptionError, parse_options
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -20,13 +20,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def test_they_become_what_they_mean_in_any_case() -> None:
     given = {"URL": "amqp:", "maxrowspertrigger": "5", "FailOnDataLoss": "FALSE", "patience": "2.5"}
-    assert read(Options, "x", given) == Options(
+    assert parse_options(Options, "x", given) == Options(
         url="amqp:", max_rows_per_trigger=5, fail_on_data_loss=False, patience=2.5
     )
 
 
 def test_what_spark_was_told_is_no_concern_of_ours() -> None:
-    assert read(Options, "x", {"url": "1", "checkpointLocation": "/c"}) == Options(url="1")
+    assert parse_options(Options, "x", {"url": "1", "checkpointLocation": "/c"}) == Options(url="1")
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ def test_what_spark_was_told_is_no_concern_of_ours() -> None:
 )
 def test_what_is_wrong(given: dict[str, str], told: str) -> None:
     with pytest.raises(OptionError) as caught:
-        read(Options, "x", given)
+        parse_options(Options, "x", given)
     assert str(caught.value) == told

@@ -47,18 +47,21 @@ def until(reached: Callable[[], bool], what: str) -> None:
 
 
 def publish(url: str, queue: str, numbers: Iterable[int]) -> None:
-    with blocking.connect(url) as connection:
+    with blocking.connect_blocking(url) as connection:
         channel = connection.channel()
         for number in numbers:
             named = Properties(message_id=f"id-{number}", delivery_mode=2)
             channel.publish("", queue, b"%d" % number, named)
-        channel.flush()
+        channel.wait_for_confirms()
 
 
 def arrived(url: str, queue: str, count: int) -> set[Named]:
     """What is in a queue, when so many different ones came."""
     found: set[Named] = set()
-    with blocking.connect(url) as connection, connection.channel().consume(queue) as consumer:
+    with (
+        blocking.connect_blocking(url) as connection,
+        connection.channel().consume(queue) as consumer,
+    ):
         while len(found) < count:
             batch = consumer.next_batch(timeout=scale(PATIENCE))
             found |= {(each.properties.message_id, each.body) for each in batch}
@@ -114,7 +117,7 @@ def test_a_broker_that_is_away_for_a_minute(
     source = filled(tmp_path / "in", [[quotes(1, 1, COUNT)]])
     with ExitStack() as first:
         url = first.enter_context(life()).url
-        with blocking.connect(url) as connection:
+        with blocking.connect_blocking(url) as connection:
             for queue in ("orders", "seen", "target"):
                 connection.channel().declare_queue(queue, durable=True)
         publish(url, "orders", range(COUNT))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from recado.pipeline.definition import Pipeline
-from recado.pipeline.running import PipelineFailed, run
+from recado.pipeline.runner import PipelineFailedError, run
 from tests.pipeline.lake.test_lake import read_back
 
 if TYPE_CHECKING:
@@ -72,7 +72,9 @@ def restored(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
 def test_an_older_checkpoint(spark: SparkSession, restored: Numbers) -> None:
     """Batch 1 is planned anew with more rows. Of files, the source offsets are the same as before."""
     restored.put(4, 5)
-    with pytest.raises(PipelineFailed, match=r"other rows as batch 1, .* Put back the checkpoint"):
+    with pytest.raises(
+        PipelineFailedError, match=r"other rows as batch 1, .* Put back the checkpoint"
+    ):
         run(restored.pipeline, spark)
     assert restored.rows == [0, 1, 2, 3]
 
@@ -81,7 +83,7 @@ def test_an_older_checkpoint(spark: SparkSession, restored: Numbers) -> None:
 def test_an_older_checkpoint_that_is_tried_again(spark: SparkSession, restored: Numbers) -> None:
     restored.put(4, 5)
     for _ in range(2):
-        with pytest.raises(PipelineFailed, match="other rows as batch 1"):
+        with pytest.raises(PipelineFailedError, match="other rows as batch 1"):
             run(restored.pipeline, spark)
     # With the rows that it had before it is the same batch, and the next one goes on from there.
     restored.restore()

@@ -11,7 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from recado.pipeline import session
-from recado.pipeline.session import LOCAL, SOCKETS, register, spark_session, submitted
+from recado.pipeline.session import (
+    LOCAL_SETTINGS,
+    SOCKET_DIR_KEY,
+    read_submit_settings,
+    register,
+    spark_session,
+)
 from tests.pipeline.making import filled, quotes
 
 
@@ -72,12 +78,12 @@ def test_the_spark_ui_of_a_cluster_is_left_to_its_configuration(builder: Builder
 
 def test_nobody_else_reaches_the_sockets_of_its_python_processes(builder: Builder) -> None:
     spark_session()
-    folder = Path(builder.told[SOCKETS])
+    folder = Path(builder.told[SOCKET_DIR_KEY])
     assert builder.told["spark.python.unix.domain.socket.enabled"] == "true"
     assert folder.stat().st_mode & 0o077 == 0
     assert len(str(folder / f".{uuid4()}.sock")) < 104  # the shortest limit there is, of macOS
     spark_session()
-    assert builder.told[SOCKETS] == str(folder)
+    assert builder.told[SOCKET_DIR_KEY] == str(folder)
 
 
 @pytest.mark.parametrize("option", [True, False])
@@ -89,7 +95,7 @@ def test_a_driver_that_others_must_reach(
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master spark://m:7077 pyspark-shell")
     spark_session(**given)
     assert builder.told["spark.master"] == "spark://m:7077"
-    assert not {*LOCAL, SOCKETS} & builder.told.keys()
+    assert not {*LOCAL_SETTINGS, SOCKET_DIR_KEY} & builder.told.keys()
     assert "SPARK_LOCAL_IP" not in os.environ
 
 
@@ -97,14 +103,18 @@ def test_what_spark_submit_was_told_stays(
     builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = {"spark.master": "yarn", "spark.sql.session.timeZone": "America/Sao_Paulo"}
-    monkeypatch.setattr(session, "submitted", lambda: told)
+    monkeypatch.setattr(session, "read_submit_settings", lambda: told)
     spark_session()
     assert builder.told["spark.master"] == "yarn"
     assert "spark.sql.session.timeZone" not in builder.told
 
 
 def test_nothing_was_said() -> None:
-    assert submitted({}) == submitted({"PYSPARK_SUBMIT_ARGS": "pyspark-shell"}) == {}
+    assert (
+        read_submit_settings({})
+        == read_submit_settings({"PYSPARK_SUBMIT_ARGS": "pyspark-shell"})
+        == {}
+    )
 
 
 @pytest.mark.parametrize("between", [" ", "="])
@@ -117,7 +127,7 @@ def test_what_spark_is_to_be_told_when_it_starts(between: str) -> None:
         "-c spark.ui.enabled=true",
     ]
     pairs = [between.join(words[:2]), between.join(words[2:4]), words[4], "pyspark-shell"]
-    assert submitted({"PYSPARK_SUBMIT_ARGS": " ".join(pairs)}) == {
+    assert read_submit_settings({"PYSPARK_SUBMIT_ARGS": " ".join(pairs)}) == {
         "spark.master": "yarn",
         "spark.app.name": "a --conf=c",
         "spark.ui.enabled": "true",

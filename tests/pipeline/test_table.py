@@ -11,8 +11,8 @@ import pytest
 
 import recado
 from recado.feeds.archive.archive import Archive
-from recado.feeds.archive.collection import Limits
-from recado.feeds.archive.store import Store
+from recado.feeds.archive.retention import RetentionLimits
+from recado.feeds.archive.store import ArchiveStore
 from recado.pipeline.options import OptionError
 from tests.pipeline.making import filled, more, quotes, truth
 
@@ -33,7 +33,7 @@ def test_it_says_what_others_say(spark: SparkSession, path: Path) -> None:
     found = rows.selectExpr("date", "routing_key", "sequence").groupBy("date", "routing_key")
     counted = found.agg({"sequence": "sum"}).collect()
     with Archive.open(path) as archive:
-        files = archive.paths
+        files = archive.parquet_paths
     asked = duckdb.sql(
         "SELECT date, routing_key, sum(sequence) "
         f"FROM read_parquet({files}, hive_partitioning = true) GROUP BY ALL ORDER BY ALL"
@@ -101,9 +101,11 @@ def test_a_snapshot_stays_what_it_was(spark: SparkSession, tmp_path: Path) -> No
     path = filled(tmp_path / "archive", [[quotes(1, 1, 50)]])
     before = recado.table(spark, path=path)
     more(path, [quotes(1, 51, 50)])
-    with Store(path, "quotes") as store:
+    with ArchiveStore(path, "quotes") as store:
         store.seal()
-        store.collect(Limits(max_messages=50))  # within their grace period the files are there
+        store.apply_retention(
+            RetentionLimits(max_messages=50)
+        )  # within their grace period the files are there
     assert before.count() == 50
     after = recado.table(spark, path=path)
     assert sorted(row[0] for row in after.select("offset").collect()) == [*range(50, 100)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recado.selector import arrow_filter, parse, predicate
+from recado.selector import compile_predicate, parse, to_arrow_filter
 
 from .cases import Case, all_conditions, both, column_conditions, no
 from .rows import SCHEMA, Row, rows, table
@@ -16,18 +16,22 @@ from .rows import SCHEMA, Row, rows, table
 
 def chosen(text: str, messages: list[Row]) -> list[Row]:
     """As an archive does it: first the columns, then each message that is left."""
-    wanted = arrow_filter(parse(text), SCHEMA)
+    wanted = to_arrow_filter(parse(text), SCHEMA)
     numbered = table(messages).append_column("place", pa.array(range(len(messages))))
     left = ds.dataset(numbered).to_table(filter=wanted.expression)
     found = [messages[place] for place in left["place"].to_pylist()]
-    return found if wanted.residual is None else list(filter(predicate(wanted.residual), found))
+    return (
+        found
+        if wanted.residual is None
+        else list(filter(compile_predicate(wanted.residual), found))
+    )
 
 
 @settings(max_examples=100)
 @given(column_conditions, st.lists(rows, min_size=1, max_size=10))
 def test_columns_alone_decide_as_python_does(case: Case, messages: list[Row]) -> None:
     for each, wanted in ((case, True), (no(case), False)):
-        assert arrow_filter(parse(each.text), SCHEMA).residual is None
+        assert to_arrow_filter(parse(each.text), SCHEMA).residual is None
         expected = [message for message in messages if case.reading(message) is wanted]
         assert chosen(each.text, messages) == expected
 
@@ -44,10 +48,10 @@ def test_what_columns_cannot_decide_is_left_over(
 
 def test_only_what_must_be_is_left_over() -> None:
     text = "sequence > 5 AND body LIKE '%x%' AND (routing_key = 'a' OR headers.a = 1)"
-    wanted = arrow_filter(parse(text), SCHEMA)
+    wanted = to_arrow_filter(parse(text), SCHEMA)
     assert wanted.residual is not None
     assert wanted.residual.fields() == {"body", "routing_key", "headers"}
-    assert arrow_filter(parse("json.a = 1"), SCHEMA).expression is None
+    assert to_arrow_filter(parse("json.a = 1"), SCHEMA).expression is None
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,7 @@ def test_numbers_of_any_type(kind: pa.DataType, value: int | float | None) -> No
     column = pa.table({"timestamp": pa.array([value], kind)})
     texts = ["timestamp = 3", "timestamp <> 3", "timestamp IS NULL", "timestamp * 1 > 1e19"]
     found = [
-        ds.dataset(column).count_rows(filter=arrow_filter(parse(text), column.schema).expression)
+        ds.dataset(column).count_rows(filter=to_arrow_filter(parse(text), column.schema).expression)
         for text in texts
     ]
     null = value is None or value != value
@@ -76,10 +80,10 @@ def test_numbers_of_any_type(kind: pa.DataType, value: int | float | None) -> No
 def test_columns_of_another_kind_are_no_help() -> None:
     schema = pa.schema([("publisher", pa.binary(16)), ("sequence", pa.string())])
     for text in ("publisher = 'a'", "sequence = 1", "priority = 1"):
-        assert arrow_filter(parse(text), schema).expression is None
+        assert to_arrow_filter(parse(text), schema).expression is None
 
 
 def test_constants() -> None:
     for text, count in (("TRUE", 1), ("NOT TRUE", 0), ("1 = 1", 1), ("TRUE <> FALSE", 1)):
-        wanted = arrow_filter(parse(text), pa.schema([]))
+        wanted = to_arrow_filter(parse(text), pa.schema([]))
         assert ds.dataset(pa.table({"a": [1]})).count_rows(filter=wanted.expression) == count

@@ -7,9 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.selector import SelectorError, parse
-from recado.selector.parser import MAX_CHOICES, MAX_DEPTH, MAX_NODES
-from recado.selector.tokens import MAX_BYTES
-from recado.selector.tree import Compare, Every, In, Is, IsNull, Kind, Like, Member, Some
+from recado.selector.parser import MAX_CHOICE_COUNT, MAX_NESTING_LEVEL, MAX_NODE_COUNT
+from recado.selector.tokenizer import MAX_SELECTOR_BYTES
+from recado.selector.tree import (
+    And,
+    BooleanTest,
+    Comparison,
+    InList,
+    IsNull,
+    Like,
+    NestedField,
+    Or,
+    ValueType,
+)
 
 from .cases import Case, all_conditions, no
 
@@ -57,12 +67,12 @@ def test_meaning(text: str, meaning: str) -> None:
 
 
 def test_kinds_follow_from_use() -> None:
-    def kinds(text: str) -> set[Kind]:
-        found: set[Kind] = set()
+    def kinds(text: str) -> set[ValueType]:
+        found: set[ValueType] = set()
 
         def walk(node: object) -> None:
-            if isinstance(node, Member):
-                found.add(node.kind)
+            if isinstance(node, NestedField):
+                found.add(node.value_type)
             elif isinstance(node, tuple):
                 for each in node:
                     walk(each)
@@ -73,34 +83,38 @@ def test_kinds_follow_from_use() -> None:
         walk(parse(text).condition)
         return found
 
-    assert kinds("headers.a = 1") == kinds("-headers.a > json.b * 2") == {Kind.NUMBER}
-    assert kinds("headers.a = 'x'") == kinds("headers.a LIKE 'x'") == {Kind.TEXT}
-    assert kinds("headers.a = type") == kinds("headers.a IN ('x')") == {Kind.TEXT}
-    assert kinds("headers.a") == kinds("headers.a = TRUE") == {Kind.BOOLEAN}
-    assert kinds("headers.a IS NULL") == {Kind.ANY}
-    assert kinds("headers.a < json.b") == {Kind.NUMBER, Kind.TEXT}
-    assert kinds("headers.a <> json.b") == {Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN}
-    assert kinds("headers.a BETWEEN json.b AND 5") == {Kind.NUMBER}
-    assert kinds("NOT (headers.a = headers.b AND TRUE)") == {Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN}
+    assert kinds("headers.a = 1") == kinds("-headers.a > json.b * 2") == {ValueType.NUMBER}
+    assert kinds("headers.a = 'x'") == kinds("headers.a LIKE 'x'") == {ValueType.TEXT}
+    assert kinds("headers.a = type") == kinds("headers.a IN ('x')") == {ValueType.TEXT}
+    assert kinds("headers.a") == kinds("headers.a = TRUE") == {ValueType.BOOLEAN}
+    assert kinds("headers.a IS NULL") == {ValueType.ANY}
+    assert kinds("headers.a < json.b") == {ValueType.NUMBER, ValueType.TEXT}
+    assert kinds("headers.a <> json.b") == {ValueType.NUMBER, ValueType.TEXT, ValueType.BOOLEAN}
+    assert kinds("headers.a BETWEEN json.b AND 5") == {ValueType.NUMBER}
+    assert kinds("NOT (headers.a = headers.b AND TRUE)") == {
+        ValueType.NUMBER,
+        ValueType.TEXT,
+        ValueType.BOOLEAN,
+    }
 
 
 def test_names() -> None:
     condition = parse('json.AND."or".Not."x y" = 1').condition
-    assert isinstance(condition, Compare)
-    assert isinstance(condition.left, Member)
+    assert isinstance(condition, Comparison)
+    assert isinstance(condition.left, NestedField)
     assert condition.left.path == ("AND", "or", "Not", "x y")
     assert parse("json.a = 1 OR headers.b OR offset > 1").fields() == {"json", "headers", "offset"}
 
 
 def test_leaves() -> None:
     conditions = {
-        "type IN ('a', 'b')": In,
-        "offset NOT IN (1, -2)": In,
+        "type IN ('a', 'b')": InList,
+        "offset NOT IN (1, -2)": InList,
         "type LIKE 'a%'": Like,
         "type IS NULL": IsNull,
-        "TRUE": Is,
-        "TRUE AND FALSE": Every,
-        "TRUE OR FALSE": Some,
+        "TRUE": BooleanTest,
+        "TRUE AND FALSE": And,
+        "TRUE OR FALSE": Or,
     }
     for text, kind in conditions.items():
         assert isinstance(parse(text).condition, kind)
@@ -190,7 +204,7 @@ def test_what_is_wrong_and_where(text: str, column: int, reason: str) -> None:
     assert (error.line, error.column) == (1, column)
     assert error.reason.startswith(reason)
     place, line, caret = str(error).splitlines()
-    assert place == error.brief == f"line 1, column {column}: {error.reason}"
+    assert place == error.summary == f"line 1, column {column}: {error.reason}"
     assert caret.index("^") == column + 1
     assert len(line) <= 62
 
@@ -213,24 +227,24 @@ def limit(text: str) -> str:
 
 
 def test_limits() -> None:
-    parse("type = '" + "é" * ((MAX_BYTES - 9) // 2) + "'")
-    assert limit("type = '" + "é" * ((MAX_BYTES - 8) // 2) + "'") == (
+    parse("type = '" + "é" * ((MAX_SELECTOR_BYTES - 9) // 2) + "'")
+    assert limit("type = '" + "é" * ((MAX_SELECTOR_BYTES - 8) // 2) + "'") == (
         "a selector has at most 2,048 bytes, this one 2,049"
     )
-    parse(" OR ".join(["TRUE"] * (MAX_NODES // 2)))
-    assert limit(" OR ".join(["TRUE"] * (MAX_NODES // 2 + 1))) == (
+    parse(" OR ".join(["TRUE"] * (MAX_NODE_COUNT // 2)))
+    assert limit(" OR ".join(["TRUE"] * (MAX_NODE_COUNT // 2 + 1))) == (
         "a selector has at most 64 values and operators"
     )
     assert limit("+".join(["1"] * 40) + " > 1") == "a selector has at most 64 values and operators"
     for before, behind in (("(", ")"), ("NOT ", "")):
-        parse(before * MAX_DEPTH + "TRUE" + behind * MAX_DEPTH)
-        assert limit(before * (MAX_DEPTH + 1) + "TRUE") == "nested deeper than 16 levels"
-    assert limit("- " * (MAX_DEPTH + 1) + "1 = 1") == "nested deeper than 16 levels"
-    parse("json" + ".a" * MAX_DEPTH)
-    assert limit("json" + ".a" * (MAX_DEPTH + 1)) == "a path has at most 16 names"
-    parse(f"offset IN ({', '.join(['1'] * MAX_CHOICES)})")
+        parse(before * MAX_NESTING_LEVEL + "TRUE" + behind * MAX_NESTING_LEVEL)
+        assert limit(before * (MAX_NESTING_LEVEL + 1) + "TRUE") == "nested deeper than 16 levels"
+    assert limit("- " * (MAX_NESTING_LEVEL + 1) + "1 = 1") == "nested deeper than 16 levels"
+    parse("json" + ".a" * MAX_NESTING_LEVEL)
+    assert limit("json" + ".a" * (MAX_NESTING_LEVEL + 1)) == "a path has at most 16 names"
+    parse(f"offset IN ({', '.join(['1'] * MAX_CHOICE_COUNT)})")
     assert (
-        limit(f"offset IN ({', '.join(['1'] * (MAX_CHOICES + 1))})")
+        limit(f"offset IN ({', '.join(['1'] * (MAX_CHOICE_COUNT + 1))})")
         == "a list has at most 256 choices"
     )
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recado.selector.pattern import BadPattern, matcher, read_pattern
+from recado.selector.pattern import PatternError, compile_matcher, parse_pattern
 
 LETTERS = "ab"
 texts = st.text(LETTERS + "é😀\n", max_size=12) | st.text(LETTERS, max_size=20)
@@ -21,13 +21,13 @@ patterns = st.text(LETTERS + "é😀%_", max_size=8) | st.text("ab_%", max_size=
 def test_it_finds_what_a_regular_expression_finds(pattern: str, text: str) -> None:
     parts = {"%": ".*", "_": "."}
     expected = re.fullmatch("".join(parts.get(each, each) for each in pattern), text, re.DOTALL)
-    assert matcher(read_pattern(pattern, None))(text) is (expected is not None)
+    assert compile_matcher(parse_pattern(pattern, None))(text) is (expected is not None)
 
 
 @given(st.text("ab%_!\\", max_size=8), st.sampled_from("!\\+"))
 def test_written_again_it_means_the_same(pattern: str, escape: str) -> None:
-    read = read_pattern(pattern, None)
-    assert read_pattern(read.written(escape), escape) == read
+    read = parse_pattern(pattern, None)
+    assert parse_pattern(read.to_text(escape), escape) == read
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_written_again_it_means_the_same(pattern: str, escape: str) -> None:
     ],
 )
 def test_escapes(pattern: str, escape: str | None, text: str) -> None:
-    assert matcher(read_pattern(pattern, escape))(text)
+    assert compile_matcher(parse_pattern(pattern, escape))(text)
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_escapes(pattern: str, escape: str | None, text: str) -> None:
     ],
 )
 def test_places(pattern: str, text: str, found: bool) -> None:
-    assert matcher(read_pattern(pattern, None))(text) is found
+    assert compile_matcher(parse_pattern(pattern, None))(text) is found
 
 
 @pytest.mark.parametrize("pattern", ["a!", "!a", "!!!"])
 def test_an_escape_needs_something_to_escape(pattern: str) -> None:
-    with pytest.raises(BadPattern, match="behind the escape !"):
-        read_pattern(pattern, "!")
+    with pytest.raises(PatternError, match="behind the escape !"):
+        parse_pattern(pattern, "!")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_an_escape_needs_something_to_escape(pattern: str) -> None:
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
     """A regular expression that backtracks would take longer than we live, one that does not some minutes."""
-    matches = matcher(read_pattern(pattern, None))
+    matches = compile_matcher(parse_pattern(pattern, None))
     for text in ("a" * (1 << 20), "aab" * (1 << 18), "é😀b" * (1 << 18), "ab" * (1 << 19)):
         begun = time.process_time()
         matches(text)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recado.selector import parse, predicate
+from recado.selector import compile_predicate, parse
 
 from .cases import Case, all_conditions, no
 from .rows import Row, rows
@@ -18,7 +18,7 @@ from .rows import Row, rows
 @given(all_conditions, st.lists(rows, min_size=1, max_size=5))
 def test_it_means_what_it_says(case: Case, messages: list[Row]) -> None:
     """True, false and NULL: the last two are told apart by asking for the contrary."""
-    says, denies = predicate(parse(case.text)), predicate(parse(no(case).text))
+    says, denies = compile_predicate(parse(case.text)), compile_predicate(parse(no(case).text))
     for message in messages:
         truth = case.reading(message)
         assert (says(message), denies(message)) == (truth is True, truth is False), message
@@ -38,8 +38,8 @@ def test_it_means_what_it_says(case: Case, messages: list[Row]) -> None:
     ],
 )
 def test_patterns(pattern: str, like: list[str], unlike: list[str]) -> None:
-    is_like = predicate(parse(f"type LIKE '{pattern}'"))
-    is_not = predicate(parse(f"type NOT LIKE '{pattern}'"))
+    is_like = compile_predicate(parse(f"type LIKE '{pattern}'"))
+    is_not = compile_predicate(parse(f"type NOT LIKE '{pattern}'"))
     for text in (*like, *unlike):
         message = SimpleNamespace(type=text)
         assert (is_like(message), is_not(message)) == (text in like, text in unlike)
@@ -55,4 +55,4 @@ def test_headers_may_be_any_mapping() -> None:
         "headers.a.x IS NULL",
         "headers.d.e IS NULL",
     ):
-        assert predicate(parse(text))(message), text
+        assert compile_predicate(parse(text))(message), text

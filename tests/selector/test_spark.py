@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from recado.selector import SelectorError, parse, predicate, spark_sql
-from recado.selector.spark import ARCHIVE
+from recado.selector import SelectorError, compile_predicate, parse, to_spark_sql
+from recado.selector.spark import ARCHIVE_COLUMNS
 from tests.feeds.archive.page import COUNT, run
 from tests.feeds.archive.page import folder as folder
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-COLUMNS = {**ARCHIVE, "headers": "`headers`"}
+COLUMNS = {**ARCHIVE_COLUMNS, "headers": "`headers`"}
 # Few jobs with much to do in each: selectors are dear, because Spark plans each, and messages are cheap.
 CASES, ROWS, JOBS = 10, 20, 3
 
@@ -35,7 +35,9 @@ def answers(
     """Of each message what Spark says to each selector."""
     file = folder / "rows.parquet"
     pq.write_table(table(messages), file)
-    columns = [f"{spark_sql(parse(text), COLUMNS)} AS c{place}" for place, text in enumerate(texts)]
+    columns = [
+        f"{to_spark_sql(parse(text), COLUMNS)} AS c{place}" for place, text in enumerate(texts)
+    ]
     return [list(row) for row in spark.read.parquet(str(file)).selectExpr(*columns).collect()]
 
 
@@ -101,7 +103,7 @@ def test_bodies_that_are_odd(spark: SparkSession, tmp_path: Path) -> None:
         for body in (None, *NO_JSON, *ODD_JSON, *twice, *large)
     ]
     for message, found in zip(messages, answers(spark, tmp_path, TEXTS, messages), strict=True):
-        expected = {text: predicate(parse(text))(message) for text in TEXTS}
+        expected = {text: compile_predicate(parse(text))(message) for text in TEXTS}
         said = {text: truth is True for text, truth in zip(TEXTS, found, strict=True)}
         assert said == expected, message.body
 
@@ -122,13 +124,13 @@ def test_compiled_spark_decides_the_same(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_the_text() -> None:
-    assert spark_sql(parse("sequence > -1 AND routing_key LIKE 'a!%%' ESCAPE '!'")) == (
+    assert to_spark_sql(parse("sequence > -1 AND routing_key LIKE 'a!%%' ESCAPE '!'")) == (
         "((nanvl(CAST(`sequence` AS DOUBLE), CAST(NULL AS DOUBLE)) > nanvl((- 1.0D), CAST(NULL AS DOUBLE))) "
         "AND (`routing_key` LIKE 'a!%%' ESCAPE '!'))"
     )
-    assert spark_sql(parse("key = 'it''s'")) == "(`routing_key` = CAST(X'69742773' AS STRING))"
-    assert spark_sql(parse("type = 'a'"), {"type": "kind"}) == "(kind = 'a')"
-    assert spark_sql(parse("sequence IN (1, 2)")) == (
+    assert to_spark_sql(parse("key = 'it''s'")) == "(`routing_key` = CAST(X'69742773' AS STRING))"
+    assert to_spark_sql(parse("type = 'a'"), {"type": "kind"}) == "(kind = 'a')"
+    assert to_spark_sql(parse("sequence IN (1, 2)")) == (
         "((nanvl(CAST(`sequence` AS DOUBLE), CAST(NULL AS DOUBLE)) + 0.0D) IN (1.0D, 2.0D))"
     )
 
@@ -137,9 +139,9 @@ def test_a_field_that_is_no_column() -> None:
     with pytest.raises(
         SelectorError, match=r"line 1, column 16: priority is no column of this table"
     ):
-        spark_sql(parse("offset > 1 AND priority > 1"))
+        to_spark_sql(parse("offset > 1 AND priority > 1"))
     with pytest.raises(SelectorError, match="column 1: headers is no column"):
-        spark_sql(parse("headers.a = 1"))
+        to_spark_sql(parse("headers.a = 1"))
 
 
 def test_the_archive_page(folder: Path, spark: SparkSession) -> None:

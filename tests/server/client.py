@@ -4,19 +4,24 @@ from collections.abc import Iterable, Sequence
 from itertools import count, cycle
 
 from recado.amqp.events import Event, MethodReceived
-from recado.amqp.frames import FRAME_DEFAULT, PROTOCOL_HEADER, content_frames, method_frame
-from recado.amqp.handshake import ClientHandshake, Credentials, Step
+from recado.amqp.frames import (
+    FRAME_MAX_DEFAULT_BYTES,
+    PROTOCOL_HEADER,
+    encode_content,
+    encode_method_frame,
+)
+from recado.amqp.handshake import ClientHandshake, Credentials, HandshakeStep
 from recado.amqp.methods import BasicPublish, ChannelOpen, ConnectionClose, Method
 from recado.amqp.properties import Properties, encode_properties
-from recado.amqp.reader import Reader
-from recado.amqp.values import Table
+from recado.amqp.reader import FrameReader
+from recado.amqp.values import FieldTable
 from recado.broker.access import Permission, User
 from recado.broker.broker import Broker
-from recado.broker.keeper import Keeper
-from recado.server.offer import Offer
+from recado.broker.store import MessageStore
+from recado.server.options import ConnectionOptions
 from recado.server.session import Session
 
-ALL_CAPABILITIES: Table = {
+ALL_CAPABILITIES: FieldTable = {
     "consumer_cancel_notify": True,
     "connection.blocked": True,
     "authentication_failure_close": True,
@@ -24,9 +29,9 @@ ALL_CAPABILITIES: Table = {
 EVERYTHING = Permission(".*", ".*", ".*")
 
 
-def new_broker(*users: User, keeper: Keeper | None = None) -> Broker:
+def new_broker(*users: User, keeper: MessageStore | None = None) -> Broker:
     """A broker that gives names in order, and knows a guest who may do everything."""
-    broker = Broker(map(str, count(1)).__next__, keeper=keeper)
+    broker = Broker(map(str, count(1)).__next__, store=keeper)
     for user in users or (User("guest", permissions={"/": EVERYTHING}),):
         broker.add_user(user)
     return broker
@@ -34,7 +39,7 @@ def new_broker(*users: User, keeper: Keeper | None = None) -> Broker:
 
 def admit(session: Session, credentials: Credentials) -> None:
     """Take everybody at their word who is known."""
-    session.admit(session.broker.users[credentials.username])
+    session.accept_login(session.broker.users[credentials.username])
 
 
 def publishing(
@@ -45,12 +50,12 @@ def publishing(
     *,
     exchange: str = "",
     mandatory: bool = False,
-    frame_max: int = FRAME_DEFAULT,
+    frame_max: int = FRAME_MAX_DEFAULT_BYTES,
 ) -> bytes:
     """The frames of a publish."""
-    method = method_frame(channel, BasicPublish(exchange, routing_key, mandatory))
+    method = encode_method_frame(channel, BasicPublish(exchange, routing_key, mandatory))
     encoded = encode_properties(properties or Properties())
-    return method + content_frames(channel, encoded, body, frame_max)
+    return method + encode_content(channel, encoded, body, frame_max)
 
 
 def cut(data: bytes, sizes: Sequence[int]) -> Iterable[bytes]:
@@ -70,17 +75,17 @@ class Client:
     def __init__(
         self,
         broker: Broker,
-        offer: Offer | None = None,
+        offer: ConnectionOptions | None = None,
         *,
         user: str = "guest",
         vhost: str = "/",
-        frame_max: int = FRAME_DEFAULT,
+        frame_max: int = FRAME_MAX_DEFAULT_BYTES,
         channels: Iterable[int] = (1,),
-        capabilities: Table = ALL_CAPABILITIES,
+        capabilities: FieldTable = ALL_CAPABILITIES,
         now: int = 0,
     ) -> None:
-        self.session = Session(broker, offer or Offer(), admit, lambda: None)
-        self.reader = Reader(frame_max=FRAME_DEFAULT)
+        self.session = Session(broker, offer or ConnectionOptions(), admit, lambda: None)
+        self.reader = FrameReader(frame_max=FRAME_MAX_DEFAULT_BYTES)
         self.handshake = ClientHandshake(
             user, b"secret", vhost, {"capabilities": capabilities}, frame_max, 0, 0
         )
@@ -93,33 +98,33 @@ class Client:
 
     def _open(self, now: int) -> None:
         self.session.receive(PROTOCOL_HEADER, now)
-        while self.handshake.step is not Step.OPEN and self.refusal is None:
+        while self.handshake.step is not HandshakeStep.OPEN and self.refusal is None:
             for event in self.received():
                 assert isinstance(event, MethodReceived)
                 if isinstance(event.method, ConnectionClose):
                     self.refusal = event.method
                 else:
                     for method in self.handshake.receive(event.method):
-                        self.session.receive(method_frame(0, method), now)
+                        self.session.receive(encode_method_frame(0, method), now)
                     self.reader.frame_max = self.handshake.limits.frame_max
 
     def send(self, *methods: tuple[int, Method], now: int = 0) -> None:
         """Methods on their channels, in one read."""
-        self.feed(b"".join(method_frame(*each) for each in methods), now)
+        self.feed(b"".join(encode_method_frame(*each) for each in methods), now)
 
     def feed(self, data: bytes, now: int = 0, sizes: Sequence[int] = ()) -> None:
         session = self.session
         for chunk in cut(data, sizes):
             session.receive(chunk, now)
-            while session.has_more and not session.is_stalled:
-                self._taken += session.take()
-                session.keeps_up(now)
-                session.go_on(now)
+            while session.has_input and not session.is_stalled:
+                self._taken += session.take_output()
+                session.on_drained(now)
+                session.process_input(now)
 
     def received(self) -> list[Event]:
         """What the session wrote since the last time."""
         taken, self._taken = self._taken, []
-        return list(self.reader.feed(b"".join((*taken, *self.session.take()))))
+        return list(self.reader.feed(b"".join((*taken, *self.session.take_output()))))
 
     def call(self, *methods: Method, channel: int = 1, now: int = 0) -> list[Event]:
         """What is received by sending methods on a channel."""

@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec
 
 from recado.amqp.events import Event, MethodReceived
-from recado.amqp.frames import FRAME_DEFAULT, PROTOCOL_HEADER, method_frame
-from recado.amqp.handshake import ClientHandshake, Step
+from recado.amqp.frames import FRAME_MAX_DEFAULT_BYTES, PROTOCOL_HEADER, encode_method_frame
+from recado.amqp.handshake import ClientHandshake, HandshakeStep
 from recado.amqp.methods import ChannelOpen, ConnectionClose, Method
-from recado.amqp.reader import Reader
-from recado.amqp.values import Table
+from recado.amqp.reader import FrameReader
+from recado.amqp.values import FieldTable
 from recado.broker.access import User
 from recado.broker.broker import Broker
 from recado.server.connection import Connection
-from recado.server.listener import Server, ServerLimits
-from recado.server.offer import Offer
+from recado.server.options import ConnectionOptions
 from recado.server.passwords import hash_password
+from recado.server.server import Server, ServerLimits
 
 from .client import ALL_CAPABILITIES, EVERYTHING, new_broker
 
@@ -138,7 +138,7 @@ class Guest:
     ) -> None:
         self.protocol = protocol or Connection(server)
         self.wire = Wire(self.protocol, peer, **wire)
-        self.reader = Reader()
+        self.reader = FrameReader()
         self.protocol.connection_made(self.wire)
 
     def feed(self, data: bytes) -> None:
@@ -146,7 +146,7 @@ class Guest:
         self.protocol.buffer_updated(len(data))
 
     def send(self, *methods: tuple[int, Method]) -> None:
-        self.feed(b"".join(method_frame(*each) for each in methods))
+        self.feed(b"".join(encode_method_frame(*each) for each in methods))
 
     def received(self) -> list[Event]:
         data, self.wire.written = self.wire.written, b""
@@ -162,14 +162,20 @@ class Guest:
         password: bytes = b"secret",
         *,
         heartbeat: int = 0,
-        capabilities: Table = ALL_CAPABILITIES,
+        capabilities: FieldTable = ALL_CAPABILITIES,
     ) -> ConnectionClose | None:
         """Open the connection and channel 1, as far as the server lets us."""
         handshake = ClientHandshake(
-            user, password, "/", {"capabilities": capabilities}, FRAME_DEFAULT, 0, heartbeat
+            user,
+            password,
+            "/",
+            {"capabilities": capabilities},
+            FRAME_MAX_DEFAULT_BYTES,
+            0,
+            heartbeat,
         )
         self.feed(PROTOCOL_HEADER)
-        while handshake.step is not Step.OPEN:
+        while handshake.step is not HandshakeStep.OPEN:
             await soon(self.wire.wrote.wait())
             for method in self.methods():
                 if isinstance(method, ConnectionClose):
@@ -190,7 +196,7 @@ class Guest:
 def new_server(
     broker: Broker | None = None,
     *,
-    offer: Offer | None = None,
+    offer: ConnectionOptions | None = None,
     used_memory: Callable[[], int] = lambda: 0,
     **limits: Any,
 ) -> Server:

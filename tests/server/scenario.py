@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-from recado.amqp.facts import REPLY_HERE
 from recado.amqp.properties import Properties
-from recado.amqp.values import Table
+from recado.amqp.traits import DIRECT_REPLY_TO
+from recado.amqp.values import FieldTable
 from recado.broker.access import Permission
 
 T = TypeVar("T")
@@ -26,12 +26,12 @@ EXCHANGES = {
     "a": "direct",
     "u": "fanout",
 }
-EXCHANGE_ARGUMENTS: dict[str, Table] = {
+EXCHANGE_ARGUMENTS: dict[str, FieldTable] = {
     "a": {"alternate-exchange": "f"},
     "u": {"x-message-deduplication": True, "x-cache-size": 2, "x-cache-ttl": 30},
 }
 BINDING_KEYS = ("k", "q1", "k.l", "#", "k.*")
-BINDING_ARGUMENTS: tuple[Table, ...] = (
+BINDING_ARGUMENTS: tuple[FieldTable, ...] = (
     {"x-match": "all", "n": 1},
     {"x-match": "any", "n": 1, "m": 2},
 )
@@ -57,7 +57,7 @@ PROPERTIES = (
     Properties(user_id="guest"),
     Properties(user_id="somebody"),
     Properties(expiration="never"),
-    Properties(reply_to=REPLY_HERE),
+    Properties(reply_to=DIRECT_REPLY_TO),
 )
 GOOD = range(len(PROPERTIES) - 3)  # those that are never refused
 PERMISSIONS = (

@@ -6,11 +6,11 @@ import pytest
 
 from recado.amqp import methods as m
 from recado.amqp.events import ContentReceived, MethodReceived
-from recado.amqp.facts import REPLY_HERE
-from recado.amqp.frames import body_of
+from recado.amqp.frames import extract_body
 from recado.amqp.properties import Properties
+from recado.amqp.traits import DIRECT_REPLY_TO
 from recado.broker.broker import Broker
-from recado.server.session import State
+from recado.server.session import SessionState
 
 from .client import Client, new_broker, publishing
 
@@ -135,18 +135,22 @@ REFUSED: list[tuple[int, str, Sequence[m.Method]]] = [
             m.ExchangeDelete("x", if_unused=True),
         ],
     ),
-    (406, "PRECONDITION_FAILED - reply consumer cannot acknowledge", [m.BasicConsume(REPLY_HERE)]),
+    (
+        406,
+        "PRECONDITION_FAILED - reply consumer cannot acknowledge",
+        [m.BasicConsume(DIRECT_REPLY_TO)],
+    ),
     (
         406,
         "PRECONDITION_FAILED - direct replies cannot be tapped",
-        [m.BasicConsume(REPLY_HERE, no_ack=True, arguments={"x-wire-tap": True})],
+        [m.BasicConsume(DIRECT_REPLY_TO, no_ack=True, arguments={"x-wire-tap": True})],
     ),
     (
         406,
         "PRECONDITION_FAILED - reply consumer already set",
         [
-            m.BasicConsume(REPLY_HERE, "a", no_ack=True),
-            m.BasicConsume(REPLY_HERE, "b", no_ack=True),
+            m.BasicConsume(DIRECT_REPLY_TO, "a", no_ack=True),
+            m.BasicConsume(DIRECT_REPLY_TO, "b", no_ack=True),
         ],
     ),
 ]
@@ -205,7 +209,7 @@ def test_what_closes_the_connection(
         (m.AccessRequest(), m.AccessRequestOk()),
         (m.ConfirmSelect(), m.ConfirmSelectOk()),
         (m.TxSelect(), m.TxSelectOk()),
-        (m.QueueDeclare(REPLY_HERE), m.QueueDeclareOk(REPLY_HERE, 0, 1)),
+        (m.QueueDeclare(DIRECT_REPLY_TO), m.QueueDeclareOk(DIRECT_REPLY_TO, 0, 1)),
     ],
 )
 def test_what_succeeds(client: Client, method: m.Method, answer: m.Method) -> None:
@@ -233,7 +237,7 @@ def test_what_succeeds(client: Client, method: m.Method, answer: m.Method) -> No
 def test_who_does_not_wait_is_not_answered(client: Client, method: m.Method) -> None:
     client.call(m.QueueDeclare("q"))
     assert answers(client, method) == []
-    assert client.session.state is State.OPEN
+    assert client.session.state is SessionState.OPEN
     assert client.session.channels.keys() == {1}
 
 
@@ -280,7 +284,7 @@ def test_transactions_from_end_to_end(client: Client) -> None:
     assert answers(client, m.TxCommit()) == [m.TxCommitOk()]
     (got,) = client.call(m.BasicGet("q"))
     assert isinstance(got, ContentReceived)
-    assert body_of(got.content) == b"y"
+    assert extract_body(got.content) == b"y"
 
 
 def test_settling_in_every_way(client: Client) -> None:
@@ -336,11 +340,11 @@ def test_an_exclusive_queue_is_locked_for_others(broker: Broker, method: m.Metho
 def test_asking_and_answering_directly(broker: Broker) -> None:
     asking, serving = Client(broker), Client(broker)
     serving.call(m.QueueDeclare("rpc"), m.BasicConsume("rpc", no_ack=True))
-    asking.call(m.BasicConsume(REPLY_HERE, "replies", no_ack=True))
-    asking.feed(publishing(1, "rpc", b"question", Properties(reply_to=REPLY_HERE)))
+    asking.call(m.BasicConsume(DIRECT_REPLY_TO, "replies", no_ack=True))
+    asking.feed(publishing(1, "rpc", b"question", Properties(reply_to=DIRECT_REPLY_TO)))
     (question,) = serving.received()
     assert isinstance(question, ContentReceived)
-    address = f"{REPLY_HERE}.2"
+    address = f"{DIRECT_REPLY_TO}.2"
     assert address.encode() in question.content
     assert answers(serving, m.QueueDeclare(address, passive=True)) == [
         m.QueueDeclareOk(address, 0, 1)
@@ -348,7 +352,7 @@ def test_asking_and_answering_directly(broker: Broker) -> None:
     serving.feed(publishing(1, address, b"answer"))
     (answer,) = asking.received()
     assert isinstance(answer, ContentReceived)
-    assert body_of(answer.content) == b"answer"
+    assert extract_body(answer.content) == b"answer"
     asking.call(m.BasicCancel("replies"))
     (close,) = answers(serving, m.QueueDeclare(address, passive=True))
     assert isinstance(close, m.ChannelClose)

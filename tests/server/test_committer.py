@@ -10,14 +10,14 @@ import pytest
 
 from recado.amqp.properties import Properties
 from recado.broker.arguments import QueueSettings
+from recado.journal.disk_space import DiskSpace
 from recado.journal.journal import Journal
-from recado.journal.room import Room
 from recado.server import committer as module
 from recado.server.committer import Committer
-from recado.server.ledger import pages
-from recado.server.ledger.ledger import Ledger
-from recado.server.ledger.recovery import recover
-from recado.server.ledger.sync import Sync
+from recado.server.store import segments
+from recado.server.store.journal_store import JournalStore
+from recado.server.store.recovery import restore_broker
+from recado.server.store.sync import SyncJob
 from recado.simulator.disk import SimulatedDisk
 
 from ..broker.stage import new_broker, open_channel, published
@@ -32,7 +32,7 @@ class Told:
     def __init__(self) -> None:
         self.at = asyncio.get_running_loop().create_future()
 
-    def kept(self) -> None:
+    def on_durable(self) -> None:
         self.at.set_result(None)
 
 
@@ -45,14 +45,14 @@ class Rim:
         self.found_full = 0
         self.failures: list[str] = []
         self.failed = asyncio.get_running_loop().create_future()
-        self.ledger = Ledger(Journal(self.disk, segment_size=2000))
+        self.ledger = JournalStore(Journal(self.disk, segment_bytes=2000))
         self.broker = new_broker(self.ledger)
-        recover(self.ledger, self.broker, 0)
+        restore_broker(self.ledger, self.broker, 0)
         self.committer = Committer(
             self.ledger,
             asyncio.get_running_loop(),
             self._fail,
-            Room(self.folder, least_free=1000, size=500),
+            DiskSpace(self.folder, min_free_bytes=1000, ballast_bytes=500),
             self._note_full,
         )
         wanted = QueueSettings(durable=True)
@@ -69,13 +69,13 @@ class Rim:
     def publish(self, *bodies: bytes) -> Told:
         self.channel.publisher.publish(published("q", *bodies, properties=PERSISTENT), 0)
         told = Told()
-        self.ledger.tell(told)
+        self.ledger.notify_when_durable(told)
         return told
 
     def count_after_power_loss(self) -> int:
-        ledger = Ledger(Journal(self.disk.crash(mercy=0.0), segment_size=2000))
+        ledger = JournalStore(Journal(self.disk.crash(survival_ratio=0.0), segment_bytes=2000))
         broker = new_broker(ledger)
-        recover(ledger, broker, 0)
+        restore_broker(ledger, broker, 0)
         return broker.vhosts["/"].queues["q"].ready
 
 
@@ -84,7 +84,7 @@ THREAD, AT_ONCE = 0.0, 100.0  # how long a sync may take to be made at once, in 
 
 @pytest.fixture(params=[THREAD, AT_ONCE], autouse=True)
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
-    monkeypatch.setattr(module, "QUICK", request.param)
+    monkeypatch.setattr(module, "INLINE_SYNC_MAX_S", request.param)
     return float(request.param)
 
 
@@ -92,7 +92,7 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> fl
 async def test_whoever_waits_is_told_when_it_is_durable() -> None:
     rim = Rim()
     told = [rim.publish(b"1"), rim.publish(b"2", b"3")]
-    rim.committer.request()
+    rim.committer.commit()
     for each in told:
         await soon(each.at)
     assert rim.count_after_power_loss() == 3
@@ -104,11 +104,11 @@ async def test_whoever_waits_is_told_when_it_is_durable() -> None:
 async def test_those_who_come_meanwhile_share_the_next_sync() -> None:
     rim = Rim()
     first = rim.publish(b"1")
-    rim.committer.request()
+    rim.committer.commit()
     others = [rim.publish(b"%d" % i) for i in range(2, 5)]
-    rim.committer.request()
+    rim.committer.commit()
     await soon(asyncio.gather(first.at, *(each.at for each in others)))
-    assert rim.ledger.safe <= 2
+    assert rim.ledger.durable_lsn <= 2
     assert rim.count_after_power_loss() == 4
     await rim.committer.close()
 
@@ -118,10 +118,10 @@ async def test_what_is_not_written_when_a_sync_ends_is_not_told() -> None:
     """Others may be in the midst of a turn then."""
     rim = Rim()
     first = rim.publish(b"1")
-    rim.committer.request()
+    rim.committer.commit()
     second = rim.publish(b"2")
     await soon(first.at)
-    rim.committer.request()
+    rim.committer.commit()
     await soon(second.at)
     assert rim.count_after_power_loss() == 2
     await rim.committer.close()
@@ -134,7 +134,7 @@ async def test_what_came_to_nothing_needs_no_sync() -> None:
     operations = len(rim.disk.log)
     told = rim.publish(b"1")
     assert rim.channel.get(rim.queue, no_ack=True, now=0)
-    rim.committer.request()
+    rim.committer.commit()
     await soon(told.at)
     assert len(rim.disk.log) == operations
     await rim.committer.close()
@@ -143,8 +143,8 @@ async def test_what_came_to_nothing_needs_no_sync() -> None:
 async def until_durable(rim: Rim) -> None:
     """Let the ledger write, and sync, what it has."""
     told = Told()
-    rim.ledger.tell(told)
-    rim.committer.request()
+    rim.ledger.notify_when_durable(told)
+    rim.committer.commit()
     await soon(told.at)
 
 
@@ -152,12 +152,12 @@ async def until_durable(rim: Rim) -> None:
 async def test_acks_become_durable_within_a_second() -> None:
     rim = Rim()
     told = rim.publish(b"1")
-    rim.committer.request()
+    rim.committer.commit()
     await soon(told.at)
     assert rim.channel.get(rim.queue, no_ack=True, now=0)
-    rim.committer.request()
+    rim.committer.commit()
     assert not rim.ledger.is_durable
-    rim.committer.watch()
+    rim.committer.maintain()
     await rim.committer.close()
     assert rim.count_after_power_loss() == 0
 
@@ -166,26 +166,26 @@ async def test_acks_become_durable_within_a_second() -> None:
 async def test_a_full_disk_is_waited_for() -> None:
     rim = Rim()
     first = rim.publish(b"1")
-    rim.committer.request()
+    rim.committer.commit()
     await soon(first.at)
     rim.disk.fill(0)
     second = rim.publish(bytes(3000))
     for _ in range(3):
-        rim.committer.request()
-        rim.committer.watch()
+        rim.committer.commit()
+        rim.committer.maintain()
         await turns()
     assert not second.at.done()
     assert rim.found_full == 1
     assert rim.folder.names() == [], "the ballast was given up"
-    assert rim.committer.shortage() == rim.ledger.shortage() == "low on disk"
+    assert rim.committer.disk_shortage() == rim.ledger.disk_shortage() == "low on disk"
     assert rim.count_after_power_loss() == 1
     rim.disk.fill(None)
-    rim.committer.watch()
-    rim.committer.request()
+    rim.committer.maintain()
+    rim.committer.commit()
     await soon(second.at)
-    assert rim.committer.shortage() == "low on disk", "until there is ballast again"
-    rim.committer.watch()
-    assert rim.committer.shortage() is None
+    assert rim.committer.disk_shortage() == "low on disk", "until there is ballast again"
+    rim.committer.maintain()
+    assert rim.committer.disk_shortage() is None
     assert rim.count_after_power_loss() == 2
     await rim.committer.close()
     assert rim.failures == []
@@ -199,24 +199,24 @@ async def test_a_full_disk_is_freed_of_what_was_settled_before() -> None:
     for _ in range(20):
         rim.publish(bytes(300))
         await until_durable(rim)
-    rim.committer.watch()
+    rim.committer.maintain()
     while rim.channel.get(rim.queue, no_ack=True, now=0):
         pass
-    rim.committer.write_rest()
+    rim.committer.write_deferred()
     assert not rim.ledger.is_durable, "or the segments would be gone already"
     before = len(rim.ledger.journal.segments)
     rim.disk.fill(0)
     told = rim.publish(bytes(3000))
-    rim.committer.request()
-    assert rim.committer.shortage()
+    rim.committer.commit()
+    assert rim.committer.disk_shortage()
     ended = sync_ended(rim)
-    rim.committer.watch()
+    rim.committer.maintain()
     await soon(ended)
     assert not told.at.done()
     assert len(rim.ledger.journal.segments) < before
     assert rim.count_after_power_loss() == 0, "they are gone for good"
-    rim.committer.watch()
-    rim.committer.request()
+    rim.committer.maintain()
+    rim.committer.commit()
     await soon(told.at)
     assert rim.count_after_power_loss() == 1
     await rim.committer.close()
@@ -232,21 +232,21 @@ async def test_a_full_disk_keeps_what_was_settled_too_late(*, deleted: bool) -> 
     for _ in range(20):
         rim.publish(bytes(300))
         await until_durable(rim)
-    rim.committer.watch()
+    rim.committer.maintain()
     rim.disk.fill(0)
     if deleted:
         rim.broker.delete_queue(rim.queue, 0)
         rim.broker.create_queue(rim.broker.vhosts["/"], "q", QueueSettings(durable=True), None, 0)
     rim.publish(bytes(3000))
-    rim.committer.request()
+    rim.committer.commit()
     while rim.channel.get(rim.queue, no_ack=True, now=0):
         pass
     for _ in range(3):
-        rim.committer.watch()
+        rim.committer.maintain()
         await turns()
     assert rim.count_after_power_loss() == 20
     rim.disk.fill(None)
-    rim.committer.watch()
+    rim.committer.maintain()
     await rim.committer.close()
     assert rim.count_after_power_loss() == (1 if deleted else 0)
 
@@ -256,7 +256,7 @@ def sync_ended(rim: Rim) -> asyncio.Future[None]:
     ended = asyncio.get_running_loop().create_future()
     end_sync = rim.ledger.end_sync
 
-    def end(sync: Sync) -> None:
+    def end(sync: SyncJob) -> None:
         end_sync(sync)
         ended.set_result(None)
         rim.ledger.end_sync = end_sync  # type: ignore[method-assign]
@@ -268,9 +268,9 @@ def sync_ended(rim: Rim) -> asyncio.Future[None]:
 @in_the_loop
 async def test_publishers_wait_before_the_disk_is_full() -> None:
     rim = Rim()
-    assert rim.committer.shortage() is None
+    assert rim.committer.disk_shortage() is None
     rim.folder.fill(999)
-    assert rim.committer.shortage() == "low on disk"
+    assert rim.committer.disk_shortage() == "low on disk"
     await rim.committer.close()
 
 
@@ -278,16 +278,16 @@ async def test_publishers_wait_before_the_disk_is_full() -> None:
 async def test_after_a_failed_sync_nothing_is_promised() -> None:
     rim = Rim()
     first = rim.publish(b"1")
-    rim.committer.request()
+    rim.committer.commit()
     await soon(first.at)
     rim.disk.fail_sync()
     second = rim.publish(b"2")
-    rim.committer.request()
+    rim.committer.commit()
     await soon(rim.failed)
     assert "nothing more can be promised" in rim.failures[0]
     third = rim.publish(b"3")
-    rim.committer.request()
-    rim.committer.watch()
+    rim.committer.commit()
+    rim.committer.maintain()
     await turns()
     assert not second.at.done()
     assert not third.at.done()
@@ -299,7 +299,7 @@ async def test_after_a_failed_sync_nothing_is_promised() -> None:
 async def test_closing_makes_everything_durable() -> None:
     rim = Rim()
     told = rim.publish(b"1")
-    rim.committer.request()
+    rim.committer.commit()
     rim.publish(b"2")
     await rim.committer.close()
     assert rim.count_after_power_loss() == 2
@@ -309,7 +309,7 @@ async def test_closing_makes_everything_durable() -> None:
 class Broken:
     """Somebody who waits, and fails when told."""
 
-    def kept(self) -> None:
+    def on_durable(self) -> None:
         raise ValueError("broken")
 
 
@@ -320,10 +320,10 @@ async def test_closing_does_not_wait_for_one_who_failed() -> None:
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: reported.append(context["exception"])
     )
-    rim.ledger.tell(Broken())
+    rim.ledger.notify_when_durable(Broken())
     told = rim.publish(b"1")
     with contextlib.suppress(ValueError):  # it comes out here, or out of the loop
-        rim.committer.request()
+        rim.committer.commit()
     await soon(rim.committer.close())
     assert told.at.done()
     assert [str(error) for error in reported] in ([], ["broken"])
@@ -347,11 +347,11 @@ async def leave_garbage(rim: Rim, count: int) -> None:
 async def test_a_segment_that_lacks_messages_ends_the_node() -> None:
     rim = Rim()
     await leave_garbage(rim, 60)
-    for page in rim.ledger.pages.all():
-        page.live += 1
-        page.stored += 10
+    for page in rim.ledger.segments.all_stats():
+        page.live_count += 1
+        page.stored_count += 10
     for _ in range(30):
-        rim.committer.watch()
+        rim.committer.maintain()
         await skip(1)
     await soon(rim.failed)
     assert "not in their segment" in rim.failures[0]
@@ -365,7 +365,7 @@ async def test_segments_are_freed() -> None:
     await leave_garbage(rim, 200)
     before = len(rim.ledger.journal.segments)
     for _ in range(30):
-        rim.committer.watch()
+        rim.committer.maintain()
         await skip(1)
         await until_durable(rim)
     assert len(rim.ledger.journal.segments) < before / 2
@@ -377,7 +377,7 @@ async def test_segments_are_freed() -> None:
 async def test_a_disk_short_of_room_gets_back_that_of_the_last_segment(
     monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:
-    monkeypatch.setattr(pages, "ROLL_GAIN_MIN_BYTES", 200)
+    monkeypatch.setattr(segments, "ROLL_GAIN_MIN_BYTES", 200)
     rim = Rim()
     wanted = QueueSettings(durable=True)
     rim.broker.create_queue(rim.broker.vhosts["/"], "idle", wanted, None, 0)
@@ -389,12 +389,12 @@ async def test_a_disk_short_of_room_gets_back_that_of_the_last_segment(
     (last,) = rim.ledger.journal.segments
     rim.disk.fill(5000)
     rim.folder.fill(999)
-    rim.committer.watch()
+    rim.committer.maintain()
     await until_durable(rim)
     assert rim.ledger.journal.segments == [last], "all of it is live"
     rim.queue.purge()
     for _ in range(4):
-        rim.committer.watch()
+        rim.committer.maintain()
         await skip(1)
         await until_durable(rim)
     (segment,) = rim.ledger.journal.segments
@@ -403,7 +403,7 @@ async def test_a_disk_short_of_room_gets_back_that_of_the_last_segment(
     assert rim.broker.vhosts["/"].queues["idle"].ready == others
     end = segment.end
     for _ in range(3):
-        rim.committer.watch()
+        rim.committer.maintain()
         await until_durable(rim)
     assert rim.ledger.journal.segments == [segment], "another would free nothing more"
     assert segment.end == end
@@ -417,19 +417,19 @@ async def test_room_is_given_back_also_when_all_came_to_nothing(
 ) -> None:
     """Entered and settled in one turn, which needs no sync, behind one that left segments empty."""
     rim = Rim()
-    while not rim.ledger.pages.empty():
+    while not rim.ledger.segments.find_empty():
         told = rim.publish(bytes(300))
-        rim.committer.request()
+        rim.committer.commit()
         await soon(told.at)
         rim.queue.purge()
     rim.ledger.write()
     rim.ledger.journal.sync()
     given_back = threading.Event()
-    monkeypatch.setattr(rim.ledger.journal, "let_go", given_back.set)
+    monkeypatch.setattr(rim.ledger.journal, "close_dropped", given_back.set)
     before = len(rim.ledger.journal.segments)
     told = rim.publish(b"x")
     rim.queue.purge()
-    rim.committer.request()
+    rim.committer.commit()
     await soon(told.at)
     assert len(rim.ledger.journal.segments) < before
     assert given_back.wait(60)

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from recado.amqp import methods as m
-from recado.amqp.facts import REPLY_HERE
-from recado.amqp.frames import ENVELOPE, OVERHEAD, method_frame
-from recado.amqp.values import Table
+from recado.amqp.frames import FRAME_OVERHEAD_BYTES, FRAME_START, encode_method_frame
+from recado.amqp.traits import DIRECT_REPLY_TO
+from recado.amqp.values import FieldTable
 from recado.broker import dead_letter
 
 from . import scenario as s
@@ -29,7 +29,7 @@ EXAMPLES = int(os.environ.get("RECADO_EXAMPLES", "250"))
 def no_letter_waits() -> Iterator[None]:
     """Of many dead letters at once some come a turn later, and singles are more work than runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dead_letter, "AT_A_TIME", 1 << 30)
+        patch.setattr(dead_letter, "DEAD_LETTERS_PER_TURN", 1 << 30)
         yield
 
 
@@ -49,7 +49,7 @@ class Performance:
         methods += (m.QueueBind("q0", "u"), m.ExchangeBind("u", "t", "k.*"))
         for queue in queues:
             self._send(0, self._frames(0, 1, queue))
-        self._send(0, [method_frame(1, method) for method in methods])
+        self._send(0, [encode_method_frame(1, method) for method in methods])
         self.twins.compare()
 
     def _send(self, connection: int, frames: list[bytes]) -> None:
@@ -103,7 +103,7 @@ class Performance:
         self.twins.permit(EVERYTHING)
         self.twins.connect(-1)
         for name, queue in self.twins.queues().items():
-            gets = [method_frame(1, m.BasicGet(name, True))] * (queue.ready + 1)
+            gets = [encode_method_frame(1, m.BasicGet(name, True))] * (queue.ready + 1)
             self.twins.talks[-1, 1].gets += [True] * len(gets)
             self._send(-1, gets)
         self.twins.compare()
@@ -121,7 +121,7 @@ class Performance:
         else:
             frames = []
             methods += self._methods(talk, command)
-        return [method_frame(channel, method) for method in methods] + frames
+        return [encode_method_frame(channel, method) for method in methods] + frames
 
     def _publish(
         self, connection: int, channel: int, talk: Talk, command: s.Publish
@@ -154,7 +154,7 @@ class Performance:
                 talk.consumers.append(tag)
                 if no_ack or tap:
                     talk.without_acks.add(tag)
-                arguments: Table = {"x-priority": priority} if priority else {}
+                arguments: FieldTable = {"x-priority": priority} if priority else {}
                 if tap:
                     arguments["x-wire-tap"] = True
                 yield m.BasicConsume(
@@ -172,7 +172,7 @@ class Performance:
                 yield m.BasicGet(queue, no_ack)
             case s.Declare(queue, auto_delete, settings):
                 yield m.QueueDelete(queue)
-                wanted: Table = {**dict(settings)}
+                wanted: FieldTable = {**dict(settings)}
                 durable = "x-queue-type" in wanted  # a quorum queue
                 yield m.QueueDeclare(
                     queue, durable=durable, auto_delete=auto_delete, arguments=wanted
@@ -192,7 +192,7 @@ class Performance:
 def _single_frames(data: bytes) -> Iterator[bytes]:
     at = 0
     while at < len(data):
-        after = at + ENVELOPE.unpack_from(data, at)[2] + OVERHEAD
+        after = at + FRAME_START.unpack_from(data, at)[2] + FRAME_OVERHEAD_BYTES
         yield data[at:after]
         at = after
 
@@ -242,9 +242,9 @@ def _simple(talk: Talk, name: str, queue: str) -> Iterator[m.Method]:
         case "stray ack":
             yield m.BasicAck(7, False)
         case "reply consumer":
-            talk.consumers.append(REPLY_HERE)
-            talk.without_acks.add(REPLY_HERE)
-            yield m.BasicConsume(REPLY_HERE, REPLY_HERE, no_ack=True)
+            talk.consumers.append(DIRECT_REPLY_TO)
+            talk.without_acks.add(DIRECT_REPLY_TO)
+            yield m.BasicConsume(DIRECT_REPLY_TO, DIRECT_REPLY_TO, no_ack=True)
         case _:
             raise AssertionError(name)
 

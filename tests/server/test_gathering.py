@@ -8,7 +8,7 @@ from .client import Client, new_broker, publishing
 
 def in_turns() -> Broker:
     broker = new_broker()
-    broker.gathering.is_open = True
+    broker.coalescer.is_enabled = True
     return broker
 
 
@@ -18,7 +18,7 @@ def test_who_leaves_is_not_given_what_waits() -> None:
     publisher, taker = Client(broker), Client(broker)
     taker.call(m.QueueDeclare("q"), m.BasicConsume("q", no_ack=True))
     publisher.feed(publishing(1, "q", b"x"))
-    taker.session.end(0)
+    taker.session.terminate(0)
     assert broker.vhosts["/"].queues["q"].ready == 1
 
 
@@ -27,7 +27,7 @@ def test_a_command_finds_what_was_published_before_it() -> None:
     publisher, asker = Client(broker), Client(broker)
     asker.call(m.QueueDeclare("q"))
     publisher.feed(publishing(1, "q", b"x"))
-    assert [getattr(event, "method", None) for event in asker.call(m.QueuePurge("q"))] == [
+    assert [getattr(event, "method_frame", None) for event in asker.call(m.QueuePurge("q"))] == [
         m.QueuePurgeOk(1)
     ]
 
@@ -37,6 +37,6 @@ def test_what_waits_goes_with_a_queue_that_is_deleted() -> None:
     publisher, owner = Client(broker), Client(broker)
     owner.call(m.QueueDeclare("q", exclusive=True))
     publisher.feed(publishing(1, "q", b"x"))
-    owner.session.end(0)
-    assert not broker.has_more
+    owner.session.terminate(0)
+    assert not broker.has_pending_work
     assert not broker.vhosts["/"].queues

@@ -26,7 +26,7 @@ from recado.amqp.methods import (
 )
 from recado.amqp.properties import Properties
 from recado.broker.broker import Broker
-from recado.server.outbox import CHOKED_FROM, CONGESTED_FROM, HELD_OPERATIONS_MAX
+from recado.server.output_buffer import CONGESTED_BYTES, HELD_OPERATIONS_MAX, STALLED_BYTES
 
 from ..broker.keepers import Cupboard
 from .client import Client, new_broker, publishing
@@ -53,7 +53,7 @@ def methods(client: Client) -> list[Method]:
 
 
 def go_on(client: Client) -> None:
-    client.session.go_on(0)
+    client.session.process_input(0)
 
 
 def test_a_durable_declaration_is_answered_once_it_is_safe(
@@ -88,10 +88,10 @@ def test_operations_during_a_sync_wait_for_the_next(broker: Broker, keeper: Cupb
     assert methods(client) == []
     end_sync()
     assert methods(client) == [QueueDeclareOk("early", 0, 0)]
-    assert client.session.is_held
+    assert client.session.has_held_output
     keeper.sync()
     assert methods(client) == [QueueDeclareOk("late", 0, 0), QueueDeleteOk(0)]
-    assert not client.session.is_held
+    assert not client.session.has_held_output
 
 
 def test_operations_that_wait_for_a_sync_are_limited(broker: Broker, keeper: Cupboard) -> None:
@@ -114,7 +114,7 @@ def test_operations_that_wait_for_a_sync_are_limited(broker: Broker, keeper: Cup
 def test_output_that_waits_for_a_sync_is_limited(broker: Broker, keeper: Cupboard) -> None:
     client = Client(broker)
     client.call(QueueDeclare("q"))
-    client.feed(publishing(1, "q", bytes(CHOKED_FROM // 4)) * 10)
+    client.feed(publishing(1, "q", bytes(STALLED_BYTES // 4)) * 10)
     client.send((1, QueueDeclare("lasting", durable=True)), *[(1, BasicGet("q", True))] * 10)
     assert broker.vhosts["/"].queues["q"].ready == 6
     keeper.sync()
@@ -126,10 +126,10 @@ def test_output_that_waits_for_a_sync_is_limited(broker: Broker, keeper: Cupboar
 def test_a_connection_closed_behind_a_durable_operation(broker: Broker, keeper: Cupboard) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True)), (0, ConnectionClose(200, "", 0, 0)))
-    assert not client.session.is_done
+    assert not client.session.is_finished
     keeper.sync()
     assert methods(client) == [QueueDeclareOk("q", 0, 0), ConnectionCloseOk()]
-    assert client.session.is_done
+    assert client.session.is_finished
 
 
 def test_what_is_there_already_needs_no_waiting(broker: Broker, keeper: Cupboard) -> None:
@@ -161,9 +161,9 @@ def test_what_somebody_else_has_just_declared_is_waited_for(
 def test_a_heartbeat_waits_for_nothing(broker: Broker, keeper: Cupboard) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True)))
-    client.session.beat()
+    client.session.send_heartbeat()
     assert client.received() == [HeartbeatReceived()]
-    assert client.session.is_held
+    assert client.session.has_held_output
     keeper.sync()
     assert methods(client) == [QueueDeclareOk("q", 0, 0)]
 
@@ -192,7 +192,7 @@ def test_deliveries_stay_behind_an_answer_that_waits(broker: Broker, keeper: Cup
     consumer, publisher = Client(broker), Client(broker)
     consumer.call(QueueDeclare("q"), BasicConsume("q", "tag", False, no_ack=True))
     consumer.send((1, QueueDeclare("lasting", durable=True)))
-    publisher.feed(publishing(1, "q", bytes(CONGESTED_FROM // 2)) * 3)
+    publisher.feed(publishing(1, "q", bytes(CONGESTED_BYTES // 2)) * 3)
     assert methods(consumer) == []
     assert consumer.session.congested, "what waits is not without bounds"
     keeper.sync()
@@ -208,7 +208,7 @@ def test_confirms_do_not_wait_for_the_session(broker: Broker, keeper: Cupboard) 
     client.call(ConfirmSelect())
     client.feed(publishing(1, "q", b"1", PERSISTENT))
     assert methods(client) == []
-    assert not client.session.is_held
+    assert not client.session.has_held_output
     client.feed(publishing(1, "q", b"2", PERSISTENT))
     keeper.sync()
     assert len(client.received()) == 1

@@ -54,7 +54,7 @@ def test_a_connection_too_many_is_refused(limited: Callable[..., Broker], text: 
     assert Client(broker).refusal is not None  # the refused one did not count
     first.send((0, ConnectionClose(200, "")))
     assert methods(first) == [ConnectionCloseOk()]
-    first.session.end(0)  # the socket closes, too
+    first.session.terminate(0)  # the socket closes, too
     assert Client(broker).refusal is None
     assert Client(broker).refusal is not None
 
@@ -105,8 +105,8 @@ def test_a_queue_without_a_type_gets_the_default(broker: Broker) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True)), (1, QueueDeclare("mine", exclusive=True)))
     queues = broker.vhosts["/"].queues
-    assert queues["q"].declared.arguments == {"x-queue-type": "quorum"}
-    assert queues["mine"].declared.arguments == {"x-queue-type": "classic"}
+    assert queues["q"].declared_settings.arguments == {"x-queue-type": "quorum"}
+    assert queues["mine"].declared_settings.arguments == {"x-queue-type": "classic"}
     client.send(
         (1, QueueDeclare("q", durable=True)),
         (1, QueueDeclare("q", durable=True, arguments={"x-queue-type": "quorum"})),

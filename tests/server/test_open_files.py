@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from recado.server import open_files
-from recado.server.open_files import OPEN_MAX, Allotment
+from recado.server.open_files import MACOS_FILES_MAX, FileBudget
 
 from .rim import Guest, in_the_loop, new_server
 
@@ -41,7 +41,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, limits: Limits) -> Limits:
     [
         (256, 4096, 4096, 4096),
         (4096, 4096, 4096, 4096),
-        (256, UNLIMITED, OPEN_MAX, OPEN_MAX),  # as macOS has it
+        (256, UNLIMITED, MACOS_FILES_MAX, MACOS_FILES_MAX),  # as macOS has it
         (20_000, UNLIMITED, 20_000, 20_000),
         (256, UNLIMITED, 256, 256),
         (UNLIMITED, UNLIMITED, 0, UNLIMITED),
@@ -51,7 +51,7 @@ def test_the_soft_limit_is_raised_as_far_as_the_system_allows(
     monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, accepted_max: int, raised: int
 ) -> None:
     limits = installed(monkeypatch, Limits(soft, hard, accepted_max))
-    open_files.raise_limit()
+    open_files.raise_file_limit()
     assert limits.now == (raised, hard)
 
 
@@ -62,12 +62,12 @@ def test_the_reserve_scales_with_the_limit(
     monkeypatch: pytest.MonkeyPatch, limit: int, connections: int
 ) -> None:
     installed(monkeypatch, Limits(limit, limit))
-    assert open_files.current().connections == connections
+    assert open_files.current_budget().connections == connections
 
 
 def test_without_a_limit_any_number_of_connections_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, Limits(UNLIMITED, UNLIMITED))
-    files = open_files.current()
+    files = open_files.current_budget()
     assert (files.connections, files.backlog) == (None, 128)
 
 
@@ -76,7 +76,7 @@ async def test_a_server_without_files_for_more_connections_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     installed(monkeypatch, Limits(32, 32))
-    server, files = new_server(), Allotment(32)
+    server, files = new_server(), FileBudget(32)
     assert files.connections is not None
     guests = [Guest(server) for _ in range(files.connections)]
     assert await guests[-1].greet() is None

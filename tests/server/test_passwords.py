@@ -8,7 +8,7 @@ import pytest
 from argon2 import PasswordHasher
 from argon2.low_level import Type
 
-from recado.server.passwords import Passwords, hash_password, is_password_hash
+from recado.server.passwords import PasswordChecker, hash_password, is_password_hash
 
 
 def argon2(password: str, kind: Type = Type.ID) -> str:
@@ -19,25 +19,25 @@ def argon2(password: str, kind: Type = Type.ID) -> str:
 def test_ours_is_a_hash_and_fits_its_password_only() -> None:
     stored = hash_password("pssst")
     assert is_password_hash(stored)
-    assert Passwords().check_now(stored, b"pssst") is True
-    assert Passwords().check_now(stored, b"pst") is False
+    assert PasswordChecker().check_now(stored, b"pssst") is True
+    assert PasswordChecker().check_now(stored, b"pst") is False
 
 
 def test_one_of_rabbitmqs_documentation_is_a_hash_and_fits() -> None:
     """RabbitMQ's guide to passwords computes this one: salt 908DC60A, password test12."""
     stored = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
     assert is_password_hash(stored)
-    assert Passwords().check_now(stored, b"test12") is True
+    assert PasswordChecker().check_now(stored, b"test12") is True
 
 
 @pytest.mark.parametrize("kind", Type)
 def test_argon2s_is_a_hash_and_is_verified_slowly_once(kind: Type) -> None:
     stored = argon2("pssst", kind)
-    passwords = Passwords()
+    passwords = PasswordChecker()
     assert is_password_hash(stored)
     assert passwords.check_now(stored, b"pssst") is None
-    assert asyncio.run(passwords.check(stored, b"pst")) is False
-    assert asyncio.run(passwords.check(stored, b"pssst")) is True
+    assert asyncio.run(passwords.check_in_thread(stored, b"pst")) is False
+    assert asyncio.run(passwords.check_in_thread(stored, b"pssst")) is True
     assert passwords.check_now(stored, b"pssst") is True
 
 

@@ -16,8 +16,8 @@ from recado.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from recado.server.listener import READ_SIZE
-from recado.server.offer import Offer
+from recado.server.options import ConnectionOptions
+from recado.server.server import READ_BUFFER_BYTES
 
 from .client import publishing
 from .rim import Guest, in_the_loop, new_server, skip, soon, turns
@@ -70,7 +70,7 @@ async def test_who_wants_no_heartbeats_gets_none() -> None:
 
 @in_the_loop
 async def test_the_server_offers_its_heartbeat() -> None:
-    guest = Guest(new_server(offer=Offer(heartbeat=7)))
+    guest = Guest(new_server(offer=ConnectionOptions(heartbeat=7)))
     await guest.greet(heartbeat=20)
     assert guest.protocol.session.heartbeat == 7
 
@@ -91,14 +91,14 @@ async def test_what_the_socket_does_not_take_waits_and_goes_on() -> None:
         publisher.feed(publishing(1, "q", body))
     await turns()
     assert consumer.wire.written == b""
-    assert 2 << 20 > consumer.protocol.session.backlog > 1 << 20
+    assert 2 << 20 > consumer.protocol.session.unsent_bytes > 1 << 20
     got = 0
     for _ in range(20):
         consumer.protocol.resume_writing()
         await turns()
         got += len(consumer.received())
     assert got == 100
-    assert server.overfull == set()
+    assert server.write_paused == set()
 
 
 @in_the_loop
@@ -112,7 +112,7 @@ async def test_a_socket_may_be_full_in_the_middle() -> None:
         guest.feed(publishing(1, "q", bytes(100_000)))
     await turns()
     assert 3 <= len(guest.received()) < 10
-    assert server.overfull == {guest.protocol}
+    assert server.write_paused == {guest.protocol}
     guest.protocol.resume_writing()
     await turns()
     assert len(guest.received()) > 0
@@ -181,12 +181,12 @@ async def test_how_much_memory_is_used_is_told_only_where_that_is_the_reason(
 ) -> None:
     used = [1 << 60]
     server = new_server(used_memory=lambda: used[0])
-    server.watch_resources()
+    server.check_resources()
     assert f"low on memory ({1 << 60} bytes used): publishers are blocked" in caplog.text
     used[0] = 0
-    server.watch_resources()
-    monkeypatch.setattr(server.broker.keeper, "shortage", lambda: "low on disk")
-    server.watch_resources()
+    server.check_resources()
+    monkeypatch.setattr(server.broker.store, "disk_shortage", lambda: "low on disk")
+    server.check_resources()
     assert "low on disk: publishers are blocked" in caplog.text
 
 
@@ -286,7 +286,7 @@ async def test_a_fault_while_going_on(
     guest = Guest(new_server())
     await guest.greet()
     guest.protocol.session.congested = True
-    monkeypatch.setattr(type(guest.protocol.session), "keeps_up", _fail)
+    monkeypatch.setattr(type(guest.protocol.session), "on_drained", _fail)
     close = (await guest.call(QueueDeclare("q")))[-1]
     assert isinstance(close, ConnectionClose)
     assert close.reply_code == 541
@@ -321,7 +321,7 @@ async def test_a_fault_in_writing_or_in_time_stops_nobody_else(
 async def test_a_loop_that_reads_again_and_again_lets_others_go_first() -> None:
     """As uvloop does while a read fills the buffer."""
     server = new_server()
-    server.reads_repeatedly = True
+    server.reads_repeatedly_per_turn = True
     guest, other = Guest(server), Guest(server)
     for each in (guest, other):
         await each.greet()
@@ -329,7 +329,7 @@ async def test_a_loop_that_reads_again_and_again_lets_others_go_first() -> None:
     message = publishing(1, "q", b"x" * 1000)
     guest.feed(message)
     assert is_read(guest)
-    read = (message * (READ_SIZE // len(message) + 1))[:READ_SIZE]
+    read = (message * (READ_BUFFER_BYTES // len(message) + 1))[:READ_BUFFER_BYTES]
     guest.feed(read)
     assert not is_read(guest)
     assert await other.call(QueueDeclare("q", passive=True)) != []
@@ -345,7 +345,7 @@ async def test_a_loop_that_reads_once_is_not_told_to_stop() -> None:
     guest = Guest(new_server())
     await guest.greet()
     message = publishing(1, "q", b"x" * 1000)
-    guest.feed((message * (READ_SIZE // len(message) + 1))[:READ_SIZE])
+    guest.feed((message * (READ_BUFFER_BYTES // len(message) + 1))[:READ_BUFFER_BYTES])
     assert is_read(guest)
 
 
@@ -362,7 +362,7 @@ async def test_nothing_is_done_to_a_transport_that_is_gone(
     publisher.feed(publishing(1, "q", b"x"))
     consumer.wire.close()
     talker.send(*[(1, QueueDeclare(f"q{i}")) for i in range(1000)])
-    assert talker.protocol.session.has_more
+    assert talker.protocol.session.has_input
     talker.wire.close()
     await turns(10)
     assert caplog.text == ""

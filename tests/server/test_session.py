@@ -2,19 +2,19 @@
 
 import pytest
 
-from recado.amqp.errors import PreconditionFailed
+from recado.amqp.errors import PreconditionFailedError
 from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
 from recado.amqp.frames import (
-    BODY,
-    HEADER,
-    HEARTBEAT,
+    BODY_FRAME_TYPE,
+    HEADER_FRAME_TYPE,
     HEARTBEAT_FRAME,
-    METHOD,
+    HEARTBEAT_FRAME_TYPE,
+    METHOD_FRAME_TYPE,
     PROTOCOL_HEADER,
-    body_of,
-    content_frames,
-    frame,
-    method_frame,
+    encode_content,
+    encode_frame,
+    encode_method_frame,
+    extract_body,
 )
 from recado.amqp.methods import (
     BasicAck,
@@ -49,8 +49,8 @@ from recado.amqp.methods import (
 from recado.amqp.properties import Properties
 from recado.broker.broker import Broker
 from recado.server import session as module
-from recado.server.offer import Offer
-from recado.server.session import Session, State
+from recado.server.options import ConnectionOptions
+from recado.server.session import Session, SessionState
 
 from .client import Client, admit, cut, new_broker, publishing
 
@@ -64,17 +64,17 @@ def methods(events: list[Event]) -> list[Method]:
     return [event.method for event in events if isinstance(event, MethodReceived)]
 
 
-def state(client: Client) -> State:
+def state(client: Client) -> SessionState:
     return client.session.state
 
 
 def waits(client: Client) -> bool:
     """Whether there is input that was not handled."""
-    return client.session.has_more
+    return client.session.has_input
 
 
 def bodies(events: list[Event]) -> list[bytes]:
-    return [body_of(event.content) for event in events if isinstance(event, ContentReceived)]
+    return [extract_body(event.content) for event in events if isinstance(event, ContentReceived)]
 
 
 # ── S1: what an error closes ──────────────────────────────────────────────────────────────────────────────
@@ -88,13 +88,13 @@ def test_an_error_of_a_channel_closes_that_channel(broker: Broker) -> None:
     ]
     assert methods(client.call(QueueDeclare("q"), channel=2)) == [QueueDeclareOk("q", 0, 0)]
     assert methods(other.call(QueueDeclare("q"))) == [QueueDeclareOk("q", 0, 0)]
-    assert state(client) is State.OPEN
+    assert state(client) is SessionState.OPEN
 
 
 def test_frames_for_a_channel_that_awaits_its_end_are_dropped(broker: Broker) -> None:
     client = Client(broker)
     client.call(QueueDeclare("q"), TxCommit())
-    client.feed(publishing(1, "q", b"x") + method_frame(1, BasicAck(5, False)))
+    client.feed(publishing(1, "q", b"x") + encode_method_frame(1, BasicAck(5, False)))
     assert client.call(QueueDeclare("other")) == []
     assert client.call(ChannelCloseOk(), ChannelOpen()) == [MethodReceived(1, ChannelOpenOk())]
     assert methods(client.call(QueueDeclare("q"))) == [QueueDeclareOk("q", 0, 0)]
@@ -118,54 +118,66 @@ def test_a_channel_cannot_be_opened_again_before_close_ok(broker: Broker) -> Non
 def test_input_behind_an_error_is_read_until_close_ok(broker: Broker) -> None:
     """Also malformed input; but behind a frame without its end nothing can be read."""
     client = Client(broker)
-    malformed = frame(METHOD, 0, b"\x00\x0a")
-    client.feed(malformed * 3 + method_frame(1, ChannelOpen()) + method_frame(0, ConnectionClose()))
+    malformed = encode_frame(METHOD_FRAME_TYPE, 0, b"\x00\x0a")
+    client.feed(
+        malformed * 3
+        + encode_method_frame(1, ChannelOpen())
+        + encode_method_frame(0, ConnectionClose())
+    )
     close, close_ok = methods(client.received())
     assert isinstance(close, ConnectionClose)
     assert close.reply_code == 501
     assert close_ok == ConnectionCloseOk()
-    assert state(client) is State.CLOSED
+    assert state(client) is SessionState.CLOSED
     client = Client(broker)
-    client.feed(malformed[:-1] + b"\x00" + method_frame(0, ConnectionClose()))
+    client.feed(malformed[:-1] + b"\x00" + encode_method_frame(0, ConnectionClose()))
     (close,) = methods(client.received())
     assert isinstance(close, ConnectionClose)
     assert close.reply_code == 501
-    assert state(client) is State.CLOSED
+    assert state(client) is SessionState.CLOSED
 
 
-CONTENT = content_frames(1, bytes(2), b"x", 0)
+CONTENT = encode_content(1, bytes(2), b"x", 0)
 ERRORS: dict[str, tuple[bytes, int, tuple[int, int]]] = {
-    "method on no channel": (method_frame(9, QueueDeclare("q")), 504, (50, 10)),
-    "ack on no channel": (method_frame(9, BasicAck(1, False)), 504, (60, 80)),
+    "method on no channel": (encode_method_frame(9, QueueDeclare("q")), 504, (50, 10)),
+    "ack on no channel": (encode_method_frame(9, BasicAck(1, False)), 504, (60, 80)),
     "message on no channel": (publishing(9, "q", b"x"), 504, (60, 40)),
-    "second open": (method_frame(1, ChannelOpen()), 504, (20, 10)),
+    "second open": (encode_method_frame(1, ChannelOpen()), 504, (20, 10)),
     "too many channels": (
-        b"".join(method_frame(number, ChannelOpen()) for number in range(2, 2049)),
+        b"".join(encode_method_frame(number, ChannelOpen()) for number in range(2, 2049)),
         530,
         (20, 10),
     ),
-    "flow off": (method_frame(1, ChannelFlow(False)), 540, (20, 20)),
-    "a server's method": (method_frame(1, ChannelFlowOk()), 503, (20, 21)),
-    "a connection's method": (method_frame(1, ConnectionOpen("/")), 503, (10, 40)),
-    "a channel's method": (method_frame(0, QueueDeclare("q")), 504, (50, 10)),
-    "an ack on channel 0": (method_frame(0, BasicAck(1)), 504, (60, 80)),
-    "a delivery": (method_frame(1, BasicDeliver("c", 1)) + CONTENT, 503, (60, 60)),
-    "close of no channel": (method_frame(9, ChannelClose()), 504, (20, 40)),
-    "close-ok of no channel": (method_frame(9, ChannelCloseOk()), 504, (20, 41)),
-    "close-ok of an open channel": (method_frame(1, ChannelCloseOk()), 503, (20, 41)),
-    "second open of the connection": (method_frame(0, ConnectionOpen("/")), 504, (10, 40)),
-    "close-ok of the open connection": (method_frame(0, ConnectionCloseOk()), 504, (10, 51)),
-    "heartbeat of a channel": (frame(HEARTBEAT, 1, b""), 505, (0, 0)),
-    "malformed arguments": (frame(METHOD, 1, b"\x00\x32\x00\x0a\x00"), 501, (50, 10)),
+    "flow off": (encode_method_frame(1, ChannelFlow(False)), 540, (20, 20)),
+    "a server's method": (encode_method_frame(1, ChannelFlowOk()), 503, (20, 21)),
+    "a connection's method": (encode_method_frame(1, ConnectionOpen("/")), 503, (10, 40)),
+    "a channel's method": (encode_method_frame(0, QueueDeclare("q")), 504, (50, 10)),
+    "an ack on channel 0": (encode_method_frame(0, BasicAck(1)), 504, (60, 80)),
+    "a delivery": (encode_method_frame(1, BasicDeliver("c", 1)) + CONTENT, 503, (60, 60)),
+    "close of no channel": (encode_method_frame(9, ChannelClose()), 504, (20, 40)),
+    "close-ok of no channel": (encode_method_frame(9, ChannelCloseOk()), 504, (20, 41)),
+    "close-ok of an open channel": (encode_method_frame(1, ChannelCloseOk()), 503, (20, 41)),
+    "second open of the connection": (encode_method_frame(0, ConnectionOpen("/")), 504, (10, 40)),
+    "close-ok of the open connection": (encode_method_frame(0, ConnectionCloseOk()), 504, (10, 51)),
+    "heartbeat of a channel": (encode_frame(HEARTBEAT_FRAME_TYPE, 1, b""), 505, (0, 0)),
+    "malformed arguments": (
+        encode_frame(METHOD_FRAME_TYPE, 1, b"\x00\x32\x00\x0a\x00"),
+        501,
+        (50, 10),
+    ),
     "a method instead of a header": (
-        method_frame(1, BasicPublish("", "q")) + method_frame(1, TxSelect()),
+        encode_method_frame(1, BasicPublish("", "q")) + encode_method_frame(1, TxSelect()),
         505,
         (60, 40),
     ),
-    "stray body": (frame(BODY, 1, b"x"), 505, (0, 0)),
-    "stray header": (frame(HEADER, 1, bytes(14)), 505, (0, 0)),
-    "unknown frame": (frame(77, 1, b""), 501, (0, 0)),
-    "immediate": (method_frame(1, BasicPublish("", "q", immediate=True)) + CONTENT, 540, (60, 40)),
+    "stray body": (encode_frame(BODY_FRAME_TYPE, 1, b"x"), 505, (0, 0)),
+    "stray header": (encode_frame(HEADER_FRAME_TYPE, 1, bytes(14)), 505, (0, 0)),
+    "unknown frame": (encode_frame(77, 1, b""), 501, (0, 0)),
+    "immediate": (
+        encode_method_frame(1, BasicPublish("", "q", immediate=True)) + CONTENT,
+        540,
+        (60, 40),
+    ),
 }
 
 
@@ -177,7 +189,7 @@ def test_an_error_of_the_connection_closes_it(broker: Broker, case: str) -> None
     close = methods(client.received())[-1]
     assert isinstance(close, ConnectionClose)
     assert (close.reply_code, (close.failed_class, close.failed_method)) == (code, culprit)
-    assert state(client) in (State.CLOSING, State.CLOSED)
+    assert state(client) in (SessionState.CLOSING, SessionState.CLOSED)
     assert client.call(QueueDeclare("q")) == []
     assert other.call(QueueDeclare("q")) != []
 
@@ -201,9 +213,9 @@ def test_a_closing_connection_awaits_the_answer(
     assert close.reply_code == 320
     client.feed(publishing(1, "q", b"on its way"), sizes=[1])
     assert client.call(QueueDeclare("q"), channel=1) == []
-    assert state(client) is State.CLOSING
+    assert state(client) is SessionState.CLOSING
     assert methods(client.call(answer, channel=0)) == reply
-    assert state(client) is State.CLOSED
+    assert state(client) is SessionState.CLOSED
     client.session.shut_down(0)
     assert client.received() == []
 
@@ -238,9 +250,9 @@ def test_what_a_connection_held_is_let_go(broker: Broker, how: str) -> None:
         case "close":
             assert methods(client.call(ConnectionClose(), channel=0))[-1] == ConnectionCloseOk()
         case "error":
-            client.feed(frame(BODY, 1, b"x"))
+            client.feed(encode_frame(BODY_FRAME_TYPE, 1, b"x"))
         case "socket":
-            client.session.end(0)
+            client.session.terminate(0)
         case _:
             client.call(ChannelClose())
     assert bodies(other.received()) == [b"1"]
@@ -255,7 +267,7 @@ def test_nothing_is_given_to_a_connection_that_ends(broker: Broker) -> None:
         client.call(BasicConsume("q"), channel=channel)
     client.feed(publishing(1, "q", b"1") * 4)
     client.received()
-    client.session.end(0)
+    client.session.terminate(0)
     assert client.received() == []
     assert broker.vhosts["/"].queues["q"].ready == 4
 
@@ -269,7 +281,7 @@ def test_nothing_is_delivered_after_close_ok(broker: Broker) -> None:
         0, ConnectionCloseOk()
     )
     assert 200 in client.session.channels
-    client.session.keeps_up(0)  # the socket has taken close-ok
+    client.session.on_drained(0)  # the socket has taken close-ok
     other.feed(publishing(1, "q", b"1"))
     assert client.received() == []
     assert broker.vhosts["/"].queues["q"].ready == 1
@@ -283,7 +295,7 @@ def test_confirms_come_after_each_read_and_before_other_answers(broker: Broker) 
     assert methods(client.call(QueueDeclare("q"), ConfirmSelect()))[-1] == ConfirmSelectOk()
     client.feed(publishing(1, "q", b"x") * 3 + publishing(2, "q", b"x"))
     assert client.received() == [MethodReceived(1, BasicAck(3, True))]
-    client.feed(publishing(1, "q", b"x") + method_frame(1, QueueDeclare("q", passive=True)))
+    client.feed(publishing(1, "q", b"x") + encode_method_frame(1, QueueDeclare("q", passive=True)))
     confirm, answer = client.received()
     assert confirm == Acked(1, 4, 1)
     assert answer == MethodReceived(1, QueueDeclareOk("q", 5, 0))
@@ -294,9 +306,9 @@ def test_what_was_taken_in_is_confirmed_before_an_end(broker: Broker, end: str) 
     client = Client(broker)
     client.call(QueueDeclare("q"), ConfirmSelect())
     last = {
-        "channel": method_frame(1, ChannelClose()),
+        "channel": encode_method_frame(1, ChannelClose()),
         "error": publishing(1, "q", b"x", exchange="nope"),
-        "connection": frame(BODY, 1, b"x"),
+        "connection": encode_frame(BODY_FRAME_TYPE, 1, b"x"),
     }[end]
     client.feed(publishing(1, "q", b"x") * 2 + last)
     first, second = client.received()
@@ -309,7 +321,7 @@ def test_what_was_taken_in_is_confirmed_before_an_end(broker: Broker, end: str) 
 
 
 def test_a_message_that_is_too_large_closes_its_channel(broker: Broker) -> None:
-    client = Client(broker, Offer(body_max=1000))
+    client = Client(broker, ConnectionOptions(body_max_bytes=1000))
     client.call(QueueDeclare("q"))
     client.feed(publishing(1, "q", bytes(1000)) + publishing(1, "q", bytes(1001)))
     (close,) = methods(client.received())
@@ -331,16 +343,16 @@ def test_a_frame_larger_than_agreed_closes_the_connection(broker: Broker) -> Non
 
 
 def test_the_agreed_frame_holds_for_what_comes_in_the_same_read(broker: Broker) -> None:
-    session = Session(broker, Offer(), admit, lambda: None)
+    session = Session(broker, ConnectionOptions(), admit, lambda: None)
     opening = (
         ConnectionStartOk({}, "PLAIN", b"\0guest\0secret"),
         ConnectionTuneOk(0, 4096, 0),
         ConnectionOpen("/"),
     )
-    data = PROTOCOL_HEADER + b"".join(method_frame(0, method) for method in opening)
-    data += method_frame(1, ChannelOpen()) + publishing(1, "q", bytes(5000))
+    data = PROTOCOL_HEADER + b"".join(encode_method_frame(0, method) for method in opening)
+    data += encode_method_frame(1, ChannelOpen()) + publishing(1, "q", bytes(5000))
     session.receive(data, 0)
-    assert session.state is State.CLOSED
+    assert session.state is SessionState.CLOSED
 
 
 def test_a_smaller_frame_is_kept_to(broker: Broker) -> None:
@@ -362,27 +374,27 @@ def test_a_peer_that_does_not_take_its_answers_is_not_asked_for_more(broker: Bro
     waiting = broker.vhosts["/"].queues["q"].ready
     assert 80 < waiting < 95
     assert len(bodies(client.received())) == 100 - waiting
-    session.keeps_up(0)
+    session.on_drained(0)
     assert len(bodies(client.received())) > 0
     client.call(QueueDeclare("other"))
     client.feed(publishing(1, "other", bytes(100_000)) * 60)
     client.received()
-    session.receive(method_frame(1, BasicGet("other", True)) * 60, 0)
+    session.receive(encode_method_frame(1, BasicGet("other", True)) * 60, 0)
     assert waits(client)
     got = 0
     while waits(client) or session.output:
         got += len(bodies(client.received()))
-        session.go_on(0)
+        session.process_input(0)
     assert got == 60
 
 
 def test_however_much_a_peer_sends_others_get_their_turn(broker: Broker) -> None:
     """S5"""
     client = Client(broker)
-    client.session.receive(method_frame(1, QueueDeclare("q")) * 1000, 0)
+    client.session.receive(encode_method_frame(1, QueueDeclare("q")) * 1000, 0)
     turns = 1
-    while client.session.has_more:
-        client.session.go_on(0)
+    while client.session.has_input:
+        client.session.process_input(0)
         turns += 1
     assert turns > 3
     assert len(methods(client.received())) == 1000
@@ -392,9 +404,9 @@ def test_a_run_that_is_much_work_takes_several_turns(broker: Broker) -> None:
     client = Client(broker)
     wanted = QueueDeclare("q", arguments={"x-max-length": 9, "x-overflow": "reject-publish"})
     client.call(wanted, ConfirmSelect())
-    data = publishing(1, "q", b"x") * 5000 + method_frame(1, QueueDeclare("q", passive=True))
+    data = publishing(1, "q", b"x") * 5000 + encode_method_frame(1, QueueDeclare("q", passive=True))
     client.session.receive(data, 0)
-    assert client.session.has_more
+    assert client.session.has_input
     client.feed(b"")
     *confirms, answer = client.received()
     assert isinstance(answer, MethodReceived)
@@ -413,12 +425,12 @@ def test_nothing_is_confirmed_that_waits_for_its_turn(
     client.call(QueueDeclare("a"), QueueDeclare("b"), ConfirmSelect())
     client.feed(publishing(1, "a", b"0") + publishing(1, "b", b"0"))
     client.received()
-    monkeypatch.setattr(module, "TURN_UNITS", module.METHOD_COST + 1)
+    monkeypatch.setattr(module, "TURN_UNITS_MAX", module.UNITS_PER_METHOD + 1)
     client.session.receive(b"".join(publishing(1, key, b"1") for key in "abab"), 0)
     queues = broker.vhosts["/"].queues
     assert [queues[name].ready for name in "ab"] == [3, 1]
     assert client.received() == []
-    client.session.go_on(0)
+    client.session.process_input(0)
     assert client.received() == [MethodReceived(1, BasicAck(6, True))]
 
 
@@ -428,9 +440,9 @@ def test_a_secret_may_be_renewed_and_a_heart_may_beat(broker: Broker) -> None:
         ConnectionUpdateSecretOk()
     ]
     client.feed(HEARTBEAT_FRAME)
-    client.session.beat()
-    assert b"".join(client.session.take()) == HEARTBEAT_FRAME
-    assert state(client) is State.OPEN
+    client.session.send_heartbeat()
+    assert b"".join(client.session.take_output()) == HEARTBEAT_FRAME
+    assert state(client) is SessionState.OPEN
 
 
 @pytest.mark.parametrize("told", [False, True])
@@ -438,8 +450,8 @@ def test_who_wants_to_know_is_told_of_alarms_and_cancels(broker: Broker, told: b
     capabilities = {"connection.blocked": told, "consumer_cancel_notify": told}
     client = Client(broker, capabilities={**capabilities})
     client.call(QueueDeclare("q"), BasicConsume("q", "c"))
-    client.session.block("low on memory")
-    client.session.unblock()
+    client.session.send_blocked("low on memory")
+    client.session.send_unblocked()
     broker.delete_queue(broker.vhosts["/"].queues["q"], 0)
     expected = [
         ConnectionBlocked("low on memory"),
@@ -455,7 +467,7 @@ def test_it_is_known_who_publishes(broker: Broker) -> None:
     seen = []
     for part in (b"", data[:-1], data[-1:]):
         client.feed(part)
-        seen.append((client.session.is_publishing, client.session.publishes))
+        seen.append((client.session.is_publishing, client.session.has_published))
     assert seen == [(False, False), (True, False), (True, True)]
 
 
@@ -465,7 +477,7 @@ HALF_HOUR = 30 * 60_000
 
 
 def test_a_delivery_that_is_held_too_long_closes_its_channel(broker: Broker) -> None:
-    broker.timeouts.default = HALF_HOUR
+    broker.consumer_timeouts.default_ms = HALF_HOUR
     client = Client(broker, channels=(1, 2))
     client.call(QueueDeclare("q"), BasicConsume("q", "c"), channel=1)
     client.feed(publishing(2, "q", b"one"))
@@ -492,9 +504,9 @@ def test_what_is_left_of_a_large_run_goes_with_its_channel(broker: Broker) -> No
     queue = broker.vhosts["/"].queues["q"]
     taken = queue.ready
     assert 0 < taken < 5000
-    client.session.close_channel(1, PreconditionFailed("enough"), 0)
-    while client.session.has_more:
-        client.session.go_on(0)
+    client.session.close_channel(1, PreconditionFailedError("enough"), 0)
+    while client.session.has_input:
+        client.session.process_input(0)
     assert [type(method) for method in methods(client.received())] == [ChannelClose]
     assert queue.ready == taken
-    assert state(client) is State.OPEN
+    assert state(client) is SessionState.OPEN

@@ -5,22 +5,22 @@ from itertools import product
 import pytest
 
 from recado.amqp import methods as m
-from recado.amqp.errors import PreconditionFailed
+from recado.amqp.errors import PreconditionFailedError
 from recado.amqp.events import ContentReceived, Event, MethodReceived
-from recado.amqp.frames import body_of, method_frame
+from recado.amqp.frames import encode_method_frame, extract_body
 from recado.amqp.properties import Properties
-from recado.amqp.values import Value
+from recado.amqp.values import FieldValue
 from recado.broker.broker import Broker
 from recado.broker.publisher import Publisher
 from recado.broker.queue import Queue
-from recado.broker.steps import STEP_UNITS, TURN_UNITS, Steps, Work
-from recado.server.session import State
+from recado.broker.steps import STEP_UNITS_MAX, TURN_UNITS_MAX, Steps, StepTask
+from recado.server.session import SessionState
 
 from ..broker.keepers import Cupboard
 from .client import Client, new_broker, publishing
 
 WORDS = "abcdefghijklmnopqr"
-OVERSHOOT = 3 * STEP_UNITS  # of the last step
+OVERSHOOT = 3 * STEP_UNITS_MAX  # of the last step
 
 
 def key(number: int) -> str:
@@ -42,14 +42,14 @@ class Turns:
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     """Counts all work in steps, whoever does it."""
-    seen, advance = Turns(), Work.advance
+    seen, advance = Turns(), StepTask.advance
 
-    def counted(work: Work[object], budget: int) -> int:
+    def counted(work: StepTask[object], budget: int) -> int:
         cost = advance(work, budget)
         seen.spent += cost
         return cost
 
-    monkeypatch.setattr(Work, "advance", counted)
+    monkeypatch.setattr(StepTask, "advance", counted)
     return seen
 
 
@@ -70,13 +70,13 @@ def play(attacker: Client, turns: Turns, idle: Client, data: bytes) -> list[int]
     while True:
         costs.append(turns.take())
         assert answers(idle.call(m.BasicQos(prefetch_count=1))) == [m.BasicQosOk()]
-        if not attacker.session.has_more:
+        if not attacker.session.has_input:
             return costs
-        attacker.session.go_on(0)
+        attacker.session.process_input(0)
 
 
 def waits(client: Client) -> bool:
-    return client.session.has_more
+    return client.session.has_input
 
 
 def topology(client: Client, kind: str) -> None:
@@ -97,10 +97,10 @@ def test_publishes_that_are_hard_to_route_take_many_turns(
     attacker, idle = Client(broker), Client(broker)
     topology(attacker, kind)
     data = b"".join(publishing(1, key(i), b"x", exchange="x") for i in range(20))
-    data += publishing(1, "q", b"last") + method_frame(1, m.BasicQos(prefetch_count=1))
+    data += publishing(1, "q", b"last") + encode_method_frame(1, m.BasicQos(prefetch_count=1))
     costs = play(attacker, turns, idle, data)
-    assert sum(costs) > 10 * TURN_UNITS
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert sum(costs) > 10 * TURN_UNITS_MAX
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
     assert len(costs) > 10
     assert broker.vhosts["/"].queues["q"].ready == 1
     assert answers(attacker.received()) == [m.BasicQosOk()]
@@ -109,13 +109,13 @@ def test_publishes_that_are_hard_to_route_take_many_turns(
 def test_a_message_with_many_keys_takes_many_turns(broker: Broker, turns: Turns) -> None:
     attacker, idle = Client(broker), Client(broker)
     topology(attacker, "topic")
-    copies: list[Value] = [key(i) for i in range(100)]
+    copies: list[FieldValue] = [key(i) for i in range(100)]
     properties = Properties(headers={"CC": copies})
     costs = play(
         attacker, turns, idle, publishing(1, "k", b"x", properties, exchange="x", frame_max=1 << 20)
     )
     assert len(costs) > 100
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
 
 
 def test_messages_that_are_hard_to_route_in_a_transaction_take_many_turns(
@@ -127,16 +127,16 @@ def test_messages_that_are_hard_to_route_in_a_transaction_take_many_turns(
     data = b"".join(publishing(1, key(i), b"x", exchange="x") for i in range(10))
     data += publishing(1, "q", b"last")
     play(attacker, turns, idle, data)
-    costs = play(attacker, turns, idle, method_frame(1, m.TxCommit()))
+    costs = play(attacker, turns, idle, encode_method_frame(1, m.TxCommit()))
     assert len(costs) > 10
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
     assert broker.vhosts["/"].queues["q"].ready == 1
     assert answers(attacker.received()) == [m.TxCommitOk()]
 
 
 def unprepared(self: Publisher) -> Steps[None]:
-    yield TURN_UNITS
-    raise PreconditionFailed("changed meanwhile")
+    yield TURN_UNITS_MAX
+    raise PreconditionFailedError("changed meanwhile")
 
 
 def test_a_commit_that_cannot_be_prepared_closes_the_channel(
@@ -145,11 +145,11 @@ def test_a_commit_that_cannot_be_prepared_closes_the_channel(
     client = Client(broker)
     client.call(m.TxSelect())
     client.feed(publishing(1, "q", b"x"))
-    monkeypatch.setattr(Publisher, "prepare", unprepared)
+    monkeypatch.setattr(Publisher, "prepare_commit", unprepared)
     (closed,) = answers(client.call(m.TxCommit()))
     assert isinstance(closed, m.ChannelClose)
     assert (closed.reply_code, closed.failed_class, closed.failed_method) == (406, 90, 20)
-    assert not client.session.has_more
+    assert not client.session.has_input
 
 
 @pytest.mark.parametrize("how", ["channel", "connection"])
@@ -158,15 +158,15 @@ def test_nothing_is_left_of_what_was_under_way_when_it_is_closed(broker: Broker,
     topology(client, "topic")
     client.call(m.TxSelect())
     client.feed(publishing(1, key(1), b"x", exchange="x"))
-    client.session.receive(method_frame(1, m.TxCommit()), 0)
+    client.session.receive(encode_method_frame(1, m.TxCommit()), 0)
     assert waits(client) is True
     if how == "channel":
-        client.session.close_channel(1, PreconditionFailed("timeout"), 0)
+        client.session.close_channel(1, PreconditionFailedError("timeout"), 0)
     else:
         client.session.shut_down(0)
-    client.session.go_on(0)
+    client.session.process_input(0)
     assert waits(client) is False
-    assert client.session.state is (State.OPEN if how == "channel" else State.CLOSING)
+    assert client.session.state is (SessionState.OPEN if how == "channel" else SessionState.CLOSING)
 
 
 # ── patterns ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -174,10 +174,10 @@ def test_nothing_is_left_of_what_was_under_way_when_it_is_closed(broker: Broker,
 
 def played(client: Client, *sent: m.Method) -> int:
     """The number of turns that methods take."""
-    client.session.receive(b"".join(method_frame(1, method) for method in sent), 0)
+    client.session.receive(b"".join(encode_method_frame(1, method) for method in sent), 0)
     count = 1
-    while client.session.has_more:
-        client.session.go_on(0)
+    while client.session.has_input:
+        client.session.process_input(0)
         count += 1
     return count
 
@@ -197,9 +197,9 @@ def test_regular_expressions_cost_what_compiling_them_does(broker: Broker) -> No
     [
         m.QueueBind("q", "amq.topic", "a." * 127, no_wait=True),
         m.QueueBind(
-            "q", "amq.direct", "k", no_wait=True, arguments={"list": list[Value](range(900))}
+            "q", "amq.direct", "k", no_wait=True, arguments={"list": list[FieldValue](range(900))}
         ),
-        m.QueueDeclare("q", no_wait=True, arguments={"list": list[Value](range(900))}),
+        m.QueueDeclare("q", no_wait=True, arguments={"list": list[FieldValue](range(900))}),
     ],
 )
 def test_long_methods_cost_more_than_short_ones(broker: Broker, method: m.Method) -> None:
@@ -207,7 +207,7 @@ def test_long_methods_cost_more_than_short_ones(broker: Broker, method: m.Method
     client.call(m.QueueDeclare("q"))
     short = m.QueueDeclare("q", no_wait=True)
     for each, fits in ((short, True), (method, False)):
-        client.session.receive(method_frame(1, each) * 100, 0)
+        client.session.receive(encode_method_frame(1, each) * 100, 0)
         assert waits(client) is not fits
         client.feed(b"")
 
@@ -243,10 +243,10 @@ def test_what_has_many_bindings_is_deleted_in_many_turns(
     else:
         bind_many(client, "x", 5000)
     client.received()
-    costs = play(client, turns, idle, method_frame(1, method))
+    costs = play(client, turns, idle, encode_method_frame(1, method))
     assert sum(costs) >= 5000
     assert len(costs) > 2
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
     (answer,) = answers(client.received())
     assert answer.name == f"{method.name}-ok"
     assert "x" not in broker.vhosts["/"].exchanges
@@ -257,22 +257,22 @@ def test_the_name_of_something_that_is_being_deleted_is_waited_for(broker: Broke
     deleting, declaring = Client(broker), Client(broker)
     deleting.call(m.QueueDeclare("q"), m.ExchangeDeclare("x", "direct"))
     bind_many(deleting, "x", 5000)
-    deleting.session.receive(method_frame(1, m.ExchangeDelete("x")), 0)
-    declaring.session.receive(method_frame(1, m.ExchangeDeclare("x", "fanout")), 0)
+    deleting.session.receive(encode_method_frame(1, m.ExchangeDelete("x")), 0)
+    declaring.session.receive(encode_method_frame(1, m.ExchangeDeclare("x", "fanout")), 0)
     assert waits(declaring)
     assert answers(declaring.received()) == []
     while waits(deleting):
-        deleting.session.go_on(0)
-    declaring.session.go_on(0)
+        deleting.session.process_input(0)
+    declaring.session.process_input(0)
     assert answers(declaring.received()) == [m.ExchangeDeclareOk()]
     bind_many(deleting, "x", 5000)
-    deleting.session.receive(method_frame(1, m.QueueDelete("q")), 0)
-    declaring.session.receive(method_frame(1, m.QueueDeclare("q")), 0)
+    deleting.session.receive(encode_method_frame(1, m.QueueDelete("q")), 0)
+    declaring.session.receive(encode_method_frame(1, m.QueueDeclare("q")), 0)
     assert waits(declaring)
-    deleting.session.end(0)  # then the broker goes on by itself
+    deleting.session.terminate(0)  # then the broker goes on by itself
     while broker.deadline() == 0:
         broker.tick(0)
-    declaring.session.go_on(0)
+    declaring.session.process_input(0)
     assert answers(declaring.received()) == [m.QueueDeclareOk("q", 0, 0)]
 
 
@@ -283,20 +283,20 @@ def test_a_connection_with_many_exclusive_queues_ends_in_many_turns(
     names = [f"q{i}" for i in range(3000)]
     client.send(*((1, m.QueueDeclare(name, exclusive=True, no_wait=True)) for name in names))
     turns.take()
-    client.session.end(0)
-    assert turns.take() <= TURN_UNITS + OVERSHOOT
+    client.session.terminate(0)
+    assert turns.take() <= TURN_UNITS_MAX + OVERSHOOT
     assert broker.deadline() == 0
     assert "q2999" in broker.vhosts["/"].queues
-    other.session.receive(method_frame(1, m.QueueDeclare("q2999")), 0)
+    other.session.receive(encode_method_frame(1, m.QueueDeclare("q2999")), 0)
     assert waits(other)
     ticks = 0
     while broker.deadline() == 0:
         turns.take()
         broker.tick(0)
-        assert turns.take() <= 2 * TURN_UNITS  # that of a queue counts again for the connection
+        assert turns.take() <= 2 * TURN_UNITS_MAX  # that of a queue counts again for the connection
         ticks += 1
     assert ticks > 2
-    other.session.go_on(0)
+    other.session.process_input(0)
     assert answers(other.received()) == [m.QueueDeclareOk("q2999", 0, 0)]
     assert [*broker.vhosts["/"].queues] == ["q2999"]
 
@@ -304,10 +304,10 @@ def test_a_connection_with_many_exclusive_queues_ends_in_many_turns(
 def test_a_connection_with_many_channels_ends_in_many_turns(broker: Broker, turns: Turns) -> None:
     client = Client(broker, channels=range(1, 1001))
     turns.take()
-    client.session.end(0)
-    assert turns.take() <= TURN_UNITS + OVERSHOOT
+    client.session.terminate(0)
+    assert turns.take() <= TURN_UNITS_MAX + OVERSHOOT
     assert client.session.channels
-    client.session.end(0)  # the socket is gone, too
+    client.session.terminate(0)  # the socket is gone, too
     while broker.deadline() == 0:
         broker.tick(0)
     assert not client.session.channels
@@ -325,10 +325,10 @@ def hold_many(broker: Broker, client: Client, count: int) -> None:
         publisher.feed(publishing(1, str(i), b"x", exchange="x"))
         if i % 1000 == 0:
             client.received()
-            client.session.keeps_up(0)
+            client.session.on_drained(0)
     while broker.vhosts["/"].queues["q"].ready:
         client.received()
-        client.session.keeps_up(0)
+        client.session.on_drained(0)
     client.received()
 
 
@@ -347,12 +347,12 @@ def test_many_deliveries_are_settled_in_many_turns(
 ) -> None:
     client, idle = Client(broker), Client(broker)
     hold_many(broker, client, 6000)
-    costs = play(client, turns, idle, method_frame(1, method))
+    costs = play(client, turns, idle, encode_method_frame(1, method))
     assert len(costs) > 1
     assert sum(costs) >= 3000
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
-    broker.cleanup.go_on()  # which finds that all is done
-    assert not broker.cleanup
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
+    broker.background.advance()  # which finds that all is done
+    assert not broker.background
 
 
 def test_a_connection_that_ends_requeues_many_deliveries_in_many_turns(
@@ -361,9 +361,9 @@ def test_a_connection_that_ends_requeues_many_deliveries_in_many_turns(
     client = Client(broker)
     hold_many(broker, client, 6000)
     turns.take()
-    client.session.end(0)
+    client.session.terminate(0)
     while broker.deadline() == 0:
-        assert turns.take() <= 2 * TURN_UNITS
+        assert turns.take() <= 2 * TURN_UNITS_MAX
         broker.tick(0)
     queue = broker.vhosts["/"].queues["q"]
     assert (queue.ready, queue.unacked, len(queue.consumers)) == (6000, 0, 0)
@@ -379,7 +379,7 @@ def test_many_single_acks_take_many_turns(broker: Broker) -> None:
 def consume_often(client: Client, queue: str, count: int) -> None:
     client.feed(
         b"".join(
-            method_frame(1, m.BasicConsume(queue, consumer_tag=str(i), no_wait=True))
+            encode_method_frame(1, m.BasicConsume(queue, consumer_tag=str(i), no_wait=True))
             for i in range(count)
         )
     )
@@ -421,11 +421,11 @@ def test_acks_on_a_stream_cost_what_is_read_for_them(broker: Broker) -> None:
     client, other = Client(broker), Client(broker)
     other.call(m.QueueDeclare("s", durable=True, arguments={"x-queue-type": "stream"}))
     for value, count in (("a", 20), ("b", 30_000)):
-        headers: dict[str, Value] = {"x-stream-filter-value": value}
+        headers: dict[str, FieldValue] = {"x-stream-filter-value": value}
         for i in range(count):  # each with a header frame of its own
             other.feed(publishing(1, "s", b"1", Properties(headers=headers, message_id=str(i))))
     client.call(m.BasicQos(prefetch_count=100))
-    arguments: dict[str, Value] = {"x-stream-offset": "first", "x-stream-filter": "a"}
+    arguments: dict[str, FieldValue] = {"x-stream-offset": "first", "x-stream-filter": "a"}
     client.call(m.BasicConsume("s", arguments=arguments))
     client.received()
     assert played(client, *(m.BasicAck(tag) for tag in range(20, 0, -1))) > 10
@@ -455,10 +455,10 @@ def begin_transaction(broker: Broker, keeper: Cupboard | None = None) -> Client:
 def test_many_messages_are_committed_in_many_turns(broker: Broker, turns: Turns) -> None:
     client, idle = begin_transaction(broker), Client(broker)
     client.feed(publishing_many(6000))
-    costs = play(client, turns, idle, method_frame(1, m.TxCommit()))
+    costs = play(client, turns, idle, encode_method_frame(1, m.TxCommit()))
     assert len(costs) > 2
     assert sum(costs) >= 6000
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
     assert answers(client.received()) == [m.TxCommitOk()]
     queue = broker.vhosts["/"].queues["q"]
     assert [taken_from(queue) for _ in range(6000)] == [str(i).encode() for i in range(6000)]
@@ -467,15 +467,15 @@ def test_many_messages_are_committed_in_many_turns(broker: Broker, turns: Turns)
 def taken_from(queue: Queue) -> bytes:
     run = queue.get(0)
     assert run is not None
-    return body_of(run.contents()[0])
+    return extract_body(run.contents()[0])
 
 
 def test_messages_that_go_nowhere_are_committed_in_many_turns(broker: Broker, turns: Turns) -> None:
     client, idle = begin_transaction(broker), Client(broker)
     client.call(m.QueueDelete("q"))
     client.feed(publishing_many(6000, mandatory=True))
-    costs = play(client, turns, idle, method_frame(1, m.TxCommit()))
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    costs = play(client, turns, idle, encode_method_frame(1, m.TxCommit()))
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
     *returned, last = client.received()
     assert len(returned) == 6000
     assert answers([last]) == [m.TxCommitOk()]
@@ -488,9 +488,9 @@ def test_each_message_to_a_deleted_exchange_counts_when_it_is_committed(
     client, idle = begin_transaction(broker), Client(broker)
     client.feed(publishing_many(6000))
     idle.call(m.ExchangeDelete("x"))
-    costs = play(client, turns, idle, method_frame(1, m.TxCommit()))
+    costs = play(client, turns, idle, encode_method_frame(1, m.TxCommit()))
     assert sum(costs) >= 2 * 6000
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
     assert answers(client.received()) == [m.TxCommitOk()]
 
 
@@ -498,8 +498,10 @@ def test_what_follows_a_commit_waits_for_it(broker: Broker) -> None:
     """The next transaction of the channel begins behind it."""
     client = begin_transaction(broker)
     client.feed(publishing_many(6000))
-    data = method_frame(1, m.TxCommit()) + publishing(1, "q", b"next")
-    data += method_frame(1, m.TxCommit()) + method_frame(1, m.BasicQos(prefetch_count=1))
+    data = encode_method_frame(1, m.TxCommit()) + publishing(1, "q", b"next")
+    data += encode_method_frame(1, m.TxCommit()) + encode_method_frame(
+        1, m.BasicQos(prefetch_count=1)
+    )
     client.session.receive(data, 0)
     assert waits(client)
     assert answers(client.received()) == []
@@ -528,12 +530,14 @@ def test_many_deliveries_are_settled_by_a_commit_in_many_turns(
         settling = [m.BasicAck(0, multiple=True)]
     elif how != "singly":
         settling = [m.BasicNack(6000, multiple=True, requeue=how == "requeue")]
-    costs = play(client, turns, idle, b"".join(method_frame(1, method) for method in settling))
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
-    costs = play(client, turns, idle, method_frame(1, m.TxCommit()))
+    costs = play(
+        client, turns, idle, b"".join(encode_method_frame(1, method) for method in settling)
+    )
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
+    costs = play(client, turns, idle, encode_method_frame(1, m.TxCommit()))
     assert len(costs) > 1
     assert sum(costs) >= 3000
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
     commit_ok = [each for each in answers(client.received()) if isinstance(each, m.TxCommitOk)]
     assert len(commit_ok) == 1
     queue = broker.vhosts["/"].queues["q"]
@@ -555,17 +559,17 @@ def test_acks_of_a_commit_serve_consumers_that_share_a_limit_in_turn(broker: Bro
 
 
 def end_during_commit(broker: Broker, client: Client, how: str) -> None:
-    client.session.receive(method_frame(1, m.TxCommit()), 0)
-    while not broker.cleanup:  # the routes are searched for
-        client.session.go_on(0)
+    client.session.receive(encode_method_frame(1, m.TxCommit()), 0)
+    while not broker.background:  # the routes are searched for
+        client.session.process_input(0)
     assert waits(client)
     if how == "channel":
-        client.session.close_channel(1, PreconditionFailed("timeout"), 0)
+        client.session.close_channel(1, PreconditionFailedError("timeout"), 0)
     else:
-        client.session.end(0)
+        client.session.terminate(0)
     while broker.deadline() == 0:
         broker.tick(0)
-    client.session.go_on(0)
+    client.session.process_input(0)
     assert not waits(client)
 
 
@@ -613,14 +617,14 @@ def test_the_answer_to_a_commit_in_many_turns_waits_until_all_of_it_is_safe(what
         client.call(m.BasicConsume("q", "c"))
         while broker.vhosts["/"].queues["q"].ready:
             client.received()
-            client.session.keeps_up(0)
+            client.session.on_drained(0)
             broker.tick(broker.deadline() or 0)
         client.call(m.BasicAck(0, multiple=True))
-    client.session.receive(method_frame(1, m.TxCommit()), 0)
+    client.session.receive(encode_method_frame(1, m.TxCommit()), 0)
     while waits(client):
         keeper.sync()
         assert answers(client.received()) == []
-        client.session.go_on(0)
+        client.session.process_input(0)
     assert answers(client.received()) == []
     keeper.sync()
     assert answers(client.received()) == [m.TxCommitOk()]
@@ -643,12 +647,12 @@ def test_a_priority_queue_is_purged_in_many_turns(turns: Turns, room: int) -> No
     client.received()
     queue = broker.vhosts["/"].queues["q"]
     assert len(keeper.live[queue]) == 6000
-    client.session.receive(method_frame(1, m.QueuePurge("q")), 0)
+    client.session.receive(encode_method_frame(1, m.QueuePurge("q")), 0)
     assert queue.ready == 0
     assert keeper.live[queue]
     costs = play(client, turns, idle, publishing(1, "q", b"new", Properties(delivery_mode=2)))
     assert len(costs) > 1
-    assert max(costs) <= TURN_UNITS + OVERSHOOT
+    assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
     assert len(keeper.live[queue]) == 1
     assert answers(client.received()) == []
     keeper.sync()
@@ -662,7 +666,7 @@ def test_a_queue_that_is_deleted_while_it_is_purged_is_gone() -> None:
     client.send((1, m.QueueDeclare("q", durable=True, arguments={"x-max-priority": 2})))
     for i in range(3000):
         client.feed(publishing(1, "q", b"x", Properties(delivery_mode=2, priority=i % 3)))
-    client.session.receive(method_frame(1, m.QueuePurge("q")), 0)
+    client.session.receive(encode_method_frame(1, m.QueuePurge("q")), 0)
     other.call(m.QueueDelete("q"))
     client.feed(b"")
     keeper.sync()

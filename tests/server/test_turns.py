@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from recado.amqp.frames import method_frame
+from recado.amqp.frames import encode_method_frame
 from recado.amqp.methods import (
     BasicConsume,
     BasicQos,
@@ -16,14 +16,14 @@ from recado.amqp.methods import (
     QueueDeclareOk,
 )
 from recado.amqp.properties import Properties
-from recado.broker.steps import TURN_UNITS
+from recado.broker.steps import TURN_UNITS_MAX
 from recado.journal.journal import Journal
 from recado.server import committer as module
 from recado.server.committer import Committer
-from recado.server.ledger.ledger import Ledger
-from recado.server.ledger.recovery import recover
-from recado.server.listener import Safe
-from recado.server.session import METHOD_COST
+from recado.server.server import DurabilityWaiter
+from recado.server.session import UNITS_PER_METHOD
+from recado.server.store.journal_store import JournalStore
+from recado.server.store.recovery import restore_broker
 from recado.simulator.disk import SimulatedDisk
 
 from .client import new_broker, publishing
@@ -37,11 +37,11 @@ class Stage:
 
     def __init__(self) -> None:
         self.disk = SimulatedDisk()
-        self.ledger = Ledger(Journal(self.disk))
+        self.ledger = JournalStore(Journal(self.disk))
         self.server = new_server(new_broker(GUEST, keeper=self.ledger))
-        recover(self.ledger, self.server.broker, 0)
+        restore_broker(self.ledger, self.server.broker, 0)
         self.committer = Committer(
-            self.ledger, self.server.loop, self.server.fail, turn=self.server.turn
+            self.ledger, self.server.loop, self.server.fail, run_in_turn=self.server.run_in_turn
         )
         self.server.committer = self.committer
         self.guest = Guest(self.server)
@@ -49,7 +49,7 @@ class Stage:
     async def open(self) -> None:
         await self.guest.greet()
         self.guest.send((1, QueueDeclare("q", durable=True)), (1, ConfirmSelect()))
-        await soon(self.server.until_safe())
+        await soon(self.server.wait_until_durable())
         await turns()
 
     def hold_back(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
@@ -84,9 +84,9 @@ class Stage:
         return self.guest.protocol.session.channels[1].publisher.confirmed
 
     def after_power_loss(self) -> int:
-        ledger = Ledger(Journal(self.disk.crash(mercy=0.0)))
+        ledger = JournalStore(Journal(self.disk.crash(survival_ratio=0.0)))
         broker = new_broker(keeper=ledger)
-        recover(ledger, broker, 0)
+        restore_broker(ledger, broker, 0)
         return broker.vhosts["/"].queues["q"].ready
 
 
@@ -94,18 +94,18 @@ class Stage:
 async def test_a_sync_that_ends_tells_of_nothing_that_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "QUICK", THREAD)
+    monkeypatch.setattr(module, "INLINE_SYNC_MAX_S", THREAD)
     stage = Stage()
     await stage.open()
     tell = stage.hold_back(monkeypatch)
-    stage.ledger.remember("a", "", "fact", b"1")
-    stage.committer.watch()
+    stage.ledger.set_metadata("a", "", "fact", b"1")
+    stage.committer.maintain()
     stage.publish()
     tell()
     monkeypatch.undo()
     assert stage.confirmed() == 0
     await turns()
-    await soon(stage.server.until_safe())
+    await soon(stage.server.wait_until_durable())
     assert stage.confirmed() == stage.after_power_loss() == 1
     await stage.server.stop()
 
@@ -115,14 +115,14 @@ async def test_a_sync_that_ends_tells_of_nothing_that_waits(
 async def test_a_sync_of_what_nobody_waits_for_takes_with_it_what_waits(
     monkeypatch: pytest.MonkeyPatch, quick: float
 ) -> None:
-    monkeypatch.setattr(module, "QUICK", quick)
+    monkeypatch.setattr(module, "INLINE_SYNC_MAX_S", quick)
     stage = Stage()
     await stage.open()
-    stage.ledger.remember("a", "", "fact", b"1")
+    stage.ledger.set_metadata("a", "", "fact", b"1")
     stage.publish()
-    stage.server.turn(stage.committer.watch)
+    stage.server.run_in_turn(stage.committer.maintain)
     assert stage.confirmed() <= stage.after_power_loss()
-    await soon(stage.server.until_safe())
+    await soon(stage.server.wait_until_durable())
     assert stage.confirmed() == stage.after_power_loss() == 1
     await stage.server.stop()
 
@@ -136,7 +136,7 @@ async def test_only_what_the_journal_notes_waits_for_it() -> None:
     await lasting.greet()
     await passing.greet()
     lasting.send((1, BasicConsume("q")), (1, QueueBind("q", "amq.fanout")))
-    await soon(stage.server.until_safe())
+    await soon(stage.server.wait_until_durable())
     await passing.call(
         *(QueueDeclare("t", exclusive=True), QueueBind("t", "amq.fanout"), BasicConsume("t"))
     )
@@ -147,10 +147,10 @@ async def test_only_what_the_journal_notes_waits_for_it() -> None:
         if operation == "write":
             sent.append((len(passing.wire.written) > 0, len(lasting.wire.written) > 0))
 
-    stage.disk.watch = look
+    stage.disk.on_operation = look
     message = publishing(1, "", b"x", Properties(delivery_mode=2), exchange="amq.fanout")
     stage.guest.feed(message)
-    await soon(stage.server.until_safe())
+    await soon(stage.server.wait_until_durable())
     await turns()
     assert sent[0] == (True, False)
     assert lasting.wire.written
@@ -162,24 +162,26 @@ async def test_what_is_read_while_others_are_written_to_is_let_in_before_the_jou
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A guest with more to say than fits into a turn goes on when its answers are taken."""
-    monkeypatch.setattr(module, "QUICK", AT_ONCE)
+    monkeypatch.setattr(module, "INLINE_SYNC_MAX_S", AT_ONCE)
     stage = Stage()
     await stage.open()
-    request, kept = stage.committer.request, []
+    request, kept = stage.committer.commit, []
 
     def requested() -> None:
         request()
         kept.append(stage.confirmed() <= stage.after_power_loss())
 
-    monkeypatch.setattr(stage.committer, "request", requested)
-    asked = method_frame(1, BasicQos(prefetch_count=1)) * (TURN_UNITS // METHOD_COST)
+    monkeypatch.setattr(stage.committer, "commit", requested)
+    asked = encode_method_frame(1, BasicQos(prefetch_count=1)) * (
+        TURN_UNITS_MAX // UNITS_PER_METHOD
+    )
     stage.server.loop.call_soon(int)
     stage.guest.feed(asked + publishing(1, "q", b"x", Properties(delivery_mode=2)))
-    assert stage.guest.protocol.session.has_more
-    stage.ledger.remember("a", "", "fact", b"1")
-    stage.ledger.tell(Safe(stage.server.loop))
+    assert stage.guest.protocol.session.has_input
+    stage.ledger.set_metadata("a", "", "fact", b"1")
+    stage.ledger.notify_when_durable(DurabilityWaiter(stage.server.loop))
     await turns()
-    await soon(stage.server.until_safe())
+    await soon(stage.server.wait_until_durable())
     assert all(kept)
     assert stage.confirmed() == stage.after_power_loss() == 1
     await stage.server.stop()
@@ -201,15 +203,15 @@ async def test_nobody_goes_on_before_all_are_written_to() -> None:
         if operation == "write":
             seen.append(both.wire.written)
 
-    stage.disk.watch = look
-    asked = method_frame(1, BasicQos(prefetch_count=1))
+    stage.disk.on_operation = look
+    asked = encode_method_frame(1, BasicQos(prefetch_count=1))
     stage.guest.feed(
         asked
         + publishing(1, "", b"passing", exchange="amq.fanout")
-        + asked * (TURN_UNITS // METHOD_COST)
+        + asked * (TURN_UNITS_MAX // UNITS_PER_METHOD)
         + publishing(1, "q", b"lasting", Properties(delivery_mode=2))
     )
-    await soon(stage.server.until_safe())
+    await soon(stage.server.wait_until_durable())
     await turns()
     assert b"passing" in seen[0]
     assert b"lasting" not in seen[0]
@@ -222,19 +224,21 @@ async def test_nobody_goes_on_before_all_are_written_to() -> None:
 async def test_pipelined_declarations_take_few_syncs(
     monkeypatch: pytest.MonkeyPatch, quick: float
 ) -> None:
-    monkeypatch.setattr(module, "QUICK", quick)
+    monkeypatch.setattr(module, "INLINE_SYNC_MAX_S", quick)
     stage = Stage()
     await stage.open()
     stage.guest.received()
-    syncs, count = stage.committer.syncs, 5000
-    data = b"".join(method_frame(1, QueueDeclare(f"q{i}", durable=True)) for i in range(count))
+    syncs, count = stage.committer.sync_count, 5000
+    data = b"".join(
+        encode_method_frame(1, QueueDeclare(f"q{i}", durable=True)) for i in range(count)
+    )
     for at in range(0, len(data), 100_000):
         await soon(stage.reading())
         stage.guest.feed(data[at : at + 100_000])
     await soon(stage.reading())
-    await soon(stage.server.until_safe())
+    await soon(stage.server.wait_until_durable())
     await turns()
     replies = stage.guest.methods()
     assert replies == [QueueDeclareOk(f"q{i}", 0, 0) for i in range(count)]
-    assert stage.committer.syncs - syncs <= count * METHOD_COST // TURN_UNITS + 10
+    assert stage.committer.sync_count - syncs <= count * UNITS_PER_METHOD // TURN_UNITS_MAX + 10
     await stage.server.stop()

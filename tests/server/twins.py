@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from recado.amqp import methods as m
 from recado.amqp.events import Acked, ContentReceived, Event, MethodReceived
-from recado.amqp.frames import body_of
+from recado.amqp.frames import extract_body
 from recado.broker.access import Permission, User
 from recado.broker.queue import Queue
-from recado.server.offer import Offer
-from recado.server.session import State
+from recado.server.options import ConnectionOptions
+from recado.server.session import SessionState
 
 from . import scenario as s
 from .client import Client, new_broker
@@ -53,7 +53,7 @@ class Wire:
                         confirmed.clear()
                 case ContentReceived(_, method, content):
                     if isinstance(method, m.BasicReturn):
-                        tag = tags.get((number, body_of(content)))
+                        tag = tags.get((number, extract_body(content)))
                         assert tag not in confirmed, f"{tag} returned after its confirm"
                     observed.frames.append((method, content))
                 case _:
@@ -110,11 +110,11 @@ class Twins:
     """The broker that takes messages one at a time, and the one that takes them in runs."""
 
     def __init__(self, *run_limits: int) -> None:
-        """The last of them also gathers what comes one by one (see `broker/gathering.py`)."""
+        """The last of them also gathers what comes one by one (see `broker/coalescer.py`)."""
         self.now = 1_000_000
         self.brokers = [new_broker() for _ in run_limits]
-        self.brokers[-1].gathering.is_open = True
-        self.offers = [Offer(run_limit=limit) for limit in run_limits]
+        self.brokers[-1].coalescer.is_enabled = True
+        self.offers = [ConnectionOptions(run_messages_max=limit) for limit in run_limits]
         self.wires: dict[int, list[Wire]] = {}
         self.talks: dict[tuple[int, int], Talk] = {}
         self.held: dict[int, bytes] = {}
@@ -146,7 +146,7 @@ class Twins:
     def reconnect(self, connection: int) -> None:
         self._let_in()  # who leaves is not given what waits, and would have been: see test_gathering.py
         for wire in self.wires[connection]:
-            wire.client.session.end(self.now)
+            wire.client.session.terminate(self.now)
         self.connect(connection)
 
     def permit(self, permission: Permission) -> None:
@@ -181,7 +181,7 @@ class Twins:
 
     def _let_in(self) -> None:
         for broker in self.brokers:
-            broker.gathering.let_in(self.now)
+            broker.coalescer.flush(self.now)
 
     def queues(self, which: int = 0) -> dict[str, Queue]:
         return self.brokers[which].vhosts["/"].queues
@@ -189,7 +189,7 @@ class Twins:
     def has_ended(self, connection: int) -> bool:
         one, other = (wire.client.session.state for wire in self.wires[connection])
         assert one is other
-        return one is not State.OPEN
+        return one is not SessionState.OPEN
 
 
 def _state(queue: Queue) -> tuple[str, int, int, int]:

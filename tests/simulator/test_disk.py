@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from recado.simulator.disk import SECTOR, SimulatedDisk
+from recado.simulator.disk import SECTOR_BYTES, SimulatedDisk
 
 DATA = bytes(range(1, 256)) * 9  # no zeros
 
@@ -19,7 +19,7 @@ def content(disk: SimulatedDisk, name: str = "a") -> bytes:
 def disk() -> SimulatedDisk:
     disk = SimulatedDisk(7)
     disk.open("a", create=True)
-    disk.sync_names()
+    disk.sync_folder()
     return disk
 
 
@@ -38,8 +38,8 @@ def test_what_was_not_synced_is_kept_lost_or_torn(disk: SimulatedDisk) -> None:
     assert any(DATA.startswith(found) and found != DATA for found in outcomes if found)  # the start
     assert any(found[:9] == bytes(9) and found.endswith(DATA[-9:]) for found in outcomes)  # the end
     assert any(found and not any(found) for found in outcomes)  # its room alone
-    sectors = {found[:SECTOR] for found in outcomes if len(found) > SECTOR}
-    assert {bytes(SECTOR), DATA[:SECTOR]} <= sectors
+    sectors = {found[:SECTOR_BYTES] for found in outcomes if len(found) > SECTOR_BYTES}
+    assert {bytes(SECTOR_BYTES), DATA[:SECTOR_BYTES]} <= sectors
     for found in outcomes:
         assert all(a in (0, b) for a, b in zip(found, DATA, strict=False))
 
@@ -69,18 +69,18 @@ def test_names_are_uncertain_until_they_are_synced(disk: SimulatedDisk) -> None:
     disk.rename("a", "c")
     outcomes = {tuple(disk.crash(chance).names()) for chance in range(50)}
     assert outcomes == {("a",), ("a", "b"), ("c",), ("b", "c")}
-    disk.sync_names()
-    assert disk.crash(mercy=0).names() == ["b", "c"]
+    disk.sync_folder()
+    assert disk.crash(survival_ratio=0).names() == ["b", "c"]
     disk.remove("b")
-    assert disk.crash(mercy=0).names() == ["b", "c"]
-    assert disk.crash(mercy=1).names() == ["c"]
+    assert disk.crash(survival_ratio=0).names() == ["b", "c"]
+    assert disk.crash(survival_ratio=1).names() == ["c"]
 
 
 def test_a_sync_fails_when_it_is_told_to_and_loses_what_it_should_have_written(
     disk: SimulatedDisk,
 ) -> None:
     file = disk.open("a")
-    disk.fail_sync(after=1)
+    disk.fail_sync(after_syncs=1)
     file.write(0, b"one")
     file.sync()
     file.write(3, b"two")
@@ -88,17 +88,17 @@ def test_a_sync_fails_when_it_is_told_to_and_loses_what_it_should_have_written(
         file.sync()
     file.sync()  # it says that all is well
     assert content(disk) == b"onetwo"
-    assert content(disk.crash(mercy=1)) == b"one"
+    assert content(disk.crash(survival_ratio=1)) == b"one"
 
 
 def test_names_that_could_not_be_synced_can_be_later(disk: SimulatedDisk) -> None:
     disk.open("b", create=True)
     disk.fail_sync()
     with pytest.raises(OSError, match="error"):
-        disk.sync_names()
-    assert disk.crash(mercy=0).names() == ["a"]
-    disk.sync_names()
-    assert disk.crash(mercy=0).names() == ["a", "b"]
+        disk.sync_folder()
+    assert disk.crash(survival_ratio=0).names() == ["a"]
+    disk.sync_folder()
+    assert disk.crash(survival_ratio=0).names() == ["a", "b"]
 
 
 def test_a_full_disk(disk: SimulatedDisk) -> None:
@@ -107,7 +107,7 @@ def test_a_full_disk(disk: SimulatedDisk) -> None:
     file.write(0, b"0123456")
     with pytest.raises(OSError, match="space"):
         file.reserve(20)
-    assert (disk.free(), file.size()) == (3, 7)
+    assert (disk.free_bytes(), file.size()) == (3, 7)
     with pytest.raises(OSError, match="space"):
         file.write(7, b"789abc")
     assert content(disk) == b"0123456789"
@@ -115,9 +115,9 @@ def test_a_full_disk(disk: SimulatedDisk) -> None:
     with pytest.raises(OSError, match="space"):
         file.write(30, b"x")
     file.truncate(4)
-    assert disk.free() == 6
+    assert disk.free_bytes() == 6
     disk.remove("a")
-    assert disk.free() == 10
+    assert disk.free_bytes() == 10
     disk.fill(None)
     disk.open("b", create=True).reserve(1000)
 
@@ -127,10 +127,10 @@ def test_a_bit_rots_for_good(disk: SimulatedDisk) -> None:
     file.write(0, b"aa")
     file.sync()
     file.write(2, b"a")
-    disk.flip("a", 9)
-    disk.flip("a", 16)
+    disk.flip_bit("a", 9)
+    disk.flip_bit("a", 16)
     assert content(disk) == b"ac`"
-    assert content(disk.crash(mercy=0)) == b"ac"
+    assert content(disk.crash(survival_ratio=0)) == b"ac"
 
 
 def test_the_same_seed_brings_the_same_fate(disk: SimulatedDisk) -> None:
@@ -166,9 +166,9 @@ def test_a_crash_waits_for_what_another_thread_is_doing() -> None:
     disk = SimulatedDisk()
     file = disk.open("a", create=True)
     crashed: list[SimulatedDisk] = []
-    crashing = Thread(target=lambda: crashed.append(disk.crash(mercy=1.0)))
+    crashing = Thread(target=lambda: crashed.append(disk.crash(survival_ratio=1.0)))
 
-    with disk._guard:
+    with disk._lock:
         crashing.start()
         crashing.join(0.05)
         assert not crashed

@@ -10,17 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.simulator.network import Network, Weather
+from recado.simulator.network import NetworkConditions, SimulatedNetwork
 from recado.simulator.schedule import Schedule
 
 Arrival = tuple[float, str, str, int]
 
 
 class World:
-    def __init__(self, weather: Weather, seed: int = 1) -> None:
+    def __init__(self, weather: NetworkConditions, seed: int = 1) -> None:
         self.schedule = Schedule()
         self.arrivals: list[Arrival] = []
-        self.network: Network[int] = Network(self.schedule, Random(seed), self.arrive, weather)
+        self.network: SimulatedNetwork[int] = SimulatedNetwork(
+            self.schedule, Random(seed), self.arrive, weather
+        )
 
     def arrive(self, source: str, target: str, packet: int) -> None:
         self.arrivals.append((self.schedule.now, source, target, packet))
@@ -29,7 +31,7 @@ class World:
         """One each millisecond; packets are numbered."""
         for number in range(count):
             way = ways[number % len(ways)]
-            self.schedule.at(number / 1000, self.network.send, way[0], way[1], number)
+            self.schedule.call_at(number / 1000, self.network.send, way[0], way[1], number)
         self.schedule.run()
         return self.arrivals
 
@@ -38,7 +40,7 @@ class World:
 
 
 def test_fair_weather_brings_everything_within_the_delay() -> None:
-    world = World(Weather(delay=(0.01, 0.02)))
+    world = World(NetworkConditions(delay=(0.01, 0.02)))
     for moment, source, target, packet in world.send_many():
         assert (source, target) == ("a", "b")
         assert 0.01 <= moment - packet / 1000 <= 0.02 + 1e-9
@@ -46,7 +48,7 @@ def test_fair_weather_brings_everything_within_the_delay() -> None:
 
 
 def test_some_are_lost() -> None:
-    world = World(Weather(loss=0.3))
+    world = World(NetworkConditions(loss_ratio=0.3))
     world.send_many()
     assert 600 < len(world.packets()) < 800
     assert len(set(world.packets())) == len(world.packets())
@@ -54,7 +56,7 @@ def test_some_are_lost() -> None:
 
 
 def test_some_come_twice() -> None:
-    world = World(Weather(duplication=0.3))
+    world = World(NetworkConditions(duplicate_ratio=0.3))
     world.send_many()
     times = Counter(Counter(world.packets()).values())
     assert set(times) == {1, 2}
@@ -62,10 +64,10 @@ def test_some_come_twice() -> None:
 
 
 def test_some_stray_and_come_behind_later_ones() -> None:
-    straight = World(Weather(delay=(0.001, 0.001)))
+    straight = World(NetworkConditions(delay=(0.001, 0.001)))
     straight.send_many()
     assert straight.packets() == list(range(1000))
-    world = World(Weather(delay=(0.001, 0.001), straying=0.2, detour=0.05))
+    world = World(NetworkConditions(delay=(0.001, 0.001), reorder_ratio=0.2, reorder_delay=0.05))
     world.send_many()
     assert sorted(world.packets()) == list(range(1000))
     assert any(one > other for one, other in pairwise(world.packets()))
@@ -73,11 +75,16 @@ def test_some_stray_and_come_behind_later_ones() -> None:
 
 @given(seed=st.integers(0, 1000), slow=st.booleans())
 def test_an_ordered_network_keeps_the_order_of_each_way(seed: int, slow: bool) -> None:
-    weather = Weather(
-        (0.001, 0.1), loss=0.1, duplication=0.1, straying=0.2, detour=0.5, ordered=True
+    weather = NetworkConditions(
+        (0.001, 0.1),
+        loss_ratio=0.1,
+        duplicate_ratio=0.1,
+        reorder_ratio=0.2,
+        reorder_delay=0.5,
+        ordered=True,
     )
     world = World(weather, seed)
-    world.network.slow("a", 10.0 if slow else 1.0)
+    world.network.slow_down("a", 10.0 if slow else 1.0)
     world.send_many(60, ("ab", "ba", "ac"))
     for way in ("ab", "ba", "ac"):
         own = [packet for _, *ends, packet in world.arrivals if "".join(map(str, ends)) == way]
@@ -85,10 +92,10 @@ def test_an_ordered_network_keeps_the_order_of_each_way(seed: int, slow: bool) -
 
 
 def test_a_way_that_is_cut_is_cut_in_one_direction_until_it_is_mended() -> None:
-    world = World(Weather(delay=(0.001, 0.001)))
+    world = World(NetworkConditions(delay=(0.001, 0.001)))
     network, schedule = world.network, world.schedule
-    schedule.at(0.0995, network.cut, "a", "b")
-    schedule.at(0.1995, network.mend)
+    schedule.call_at(0.0995, network.cut, "a", "b")
+    schedule.call_at(0.1995, network.heal)
     world.send_many(300, ("ab", "ba"))
     lost = sorted(set(range(300)).difference(world.packets()))
     assert lost == list(range(100, 200, 2))
@@ -96,8 +103,8 @@ def test_a_way_that_is_cut_is_cut_in_one_direction_until_it_is_mended() -> None:
 
 @pytest.mark.parametrize("node", ["a", "b"])
 def test_all_of_a_slow_node_takes_longer(node: str) -> None:
-    world = World(Weather(delay=(0.01, 0.01)))
-    world.network.slow(node, 20.0)
+    world = World(NetworkConditions(delay=(0.01, 0.01)))
+    world.network.slow_down(node, 20.0)
     world.send_many(10, ("ab", "cd"))
     for moment, source, _, packet in world.arrivals:
         expected = 0.2 if source == "a" else 0.01
@@ -105,21 +112,21 @@ def test_all_of_a_slow_node_takes_longer(node: str) -> None:
 
 
 def test_what_would_take_longer_than_its_lifetime_is_lost() -> None:
-    world = World(Weather(delay=(0.01, 0.01), lifetime=0.1))
-    world.network.slow("a", 20.0)
+    world = World(NetworkConditions(delay=(0.01, 0.01), max_delay=0.1))
+    world.network.slow_down("a", 20.0)
     world.send_many(10, ("ab", "cd"))
     assert {source for _, source, _, _ in world.arrivals} == {"c"}
     assert world.network.lost == 5
 
 
 def test_the_same_chance_gives_the_same_arrivals() -> None:
-    weather = Weather(loss=0.1, duplication=0.1, straying=0.1)
+    weather = NetworkConditions(loss_ratio=0.1, duplicate_ratio=0.1, reorder_ratio=0.1)
     first, second, other = World(weather, 7), World(weather, 7), World(weather, 8)
     assert first.send_many() == second.send_many() != other.send_many()
 
 
 def test_a_loss_does_not_change_the_fate_of_the_others() -> None:
-    world, calm = World(Weather(loss=0.2)), World(Weather())
+    world, calm = World(NetworkConditions(loss_ratio=0.2)), World(NetworkConditions())
     world.send_many()
     calm.send_many()
     assert set(world.arrivals) < set(calm.arrivals)

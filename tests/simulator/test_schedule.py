@@ -14,10 +14,10 @@ def test_what_is_due_first_is_done_first() -> None:
     schedule = Schedule()
     done: list[tuple[str, float]] = []
     for name, moment in [("late", 3.0), ("early", 1.0), ("also early", 1.0), ("between", 2.0)]:
-        schedule.at(moment, lambda name: done.append((name, schedule.now)), name)
+        schedule.call_at(moment, lambda name: done.append((name, schedule.now)), name)
     schedule.run()
     assert done == [("early", 1.0), ("also early", 1.0), ("between", 2.0), ("late", 3.0)]
-    assert schedule.done == 4
+    assert schedule.executed_count == 4
 
 
 def test_an_action_puts_down_others() -> None:
@@ -27,9 +27,9 @@ def test_an_action_puts_down_others() -> None:
     def beat() -> None:
         seen.append(schedule.now)
         if len(seen) < 3:
-            schedule.after(0.5, beat)
+            schedule.call_later(0.5, beat)
 
-    schedule.after(0.5, beat)
+    schedule.call_later(0.5, beat)
     schedule.run()
     assert seen == [0.5, 1.0, 1.5]
 
@@ -38,7 +38,7 @@ def test_it_stops_at_the_limit_and_goes_on_from_there() -> None:
     schedule = Schedule()
     seen: list[float] = []
     for moment in (1.0, 2.0, 3.0):
-        schedule.at(moment, lambda: seen.append(schedule.now))
+        schedule.call_at(moment, lambda: seen.append(schedule.now))
     schedule.run(until=2.0)
     assert seen == [1.0, 2.0]
     schedule.run(until=2.5)
@@ -51,7 +51,7 @@ def test_what_should_have_been_done_is_done_now() -> None:
     schedule = Schedule()
     seen: list[float] = []
     schedule.run(until=5.0)
-    schedule.at(1.0, lambda: seen.append(schedule.now))
+    schedule.call_at(1.0, lambda: seen.append(schedule.now))
     schedule.run()
     assert seen == [5.0]
 
@@ -66,7 +66,7 @@ def test_time_never_goes_back_and_equals_keep_their_order(wanted: list[tuple[int
     def put(moment: float, more: int) -> None:
         nonlocal put_down
         put_down += 1
-        schedule.at(moment, act, put_down, more)
+        schedule.call_at(moment, act, put_down, more)
 
     def act(number: int, more: int) -> None:
         done.append((schedule.now, number))
@@ -85,11 +85,11 @@ def test_a_few_hundred_thousand_actions_take_less_than_a_second() -> None:
     schedule = Schedule()
 
     def again() -> None:
-        schedule.after(0.25, again)
+        schedule.call_later(0.25, again)
 
     for number in range(100):
-        schedule.at(number / 1000, again)
+        schedule.call_at(number / 1000, again)
     started = time.process_time()
     schedule.run(until=500.0)
-    assert schedule.done > 200_000
+    assert schedule.executed_count > 200_000
     assert time.process_time() - started < 2.0

@@ -118,7 +118,7 @@ async def crowd(actors: int, tells: int) -> dict[str, float]:
         for ref in refs:
             ref.tell(message)
         check(await refs[-1].ask(Total(), TIMEOUT), 2)
-        check(sum(system.waiting(ref) for ref in refs), 0)
+        check(sum(system.mailbox_size(ref) for ref in refs), 0)
         megabytes = resident_megabytes()
         watch = Watch()
         for ref in islice(cycle(refs), tells):
@@ -134,7 +134,7 @@ async def crowd(actors: int, tells: int) -> dict[str, float]:
 
 
 def blocking_asks(count: int) -> dict[str, float]:
-    with blocking.ActorSystem("blocking") as system:
+    with blocking.BlockingActorSystem("blocking") as system:
         ref = system.spawn(Echo)
         message = Number(7)
         watch = Watch()

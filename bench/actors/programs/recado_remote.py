@@ -9,7 +9,7 @@ import sys
 from bench.actors.programs.flight import flight
 from bench.actors.programs.serving import Watch, check, serve, tell
 from recado.actors import Actor, ActorRef, ActorSystem, Message
-from recado.actors.remote.tcp import Tcp
+from recado.actors.remote.tcp import TcpTransport
 
 TIMEOUT = 30.0
 
@@ -24,7 +24,7 @@ class Echo(Actor[Number]):
 
 
 async def other_node() -> None:
-    transport = Tcp("127.0.0.1:0")
+    transport = TcpTransport("127.0.0.1:0")
     async with ActorSystem("server", transport=transport) as system:
         await system.spawn(Echo, name="echo")
         tell({"port": transport.address[1]})
@@ -51,7 +51,9 @@ def main() -> None:
     ):
         assert server.stdout
         port = int(server.stdout.readline().split(":")[1].strip(" }\n"))
-        system = ActorSystem("client", transport=Tcp(nodes={"server": f"127.0.0.1:{port}"}))
+        system = ActorSystem(
+            "client", transport=TcpTransport(nodes={"server": f"127.0.0.1:{port}"})
+        )
         runner.run(system.__aenter__())
         ref = system.actor("echo", Echo, node="server")
         message = Number(7)

@@ -13,7 +13,7 @@ import sys
 import time
 
 import recado
-from recado.feeds.archivist import Archivist
+from recado.feeds.archiver import Archiver
 
 LOOK_SECONDS = 0.005
 
@@ -29,7 +29,7 @@ async def keep(url: str, feed: str, folder: str, messages: str = "0") -> None:
         await stopped.wait()
 
 
-async def taken_in(archive: Archivist, messages: int) -> dict[str, float]:
+async def taken_in(archive: Archiver, messages: int) -> dict[str, float]:
     """By looking: what is safe is told to other archives, and to nobody here."""
     before = sum(archive.vector.values())
     begun, used = time.perf_counter(), time.process_time()

@@ -1,7 +1,7 @@
 """NATS JetStream by nats-py, its own client, each way the fastest of those it offers that lose nothing.
 
 Asynchronous publishing with a window was faster than many `publish` at a time; a push consumer without
-acknowledgements and with a callback was faster than an ordered one, an iterator, or `fetch`.
+acknowledgements and with a callback was faster than an ordered one, an iterator, or `page_in`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ async def main(url: str, name: str, who: str, count: int, total: int, moment: fl
 
         def installed(number: int, view: View) -> None:
             views[number] = view
-            if sum(len(each.seats) == total for each in views.values()) == count:
+            if sum(len(each.entries) == total for each in views.values()) == count:
                 complete.set()
 
         members = [

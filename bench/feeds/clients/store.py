@@ -17,11 +17,11 @@ from itertools import islice, pairwise
 
 from bench.feeds.clients.work import Stopwatch, Wrong
 from recado.apps.quotes.market import Market
-from recado.apps.quotes.tick import encode_json, key_of
+from recado.apps.quotes.tick import encode_json, tick_key
 from recado.feeds.archive.archive import Archive
-from recado.feeds.archive.store import Store
+from recado.feeds.archive.store import ArchiveStore
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch
+from recado.feeds.boundary import MessageBatch
 
 FEED = "bench"
 PUBLISHER = bytes(16)
@@ -39,10 +39,10 @@ def blocks() -> list[Block]:
     pairs = list(pairwise(ticks))
     pieces = [pairs[first : first + AT_ONCE] for first in range(0, DIFFERENT, AT_ONCE)]
     return [
-        Block.of(
+        Block.build(
             [(encode_json(one) + encode_json(other))[:SIZE].ljust(SIZE) for one, other in piece],
             timestamps=[one.at for one, _ in piece],
-            keys=[key_of(one).encode() for one, _ in piece],
+            keys=[tick_key(one).encode() for one, _ in piece],
         )
         for piece in pieces
     ]
@@ -51,10 +51,10 @@ def blocks() -> list[Block]:
 def fill(folder: str, messages: int) -> dict[str, float]:
     ready = blocks()
     batches = [
-        Batch(PUBLISHER, first + 1, ready[first // AT_ONCE % len(ready)])
+        MessageBatch(PUBLISHER, first + 1, ready[first // AT_ONCE % len(ready)])
         for first in range(0, messages, AT_ONCE)
     ]
-    with closing(Store(folder, FEED)) as store:
+    with closing(ArchiveStore(folder, FEED)) as store:
         stopwatch = Stopwatch()
         stopwatch.start()
         for batch in batches:

@@ -23,73 +23,74 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .actor import Actor as Actor
+    from .actor_events import DeadLetter as DeadLetter
+    from .actor_events import GivenUp as GivenUp
+    from .actor_events import Restarted as Restarted
+    from .actor_events import Stopped as Stopped
     from .address import Address as Address
-    from .durable.mailboxes import DurableMailboxes as DurableMailboxes
-    from .durable.mailboxes import UnreadableRecord as UnreadableRecord
+    from .durable_mailbox.mailboxes import DurableMailboxes as DurableMailboxes
+    from .durable_mailbox.mailboxes import UnreadableRecord as UnreadableRecord
     from .errors import ActorError as ActorError
-    from .errors import ActorStopped as ActorStopped
-    from .errors import AlreadyLinked as AlreadyLinked
-    from .errors import AnsweredTwice as AnsweredTwice
-    from .errors import AskTimeout as AskTimeout
-    from .errors import Escalated as Escalated
-    from .errors import Interrupted as Interrupted
-    from .errors import NameTaken as NameTaken
-    from .errors import NobodyAsked as NobodyAsked
-    from .errors import NoSuchActor as NoSuchActor
-    from .errors import NotHere as NotHere
-    from .errors import SystemClosed as SystemClosed
-    from .errors import Unhandled as Unhandled
-    from .errors import Unreachable as Unreachable
-    from .failing.signals import Down as Down
-    from .failing.signals import Exhausted as Exhausted
-    from .failing.signals import Signal as Signal
-    from .failing.supervision import PERMANENT as PERMANENT
-    from .failing.supervision import TEMPORARY as TEMPORARY
-    from .failing.supervision import AllForOne as AllForOne
-    from .failing.supervision import Lifecycle as Lifecycle
-    from .failing.supervision import OneForOne as OneForOne
+    from .errors import ActorInterruptedError as ActorInterruptedError
+    from .errors import ActorStoppedError as ActorStoppedError
+    from .errors import AlreadyLinkedError as AlreadyLinkedError
+    from .errors import AskTimeoutError as AskTimeoutError
+    from .errors import DuplicateReplyError as DuplicateReplyError
+    from .errors import EscalatedError as EscalatedError
+    from .errors import NameTakenError as NameTakenError
+    from .errors import NodeUnreachableError as NodeUnreachableError
+    from .errors import NoSenderError as NoSenderError
+    from .errors import NoSuchActorError as NoSuchActorError
+    from .errors import SystemClosedError as SystemClosedError
+    from .errors import UnhandledMessageError as UnhandledMessageError
+    from .errors import WrongContextError as WrongContextError
     from .future import Future as Future
     from .future import join as join
     from .message import Message as Message
-    from .occurrences import DeadLetter as DeadLetter
-    from .occurrences import GivenUp as GivenUp
-    from .occurrences import Restarted as Restarted
-    from .occurrences import Stopped as Stopped
     from .ref import ActorRef as ActorRef
     from .ref import Reply as Reply
-    from .running.mailbox import Mailbox as Mailbox
-    from .running.state import State as State
-    from .running.turn import Dispatcher as Dispatcher
+    from .runtime.loop_dispatcher import Dispatcher as Dispatcher
+    from .runtime.mailbox import Mailbox as Mailbox
+    from .runtime.state import CellState as CellState
     from .stash import Stash as Stash
-    from .stash import StashFull as StashFull
+    from .stash import StashFullError as StashFullError
+    from .supervision.signals import ChildFailed as ChildFailed
+    from .supervision.signals import Down as Down
+    from .supervision.signals import Signal as Signal
+    from .supervision.strategy import PERMANENT as PERMANENT
+    from .supervision.strategy import TEMPORARY as TEMPORARY
+    from .supervision.strategy import AllForOne as AllForOne
+    from .supervision.strategy import OneForOne as OneForOne
+    from .supervision.strategy import RestartType as RestartType
     from .system import ActorSystem as ActorSystem
     from .timers import Timers as Timers
 
-_ROOMS = {
+_EXPORTS = {
     "actor": "Actor",
+    "actor_events": "DeadLetter GivenUp Restarted Stopped",
     "address": "Address",
-    "durable.mailboxes": "DurableMailboxes UnreadableRecord",
-    "errors": "ActorError ActorStopped AlreadyLinked AnsweredTwice AskTimeout Escalated Interrupted NameTaken "
-    "NobodyAsked NoSuchActor NotHere SystemClosed Unhandled Unreachable",
-    "failing.signals": "Down Exhausted Signal",
-    "failing.supervision": "PERMANENT TEMPORARY AllForOne Lifecycle OneForOne",
+    "durable_mailbox.mailboxes": "DurableMailboxes UnreadableRecord",
+    "errors": "ActorError ActorInterruptedError ActorStoppedError AlreadyLinkedError AskTimeoutError "
+    "DuplicateReplyError EscalatedError NameTakenError NoSenderError NoSuchActorError "
+    "NodeUnreachableError SystemClosedError UnhandledMessageError WrongContextError",
     "future": "Future join",
     "message": "Message",
-    "occurrences": "DeadLetter GivenUp Restarted Stopped",
     "ref": "ActorRef Reply",
-    "running.mailbox": "Mailbox",
-    "running.state": "State",
-    "running.turn": "Dispatcher",
-    "stash": "Stash StashFull",
+    "runtime.loop_dispatcher": "Dispatcher",
+    "runtime.mailbox": "Mailbox",
+    "runtime.state": "CellState",
+    "stash": "Stash StashFullError",
+    "supervision.signals": "ChildFailed Down Signal",
+    "supervision.strategy": "AllForOne OneForOne PERMANENT RestartType TEMPORARY",
     "system": "ActorSystem",
     "timers": "Timers",
 }  # fmt: skip
-_WHERE = {name: module for module, names in _ROOMS.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
-__all__ = sorted(_WHERE)
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> object:
-    if name in _WHERE:
-        return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,18 +18,24 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
-from .errors import AlreadyLinked, Escalated, NobodyAsked, NotHere, Unhandled
-from .failing import bonds
-from .failing.signals import Down, Exhausted, Signal
-from .failing.supervision import DEFAULT, PERMANENT, Lifecycle, Supervision
-from .future import pass_on
-from .message import as_is, own
+from .errors import (
+    AlreadyLinkedError,
+    EscalatedError,
+    NoSenderError,
+    UnhandledMessageError,
+    WrongContextError,
+)
+from .future import copy_result
+from .message import isolate, shareable_types
+from .supervision import links
+from .supervision.signals import ChildFailed, Down, Signal
+from .supervision.strategy import DEFAULT_STRATEGY, PERMANENT, RestartType, SupervisorStrategy
 
 if TYPE_CHECKING:
     from .ref import ActorRef, Reply
-    from .running.cell import Cell
-    from .running.mailbox import MailboxFactory
-    from .running.turn import Dispatcher
+    from .runtime.cell import Cell
+    from .runtime.loop_dispatcher import Dispatcher
+    from .runtime.mailbox import MailboxFactory
     from .system import ActorSystem
 
 M = TypeVar("M")
@@ -40,11 +46,11 @@ class Actor(Generic[M]):
     __slots__ = ("_cell",)
 
     # How it answers failures of those that it supervises, if they were not linked with another strategy.
-    supervision: ClassVar[Supervision] = DEFAULT
+    supervisor_strategy: ClassVar[SupervisorStrategy] = DEFAULT_STRATEGY
     # Whether those that it supervises go on when it is restarted, or are stopped.
     keeps_children: ClassVar[bool] = False
     # The failures of its trade: they are answered like any, but noted in the log by a line only.
-    expected: ClassVar[tuple[type[BaseException], ...]] = ()
+    expected_errors: ClassVar[tuple[type[BaseException], ...]] = ()
 
     _cell: Cell
 
@@ -52,7 +58,7 @@ class Actor(Generic[M]):
 
         def __getattr__(self, name: str) -> NoReturn:
             if name == "_cell":
-                raise NotHere(
+                raise WrongContextError(
                     f"this {type(self).__name__} is not in a system yet",
                     "A constructor knows nothing of others; `started` does",
                 )
@@ -66,17 +72,17 @@ class Actor(Generic[M]):
 
     # --- what a life consists of ------------------------------------------------------------------
 
-    def started(self) -> Awaitable[None] | None:
+    def pre_start(self) -> Awaitable[None] | None:
         """On each new instance, before its first message. If it fails, so does the spawn."""
         return None
 
-    def stopped(self) -> Awaitable[None] | None:
+    def post_stop(self) -> Awaitable[None] | None:
         """After the last message; those that it supervised are gone already."""
         return None
 
     def pre_restart(self, reason: BaseException, message: Any) -> Awaitable[None] | None:
         """On the instance that failed. `message` is what it failed on, None if it was none."""
-        return self.stopped()
+        return self.post_stop()
 
     def post_restart(self, reason: BaseException) -> Awaitable[None] | None:
         """On the new instance, after `started`."""
@@ -86,77 +92,79 @@ class Actor(Generic[M]):
         """Somebody that it monitors is down; somebody that it supervises was given up."""
         match signal:
             case Down(ref, reason):
-                raise Unhandled(f"{ref} is down ({reason!r}), and {self.ref} has no on_signal")
-            case Exhausted(ref, reason):
-                raise Escalated(f"{ref} was given up: it failed with {reason!r}") from reason
+                raise UnhandledMessageError(
+                    f"{ref} is down ({reason!r}), and {self.ref} has no on_signal"
+                )
+            case ChildFailed(ref, reason):
+                raise EscalatedError(f"{ref} was given up: it failed with {reason!r}") from reason
 
     # --- around the message that is being handled -------------------------------------------------
 
     @property
     def sender(self) -> ActorRef[Any] | None:
         """Who sent it: the actor that did, None if it was somebody else."""
-        return self._cell.letter[1]
+        return self._cell.envelope[1]
 
     def reply(self, value: Any) -> None:
         """Answer it: an ask, or a tell of an actor. An ask may be answered by a future: as that one will be."""
         # The usual case on the shortest way: 0.2 µs of an ask.
         cell = self._cell
-        letter = cell.letter
-        if (reply := letter[2]) is not None:
-            cell.answered = letter
-            if type(value) in as_is:
+        envelope = cell.envelope
+        if (reply := envelope[2]) is not None:
+            cell.answered_envelope = envelope
+            if type(value) in shareable_types:
                 reply.complete(value)
             else:
-                self._answer(reply, value)
+                self._complete_reply(reply, value)
         elif not self.reply_if_asked(value):
-            raise NobodyAsked(
+            raise NoSenderError(
                 f"{self.ref} replies, and nobody has asked",
                 "Where that is possible, use reply_if_asked",
             )
 
     def reply_if_asked(self, value: Any) -> bool:
         """Answer it if there is anybody to answer to."""
-        letter = self._cell.letter
-        _, sender, reply = letter
+        envelope = self._cell.envelope
+        _, sender, reply = envelope
         if reply is not None:
-            self._cell.answered = letter
-            self._answer(reply, value)
+            self._cell.answered_envelope = envelope
+            self._complete_reply(reply, value)
         elif sender is not None:
             sender.tell(value)
         else:
             return False
         return True
 
-    def _answer(self, reply: Reply, value: Any) -> None:
+    def _complete_reply(self, reply: Reply, value: Any) -> None:
         if isinstance(value, asyncio.Future):
-            self.system.on_loop(value.add_done_callback, partial(pass_on, reply))
+            self.system._call_on_loop(value.add_done_callback, partial(copy_result, reply))
         else:
-            reply.complete(own(value))
+            reply.complete(isolate(value))
 
     def reply_error(self, error: BaseException) -> None:
         """Answer an ask by an exception. It is raised where was asked, and this actor goes on."""
-        reply = self._cell.letter[2]
+        reply = self._cell.envelope[2]
         if reply is None:
-            raise NobodyAsked(f"{self.ref} replies {error!r}, and nobody has asked")
-        self._cell.answered = self._cell.letter
+            raise NoSenderError(f"{self.ref} replies {error!r}, and nobody has asked")
+        self._cell.answered_envelope = self._cell.envelope
         reply.fail(error)
 
     def promise(self) -> Reply:
         """Where the answer goes, to be kept, and completed after this handler has ended."""
-        reply = self._cell.letter[2]
+        reply = self._cell.envelope[2]
         if reply is None:
-            raise NobodyAsked(f"{self.ref} promises an answer, and nobody has asked")
-        self._cell.answered = self._cell.letter
+            raise NoSenderError(f"{self.ref} promises an answer, and nobody has asked")
+        self._cell.answered_envelope = self._cell.envelope
         return reply
 
     def forward(self, ref: ActorRef[Any]) -> None:
         """Pass the message on; the answer goes to who sent it."""
-        ref.forward(self._cell.letter[0])
+        ref.forward(self._cell.envelope[0])
 
     def unhandled(self, message: Any) -> NoReturn:
         """For the `case _` of a behaviour, and for what the actor was not declared with: it is a failure like
         any (Unhandled)."""
-        raise Unhandled(f"{type(message).__name__} is not a message for {self.ref}")
+        raise UnhandledMessageError(f"{type(message).__name__} is not a message for {self.ref}")
 
     # --- what comes next --------------------------------------------------------------------------
 
@@ -197,8 +205,8 @@ class Actor(Generic[M]):
         factory: Callable[[], Actor[C]],
         *,
         name: str = "",
-        supervision: Supervision | None = None,
-        lifecycle: Lifecycle = PERMANENT,
+        supervisor_strategy: SupervisorStrategy | None = None,
+        restart_type: RestartType = PERMANENT,
         dispatcher: Dispatcher | None = None,
         mailbox: MailboxFactory | None = None,
         capacity: int | None = None,
@@ -207,42 +215,44 @@ class Actor(Generic[M]):
         return await self.system.spawn(
             factory,
             name=name,
-            supervision=supervision,
-            lifecycle=lifecycle,
+            supervisor_strategy=supervisor_strategy,
+            restart_type=restart_type,
             dispatcher=dispatcher,
             mailbox=mailbox,
             capacity=capacity,
             supervisor=self.ref,
         )
 
-    def link(self, ref: ActorRef[Any], *, supervision: Supervision | None = None) -> None:
+    def link(
+        self, ref: ActorRef[Any], *, supervisor_strategy: SupervisorStrategy | None = None
+    ) -> None:
         """Supervise an actor that is there already; AlreadyLinked if another one does, or if it supervises
         this one. (If it is on another node, that is found out there: then it is not among `children` any
         more.)"""
         cell = self._cell
-        other = cell.system.cell(ref.address)
-        if other is not None and other.supervisor not in (None, cell.ref):
-            raise AlreadyLinked(
-                f"{ref} is supervised by {other.supervisor}", "Have that one unlink it"
+        linked_cell = cell.system._find_cell(ref.address)
+        if linked_cell is not None and linked_cell.supervisor not in (None, cell.ref):
+            raise AlreadyLinkedError(
+                f"{ref} is supervised by {linked_cell.supervisor}", "Have that one unlink it"
             )
-        if other is not None and bonds.supervises(other, cell.ref):
-            raise AlreadyLinked(f"{self.ref} is supervised by {ref}, and cannot supervise it")
-        cell.system.on_loop(bonds.link, cell, ref, supervision)
+        if linked_cell is not None and links.supervises(linked_cell, cell.ref):
+            raise AlreadyLinkedError(f"{self.ref} is supervised by {ref}, and cannot supervise it")
+        cell.system._call_on_loop(links.link, cell, ref, supervisor_strategy)
 
     def unlink(self, ref: ActorRef[Any]) -> None:
         """Leave it to the system."""
-        self.system.on_loop(bonds.unlink, self._cell, ref)
+        self.system._call_on_loop(links.unlink, self._cell, ref)
 
     def monitor(self, ref: ActorRef[Any]) -> None:
         """Be told by a Down when it has stopped, at once if it has already."""
-        self.system.on_loop(bonds.monitor, self._cell, ref)
+        self.system._call_on_loop(links.monitor, self._cell, ref)
 
     def unmonitor(self, ref: ActorRef[Any]) -> None:
-        self.system.on_loop(bonds.unmonitor, self._cell, ref)
+        self.system._call_on_loop(links.unmonitor, self._cell, ref)
 
     def tie(self, ref: ActorRef[Any]) -> None:
         """Die together: when either fails for good, the other is stopped."""
-        self.system.on_loop(bonds.tie, self._cell, ref)
+        self.system._call_on_loop(links.tie, self._cell, ref)
 
     def untie(self, ref: ActorRef[Any]) -> None:
-        self.system.on_loop(bonds.untie, self._cell, ref)
+        self.system._call_on_loop(links.untie, self._cell, ref)

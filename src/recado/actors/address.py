@@ -17,8 +17,8 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 SCHEME = "recado-actor://"
-DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-LARGEST_UID = (1 << 64) - 1
+BASE36_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+UID_MAX_ID = (1 << 64) - 1
 
 
 class Address(Struct, frozen=True, gc=False):
@@ -27,7 +27,7 @@ class Address(Struct, frozen=True, gc=False):
     uid: int = 0
 
     def __str__(self) -> str:
-        uid = f"#{_base36(self.uid)}" if self.uid else ""
+        uid = f"#{_format_base36(self.uid)}" if self.uid else ""
         return f"{SCHEME}{quote(self.node, safe='')}/{quote(self.name, safe='')}{uid}"
 
     @classmethod
@@ -41,19 +41,19 @@ class Address(Struct, frozen=True, gc=False):
             raise ValueError(f"not the address of an actor, {SCHEME}node/name#uid: {text!r}")
         if not name and not uid:
             raise ValueError(f"neither a name nor a uid: {text!r}")
-        return cls(unquote(node), unquote(name), _number(uid, text) if uid else 0)
+        return cls(unquote(node), unquote(name), _parse_uid(uid, text) if uid else 0)
 
 
-def _base36(number: int) -> str:
+def _format_base36(number: int) -> str:
     digits = []
     while number:
         number, digit = divmod(number, 36)
-        digits.append(DIGITS[digit])
+        digits.append(BASE36_DIGITS[digit])
     return "".join(reversed(digits))
 
 
-def _number(uid: str, text: str) -> int:
+def _parse_uid(uid: str, text: str) -> int:
     # int() would also take signs, spaces, underscores and capitals: many texts for one address (AD1).
-    if uid.strip(DIGITS) or uid[0] == "0" or (number := int(uid, 36)) > LARGEST_UID:
+    if uid.strip(BASE36_DIGITS) or uid[0] == "0" or (number := int(uid, 36)) > UID_MAX_ID:
         raise ValueError(f"not a uid: {uid!r} in {text!r}")
     return number

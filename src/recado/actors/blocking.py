@@ -31,13 +31,13 @@ from recado.client.loop_thread import LoopThread
 
 from . import system as systems
 from .actor import Actor
-from .errors import AskTimeout, NotHere, SystemClosed
-from .failing.supervision import PERMANENT, Lifecycle, Supervision
+from .errors import AskTimeoutError, SystemClosedError, WrongContextError
 from .message import Message
 from .ref import ActorRef
-from .running.mailbox import MailboxFactory
-from .running.signals import on_first_signal
-from .running.turn import Dispatcher
+from .runtime.loop_dispatcher import Dispatcher
+from .runtime.mailbox import MailboxFactory
+from .runtime.os_signals import call_on_first_signal
+from .supervision.strategy import PERMANENT, RestartType, SupervisorStrategy
 
 M = TypeVar("M")
 M_contra = TypeVar("M_contra", contravariant=True)
@@ -45,41 +45,43 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 # Seconds for the loop to tell that the time is over; after that, it does not run any more.
-MARGIN = 5.0
+LOOP_MARGIN_S = 5.0
 
 
-class Answer(ThreadFuture[R]):
+class BlockingFuture(ThreadFuture[R]):
     """An answer that is to come, for threads: `result()` waits for it."""
 
     def __init__(
-        self, system: systems.ActorSystem | None = None, within: float | None = None
+        self, system: systems.ActorSystem | None = None, timeout: float | None = None
     ) -> None:
         super().__init__()
         self._system = system
-        self._within = within
+        self._timeout = timeout
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for it, `timeout` seconds at most; the ask has a time-out of its own, so it ends without one."""
         if not self.done():
-            _check_thread(self._system)
-        within = self._within if timeout is None else timeout
-        if within is None and self._system is not None:
-            self._outlast(self._system)
+            _require_other_thread(self._system)
+        wait_timeout = self._timeout if timeout is None else timeout
+        if wait_timeout is None and self._system is not None:
+            self._wait_while_loop_runs(self._system)
         try:
-            return super().result(within)
-        except AskTimeout:
+            return super().result(wait_timeout)
+        except AskTimeoutError:
             raise
         except TimeoutError:
             if self.done():  # it is what was answered
                 raise
-            raise AskTimeout("no answer, and no word of the loop that should have got it") from None
+            raise AskTimeoutError(
+                "no answer, and no word of the loop that should have got it"
+            ) from None
 
-    def _outlast(self, system: systems.ActorSystem) -> None:
+    def _wait_while_loop_runs(self, system: systems.ActorSystem) -> None:
         """Wait as long as there is a loop by which it may complete. Nobody tells when that has ended, so it is
         looked at now and then."""
-        while wait((self,), MARGIN).not_done:
-            if system.loop.is_closed():
-                self.fail(_ended(system))
+        while wait((self,), LOOP_MARGIN_S).not_done:
+            if system._loop.is_closed():
+                self.fail(_loop_closed_error(system))
 
     def complete(self, value: R) -> None:
         with contextlib.suppress(InvalidStateError):
@@ -91,30 +93,30 @@ class Answer(ThreadFuture[R]):
 
     def complete_with(self, other: ThreadFuture[R]) -> None:
         """As `other` does, whenever that is."""
-        other.add_done_callback(self._as)
+        other.add_done_callback(self._copy_result)
 
-    def _as(self, other: ThreadFuture[R]) -> None:
-        if error := _error(other):
+    def _copy_result(self, other: ThreadFuture[R]) -> None:
+        if error := _exception_of(other):
             self.fail(error)
         else:
             self.complete(other.result())
 
     @overload
-    def then(self, step: Callable[[R], Answer[S]]) -> Answer[S]: ...
+    def then(self, step: Callable[[R], BlockingFuture[S]]) -> BlockingFuture[S]: ...
 
     @overload
-    def then(self, step: Callable[[R], S]) -> Answer[S]: ...
+    def then(self, step: Callable[[R], S]) -> BlockingFuture[S]: ...
 
-    def then(self, step: Callable[[R], Any]) -> Answer[Any]:
+    def then(self, step: Callable[[R], Any]) -> BlockingFuture[Any]:
         """What `step` makes of the value: a value, or another Answer, which is waited for.
 
         A failure, of this one or of the step, is the failure of the result. Steps run in the thread that
         completes this one, mostly the loop's, so they must not wait.
         """
-        after: Answer[Any] = Answer(self._system)
+        after: BlockingFuture[Any] = BlockingFuture(self._system)
 
         def go_on(done: ThreadFuture[R]) -> None:
-            if error := _error(done):
+            if error := _exception_of(done):
                 after.fail(error)
                 return
             try:
@@ -122,7 +124,7 @@ class Answer(ThreadFuture[R]):
             except Exception as error:  # noqa: BLE001 - it is the step's answer
                 after.fail(error)
                 return
-            if isinstance(made, Answer):
+            if isinstance(made, BlockingFuture):
                 after.complete_with(made)
             else:
                 after.complete(made)
@@ -131,36 +133,38 @@ class Answer(ThreadFuture[R]):
         return after
 
 
-def join(*answers: Answer[Any]) -> Answer[tuple[Any, ...]]:
+def join(*futures: BlockingFuture[Any]) -> BlockingFuture[tuple[Any, ...]]:
     """All of them, in this order, when all are there; the first failure at once."""
-    joined: Answer[tuple[Any, ...]] = Answer(answers[0]._system if answers else None)
+    joined: BlockingFuture[tuple[Any, ...]] = BlockingFuture(
+        futures[0]._system if futures else None
+    )
     values: dict[int, Any] = {}
-    guard = Lock()
+    lock = Lock()
 
-    def one_more(number: int, done: ThreadFuture[Any]) -> None:
-        if error := _error(done):
+    def collect(number: int, done: ThreadFuture[Any]) -> None:
+        if error := _exception_of(done):
             joined.fail(error)
             return
-        with guard:
+        with lock:
             values[number] = done.result()
-            complete = len(values) == len(answers)
+            complete = len(values) == len(futures)
         if complete:
-            joined.complete(tuple(values[each] for each in range(len(answers))))
+            joined.complete(tuple(values[each] for each in range(len(futures))))
 
-    for number, each in enumerate(answers):
-        each.add_done_callback(partial(one_more, number))
-    if not answers:
+    for number, each in enumerate(futures):
+        each.add_done_callback(partial(collect, number))
+    if not futures:
         joined.complete(())
     return joined
 
 
-def _error(done: ThreadFuture[Any]) -> BaseException | None:
+def _exception_of(done: ThreadFuture[Any]) -> BaseException | None:
     return CancelledError() if done.cancelled() else done.exception()
 
 
-def _check_thread(system: systems.ActorSystem | None) -> None:
-    if system is not None and get_ident() == system.home:
-        raise NotHere(
+def _require_other_thread(system: systems.ActorSystem | None) -> None:
+    if system is not None and get_ident() == system._thread_id:
+        raise WrongContextError(
             "a call that waits, in the thread of the loop, would wait for itself",
             "Use `await ref.ask(…)` there",
         )
@@ -168,58 +172,62 @@ def _check_thread(system: systems.ActorSystem | None) -> None:
 
 def ask(ref: ActorRef[Any], message: Message[R], timeout: float | None = None) -> R:
     """Ask, and wait for the answer (BL1, BL2)."""
-    _check_thread(ref._system)
+    _require_other_thread(ref._system)
     return ask_future(ref, message, timeout).result()
 
 
-def ask_future(ref: ActorRef[Any], message: Message[R], timeout: float | None = None) -> Answer[R]:
+def ask_future(
+    ref: ActorRef[Any], message: Message[R], timeout: float | None = None
+) -> BlockingFuture[R]:
     """Ask, and go on; `result()` of what is returned waits."""
     system = ref._system
-    seconds = system.asks.default if timeout is None else timeout
-    return _begun(system, lambda: ref.ask_future(message, seconds), seconds + MARGIN)
+    seconds = system._open_asks.default_timeout if timeout is None else timeout
+    return _start_on_loop(system, lambda: ref.ask_future(message, seconds), seconds + LOOP_MARGIN_S)
 
 
 def tell_wait(ref: ActorRef[M], message: M, timeout: float | None = None) -> None:
     """Send a message and return when the mailbox has taken it, as `tell_wait` of ActorRef does."""
     system = ref._system
-    _check_thread(system)
-    _begun(system, lambda: system.loop.create_task(ref.tell_wait(message, timeout))).result()
+    _require_other_thread(system)
+    _start_on_loop(
+        system, lambda: system._loop.create_task(ref.tell_wait(message, timeout))
+    ).result()
 
 
-def _begun(
+def _start_on_loop(
     system: systems.ActorSystem,
     begin: Callable[[], asyncio.Future[R]],
-    within: float | None = None,
-) -> Answer[R]:
+    timeout: float | None = None,
+) -> BlockingFuture[R]:
     """What is begun on the loop, in the name of who calls."""
-    answer: Answer[R] = Answer(system, within)
+    answer: BlockingFuture[R] = BlockingFuture(system, timeout)
 
-    def go() -> None:
+    def start() -> None:
         try:
-            begin().add_done_callback(end)
+            begin().add_done_callback(finish)
         except Exception as error:  # noqa: BLE001 - whoever waits is told
             answer.fail(error)
 
-    def end(done: asyncio.Future[R]) -> None:
+    def finish(done: asyncio.Future[R]) -> None:
         if done.cancelled():
-            answer.fail(SystemClosed("nobody waits for the answer any more"))
+            answer.fail(SystemClosedError("nobody waits for the answer any more"))
         elif error := done.exception():
             answer.fail(error)
         else:
             answer.complete(done.result())
 
     try:
-        system.loop.call_soon_threadsafe(go, context=copy_context())
+        system._loop.call_soon_threadsafe(start, context=copy_context())
     except RuntimeError:
-        answer.fail(_ended(system))
+        answer.fail(_loop_closed_error(system))
     return answer
 
 
-def _ended(system: systems.ActorSystem) -> SystemClosed:
-    return SystemClosed(f"the loop of the system {system.name} does not run any more")
+def _loop_closed_error(system: systems.ActorSystem) -> SystemClosedError:
+    return SystemClosedError(f"the loop of the system {system.name} does not run any more")
 
 
-class Ref(Generic[M_contra]):
+class BlockingActorRef(Generic[M_contra]):
     """A reference whose `ask` waits."""
 
     __slots__ = ("ref",)
@@ -236,14 +244,14 @@ class Ref(Generic[M_contra]):
     def ask(self, message: Message[R], timeout: float | None = None) -> R:
         return ask(self.ref, message, timeout)
 
-    def ask_future(self, message: Message[R], timeout: float | None = None) -> Answer[R]:
+    def ask_future(self, message: Message[R], timeout: float | None = None) -> BlockingFuture[R]:
         return ask_future(self.ref, message, timeout)
 
     def stop(self) -> None:
         self.ref.stop()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ref) and self.ref == other.ref
+        return isinstance(other, BlockingActorRef) and self.ref == other.ref
 
     def __hash__(self) -> int:
         return hash(self.ref)
@@ -252,21 +260,21 @@ class Ref(Generic[M_contra]):
         return f"<blocking.Ref {self.ref}>"
 
 
-class ActorSystem:
+class BlockingActorSystem:
     """A system of actors with a thread of its own for the loop. Any thread may call."""
 
     def __init__(self, name: str = "local", **settings: Any) -> None:
         """The settings are those of recado.actors.ActorSystem."""
-        self.system = systems.ActorSystem(name, **settings)
+        self._system = systems.ActorSystem(name, **settings)
         self._thread = LoopThread(
-            f"recado actors {name}", lambda: SystemClosed(f"{name} is closed")
+            f"recado actors {name}", lambda: SystemClosedError(f"{name} is closed")
         )
-        self._closing = RLock()
+        self._close_lock = RLock()
 
     def __enter__(self) -> Self:
         self._thread.start()
         try:
-            self._thread.run(self.system.__aenter__())
+            self._thread.run(self._system.__aenter__())
         except BaseException:
             self._thread.stop()
             raise
@@ -276,10 +284,10 @@ class ActorSystem:
         self.close()
 
     def close(self) -> None:
-        with self._closing:  # a second thread returns when the first has closed it
+        with self._close_lock:  # a second thread returns when the first has closed it
             if self._thread.is_running:
                 try:
-                    self._thread.run(self.system._close_completely())
+                    self._thread.run(self._system._close_completely())
                 finally:
                     self._thread.stop()
 
@@ -288,10 +296,10 @@ class ActorSystem:
         system is closed, also if another thread closes it. Call it in the main thread, as Python delivers
         signals there only."""
         stopped = Event()
-        self.system.at_close(stopped.set)
-        with on_first_signal(signals, stopped.set):
-            # Read after `at_close`: to close the system from now on calls `stopped.set`.
-            if self.system._open:
+        self._system.on_close(stopped.set)
+        with call_on_first_signal(signals, stopped.set):
+            # Read after `on_close`: to close the system from now on calls `stopped.set`.
+            if self._system._is_open:
                 stopped.wait()
             self.close()
 
@@ -300,33 +308,35 @@ class ActorSystem:
         factory: Callable[[], Actor[M]],
         *,
         name: str = "",
-        supervision: Supervision | None = None,
-        lifecycle: Lifecycle = PERMANENT,
+        supervisor_strategy: SupervisorStrategy | None = None,
+        restart_type: RestartType = PERMANENT,
         dispatcher: Dispatcher | None = None,
         mailbox: MailboxFactory | None = None,
         capacity: int | None = None,
-    ) -> Ref[M]:
+    ) -> BlockingActorRef[M]:
         """As `spawn` of recado.actors.ActorSystem."""
-        spawning = self.system.spawn(
+        spawn = self._system.spawn(
             factory,
             name=name,
-            supervision=supervision,
-            lifecycle=lifecycle,
+            supervisor_strategy=supervisor_strategy,
+            restart_type=restart_type,
             dispatcher=dispatcher,
             mailbox=mailbox,
             capacity=capacity,
         )
-        return Ref(self._thread.run(spawning))
+        return BlockingActorRef(self._thread.run(spawn))
 
-    def actor(self, name: str, kind: type[Actor[M]] | None = None, *, node: str = "") -> Ref[M]:
+    def actor(
+        self, name: str, actor_class: type[Actor[M]] | None = None, *, node: str = ""
+    ) -> BlockingActorRef[M]:
         async def find() -> ActorRef[M]:
-            return self.system.actor(name, kind, node=node)
+            return self._system.actor(name, actor_class, node=node)
 
-        return Ref(self._thread.run(find()))
+        return BlockingActorRef(self._thread.run(find()))
 
-    def stop(self, ref: Ref[Any]) -> None:
+    def stop(self, ref: BlockingActorRef[Any]) -> None:
         """And wait until it has."""
-        self._thread.run(self.system.stop(ref.ref))
+        self._thread.run(self._system.stop(ref.ref))
 
-    def stop_all(self, kind: type[Actor[Any]] = Actor) -> None:
-        self._thread.run(self.system.stop_all(kind))
+    def stop_all(self, actor_class: type[Actor[Any]] = Actor) -> None:
+        self._thread.run(self._system.stop_all(actor_class))

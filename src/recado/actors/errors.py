@@ -30,58 +30,58 @@ class ActorError(Exception):
         self.hint = hint
 
 
-class AskTimeout(ActorError, TimeoutError):
+class AskTimeoutError(ActorError, TimeoutError):
     pass
 
 
-class ActorStopped(ActorError):
+class ActorStoppedError(ActorError):
     pass
 
 
-class NoSuchActor(ActorError):
+class NoSuchActorError(ActorError):
     pass
 
 
-class NameTaken(ActorError):
+class NameTakenError(ActorError):
     pass
 
 
-class AlreadyLinked(ActorError):
+class AlreadyLinkedError(ActorError):
     pass
 
 
-class Unhandled(ActorError):
+class UnhandledMessageError(ActorError):
     pass
 
 
-class NobodyAsked(ActorError):
+class NoSenderError(ActorError):
     pass
 
 
-class AnsweredTwice(ActorError):
+class DuplicateReplyError(ActorError):
     pass
 
 
-class NotHere(ActorError):
+class WrongContextError(ActorError):
     pass
 
 
-class Interrupted(ActorError):
+class ActorInterruptedError(ActorError):
     pass
 
 
-class Unreachable(ActorError):
+class NodeUnreachableError(ActorError):
     pass
 
 
-class Escalated(ActorError):
+class EscalatedError(ActorError):
     pass
 
 
-class SystemClosed(ActorError):
+class SystemClosedError(ActorError):
     pass
 
 
-def not_there(recipient: object) -> ActorStopped:
+def actor_stopped_error(recipient: object) -> ActorStoppedError:
     """The error of a message for an actor that does not exist, or not any more."""
-    return ActorStopped(f"{recipient} is not there, or not any more")
+    return ActorStoppedError(f"{recipient} is not there, or not any more")

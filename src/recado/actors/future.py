@@ -21,69 +21,69 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .errors import AskTimeout, Interrupted, NotHere
-from .running.doorbell import doorbell
+from .errors import ActorInterruptedError, AskTimeoutError, WrongContextError
+from .runtime.wakeup import loop_wakeup
 
 if TYPE_CHECKING:
     from .ref import ActorRef, Reply
-    from .running.clock import Clock, Timer
+    from .runtime.clock import Clock, Timer
 
 R = TypeVar("R")
 S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Lane(dict["Future[Any]", "tuple[float, ActorRef[Any]]"]):
+class TimeoutGroup(dict["Future[Any]", "tuple[float, ActorRef[Any]]"]):
     """Asks with the same time-out, the first first: when each ends, and who was asked."""
 
-    __slots__ = ("patience", "timer")
+    __slots__ = ("timeout", "timer")
 
-    def __init__(self, patience: float | None) -> None:
-        self.patience = patience
+    def __init__(self, timeout: float | None) -> None:
+        self.timeout = timeout
         self.timer: Timer | None = None
 
 
 # That of futures which are no asks.
-_ASIDE = Lane(None)
+_NO_TIMEOUT_GROUP = TimeoutGroup(None)
 
 
 class Future(asyncio.Future[R]):
     """An answer that is to come. It is a Reply: `complete` and `fail` are for who answers."""
 
     # No constructor in Python: that of C takes 0.2 µs, and one around it as long again.
-    __slots__ = ("_lane",)
+    __slots__ = ("_timeout_group",)
 
-    _lane: Lane
+    _timeout_group: TimeoutGroup
 
     @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> Future[Any]:
+    def create(cls, loop: asyncio.AbstractEventLoop) -> Future[Any]:
         """One that is no ask, so it has no time-out of its own."""
         future: Future[Any] = cls(loop=loop)
-        future._lane = _ASIDE
+        future._timeout_group = _NO_TIMEOUT_GROUP
         return future
 
     @property
-    def patience(self) -> float | None:
+    def timeout(self) -> float | None:
         """The time-out that it was asked with."""
-        return self._lane.patience
+        return self._timeout_group.timeout
 
     def complete(self, value: R) -> None:
         if _get_running_loop() is not self._loop:
-            doorbell(self._loop).call(self.complete, value)
+            loop_wakeup(self._loop).call(self.complete, value)
         elif not self.done():
-            self._lane.pop(self, None)
+            self._timeout_group.pop(self, None)
             self.set_result(value)
 
     def fail(self, error: BaseException) -> None:
         if _get_running_loop() is not self._loop:
-            doorbell(self._loop).call(self.fail, error)
+            loop_wakeup(self._loop).call(self.fail, error)
         elif not self.done():
-            self._lane.pop(self, None)
-            self.set_exception(_bearable(error))
+            self._timeout_group.pop(self, None)
+            self.set_exception(_storable_exception(error))
 
     def complete_with(self, other: asyncio.Future[R]) -> None:
         """As `other` does, whenever that is. Call it on the loop's thread."""
-        other.add_done_callback(partial(pass_on, self))
+        other.add_done_callback(partial(copy_result, self))
 
     @overload
     def then(self, step: Callable[[R], Future[S]]) -> Future[S]: ...
@@ -99,10 +99,10 @@ class Future(asyncio.Future[R]):
 
         A failure, of this one or of the step, is the failure of the result.
         """
-        after: Future[S] = Future.of(self._loop)
+        after: Future[S] = Future.create(self._loop)
 
         def go_on(done: asyncio.Future[R]) -> None:
-            if error := _error(done):
+            if error := _exception_of(done):
                 after.fail(error)
                 return
             try:
@@ -118,50 +118,54 @@ class Future(asyncio.Future[R]):
         self.add_done_callback(go_on)
         return after
 
-    def pipe_to(self, ref: ActorRef[Any], failed: Callable[[BaseException], Any]) -> None:
+    def pipe_to(self, ref: ActorRef[Any], on_failure: Callable[[BaseException], Any]) -> None:
         """Tell it to an actor when it is there; of a failure, what `failed` makes of it."""
 
-        def send(done: asyncio.Future[R]) -> None:
-            error = _error(done)
-            ref.tell(failed(error) if error else done.result())
+        def tell_result(done: asyncio.Future[R]) -> None:
+            error = _exception_of(done)
+            ref.tell(on_failure(error) if error else done.result())
 
-        self.add_done_callback(send)
+        self.add_done_callback(tell_result)
 
 
-def pass_on(reply: Reply, done: asyncio.Future[Any]) -> None:
+def copy_result(reply: Reply, source: asyncio.Future[Any]) -> None:
     """Answer as a future was."""
-    if error := _error(done):
+    if error := _exception_of(source):
         reply.fail(error)
     else:
-        reply.complete(done.result())
+        reply.complete(source.result())
 
 
-def interrupted(ref: ActorRef[Any], error: BaseException) -> Interrupted:
+def interrupted_error(ref: ActorRef[Any], error: BaseException) -> ActorInterruptedError:
     """The failure of an actor whose handler or hook raised `error`, which is no Exception: the asker of a
     cancelled handler is not cancelled itself."""
     cancelled = isinstance(error, asyncio.CancelledError)
-    how = "was cancelled" if cancelled else f"raised {error!r}"
-    failure = Interrupted(f"a handler or hook of {ref} {how}")
+    cause = "was cancelled" if cancelled else f"raised {error!r}"
+    failure = ActorInterruptedError(f"a handler or hook of {ref} {cause}")
     failure.__cause__ = error
     return failure
 
 
-def _error(done: asyncio.Future[Any]) -> BaseException | None:
-    return Interrupted("what it waits for was cancelled") if done.cancelled() else done.exception()
+def _exception_of(done: asyncio.Future[Any]) -> BaseException | None:
+    return (
+        ActorInterruptedError("what it waits for was cancelled")
+        if done.cancelled()
+        else done.exception()
+    )
 
 
-def _bearable(error: BaseException) -> BaseException:
+def _storable_exception(error: BaseException) -> BaseException:
     """What a future can hold: no StopIteration; and no CancelledError, as who awaits it was not cancelled."""
-    borne: BaseException
+    stored: BaseException
     match error:
         case StopIteration():
-            borne = RuntimeError(f"{error!r} was raised")
+            stored = RuntimeError(f"{error!r} was raised")
         case asyncio.CancelledError():
-            borne = Interrupted("what it waits for was cancelled")
+            stored = ActorInterruptedError("what it waits for was cancelled")
         case _:
             return error
-    borne.__cause__ = error
-    return borne
+    stored.__cause__ = error
+    return stored
 
 
 @overload
@@ -183,13 +187,13 @@ def join(first: Future[Any], *others: Future[Any]) -> Future[tuple[Any, ...]]: .
 def join(first: Future[Any], *others: Future[Any]) -> Future[tuple[Any, ...]]:
     """All answers, in this order, when all are there; the first failure at once."""
     futures = (first, *others)
-    joined: Future[tuple[Any, ...]] = Future.of(first._loop)
+    joined: Future[tuple[Any, ...]] = Future.create(first._loop)
     missing = len(futures)
 
     def one_more(done: asyncio.Future[Any]) -> None:
         nonlocal missing
         missing -= 1
-        if error := _error(done):
+        if error := _exception_of(done):
             joined.fail(error)
         elif not missing and not joined.done():
             joined.complete(tuple(each.result() for each in futures))
@@ -199,7 +203,7 @@ def join(first: Future[Any], *others: Future[Any]) -> Future[tuple[Any, ...]]:
     return joined
 
 
-class Asks:
+class OpenAsks:
     """The asks that wait for an answer, by their time-out.
 
     Asks with the same time-out end in the order in which they began, so one timer per distinct time-out is
@@ -209,48 +213,52 @@ class Asks:
     AS1  A lane is in the order of its deadlines, and its timer is set for no later than the first of them.
     """
 
-    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop, default: float) -> None:
+    def __init__(
+        self, clock: Clock, loop: asyncio.AbstractEventLoop, default_timeout: float
+    ) -> None:
         self._clock = clock
         self._loop = loop
-        self._home = get_ident()
-        self.default = default
-        self._lanes: dict[float, Lane] = {}
+        self._thread_id = get_ident()
+        self.default_timeout = default_timeout
+        self._groups: dict[float, TimeoutGroup] = {}
 
     def open(self, target: ActorRef[Any], timeout: float | None) -> Future[Any]:
-        if get_ident() != self._home:
-            raise NotHere(
+        if get_ident() != self._thread_id:
+            raise WrongContextError(
                 "asked from a thread that is not the loop's",
                 "Use recado.actors.blocking there, or tell",
             )
         if timeout is None:
-            timeout = self.default
-        lane = self._lanes.get(timeout)
-        if lane is None:
-            lane = self._lanes[timeout] = Lane(timeout)
-            lane.timer = self._clock.call_later(timeout, self._expire, lane)
+            timeout = self.default_timeout
+        group = self._groups.get(timeout)
+        if group is None:
+            group = self._groups[timeout] = TimeoutGroup(timeout)
+            group.timer = self._clock.call_later(timeout, self._expire, group)
         future: Future[Any] = Future(loop=self._loop)
-        future._lane = lane
-        lane[future] = (self._clock.time() + timeout, target)
+        future._timeout_group = group
+        group[future] = (self._clock.time() + timeout, target)
         return future
 
     def close(self, error: BaseException) -> None:
         """Nobody will answer any more."""
-        for lane in list(self._lanes.values()):
-            if lane.timer is not None:
-                lane.timer.cancel()
-            for future in list(lane):
+        for group in list(self._groups.values()):
+            if group.timer is not None:
+                group.timer.cancel()
+            for future in list(group):
                 future.fail(error)
-        self._lanes.clear()  # a later ask begins a lane, and with it a timer
+        self._groups.clear()  # a later ask begins a lane, and with it a timer
 
-    def _expire(self, lane: Lane) -> None:
-        now, timeout = self._clock.time(), lane.patience
+    def _expire(self, group: TimeoutGroup) -> None:
+        now, timeout = self._clock.time(), group.timeout
         assert timeout is not None
-        while lane:
-            future, (deadline, target) = next(iter(lane.items()))
+        while group:
+            future, (deadline, target) = next(iter(group.items()))
             if deadline > now:
-                lane.timer = self._clock.call_later(deadline - now, self._expire, lane)
+                group.timer = self._clock.call_later(deadline - now, self._expire, group)
                 return
-            del lane[future]
+            del group[future]
             if not future.done():
-                future.set_exception(AskTimeout(f"no answer from {target} within {timeout:g} s"))
-        del self._lanes[timeout]
+                future.set_exception(
+                    AskTimeoutError(f"no answer from {target} within {timeout:g} s")
+                )
+        del self._groups[timeout]

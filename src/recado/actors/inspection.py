@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 
 from .actor import Actor
-from .errors import Unhandled
+from .errors import UnhandledMessageError
 from .message import Message
 
 if TYPE_CHECKING:
-    from .running.cell import Cell
+    from .runtime.cell import Cell
 
-INSPECTOR: Final = "recado.inspector"
-PAGE: Final = 500
+INSPECTOR_NAME: Final = "recado.inspector"
+PAGE_ACTORS_MAX: Final = 500
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ActorInfo(msgspec.Struct, frozen=True):
     """An actor, as it was at the moment."""
 
     uid: int
@@ -40,7 +40,7 @@ class Seen(msgspec.Struct, frozen=True):
     """Whether it is the system's own."""
 
 
-class Known(msgspec.Struct, frozen=True):
+class PeerInfo(msgspec.Struct, frozen=True):
     """Another node that it talks with."""
 
     node: str
@@ -51,9 +51,9 @@ class Inspection(Message[None]):
     node: str
     actors: int
     dead_letters: int
-    nodes: tuple[Known, ...]
+    nodes: tuple[PeerInfo, ...]
     """Not more than a page of them."""
-    seen: tuple[Seen, ...]
+    seen: tuple[ActorInfo, ...]
     """Those of this page; the next one begins behind the last."""
 
 
@@ -66,24 +66,28 @@ class Inspect(Message[Inspection]):
 
 class Inspector(Actor[Inspect]):
     # Anybody may send it anything.
-    expected: ClassVar[tuple[type[BaseException], ...]] = (Unhandled,)
+    expected_errors: ClassVar[tuple[type[BaseException], ...]] = (UnhandledMessageError,)
 
     def receive(self, message: Inspect) -> None:
         system = self.system
-        registry = system.internals if message.internals else system.registry
+        registry = system._internal_registry if message.internals else system.registry
         cells = registry.cells()  # by uid: that is how they were added
         first = bisect_right(cells, message.after, key=lambda cell: cell.ref.address.uid)
-        page = tuple(map(seen, cells[first : first + PAGE]))
-        self.reply(Inspection(system.name, len(cells), system.dead_letters, self._nodes(), page))
+        page = tuple(map(describe_cell, cells[first : first + PAGE_ACTORS_MAX]))
+        self.reply(
+            Inspection(system.name, len(cells), system.dead_letter_count, self._peers(), page)
+        )
 
-    def _nodes(self) -> tuple[Known, ...]:
-        node = self.system.node
-        return () if node is None else tuple(starmap(Known, islice(node.known(), PAGE)))
+    def _peers(self) -> tuple[PeerInfo, ...]:
+        node = self.system._remote
+        return (
+            () if node is None else tuple(starmap(PeerInfo, islice(node.peers(), PAGE_ACTORS_MAX)))
+        )
 
 
-def seen(cell: Cell) -> Seen:
+def describe_cell(cell: Cell) -> ActorInfo:
     address = cell.ref.address
-    return Seen(
+    return ActorInfo(
         address.uid,
         address.name,
         type(cell.actor).__name__ if cell.actor is not None else "",
@@ -91,5 +95,5 @@ def seen(cell: Cell) -> Seen:
         cell.mailbox.qsize(),
         cell.restarts,
         str(cell.supervisor) if cell.supervisor is not None else "",
-        cell.internal,
+        cell.is_internal,
     )

@@ -20,14 +20,14 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 from .address import Address
-from .errors import NotHere
-from .failing.signals import Stop
+from .errors import WrongContextError
 from .future import Future
-from .message import Message, as_is, own
+from .message import Message, isolate, shareable_types
+from .supervision.signals import Stop
 
 if TYPE_CHECKING:
-    from .failing.signals import CellSignal
-    from .running.cell import Cell
+    from .runtime.cell import Cell
+    from .supervision.signals import CellSignal
     from .system import ActorSystem
 
 M_contra = TypeVar("M_contra", contravariant=True)
@@ -47,16 +47,16 @@ class Reply(Protocol):
     def fail(self, error: BaseException) -> None: ...
 
 
-class Post(Protocol):
+class DeliveryTarget(Protocol):
     """What delivers to an address. `post` and `signal` are called by any thread, neither waits nor raises."""
 
-    def post(
-        self, target: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None
+    def deliver(
+        self, address: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None
     ) -> None: ...
 
-    async def post_wait(
+    async def deliver_wait(
         self,
-        target: Address,
+        address: Address,
         message: Any,
         sender: ActorRef[Any] | None,
         timeout: float | None,  # noqa: ASYNC109  as of `ask`
@@ -64,19 +64,19 @@ class Post(Protocol):
         """Return when the mailbox has taken the message: there was room, and it is on disk if the mailbox is
         durable. Raises TimeoutError if that is not known within `timeout` seconds, and ActorStopped."""
 
-    def signal(self, target: Address, signal: CellSignal) -> None: ...
+    def deliver_signal(self, address: Address, signal: CellSignal) -> None: ...
 
 
 # Set by who runs a cell, once per drain, and inherited by the tasks that its handlers start.
-current: ContextVar[Cell | None] = ContextVar("recado.actors.current", default=None)
+current_cell: ContextVar[Cell | None] = ContextVar("recado.actors.current", default=None)
 
 
 class ActorRef(Generic[M_contra]):
-    __slots__ = ("__weakref__", "_address", "_post", "_system")
+    __slots__ = ("__weakref__", "_address", "_system", "_target")
 
-    def __init__(self, address: Address, post: Post, system: ActorSystem) -> None:
+    def __init__(self, address: Address, target: DeliveryTarget, system: ActorSystem) -> None:
         self._address = address
-        self._post = post
+        self._target = target
         self._system = system
 
     @property
@@ -85,10 +85,10 @@ class ActorRef(Generic[M_contra]):
 
     def tell(self, message: M_contra) -> None:
         """Send it, and go on (RE2). From any thread."""
-        if type(message) not in as_is:
-            message = own(message)
-        sender = current.get()
-        self._post.post(self._address, message, None if sender is None else sender.ref, None)
+        if type(message) not in shareable_types:
+            message = isolate(message)
+        sender = current_cell.get()
+        self._target.deliver(self._address, message, None if sender is None else sender.ref, None)
 
     async def tell_wait(
         self,
@@ -104,10 +104,10 @@ class ActorRef(Generic[M_contra]):
         CannotSerialise if the message cannot be sent or stored, and the errors of an ask if the other node
         cannot be reached. Except after TimeoutError, a message that was not taken is a dead letter.
         """
-        if type(message) not in as_is:
-            message = own(message)
-        sender = current.get()
-        await self._post.post_wait(
+        if type(message) not in shareable_types:
+            message = isolate(message)
+        sender = current_cell.get()
+        await self._target.deliver_wait(
             self._address, message, None if sender is None else sender.ref, timeout
         )
 
@@ -118,33 +118,33 @@ class ActorRef(Generic[M_contra]):
     ) -> R:
         """Its answer (RE3). Without a time-out, the system's `ask_timeout` is it."""
         future = self.ask_future(message, timeout)
-        self._system.turns.early()
+        self._system._loop_dispatcher.run_early()
         return await future
 
     def ask_future(self, message: Message[R], timeout: float | None = None) -> Future[R]:
-        if type(message) not in as_is:
-            message = own(message)
-        future = self._system.asks.open(self, timeout)
-        sender = current.get()
-        self._post.post(self._address, message, None if sender is None else sender.ref, future)
+        if type(message) not in shareable_types:
+            message = isolate(message)
+        future = self._system._open_asks.open(self, timeout)
+        sender = current_cell.get()
+        self._target.deliver(self._address, message, None if sender is None else sender.ref, future)
         return future
 
     def forward(self, message: M_contra) -> None:
         """Send it in the name of who sent the message that is being handled, and with its wish for an
         answer."""
-        handling = current.get()
-        if handling is None:
-            raise NotHere("forward is for handlers of actors", "Elsewhere, tell or ask")
-        _, sender, reply = handling.letter
-        handling.answered = handling.letter
-        self._post.post(self._address, own(message), sender, reply)
+        cell = current_cell.get()
+        if cell is None:
+            raise WrongContextError("forward is for handlers of actors", "Elsewhere, tell or ask")
+        _, sender, reply = cell.envelope
+        cell.answered_envelope = cell.envelope
+        self._target.deliver(self._address, isolate(message), sender, reply)
 
     def stop(self) -> None:
         """Have it stop after the message that it is handling; what else waits for it are dead letters."""
-        self.signal(Stop(None))
+        self._send_signal(Stop(None))
 
-    def signal(self, signal: CellSignal) -> None:
-        self._post.signal(self._address, signal)
+    def _send_signal(self, signal: CellSignal) -> None:
+        self._target.deliver_signal(self._address, signal)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ActorRef) and self._address == other._address
@@ -168,4 +168,4 @@ class ActorRef(Generic[M_contra]):
         raise TypeError("send str(ref.address), and make a reference of it by system.ref(…)")
 
 
-as_is.add(ActorRef)
+shareable_types.add(ActorRef)

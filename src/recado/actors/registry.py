@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .actor import Actor
-from .errors import NameTaken
+from .errors import NameTakenError
 
 if TYPE_CHECKING:
     from .address import Address
     from .ref import ActorRef
-    from .running.cell import Cell
+    from .runtime.cell import Cell
 
 M = TypeVar("M")
 
@@ -24,9 +24,9 @@ class Registry:
         self._by_uid: dict[int, Cell] = {}
         self._by_name: dict[str, Cell] = {}
 
-    def require_free(self, name: str) -> None:
+    def check_name_free(self, name: str) -> None:
         if name in self._by_name:
-            raise NameTaken(f"there is an actor {name!r}: {self._by_name[name].ref}")
+            raise NameTakenError(f"there is an actor {name!r}: {self._by_name[name].ref}")
 
     def add(self, cell: Cell) -> None:
         address = cell.ref.address
@@ -39,17 +39,17 @@ class Registry:
         if self._by_uid.pop(address.uid, None) is not None and address.name:
             del self._by_name[address.name]
 
-    def cell(self, address: Address) -> Cell | None:
+    def find_cell(self, address: Address) -> Cell | None:
         """By its uid, or by its name if it has none (AD2)."""
         if address.uid:
             return self._by_uid.get(address.uid)
         return self._by_name.get(address.name)
 
-    def heir(self, name: str) -> Cell | None:
+    def find_durable_cell(self, name: str) -> Cell | None:
         """Who has this name, and a durable mailbox: what is told to an actor of the same name that is gone, in
         this life of the node or in one before, belongs there, with what had been told to it already."""
         cell = self._by_name.get(name)
-        return cell if cell is not None and cell.lasting is not None else None
+        return cell if cell is not None and cell.durable_mailbox is not None else None
 
     def cells(self) -> list[Cell]:
         return list(self._by_uid.values())
@@ -62,9 +62,9 @@ class Registry:
         cell = self._by_name.get(name)
         return cell.ref if cell is not None else None
 
-    def by_class(self, kind: type[Actor[M]]) -> list[ActorRef[M]]:
+    def by_class(self, actor_class: type[Actor[M]]) -> list[ActorRef[M]]:
         """Those of this class, and of classes derived from it."""
-        return [cell.ref for cell in self._by_uid.values() if isinstance(cell.actor, kind)]
+        return [cell.ref for cell in self._by_uid.values() if isinstance(cell.actor, actor_class)]
 
     def __len__(self) -> int:
         return len(self._by_uid)

@@ -24,23 +24,23 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar, assert_never
 
 from .actor import Actor
-from .failing.signals import Down, Exhausted, Signal
-from .failing.supervision import DEFAULT, Supervision
 from .ref import ActorRef
-from .running.cell import Cell
+from .runtime.cell import Cell
+from .supervision.signals import ChildFailed, Down, Signal
+from .supervision.strategy import DEFAULT_STRATEGY, SupervisorStrategy
 
 M = TypeVar("M")
 
 
-class Routing(enum.Enum):
+class RoutingLogic(enum.Enum):
     ROUND_ROBIN = "round robin"
     SMALLEST_MAILBOX = "smallest mailbox"
     BROADCAST = "broadcast"
 
 
-ROUND_ROBIN = Routing.ROUND_ROBIN
-SMALLEST_MAILBOX = Routing.SMALLEST_MAILBOX
-BROADCAST = Routing.BROADCAST
+ROUND_ROBIN = RoutingLogic.ROUND_ROBIN
+SMALLEST_MAILBOX = RoutingLogic.SMALLEST_MAILBOX
+BROADCAST = RoutingLogic.BROADCAST
 
 
 class Router(Actor[M]):
@@ -48,102 +48,106 @@ class Router(Actor[M]):
 
     keeps_children: ClassVar[bool] = True
 
-    def __init__(self, routing: Routing) -> None:
+    def __init__(self, logic: RoutingLogic) -> None:
         self.routees: list[ActorRef[M]] = []
-        self._routing = routing
-        self._turn = 0
+        self._logic = logic
+        self._next_index = 0
 
     def receive(self, message: M) -> None:
-        for ref in self._chosen():
+        for ref in self._select_routees():
             self.forward(ref)
         if not self.routees:
-            self.system.bury(self._cell.keep(), self.ref)
+            self.system._dead_letter(self._cell.take_envelope(), self.ref)
 
-    def _chosen(self) -> Iterable[ActorRef[M]]:
+    def _select_routees(self) -> Iterable[ActorRef[M]]:
         routees = self.routees
         if not routees:
             return ()
-        match self._routing:
-            case Routing.BROADCAST:
+        match self._logic:
+            case RoutingLogic.BROADCAST:
                 return routees
-            case Routing.ROUND_ROBIN:
-                at = self._turn % len(routees)
-            case Routing.SMALLEST_MAILBOX:
-                turn, count = self._turn, len(routees)
-                at = min(
-                    (place % count for place in range(turn, turn + count)),
-                    key=lambda place: _to_do(routees[place]),
+            case RoutingLogic.ROUND_ROBIN:
+                index = self._next_index % len(routees)
+            case RoutingLogic.SMALLEST_MAILBOX:
+                turn, count = self._next_index, len(routees)
+                index = min(
+                    (position % count for position in range(turn, turn + count)),
+                    key=lambda place: _pending_count(routees[place]),
                 )
             case never:
                 assert_never(never)
-        self._turn = (at + 1) % len(routees)
-        return (routees[at],)
+        self._next_index = (index + 1) % len(routees)
+        return (routees[index],)
 
     def on_signal(self, signal: Signal) -> None:
         match signal:
             case Down(ref, _):
-                self._without(ref)
-            case Exhausted(ref, _):
-                self._without(ref)
+                self._remove_routee(ref)
+            case ChildFailed(ref, _):
+                self._remove_routee(ref)
                 super().on_signal(signal)
 
-    def _without(self, ref: ActorRef[Any]) -> None:
+    def _remove_routee(self, ref: ActorRef[Any]) -> None:
         if ref in self.routees:
-            at = self.routees.index(ref)
-            del self.routees[at]
-            self._turn -= at < self._turn
+            index = self.routees.index(ref)
+            del self.routees[index]
+            self._next_index -= index < self._next_index
 
 
-class _Pool(Router[M]):
+class _PoolRouter(Router[M]):
     def __init__(
         self,
-        make: Callable[[], Actor[M]],
+        factory: Callable[[], Actor[M]],
         size: int,
-        routing: Routing,
-        supervision: Supervision,
+        logic: RoutingLogic,
+        supervisor_strategy: SupervisorStrategy,
     ) -> None:
-        super().__init__(routing)
-        self._make = make
+        super().__init__(logic)
+        self._factory = factory
         self._size = size
-        self._supervision = supervision
+        self._supervisor_strategy = supervisor_strategy
 
-    async def started(self) -> None:
+    async def pre_start(self) -> None:
         self.routees = list(self.children)
         while len(self.routees) < self._size:
-            ref = await self.start_link(self._make, supervision=self._supervision)
+            ref = await self.start_link(
+                self._factory, supervisor_strategy=self._supervisor_strategy
+            )
             self.routees.append(ref)
         for ref in self.routees:
             self.monitor(ref)
 
 
-class _Group(Router[M]):
-    def __init__(self, refs: Iterable[ActorRef[M]], routing: Routing) -> None:
-        super().__init__(routing)
+class _GroupRouter(Router[M]):
+    def __init__(self, refs: Iterable[ActorRef[M]], logic: RoutingLogic) -> None:
+        super().__init__(logic)
         self.routees = list(refs)
 
-    def started(self) -> None:
+    def pre_start(self) -> None:
         for ref in self.routees:
             self.monitor(ref)
 
 
 def pool(
-    make: Callable[[], Actor[M]],
+    factory: Callable[[], Actor[M]],
     size: int,
-    routing: Routing = ROUND_ROBIN,
+    logic: RoutingLogic = ROUND_ROBIN,
     *,
-    supervision: Supervision = DEFAULT,
+    supervisor_strategy: SupervisorStrategy = DEFAULT_STRATEGY,
 ) -> Callable[[], Router[M]]:
     """For `spawn`: a router, and so many actors for it to send to."""
-    return lambda: _Pool(make, size, routing, supervision)
+    return lambda: _PoolRouter(factory, size, logic, supervisor_strategy)
 
 
-def group(refs: Iterable[ActorRef[M]], routing: Routing = ROUND_ROBIN) -> Callable[[], Router[M]]:
+def group(
+    refs: Iterable[ActorRef[M]], logic: RoutingLogic = ROUND_ROBIN
+) -> Callable[[], Router[M]]:
     """For `spawn`: a router for actors that are there already, wherever they live."""
     known = tuple(refs)
-    return lambda: _Group(known, routing)
+    return lambda: _GroupRouter(known, logic)
 
 
-def _to_do(ref: ActorRef[Any]) -> int:
+def _pending_count(ref: ActorRef[Any]) -> int:
     """What waits for an actor, and what it has begun."""
-    post = ref._post
-    return post.mailbox.qsize() + post.busy if isinstance(post, Cell) else 0
+    post = ref._target
+    return post.mailbox.qsize() + post.is_claimed if isinstance(post, Cell) else 0

@@ -23,10 +23,10 @@ import msgspec
 from msgspec import Meta
 
 if TYPE_CHECKING:
-    from .dispatchers.crew import Crew
-    from .remote.amqp import Amqp, AmqpSettings
-    from .remote.options import Options
-    from .remote.tcp import Tcp
+    from .dispatchers.worker_threads import WorkerThreads
+    from .remote.amqp import AmqpSettings, AmqpTransport
+    from .remote.options import RemoteOptions
+    from .remote.tcp import TcpTransport
     from .remote.tcp.transport import TcpSettings
     from .system import ActorSystem
 
@@ -34,7 +34,7 @@ Seconds = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 Sharing = Literal["one_connection_per_node", "one_connection_per_channel"]
 
-ZLIB_MOST = 9  # as in Options, which a broker does not import
+ZLIB_LEVEL_MAX = 9  # as in Options, which a broker does not import
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -44,9 +44,9 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     `cookie` seals what nodes send to each other; nothing else is processed then, unless `require_cookie` is
     false. A node that is `untrusted` creates nothing for others. `read_timeout` is the silence after which a
-    connection is taken for dead; `reconnect_delay` is between two attempts at most. They are made until the
-    broker is back, and the application is told by the events `BridgeLost` and `BridgeDown`; if `give_up` is
-    set, they end after so many seconds by `BridgeGone`. A link over TCP to a node ends after 600 s if it is not
+    connection is taken for dead; `retry_max` is between two attempts at most. They are made until the
+    broker is back, and the application is told by the events `LinkLost` and `LinkStillDown`; if `give_up` is
+    set, they end after so many seconds by `LinkClosed`. A link over TCP to a node ends after 600 s if it is not
     set; the next message makes a new one.
     """
 
@@ -55,20 +55,20 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     cookie: str | None = None
     require_cookie: bool | None = None
     untrusted: bool = False
-    serialiser: Literal["msgpack", "json"] = "msgpack"
+    serializer: Literal["msgpack", "json"] = "msgpack"
     pickle: bool = False
     compression: Literal["none", "zlib", "zstd"] = "none"
     compression_level: Annotated[int, Meta(ge=-1, le=22)] | None = None
-    frame_limit: Annotated[int, Meta(ge=1024)] = 1 << 20
-    expanded_limit: Annotated[int, Meta(ge=1024)] = 16 << 20
+    max_frame_bytes: Annotated[int, Meta(ge=1024)] = 1 << 20
+    max_decompressed_bytes: Annotated[int, Meta(ge=1024)] = 16 << 20
     warm_up: Annotated[float, Meta(ge=0)] = 2.0
     """Seconds after the start in which messages wait for actors that are not there yet."""
 
     connect_timeout: Seconds = 5.0
     read_timeout: Seconds = 20.0
-    reconnect_delay: Seconds = 0.3
-    give_up: Seconds | None = None
-    hold_limit: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
+    retry_max: Seconds = 0.3
+    reconnect_timeout: Seconds | None = None
+    send_buffer_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
 
     listen: str | None = None
     """TCP: host and port, 0 for any that is free."""
@@ -91,52 +91,56 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     threads: Count = 8
     mailbox_capacity: Annotated[int, Meta(ge=0)] = 0
     """Messages that may wait for an actor before its senders do; 0 is any number."""
-    mailboxes: str | None = None
+    mailbox_folder: str | None = None
     """The folder of durable mailboxes."""
 
     # ── as the parts want it ──────────────────────────────────────────────────────────────────────────────
 
-    def options(self) -> "Options":
-        from .remote.options import Options
+    def remote_options(self) -> "RemoteOptions":
+        from .remote.options import RemoteOptions
 
-        return _alike(self, Options, client_id=self.client_id or "", cookie=self.cookie or "")
+        return _copy_common_fields(
+            self, RemoteOptions, client_id=self.client_id or "", cookie=self.cookie or ""
+        )
 
     def amqp_settings(self) -> "AmqpSettings":
         from .remote.amqp import AmqpSettings
-        from .remote.amqp.storage import Sharing, Storage
+        from .remote.amqp.storage import ConnectionSharing, Storage
 
-        return _alike(
+        return _copy_common_fields(
             self,
             AmqpSettings,
             serve=self.server_bridge,
             storage=Storage(self.storage),
-            server_sharing=Sharing(self.server_sharing),
-            client_sharing=Sharing(self.client_sharing),
+            server_sharing=ConnectionSharing(self.server_sharing),
+            client_sharing=ConnectionSharing(self.client_sharing),
         )
 
     def tcp_settings(self) -> "TcpSettings":
         from .remote.tcp.transport import TcpSettings
 
-        return _alike(self, TcpSettings, give_up=self.give_up or TcpSettings().give_up)
+        return _copy_common_fields(
+            self, TcpSettings, give_up=self.reconnect_timeout or TcpSettings().reconnect_timeout
+        )
 
-    def transport_of(self) -> "Amqp | Tcp | None":
+    def create_transport(self) -> "AmqpTransport | TcpTransport | None":
         """What carries messages to others. ValueError if it is wrong in a way that a type cannot tell."""
         if self.transport == "none":
             return None
         if self.transport == "tcp":
-            from .remote.tcp import Tcp
+            from .remote.tcp import TcpTransport
 
-            return Tcp(self.listen, self.nodes, self.tcp_settings())
-        from recado.client import parse_address
+            return TcpTransport(self.listen, self.nodes, self.tcp_settings())
+        from recado.client import parse_url
 
-        from .remote.amqp import Amqp
+        from .remote.amqp import AmqpTransport
 
         said = {"vhost": self.vhost, "username": self.user, "password": self.password}
         given = {name: value for name, value in said.items() if value is not None}
-        address = msgspec.structs.replace(parse_address(self.broker), **given)
-        return Amqp(address, self.amqp_settings())
+        address = msgspec.structs.replace(parse_url(self.broker), **given)
+        return AmqpTransport(address, self.amqp_settings())
 
-    def dispatcher_of(self) -> "Crew | None":
+    def create_dispatcher(self) -> "WorkerThreads | None":
         """None is the loop itself."""
         from . import dispatchers
 
@@ -144,30 +148,34 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             case "loop":
                 return None
             case "pool":
-                return dispatchers.Pool(self.threads)
+                return dispatchers.FixedPool(self.threads)
             case "thread_per_actor":
                 return dispatchers.ThreadPerActor()
             case "self_sizing":
-                return dispatchers.SelfSizing(min(2, self.threads), self.threads)
+                return dispatchers.ElasticPool(min(2, self.threads), self.threads)
 
 
-def _alike(settings: ActorsSettings, kind: type[S], **others: object) -> S:
+def _copy_common_fields(
+    settings: ActorsSettings, settings_class: type[S], **overrides: object
+) -> S:
     """Made of the fields that both have, but for `others`."""
-    names = {field.name for field in msgspec.structs.fields(kind)}
+    names = {field.name for field in msgspec.structs.fields(settings_class)}
     common = names.intersection(field.name for field in msgspec.structs.fields(settings))
-    return kind(**({name: getattr(settings, name) for name in common} | others))
+    return settings_class(**({name: getattr(settings, name) for name in common} | overrides))
 
 
-def complaints(settings: ActorsSettings) -> list[tuple[str, str]]:
+def find_problems(settings: ActorsSettings) -> list[tuple[str, str]]:
     """What a type cannot tell: the key, and what is wrong with it, for instance beside the others."""
-    found = []
+    problems = []
     if settings.require_cookie and not settings.cookie:
-        found.append(("actors.cookie", "is needed for actors.require_cookie"))
-    if settings.compression == "zlib" and (settings.compression_level or 0) > ZLIB_MOST:
-        found.append(("actors.compression_level", f"is above {ZLIB_MOST}, the most of zlib"))
-    if settings.mailboxes == "":
-        found.append(("actors.mailboxes", "is empty: name a folder"))
-    return found
+        problems.append(("actors.cookie", "is needed for actors.require_cookie"))
+    if settings.compression == "zlib" and (settings.compression_level or 0) > ZLIB_LEVEL_MAX:
+        problems.append(
+            ("actors.compression_level", f"is above {ZLIB_LEVEL_MAX}, the most of zlib")
+        )
+    if settings.mailbox_folder == "":
+        problems.append(("actors.mailboxes", "is empty: name a folder"))
+    return problems
 
 
 @asynccontextmanager
@@ -180,20 +188,22 @@ async def open_system(name: str, settings: ActorsSettings) -> AsyncIterator["Act
     from .system import ActorSystem
 
     async with AsyncExitStack() as stack:
-        dispatcher = settings.dispatcher_of()
+        dispatcher = settings.create_dispatcher()
         if dispatcher is not None:
             await stack.enter_async_context(dispatcher)
         system = await stack.enter_async_context(
             ActorSystem(
                 name,
-                transport=settings.transport_of(),
-                options=settings.options(),
+                transport=settings.create_transport(),
+                options=settings.remote_options(),
                 dispatcher=dispatcher,
                 capacity=settings.mailbox_capacity,
             )
         )
-        if settings.mailboxes is not None:
-            from .durable.mailboxes import DurableMailboxes
+        if settings.mailbox_folder is not None:
+            from .durable_mailbox.mailboxes import DurableMailboxes
 
-            system.mailboxes = DurableMailboxes(system, settings.mailboxes, pickle=settings.pickle)
+            system.durable_mailboxes = DurableMailboxes(
+                system, settings.mailbox_folder, pickle=settings.pickle
+            )
         yield system

@@ -27,34 +27,34 @@ from .errors import ActorError
 
 if TYPE_CHECKING:
     from .actor import Actor
-    from .running.mailbox import Letter
+    from .runtime.mailbox import MessageEnvelope
 
-CAPACITY: Final = 1_000
+STASHED_MESSAGES_MAX: Final = 1_000
 
 
-class StashFull(ActorError):
+class StashFullError(ActorError):
     pass
 
 
 class Stash:
-    def __init__(self, actor: Actor[Any], capacity: int = CAPACITY) -> None:
+    def __init__(self, actor: Actor[Any], capacity: int = STASHED_MESSAGES_MAX) -> None:
         """From `started` of the actor, or later."""
         self._cell = actor._cell
         self._capacity = capacity
-        self._kept: list[Letter] = []
-        actor.system.on_loop(self._cell.at_end, self.put_back)
+        self._stashed: list[MessageEnvelope] = []
+        actor.system._call_on_loop(self._cell.on_instance_end, self.unstash_all)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._stashed)
 
-    def keep(self) -> None:
+    def stash(self) -> None:
         """Put the message aside that is being handled. Nothing else should be done about it."""
-        if len(self._kept) >= self._capacity:
-            raise StashFull(f"{self._cell.ref} has stashed {self._capacity} messages already")
-        self._kept.append(self._cell.keep())
+        if len(self._stashed) >= self._capacity:
+            raise StashFullError(f"{self._cell.ref} has stashed {self._capacity} messages already")
+        self._stashed.append(self._cell.take_envelope())
 
-    def put_back(self) -> None:
+    def unstash_all(self) -> None:
         """Let all of them come again, from the next message on."""
-        kept, self._kept = self._kept, []
-        if kept:
-            self._cell.put_back(kept)
+        envelopes, self._stashed = self._stashed, []
+        if envelopes:
+            self._cell.requeue(envelopes)

@@ -30,50 +30,50 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 from .actor import Actor
-from .errors import NobodyAsked
+from .errors import NoSenderError
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
 
-    from .failing.signals import Signal
     from .ref import ActorRef, Reply
-    from .running.cell import Cell
+    from .runtime.cell import Cell
+    from .supervision.signals import Signal
     from .system import ActorSystem
 
 T = TypeVar("T")
 M = TypeVar("M")
 
 # Real seconds for threads, such as those of asyncio.to_thread, to come back in when nothing else can happen.
-THREADS_PATIENCE = 10.0
-MESSAGES_MOST = 4
-YIELDS = 0.3
+THREAD_WAIT_S = 10.0
+MESSAGES_MAX = 4
+YIELD_RATIO = 0.3
 
 
-class Stuck(AssertionError):
+class DeadlockError(AssertionError):
     """Everybody waits, and nothing is due: it would go on for ever."""
 
 
-def run(story: Coroutine[Any, Any, T]) -> T:
+def run(main: Coroutine[Any, Any, T]) -> T:
     """Run it on a loop of its own, in no time (TK1)."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(story)
+        return runner.run(main)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._now = 0.0
-        super().__init__(_Leaping(self))
+        super().__init__(_VirtualTimeSelector(self))
 
     def time(self) -> float:
         return self._now
 
-    def leap(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         self._now += seconds
         # What is due is what is before `time() + resolution`. Far from the beginning, a nanosecond is nothing.
         self._clock_resolution = max(1e-9, math.ulp(self._now))
 
 
-class _Leaping(selectors.BaseSelector):
+class _VirtualTimeSelector(selectors.BaseSelector):
     """A selector that lets the time pass instead of waiting for it."""
 
     def __init__(self, loop: VirtualLoop) -> None:
@@ -81,11 +81,11 @@ class _Leaping(selectors.BaseSelector):
         self._real = selectors.DefaultSelector()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        events = self._real.select(THREADS_PATIENCE if timeout is None else 0)
+        events = self._real.select(THREAD_WAIT_S if timeout is None else 0)
         if not events:
             if timeout is None:
-                raise Stuck("everybody waits, and nothing is due")
-            self._loop.leap(max(timeout, 0))
+                raise DeadlockError("everybody waits, and nothing is due")
+            self._loop.advance(max(timeout, 0))
         return events
 
     def register(
@@ -103,32 +103,32 @@ class _Leaping(selectors.BaseSelector):
         self._real.close()
 
 
-class Shuffled:
+class ShuffledDispatcher:
     """A dispatcher whose next step is drawn by lot (TK2)."""
 
-    def __init__(self, seed: int, messages: int = MESSAGES_MOST) -> None:
+    def __init__(self, seed: int, messages_max: int = MESSAGES_MAX) -> None:
         """An actor handles 1 to `messages` messages at a time."""
         self._random = Random(seed)
-        self._messages = messages
+        self._messages_max = messages_max
         self._ready: list[Cell] = []
 
     def dispatch(self, cell: Cell) -> None:
-        if get_ident() != cell.system.home:
-            cell.system.loop.call_soon_threadsafe(self.dispatch, cell)
+        if get_ident() != cell.system._thread_id:
+            cell.system._loop.call_soon_threadsafe(self.dispatch, cell)
         elif cell.claim():
             self._ready.append(cell)
-            cell.system.loop.call_soon(self._step, cell.system.loop)
+            cell.system._loop.call_soon(self._step, cell.system._loop)
 
     def _step(self, loop: asyncio.AbstractEventLoop) -> None:
         chance = self._random
-        if chance.random() < YIELDS:  # to let tasks and timers go first, now and then
+        if chance.random() < YIELD_RATIO:  # to let tasks and timers go first, now and then
             loop.call_soon(self._step, loop)
         else:
             cell = self._ready.pop(chance.randrange(len(self._ready)))
-            cell.run(chance.randint(1, self._messages))
+            cell.run(chance.randint(1, self._messages_max))
 
 
-class Heard(NamedTuple):
+class ReceivedMessage(NamedTuple):
     message: Any
     sender: ActorRef[Any] | None
     reply: Reply | None
@@ -139,11 +139,11 @@ class Probe(Generic[M]):
 
     def __init__(self) -> None:
         """Use `spawn`."""
-        self.last: Heard | None = None
+        self.last_received: ReceivedMessage | None = None
         """What was expected last."""
-        self._heard: deque[Heard] = deque()
-        self._news: asyncio.Event = asyncio.Event()
-        self._actor = _Ear(self)
+        self._received: deque[ReceivedMessage] = deque()
+        self._arrived: asyncio.Event = asyncio.Event()
+        self._actor = _ProbeActor(self)
 
     @classmethod
     async def spawn(cls, system: ActorSystem, name: str = "") -> Self:
@@ -159,29 +159,31 @@ class Probe(Generic[M]):
         """Its Down can be expected then."""
         self._actor.monitor(ref)
 
-    def hear(self, heard: Heard) -> None:
-        self._heard.append(heard)
-        self._news.set()
+    def record(self, received: ReceivedMessage) -> None:
+        self._received.append(received)
+        self._arrived.set()
 
     async def next(self, within: float = 3.0) -> Any:
         """What comes next, whatever it is. AssertionError if nothing does."""
         try:
             async with asyncio.timeout(within):
-                while not self._heard:
-                    self._news.clear()
-                    await self._news.wait()
+                while not self._received:
+                    self._arrived.clear()
+                    await self._arrived.wait()
         except TimeoutError:
             raise AssertionError(f"nothing came within {within:g} s") from None
-        self.last = self._heard.popleft()
-        return self.last.message
+        self.last_received = self._received.popleft()
+        return self.last_received.message
 
-    async def expect(self, kind: type[T], within: float = 3.0) -> T:
+    async def expect(self, message_class: type[T], within: float = 3.0) -> T:
         """What comes next; AssertionError if nothing does, or something of another class."""
         message = await self.next(within)
-        assert isinstance(message, kind), f"{message!r} came, and not a {kind.__name__}"
+        assert isinstance(message, message_class), (
+            f"{message!r} came, and not a {message_class.__name__}"
+        )
         return message
 
-    async def expect_nothing(self, within: float = 0.1) -> None:
+    async def expect_no_message(self, within: float = 0.1) -> None:
         """AssertionError if anything comes, or has come."""
         try:
             message = await self.next(within)
@@ -192,24 +194,24 @@ class Probe(Generic[M]):
     @property
     def sender(self) -> ActorRef[Any] | None:
         """Of what was expected last."""
-        return None if self.last is None else self.last.sender
+        return None if self.last_received is None else self.last_received.sender
 
     def reply(self, value: Any) -> None:
         """To what was expected last."""
-        if self.last is not None and self.last.reply is not None:
-            self.last.reply.complete(value)
+        if self.last_received is not None and self.last_received.reply is not None:
+            self.last_received.reply.complete(value)
         elif self.sender is not None:
             self.sender.tell(value)
         else:
-            raise NobodyAsked("the probe replies, and nobody has asked")
+            raise NoSenderError("the probe replies, and nobody has asked")
 
 
-class _Ear(Actor[Any]):
+class _ProbeActor(Actor[Any]):
     def __init__(self, probe: Probe[Any]) -> None:
         self._probe = probe
 
     def receive(self, message: Any) -> None:
-        self._probe.hear(Heard(*self._cell.letter))
+        self._probe.record(ReceivedMessage(*self._cell.envelope))
 
     def on_signal(self, signal: Signal) -> None:
-        self._probe.hear(Heard(signal, None, None))
+        self._probe.record(ReceivedMessage(signal, None, None))

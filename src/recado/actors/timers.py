@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .actor import Actor
-    from .running.clock import Timer
+    from .runtime.clock import Timer
 
 
 class Timers:
@@ -31,15 +31,15 @@ class Timers:
         """From `started` of the actor, or later; not from its constructor, when it has no place to live yet."""
         self._ref = actor.ref
         self._system = actor.system
-        self._clock = actor.system.clock
-        self._set: dict[Hashable, Timer] = {}
-        self._ended = False
-        self._system.on_loop(actor._cell.at_end, self._end)
+        self._clock = actor.system._clock
+        self._timers: dict[Hashable, Timer] = {}
+        self._is_ended = False
+        self._system._call_on_loop(actor._cell.on_instance_end, self._end)
 
     def once(self, delay: float, message: Any, *, key: Hashable = None) -> Hashable:
         """Send it after `delay` seconds. Gives the key, by which it can be cancelled."""
         key = object() if key is None else key
-        self._system.on_loop(self._begin, key, delay, None, message)
+        self._system._call_on_loop(self._start, key, delay, None, message)
         return key
 
     def every(self, interval: float, message: Any, *, key: Hashable = None) -> Hashable:
@@ -47,43 +47,45 @@ class Timers:
         if interval <= 0:
             raise ValueError(f"every {interval} seconds is all the time")
         key = object() if key is None else key
-        self._system.on_loop(self._begin, key, interval, interval, message)
+        self._system._call_on_loop(self._start, key, interval, interval, message)
         return key
 
     def cancel(self, key: Hashable) -> None:
         """Also if it has fired, or never was."""
-        self._system.on_loop(self._cancel, key)
+        self._system._call_on_loop(self._cancel, key)
 
     def cancel_all(self) -> None:
-        self._system.on_loop(self._cancel_all)
+        self._system._call_on_loop(self._cancel_all)
 
     # ── on the loop ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _begin(self, key: Hashable, delay: float, interval: float | None, message: Any) -> None:
+    def _start(self, key: Hashable, delay: float, interval: float | None, message: Any) -> None:
         self._cancel(key)
-        if not self._ended:
+        if not self._is_ended:
             due = self._clock.time() + delay
-            self._set[key] = self._clock.call_later(delay, self._fire, key, due, interval, message)
+            self._timers[key] = self._clock.call_later(
+                delay, self._fire, key, due, interval, message
+            )
 
     def _fire(self, key: Hashable, due: float, interval: float | None, message: Any) -> None:
         if interval is None:
-            del self._set[key]
+            del self._timers[key]
         else:
             now = self._clock.time()
             due += interval * max(1, math.floor((now - due) / interval) + 1)
-            self._set[key] = self._clock.call_later(
+            self._timers[key] = self._clock.call_later(
                 due - now, self._fire, key, due, interval, message
             )
         self._ref.tell(message)
 
     def _cancel(self, key: Hashable) -> None:
-        if timer := self._set.pop(key, None):
+        if timer := self._timers.pop(key, None):
             timer.cancel()
 
     def _cancel_all(self) -> None:
-        for key in list(self._set):
+        for key in list(self._timers):
             self._cancel(key)
 
     def _end(self) -> None:
-        self._ended = True
+        self._is_ended = True
         self._cancel_all()

@@ -3,7 +3,7 @@
     | class-id u16 | method-id u16 | arguments … |
 
 A method's layout is compiled from its class when it is first needed, so importing costs nothing for
-the methods that a process never sees. What a peer sent wrongly is a `ProtocolError`; what a local
+the methods that a process never sees. What a peer sent wrongly is a `AmqpError`; what a local
 caller passed wrongly is a `ValueError` that names the method and the field.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
-from .errors import CommandInvalid, FrameError, ProtocolError
+from .errors import AmqpError, CommandInvalidError, FrameError
 from .methods import (
     METHODS,
     BasicDeliver,
@@ -32,8 +32,8 @@ from .methods import (
 )
 from .values import decode_table, encode_table
 
-Reader = Callable[[bytes, int], tuple[Any, int]]
-Writer = Callable[..., bytes]
+FieldReader = Callable[[bytes, int], tuple[Any, int]]
+FieldWriter = Callable[..., bytes]
 
 _IDS: Final = struct.Struct(">HH")
 _SIZE: Final = struct.Struct(">I")
@@ -48,11 +48,11 @@ class WireType(NamedTuple):
     A reader may end beyond the data instead of failing; whoever calls it looks where it ended.
     """
 
-    read: Reader
-    write: Writer
+    read: FieldReader
+    write: FieldWriter
 
 
-def _number(layout: str) -> WireType:
+def _make_integer_type(layout: str) -> WireType:
     number = struct.Struct(layout)
     unpack, pack, size = number.unpack_from, number.pack, number.size
 
@@ -68,7 +68,7 @@ def _number(layout: str) -> WireType:
     return WireType(read, write)
 
 
-def short_string(errors: str) -> WireType:
+def make_short_string_type(errors: str) -> WireType:
     """`errors` is what Python's codecs do with octets that are not UTF-8."""
 
     def read(data: bytes, at: int) -> tuple[str, int]:
@@ -85,9 +85,9 @@ def short_string(errors: str) -> WireType:
     return WireType(read, write)
 
 
-def _read_long_string(data: bytes, at: int) -> tuple[bytes, int]:
-    start = at + 4
-    end = start + _SIZE.unpack_from(data, at)[0]
+def _read_long_string(data: bytes, offset: int) -> tuple[bytes, int]:
+    start = offset + 4
+    end = start + _SIZE.unpack_from(data, offset)[0]
     return data[start:end], end
 
 
@@ -96,11 +96,11 @@ def _write_long_string(octets: bytes) -> bytes:
 
 
 WIRE_TYPES: Final[dict[object, WireType]] = {
-    Octet: _number(">B"),
-    Short: _number(">H"),
-    Long: _number(">I"),
-    LongLong: _number(">Q"),
-    ShortStr: short_string("strict"),
+    Octet: _make_integer_type(">B"),
+    Short: _make_integer_type(">H"),
+    Long: _make_integer_type(">I"),
+    LongLong: _make_integer_type(">Q"),
+    ShortStr: make_short_string_type("strict"),
     LongStr: WireType(_read_long_string, _write_long_string),
     Table: WireType(decode_table, encode_table),
 }
@@ -108,11 +108,11 @@ WIRE_TYPES: Final[dict[object, WireType]] = {
 
 # RabbitMQ takes names and keys that are not UTF-8 from other clients, and gives them to whoever consumes: one
 # such message must not be the end of every connection that it comes to. They decode as properties do.
-_TOLD_BY_BROKERS: Final = (BasicDeliver, BasicGetOk, BasicReturn)
-_LENIENT: Final = WIRE_TYPES | {ShortStr: short_string("surrogateescape")}
+_LENIENT_METHODS: Final = (BasicDeliver, BasicGetOk, BasicReturn)
+_LENIENT_WIRE_TYPES: Final = WIRE_TYPES | {ShortStr: make_short_string_type("surrogateescape")}
 
 
-def _bit_reader(position: int, width: int) -> Reader:
+def _make_bit_reader(position: int, width: int) -> FieldReader:
     """Reads one of the octet's bits; only the last bit of an octet goes on to the next."""
     mask, step = 1 << position, int(position == width - 1)
 
@@ -132,42 +132,42 @@ def _write_bits(*bits: bool) -> bytes:
 # ── layouts ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Layout(msgspec.Struct, frozen=True):
+class _MethodLayout(msgspec.Struct, frozen=True):
     """A reader for each field, with whether its value is kept, which a reserved field's is not; a
     writer for each piece of bytes, with the fields that go into it."""
 
-    readers: tuple[tuple[Reader, bool], ...]
-    writers: tuple[tuple[Writer, tuple[str, ...]], ...]
+    readers: tuple[tuple[FieldReader, bool], ...]
+    writers: tuple[tuple[FieldWriter, tuple[str, ...]], ...]
 
 
 @cache
-def _layout(method: type[Method]) -> _Layout:
-    readers: list[tuple[Reader, bool]] = []
-    writers: list[tuple[Writer, tuple[str, ...]]] = []
+def _compile_layout(method: type[Method]) -> _MethodLayout:
+    readers: list[tuple[FieldReader, bool]] = []
+    writers: list[tuple[FieldWriter, tuple[str, ...]]] = []
     bits: list[tuple[str, bool]] = []
-    types = _LENIENT if method in _TOLD_BY_BROKERS else WIRE_TYPES
+    types = _LENIENT_WIRE_TYPES if method in _LENIENT_METHODS else WIRE_TYPES
 
     def end_octet() -> None:
         if bits:
-            for position, (_, kept) in enumerate(bits):
-                readers.append((_bit_reader(position, len(bits)), kept))
+            for position, (_, is_field) in enumerate(bits):
+                readers.append((_make_bit_reader(position, len(bits)), is_field))
             writers.append((_write_bits, tuple(name for name, _ in bits)))
             bits.clear()
 
     for name, annotation in method.__annotations__.items():
-        kept = name in method.__struct_fields__
-        kind = annotation if kept else get_args(annotation)[0]
-        if kind is Bit:
-            bits.append((name, kept))
+        is_field = name in method.__struct_fields__
+        wire_type = annotation if is_field else get_args(annotation)[0]
+        if wire_type is Bit:
+            bits.append((name, is_field))
         else:
             end_octet()
-            readers.append((types[kind].read, kept))
-            writers.append((types[kind].write, (name,)))
+            readers.append((types[wire_type].read, is_field))
+            writers.append((types[wire_type].write, (name,)))
     end_octet()
-    return _Layout(tuple(readers), tuple(writers))
+    return _MethodLayout(tuple(readers), tuple(writers))
 
 
-def find_method(payload: bytes) -> type[Method]:
+def find_method_type(payload: bytes) -> type[Method]:
     """The class of the method in a payload, whose arguments may be malformed."""
     try:
         ids = _IDS.unpack_from(payload)
@@ -175,38 +175,38 @@ def find_method(payload: bytes) -> type[Method]:
         raise FrameError("a method frame is cut short") from None
     method = METHODS.get(ids)
     if method is None:
-        raise CommandInvalid(f"unknown method {ids[1]} of class {ids[0]}", ids)
+        raise CommandInvalidError(f"unknown method {ids[1]} of class {ids[0]}", ids)
     return method
 
 
 def decode_method(payload: bytes) -> Method:
-    method = find_method(payload)
+    method = find_method_type(payload)
     values = []
-    at = _IDS.size
+    offset = _IDS.size
     try:
-        for read, kept in _layout(method).readers:
-            value, at = read(payload, at)
-            if kept:
+        for read, is_field in _compile_layout(method).readers:
+            value, offset = read(payload, offset)
+            if is_field:
                 values.append(value)
     except (IndexError, struct.error):
-        raise FrameError(f"{method.name} is cut short", _ids(method)) from None
+        raise FrameError(f"{method.name} is cut short", _method_ids(method)) from None
     except UnicodeDecodeError:
         text = f"{method.name} has a string that is not UTF-8"
-        raise FrameError(text, _ids(method)) from None
-    except ProtocolError as error:
-        raise type(error)(f"{method.name}: {error}", _ids(method)) from None
-    if at != len(payload):
-        raise _wrong_end(method.name, payload, at, _ids(method))
+        raise FrameError(text, _method_ids(method)) from None
+    except AmqpError as error:
+        raise type(error)(f"{method.name}: {error}", _method_ids(method)) from None
+    if offset != len(payload):
+        raise _make_end_error(method.name, payload, offset, _method_ids(method))
     return method(*values)
 
 
-def _ids(method: type[Method]) -> tuple[int, int]:
+def _method_ids(method: type[Method]) -> tuple[int, int]:
     return method.class_id, method.method_id
 
 
 def encode_method(method: Method) -> bytes:
     pieces = [_IDS.pack(method.class_id, method.method_id)]
-    for write, names in _layout(type(method)).writers:
+    for write, names in _compile_layout(type(method)).writers:
         try:
             pieces.append(write(*[getattr(method, name) for name in names]))
         except ValueError as error:
@@ -214,13 +214,15 @@ def encode_method(method: Method) -> bytes:
     return b"".join(pieces)
 
 
-def check_end(what: str, data: bytes, at: int) -> None:
+def check_end(subject: str, data: bytes, offset: int) -> None:
     """What was read up to `at` must have ended with the data, neither before nor beyond."""
-    if at != len(data):
-        raise _wrong_end(what, data, at)
+    if offset != len(data):
+        raise _make_end_error(subject, data, offset)
 
 
-def _wrong_end(what: str, data: bytes, at: int, failed: tuple[int, int] = (0, 0)) -> FrameError:
-    if at > len(data):
-        return FrameError(f"{what} is cut short", failed)
-    return FrameError(f"{what} is followed by {len(data) - at} stray bytes", failed)
+def _make_end_error(
+    subject: str, data: bytes, offset: int, method_ids: tuple[int, int] = (0, 0)
+) -> FrameError:
+    if offset > len(data):
+        return FrameError(f"{subject} is cut short", method_ids)
+    return FrameError(f"{subject} is followed by {len(data) - offset} stray bytes", method_ids)

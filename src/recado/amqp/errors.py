@@ -7,101 +7,101 @@ place. Texts follow RabbitMQ's ("no queue 'x' in vhost '/'"), because people sea
 from typing import ClassVar
 
 
-class ProtocolError(Exception):
+class AmqpError(Exception):
     """An error that the peer is told about with a reply code."""
 
     code: ClassVar[int]
     name: ClassVar[str]
 
-    def __init__(self, text: str, failed: tuple[int, int] = (0, 0)) -> None:
+    def __init__(self, text: str, method_ids: tuple[int, int] = (0, 0)) -> None:
         """`failed` are the class and method ids of the method that caused the error, if one did."""
         super().__init__(text)
-        self.failed = failed
+        self.method_ids = method_ids
 
     @property
     def reply_text(self) -> str:
         return f"{self.name} - {self}"
 
 
-class ClosesChannel(ProtocolError):
+class ChannelLevelError(AmqpError):
     """The peer asked for something it cannot have; only this channel ends."""
 
 
-class ClosesConnection(ProtocolError):
+class ConnectionLevelError(AmqpError):
     """The conversation itself is broken, or was refused; all channels end."""
 
 
-class AccessRefused(ClosesChannel):
+class AccessRefusedError(ChannelLevelError):
     code = 403
     name = "ACCESS_REFUSED"
 
 
-class NotFound(ClosesChannel):
+class NotFoundError(ChannelLevelError):
     code = 404
     name = "NOT_FOUND"
 
 
-class ResourceLocked(ClosesChannel):
+class ResourceLockedError(ChannelLevelError):
     code = 405
     name = "RESOURCE_LOCKED"
 
 
-class PreconditionFailed(ClosesChannel):
+class PreconditionFailedError(ChannelLevelError):
     code = 406
     name = "PRECONDITION_FAILED"
 
 
-class ConnectionForced(ClosesConnection):
+class ConnectionForcedError(ConnectionLevelError):
     code = 320
     name = "CONNECTION_FORCED"
 
 
-class LoginRefused(ClosesConnection):
+class LoginRefusedError(ConnectionLevelError):
     code = 403
     name = "ACCESS_REFUSED"
 
 
-class FrameError(ClosesConnection):
+class FrameError(ConnectionLevelError):
     code = 501
     name = "FRAME_ERROR"
 
 
-class FramingLost(FrameError):
+class FramingLostError(FrameError):
     """The end of a frame cannot be found, so that nothing behind it can be read."""
 
 
-class SyntaxFault(ClosesConnection):
+class AmqpSyntaxError(ConnectionLevelError):
     """Well-formed, but beyond a limit of this implementation; RabbitMQ answers malformed input with 501."""
 
     code = 502
     name = "SYNTAX_ERROR"
 
 
-class CommandInvalid(ClosesConnection):
+class CommandInvalidError(ConnectionLevelError):
     code = 503
     name = "COMMAND_INVALID"
 
 
-class ChannelFault(ClosesConnection):
+class ChannelError(ConnectionLevelError):
     code = 504
     name = "CHANNEL_ERROR"
 
 
-class UnexpectedFrame(ClosesConnection):
+class UnexpectedFrameError(ConnectionLevelError):
     code = 505
     name = "UNEXPECTED_FRAME"
 
 
-class NotAllowed(ClosesConnection):
+class NotAllowedError(ConnectionLevelError):
     code = 530
     name = "NOT_ALLOWED"
 
 
-class NotImplementedHere(ClosesConnection):
+class AmqpNotImplementedError(ConnectionLevelError):
     code = 540
     name = "NOT_IMPLEMENTED"
 
 
-class InternalError(ClosesConnection):
+class InternalError(ConnectionLevelError):
     code = 541
     name = "INTERNAL_ERROR"

@@ -5,11 +5,11 @@ from typing import TypeAlias
 import msgspec
 
 from .deliveries import Delivered
-from .facts import Facts
 from .methods import Method
+from .traits import MessageTraits
 
 
-class HeaderReceived(msgspec.Struct, frozen=True):
+class ProtocolHeaderReceived(msgspec.Struct, frozen=True):
     """The eight bytes with which a client opens."""
 
     header: bytes
@@ -24,21 +24,21 @@ class Published(msgspec.Struct, frozen=True):
     """A run of publishes: `method` is their common frame, message i is `head + tails[i]`."""
 
     channel: int
-    method: bytes
-    facts: Facts
-    head: bytes
-    tails: list[bytes]
+    method_frame: bytes
+    traits: MessageTraits
+    prefix: bytes
+    payloads: list[bytes]
 
 
-class Interleaved(msgspec.Struct, frozen=True):
+class InterleavedPublished(msgspec.Struct, frozen=True):
     """Publishes of several routes in turn, alike but for that and the body: message i is `methods[i]`, and
     `head + tails[i]`."""
 
     channel: int
-    facts: Facts
-    head: bytes
-    methods: list[bytes]
-    tails: list[bytes]
+    traits: MessageTraits
+    prefix: bytes
+    method_frames: list[bytes]
+    payloads: list[bytes]
 
 
 class ContentReceived(msgspec.Struct, frozen=True):
@@ -53,13 +53,13 @@ class Acked(msgspec.Struct, frozen=True):
     """`count` deliveries acknowledged one by one, tags counting up."""
 
     channel: int
-    first: int
+    first_tag: int
     count: int
 
 
-class TooLarge(msgspec.Struct, frozen=True):
+class OversizedBodyReceived(msgspec.Struct, frozen=True):
     channel: int
-    size: int
+    body_size: int
 
 
 class Discarded(msgspec.Struct, frozen=True):
@@ -71,14 +71,14 @@ class HeartbeatReceived(msgspec.Struct, frozen=True):
 
 
 Event: TypeAlias = (
-    HeaderReceived
+    ProtocolHeaderReceived
     | MethodReceived
     | Published
-    | Interleaved
+    | InterleavedPublished
     | ContentReceived
     | Delivered
     | Acked
-    | TooLarge
+    | OversizedBodyReceived
     | Discarded
     | HeartbeatReceived
 )

@@ -15,94 +15,98 @@ from struct import Struct
 from .codec import encode_method
 from .methods import Method
 
-METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
-END = 0xCE
-END_BYTE = b"\xce"
-OVERHEAD = 8  # kind, channel and size before a payload, the end byte behind it
+METHOD_FRAME_TYPE, HEADER_FRAME_TYPE, BODY_FRAME_TYPE, HEARTBEAT_FRAME_TYPE = 1, 2, 3, 8
+FRAME_END_CODE = 0xCE
+FRAME_END = b"\xce"
+FRAME_OVERHEAD_BYTES = 8  # kind, channel and size before a payload, the end byte behind it
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-BASIC_CLASS = 60
-DELIVER_ID = b"\x00\x3c\x00\x3c"
-FRAME_MIN = 4096  # every peer must accept frames of this size
-FRAME_DEFAULT = 131_072
+BASIC_CLASS_ID = 60
+DELIVER_METHOD_IDS = b"\x00\x3c\x00\x3c"
+FRAME_MIN_BYTES = 4096  # every peer must accept frames of this size
+FRAME_MAX_DEFAULT_BYTES = 131_072
 
-ENVELOPE = Struct(">BHI")
-HEADER_START = Struct(">BHIHHQ")  # the envelope, class, weight, body size
-PROPERTIES_AT = HEADER_START.size
+FRAME_START = Struct(">BHI")
+CONTENT_HEADER_START = Struct(">BHIHHQ")  # the envelope, class, weight, body size
+PROPERTIES_OFFSET = CONTENT_HEADER_START.size
 _ACK = Struct(">BHIHHQ?B")
 
 
-def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    return ENVELOPE.pack(kind, channel, len(payload)) + payload + END_BYTE
+def encode_frame(frame_type: int, channel: int, payload: bytes) -> bytes:
+    return FRAME_START.pack(frame_type, channel, len(payload)) + payload + FRAME_END
 
 
-HEARTBEAT_FRAME = frame(HEARTBEAT, 0, b"")
+HEARTBEAT_FRAME = encode_frame(HEARTBEAT_FRAME_TYPE, 0, b"")
 
 
-def method_frame(channel: int, method: Method) -> bytes:
-    return frame(METHOD, channel, encode_method(method))
+def encode_method_frame(channel: int, method: Method) -> bytes:
+    return encode_frame(METHOD_FRAME_TYPE, channel, encode_method(method))
 
 
-def ack_frame(channel: int, tag: int, *, multiple: bool) -> bytes:
+def encode_ack_frame(channel: int, delivery_tag: int, *, multiple: bool) -> bytes:
     """basic.ack, which confirms make the most frequent method of all: 0.3 µs here, 3 by its class."""
-    return _ACK.pack(METHOD, channel, 13, BASIC_CLASS, 80, tag, multiple, END)
+    return _ACK.pack(
+        METHOD_FRAME_TYPE, channel, 13, BASIC_CLASS_ID, 80, delivery_tag, multiple, FRAME_END_CODE
+    )
 
 
-def content_frames(
+def encode_content(
     channel: int, properties: bytes, body: bytes | bytearray, frame_max: int
 ) -> bytes:
     """A message's content; `properties` are the flags and the property list as on the wire."""
-    size = len(properties) + PROPERTIES_AT - ENVELOPE.size
+    size = len(properties) + PROPERTIES_OFFSET - FRAME_START.size
     parts: list[bytes | bytearray | memoryview] = [
-        HEADER_START.pack(HEADER, channel, size, BASIC_CLASS, 0, len(body)),
+        CONTENT_HEADER_START.pack(HEADER_FRAME_TYPE, channel, size, BASIC_CLASS_ID, 0, len(body)),
         properties,
-        END_BYTE,
+        FRAME_END,
     ]
-    room = frame_max - OVERHEAD if frame_max else len(body)
-    whole = memoryview(body) if len(body) > room else body  # in several frames: do not copy each
-    for at in range(0, len(body), room or 1):
-        piece = whole[at : at + room]
-        parts += (ENVELOPE.pack(BODY, channel, len(piece)), piece, END_BYTE)
+    payload_max = frame_max - FRAME_OVERHEAD_BYTES if frame_max else len(body)
+    source = (
+        memoryview(body) if len(body) > payload_max else body
+    )  # in several frames: do not copy each
+    for at in range(0, len(body), payload_max or 1):
+        piece = source[at : at + payload_max]
+        parts += (FRAME_START.pack(BODY_FRAME_TYPE, channel, len(piece)), piece, FRAME_END)
     return b"".join(parts)
 
 
-def header_end(content: bytes) -> int:
+def find_header_end(content: bytes) -> int:
     """Where the header frame ends and the body begins."""
-    size: int = ENVELOPE.unpack_from(content)[2]
-    return size + OVERHEAD
+    size: int = FRAME_START.unpack_from(content)[2]
+    return size + FRAME_OVERHEAD_BYTES
 
 
-def properties_of(content: bytes) -> bytes:
-    return content[PROPERTIES_AT : header_end(content) - 1]
+def extract_properties(content: bytes) -> bytes:
+    return content[PROPERTIES_OFFSET : find_header_end(content) - 1]
 
 
-def body_size_of(content: bytes, at: int = 0) -> int:
+def read_body_size(content: bytes, offset: int = 0) -> int:
     """The content may begin behind other bytes."""
-    size: int = HEADER_START.unpack_from(content, at)[5]
+    size: int = CONTENT_HEADER_START.unpack_from(content, offset)[5]
     return size
 
 
-def body_of(content: bytes) -> bytes:
-    at = header_end(content)
+def extract_body(content: bytes) -> bytes:
+    at = find_header_end(content)
     pieces = []
     while at < len(content):
-        size = ENVELOPE.unpack_from(content, at)[2]
+        size = FRAME_START.unpack_from(content, at)[2]
         pieces.append(content[at + 7 : at + 7 + size])
-        at += size + OVERHEAD
+        at += size + FRAME_OVERHEAD_BYTES
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def on_channel(content: bytes, channel: int) -> bytes:
+def move_to_channel(content: bytes, channel: int) -> bytes:
     """The same content on another channel; frames keep their sizes."""
     number = channel.to_bytes(2, "big")
-    at = header_end(content)
+    at = find_header_end(content)
     parts = [b"\x02", number, content[3:at]]
     while at < len(content):
-        after: int = at + ENVELOPE.unpack_from(content, at)[2] + OVERHEAD
+        after: int = at + FRAME_START.unpack_from(content, at)[2] + FRAME_OVERHEAD_BYTES
         parts += (b"\x03", number, content[at + 3 : after])
         at = after
     return b"".join(parts)
 
 
-def within(content: bytes, channel: int, frame_max: int) -> bytes:
+def resize_frames(content: bytes, channel: int, frame_max: int) -> bytes:
     """The same content on another channel, its body cut again for a smaller `frame_max`."""
-    return content_frames(channel, properties_of(content), body_of(content), frame_max)
+    return encode_content(channel, extract_properties(content), extract_body(content), frame_max)

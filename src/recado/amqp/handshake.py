@@ -9,7 +9,7 @@
     connection.open      →                               virtual host
                          ←       connection.open-ok
 
-Sans-IO: methods in, methods and decisions out. `NEXT` is the whole of the order, with what a side
+Sans-IO: methods in, methods and decisions out. `NEXT_STEP` is the whole of the order, with what a side
 receives and, on the server, what it sends. The rim sends and receives frames, verifies credentials,
 and knows virtual hosts. `connection.close` may come at any step and is the rim's affair too.
 """
@@ -21,14 +21,14 @@ from typing import Final
 import msgspec
 
 from .errors import (
-    ChannelFault,
-    CommandInvalid,
-    LoginRefused,
-    NotAllowed,
-    NotImplementedHere,
-    SyntaxFault,
+    AmqpNotImplementedError,
+    AmqpSyntaxError,
+    ChannelError,
+    CommandInvalidError,
+    LoginRefusedError,
+    NotAllowedError,
 )
-from .frames import FRAME_MIN
+from .frames import FRAME_MIN_BYTES
 from .methods import (
     ConnectionOpen,
     ConnectionOpenOk,
@@ -38,15 +38,15 @@ from .methods import (
     ConnectionTuneOk,
     Method,
 )
-from .values import LongString, Table, decode_table, encode_table
+from .values import FieldTable, LongString, decode_table, encode_table
 
 
-class Step(Enum):
+class HandshakeStep(Enum):
     """The server's steps have the names that RabbitMQ gives them in its error texts."""
 
     AWAIT_HEADER = "greeting"
     AWAIT_START_OK = "starting"
-    AWAIT_VERDICT = "securing"
+    AWAIT_AUTHENTICATION = "securing"
     AWAIT_TUNE_OK = "tuning"
     AWAIT_OPEN = "opening"
 
@@ -57,17 +57,17 @@ class Step(Enum):
     OPEN = "running"
 
 
-NEXT: Final[dict[tuple[Step, type[Method]], Step]] = {
+NEXT_STEP: Final[dict[tuple[HandshakeStep, type[Method]], HandshakeStep]] = {
     # the server
-    (Step.AWAIT_HEADER, ConnectionStart): Step.AWAIT_START_OK,
-    (Step.AWAIT_START_OK, ConnectionStartOk): Step.AWAIT_VERDICT,
-    (Step.AWAIT_VERDICT, ConnectionTune): Step.AWAIT_TUNE_OK,
-    (Step.AWAIT_TUNE_OK, ConnectionTuneOk): Step.AWAIT_OPEN,
-    (Step.AWAIT_OPEN, ConnectionOpen): Step.OPEN,
+    (HandshakeStep.AWAIT_HEADER, ConnectionStart): HandshakeStep.AWAIT_START_OK,
+    (HandshakeStep.AWAIT_START_OK, ConnectionStartOk): HandshakeStep.AWAIT_AUTHENTICATION,
+    (HandshakeStep.AWAIT_AUTHENTICATION, ConnectionTune): HandshakeStep.AWAIT_TUNE_OK,
+    (HandshakeStep.AWAIT_TUNE_OK, ConnectionTuneOk): HandshakeStep.AWAIT_OPEN,
+    (HandshakeStep.AWAIT_OPEN, ConnectionOpen): HandshakeStep.OPEN,
     # the client
-    (Step.AWAIT_START, ConnectionStart): Step.AWAIT_TUNE,
-    (Step.AWAIT_TUNE, ConnectionTune): Step.AWAIT_OPEN_OK,
-    (Step.AWAIT_OPEN_OK, ConnectionOpenOk): Step.OPEN,
+    (HandshakeStep.AWAIT_START, ConnectionStart): HandshakeStep.AWAIT_TUNE,
+    (HandshakeStep.AWAIT_TUNE, ConnectionTune): HandshakeStep.AWAIT_OPEN_OK,
+    (HandshakeStep.AWAIT_OPEN_OK, ConnectionOpenOk): HandshakeStep.OPEN,
 }
 
 
@@ -77,7 +77,7 @@ class Credentials(msgspec.Struct, frozen=True):
     mechanism: str
     username: str
     password: bytes
-    client_properties: Table
+    client_properties: FieldTable
 
     def __repr__(self) -> str:
         return f"Credentials({self.mechanism} for {self.username!r})"
@@ -88,7 +88,7 @@ class Credentials(msgspec.Struct, frozen=True):
         return isinstance(capabilities, dict) and capabilities.get(capability) is True
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ConnectionLimits(msgspec.Struct, frozen=True):
     """What both sides keep to. Zero is no limit, or no heartbeat."""
 
     frame_max: int
@@ -96,7 +96,7 @@ class Limits(msgspec.Struct, frozen=True):
     heartbeat: int
 
 
-class Opened(msgspec.Struct, frozen=True):
+class OpenRequested(msgspec.Struct, frozen=True):
     """The client chose its virtual host; the server may still refuse it."""
 
     virtual_host: str
@@ -107,7 +107,7 @@ class ServerHandshake:
 
     def __init__(
         self,
-        properties: Table,
+        properties: FieldTable,
         mechanisms: Sequence[str],
         frame_max: int,
         channel_max: int,
@@ -115,51 +115,51 @@ class ServerHandshake:
     ) -> None:
         if unknown := set(mechanisms) - _MECHANISMS.keys():
             raise ValueError(f"unknown authentication mechanisms: {', '.join(sorted(unknown))}")
-        self.step = Step.AWAIT_HEADER
+        self.step = HandshakeStep.AWAIT_HEADER
         self.properties = properties
         self.mechanisms = mechanisms
-        self.offered = Limits(frame_max, channel_max, heartbeat)
+        self.offered_limits = ConnectionLimits(frame_max, channel_max, heartbeat)
 
     def start(self) -> ConnectionStart:
         """The answer to the protocol header."""
         start = ConnectionStart(
             server_properties=self.properties, mechanisms=" ".join(self.mechanisms).encode()
         )
-        self.step = _after(self.step, start)
+        self.step = _next_step(self.step, start)
         return start
 
-    def receive(self, method: Method) -> Credentials | Limits | Opened:
+    def receive(self, method: Method) -> Credentials | ConnectionLimits | OpenRequested:
         match method:
             case ConnectionStartOk():
-                self.step = _after(self.step, method)
-                return self._credentials(method)
+                self.step = _next_step(self.step, method)
+                return self._read_credentials(method)
             case ConnectionTuneOk():
-                self.step = _after(self.step, method)
-                return self._agree(method)
+                self.step = _next_step(self.step, method)
+                return self._negotiate(method)
             case ConnectionOpen():
-                self.step = _after(self.step, method)
-                return Opened(method.virtual_host)
+                self.step = _next_step(self.step, method)
+                return OpenRequested(method.virtual_host)
             case _:
-                raise unexpected_method(self.step, method)
+                raise make_unexpected_method_error(self.step, method)
 
-    def accept(self) -> ConnectionTune:
+    def accept_credentials(self) -> ConnectionTune:
         """The answer to credentials that turned out to be good."""
-        ours = self.offered
+        ours = self.offered_limits
         tune = ConnectionTune(ours.channel_max, ours.frame_max, ours.heartbeat)
-        self.step = _after(self.step, tune)
+        self.step = _next_step(self.step, tune)
         return tune
 
-    def _credentials(self, answer: ConnectionStartOk) -> Credentials:
+    def _read_credentials(self, answer: ConnectionStartOk) -> Credentials:
         if answer.mechanism not in self.mechanisms:
-            raise CommandInvalid(f"unknown authentication mechanism '{answer.mechanism}'")
-        username, password = _MECHANISMS[answer.mechanism].read(answer.response)
+            raise CommandInvalidError(f"unknown authentication mechanism '{answer.mechanism}'")
+        username, password = _MECHANISMS[answer.mechanism].decode(answer.response)
         return Credentials(answer.mechanism, username, password, answer.client_properties)
 
-    def _agree(self, asked: ConnectionTuneOk) -> Limits:
-        ours = self.offered
-        return Limits(
-            _within("frame_max", asked.frame_max, FRAME_MIN, ours.frame_max),
-            _within("channel_max", asked.channel_max, 1, ours.channel_max),
+    def _negotiate(self, asked: ConnectionTuneOk) -> ConnectionLimits:
+        ours = self.offered_limits
+        return ConnectionLimits(
+            _check_limit("frame_max", asked.frame_max, FRAME_MIN_BYTES, ours.frame_max),
+            _check_limit("channel_max", asked.channel_max, 1, ours.channel_max),
             # The client has the last word here, and its zero is not a limit but a wish for silence.
             asked.heartbeat,
         )
@@ -173,26 +173,26 @@ class ClientHandshake:
         username: str,
         password: bytes,
         virtual_host: str,
-        properties: Table,
+        properties: FieldTable,
         frame_max: int,
         channel_max: int,
         heartbeat: int,
     ) -> None:
-        self.step = Step.AWAIT_START
+        self.step = HandshakeStep.AWAIT_START
         self.username = username
         self.password = password
         self.virtual_host = virtual_host
         self.properties = properties
-        self.limits = Limits(frame_max, channel_max, heartbeat)
-        self.server_properties: Table = {}
+        self.limits = ConnectionLimits(frame_max, channel_max, heartbeat)
+        self.server_properties: FieldTable = {}
 
     def receive(self, method: Method) -> list[Method]:
-        self.step = _after(self.step, method)
+        self.step = _next_step(self.step, method)
         match method:
             case ConnectionStart():
-                return [self._introduce(method)]
+                return [self._answer_start(method)]
             case ConnectionTune():
-                self.limits = ours = self._agree(method)
+                self.limits = ours = self._negotiate(method)
                 return [
                     ConnectionTuneOk(ours.channel_max, ours.frame_max, ours.heartbeat),
                     ConnectionOpen(self.virtual_host),
@@ -200,39 +200,41 @@ class ClientHandshake:
             case _:
                 return []
 
-    def _introduce(self, start: ConnectionStart) -> ConnectionStartOk:
+    def _answer_start(self, start: ConnectionStart) -> ConnectionStartOk:
         if (start.version_major, start.version_minor) != (0, 9):
             version = f"{start.version_major}-{start.version_minor}"
-            raise NotImplementedHere(f"the server speaks AMQP {version}, this client 0-9-1")
+            raise AmqpNotImplementedError(f"the server speaks AMQP {version}, this client 0-9-1")
         self.server_properties = start.server_properties
         offered = start.mechanisms.split()
         for name, mechanism in _MECHANISMS.items():
             if name.encode() in offered:
-                response = mechanism.write(self.username, self.password)
+                response = mechanism.encode(self.username, self.password)
                 return ConnectionStartOk(self.properties, name, response)
-        raise LoginRefused(f"the server accepts none of {', '.join(_MECHANISMS)}")
+        raise LoginRefusedError(f"the server accepts none of {', '.join(_MECHANISMS)}")
 
-    def _agree(self, offered: ConnectionTune) -> Limits:
+    def _negotiate(self, offered: ConnectionTune) -> ConnectionLimits:
         ours = self.limits
-        return Limits(
-            _smaller(ours.frame_max, offered.frame_max),
-            _smaller(ours.channel_max, offered.channel_max),
-            ours.heartbeat and _smaller(ours.heartbeat, offered.heartbeat),
+        return ConnectionLimits(
+            _min_nonzero(ours.frame_max, offered.frame_max),
+            _min_nonzero(ours.channel_max, offered.channel_max),
+            ours.heartbeat and _min_nonzero(ours.heartbeat, offered.heartbeat),
         )
 
 
 # ── order ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _after(step: Step, method: Method) -> Step:
-    following = NEXT.get((step, type(method)))
+def _next_step(step: HandshakeStep, method: Method) -> HandshakeStep:
+    following = NEXT_STEP.get((step, type(method)))
     if following is None:
-        raise unexpected_method(step, method)
+        raise make_unexpected_method_error(step, method)
     return following
 
 
-def unexpected_method(step: Step, method: Method | type[Method]) -> ChannelFault:
-    return ChannelFault(
+def make_unexpected_method_error(
+    step: HandshakeStep, method: Method | type[Method]
+) -> ChannelError:
+    return ChannelError(
         f"unexpected method in connection state {step.value}: {method.name}",
         (method.class_id, method.method_id),
     )
@@ -241,51 +243,51 @@ def unexpected_method(step: Step, method: Method | type[Method]) -> ChannelFault
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _within(field: str, asked: int, least: int, most: int) -> int:
+def _check_limit(field: str, requested: int, minimum: int, maximum: int) -> int:
     """What the client asked for, if it may have it. Asking for no limit, it gets ours."""
-    if 0 < asked < least:
-        raise NotAllowed(
-            f"negotiated {field} = {asked} is lower than the minimum allowed value ({least})"
+    if 0 < requested < minimum:
+        raise NotAllowedError(
+            f"negotiated {field} = {requested} is lower than the minimum allowed value ({minimum})"
         )
-    if 0 < most < asked:
-        raise NotAllowed(
-            f"negotiated {field} = {asked} is higher than the maximum allowed value ({most})"
+    if 0 < maximum < requested:
+        raise NotAllowedError(
+            f"negotiated {field} = {requested} is higher than the maximum allowed value ({maximum})"
         )
-    return asked or most
+    return requested or maximum
 
 
-def _smaller(one: int, other: int) -> int:
+def _min_nonzero(one: int, other: int) -> int:
     return min(one, other) or max(one, other)
 
 
 # ── mechanisms ────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Mechanism(msgspec.Struct, frozen=True):
+class _AuthMechanism(msgspec.Struct, frozen=True):
     """How username and password become a response, and a response becomes them."""
 
-    write: Callable[[str, bytes], bytes]
-    read: Callable[[bytes], tuple[str, bytes]]
+    encode: Callable[[str, bytes], bytes]
+    decode: Callable[[bytes], tuple[str, bytes]]
 
 
-def _write_plain(username: str, password: bytes) -> bytes:
+def _encode_plain(username: str, password: bytes) -> bytes:
     return b"\0" + username.encode() + b"\0" + password
 
 
-def _read_plain(response: bytes) -> tuple[str, bytes]:
+def _decode_plain(response: bytes) -> tuple[str, bytes]:
     match response.split(b"\0"):
         case [b"", username, password]:
-            return _username(username), password
+            return _decode_username(username), password
         case _:
-            raise SyntaxFault("a PLAIN response is a zero, the user, a zero, the password")
+            raise AmqpSyntaxError("a PLAIN response is a zero, the user, a zero, the password")
 
 
-def _write_amqplain(username: str, password: bytes) -> bytes:
+def _encode_amqplain(username: str, password: bytes) -> bytes:
     # The response is a field table without its size.
     return encode_table({"LOGIN": username, "PASSWORD": LongString(password)})[4:]
 
 
-def _read_amqplain(response: bytes) -> tuple[str, bytes]:
+def _decode_amqplain(response: bytes) -> tuple[str, bytes]:
     table, _ = decode_table(len(response).to_bytes(4, "big") + response, 0)
     match table.get("LOGIN"), table.get("PASSWORD"):
         case str(username), str(password):
@@ -293,18 +295,20 @@ def _read_amqplain(response: bytes) -> tuple[str, bytes]:
         case str(username), LongString() as password:
             return username, bytes(password)
         case _:
-            raise SyntaxFault("an AMQPLAIN response has LOGIN and PASSWORD, both of them strings")
+            raise AmqpSyntaxError(
+                "an AMQPLAIN response has LOGIN and PASSWORD, both of them strings"
+            )
 
 
-def _username(octets: bytes) -> str:
+def _decode_username(octets: bytes) -> str:
     try:
         return octets.decode()
     except UnicodeDecodeError:
-        raise SyntaxFault("a user name is not UTF-8") from None
+        raise AmqpSyntaxError("a user name is not UTF-8") from None
 
 
 # The client takes the first that the server offers too.
-_MECHANISMS: Final[dict[str, _Mechanism]] = {
-    "PLAIN": _Mechanism(_write_plain, _read_plain),
-    "AMQPLAIN": _Mechanism(_write_amqplain, _read_amqplain),
+_MECHANISMS: Final[dict[str, _AuthMechanism]] = {
+    "PLAIN": _AuthMechanism(_encode_plain, _decode_plain),
+    "AMQPLAIN": _AuthMechanism(_encode_amqplain, _decode_amqplain),
 }

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Final, TypeVar
 
 import msgspec
 
-from .values import Table as FieldTable
+from .values import FieldTable as FieldTable
 
 Bit = Annotated[bool, "bit"]
 Octet = Annotated[int, "octet"]

@@ -15,10 +15,10 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from .codec import WIRE_TYPES, Reader, Writer, check_end, short_string
+from .codec import WIRE_TYPES, FieldReader, FieldWriter, check_end, make_short_string_type
 from .errors import FrameError
 from .methods import LongLong, Octet, ShortStr, Table
-from .values import MAX_ENTRIES, decode_table
+from .values import MAX_ENTRY_COUNT, decode_table
 
 
 class Properties(msgspec.Struct):
@@ -41,18 +41,18 @@ class Properties(msgspec.Struct):
 
 
 _FLAGS: Final = struct.Struct(">H")
-_UNDEFINED: Final = 0b11
+_UNDEFINED_FLAGS_MASK: Final = 0b11
 
-_WIRE_TYPES: Final = WIRE_TYPES | {ShortStr: short_string("surrogateescape")}
+_WIRE_TYPES: Final = WIRE_TYPES | {ShortStr: make_short_string_type("surrogateescape")}
 
 # flag, name, how it is read, how it is written
-_FIELDS: Final[tuple[tuple[int, str, Reader, Writer], ...]] = tuple(
+_FIELDS: Final[tuple[tuple[int, str, FieldReader, FieldWriter], ...]] = tuple(
     (0x8000 >> place, name, *_WIRE_TYPES[get_args(annotation)[0]])
     for place, (name, annotation) in enumerate(Properties.__annotations__.items())
 )
 
 
-def decode_properties(data: bytes, *, max_entries: int = MAX_ENTRIES) -> Properties:
+def decode_properties(data: bytes, *, max_entries: int = MAX_ENTRY_COUNT) -> Properties:
     """The properties of a content header: all of its payload after the body's size.
 
     `max_entries` bounds the headers. A peer's are limited; a broker that added to them, as
@@ -61,21 +61,21 @@ def decode_properties(data: bytes, *, max_entries: int = MAX_ENTRIES) -> Propert
     values: list[Any] = []
     try:
         (flags,) = _FLAGS.unpack_from(data)
-        if flags & _UNDEFINED:
+        if flags & _UNDEFINED_FLAGS_MASK:
             raise FrameError("a flag of a property that does not exist is set")
-        at = _FLAGS.size
+        offset = _FLAGS.size
         for flag, _, read, _ in _FIELDS:
             if flags & flag:
                 if read is decode_table:
-                    value, at = decode_table(data, at, max_entries=max_entries)
+                    value, offset = decode_table(data, offset, max_entries=max_entries)
                 else:
-                    value, at = read(data, at)
+                    value, offset = read(data, offset)
                 values.append(value)
             else:
                 values.append(None)
     except (IndexError, struct.error):
         raise FrameError("a content header is cut short") from None
-    check_end("a content header", data, at)
+    check_end("a content header", data, offset)
     return Properties(*values)
 
 

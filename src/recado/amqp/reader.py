@@ -8,85 +8,85 @@ the frames received are kept, and at most one unfinished frame.
 R1  Events are the same however the bytes are cut (a run may come as several).
 R2  A payload larger than `frame_max` is refused when its size is read, not when it has arrived. As in RabbitMQ,
     the eight bytes around a payload do not count. The content of an event keeps to `frame_max` with them.
-R3  A body larger than `body_max` is announced once (`TooLarge`) and never kept.
+R3  A body larger than `body_max` is announced once (`OversizedBodyReceived`) and never kept.
 """
 
 from collections.abc import Container, Iterator
 from enum import Enum, auto
 
-from .codec import decode_method, find_method
-from .deliveries import Delivered, route_of, scan_deliveries
-from .errors import ChannelFault, FrameError, FramingLost, ProtocolError, UnexpectedFrame
+from .codec import decode_method, find_method_type
+from .deliveries import Delivered, make_route, scan_deliveries
+from .errors import AmqpError, ChannelError, FrameError, FramingLostError, UnexpectedFrameError
 from .events import (
     Acked,
     ContentReceived,
     Discarded,
     Event,
-    HeaderReceived,
     HeartbeatReceived,
     MethodReceived,
+    OversizedBodyReceived,
+    ProtocolHeaderReceived,
     Published,
-    TooLarge,
 )
-from .facts import PLAIN, facts_of
 from .frames import (
-    BASIC_CLASS,
-    BODY,
-    DELIVER_ID,
-    END,
-    ENVELOPE,
-    FRAME_DEFAULT,
-    HEADER,
-    HEARTBEAT,
-    METHOD,
-    OVERHEAD,
-    PROPERTIES_AT,
-    content_frames,
-    frame,
+    BASIC_CLASS_ID,
+    BODY_FRAME_TYPE,
+    DELIVER_METHOD_IDS,
+    FRAME_END_CODE,
+    FRAME_MAX_DEFAULT_BYTES,
+    FRAME_OVERHEAD_BYTES,
+    FRAME_START,
+    HEADER_FRAME_TYPE,
+    HEARTBEAT_FRAME_TYPE,
+    METHOD_FRAME_TYPE,
+    PROPERTIES_OFFSET,
+    encode_content,
+    encode_frame,
 )
 from .methods import BasicDeliver, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpen, Method
-from .runs import ACK_ID, PUBLISH_ID, scan_acks, scan_publishes
+from .runs import ACK_METHOD_IDS, PUBLISH_METHOD_IDS, scan_acks, scan_publishes
+from .traits import DEFAULT_TRAITS, read_traits
 
-_envelope = ENVELOPE.unpack_from
-_LARGEST_ENVELOPE = 7
-_MIN_HEADER_BYTES = PROPERTIES_AT - ENVELOPE.size  # class, weight and body size
+_unpack_frame_start = FRAME_START.unpack_from
+_FRAME_START_BYTES = 7
+_CONTENT_HEADER_MIN_BYTES = PROPERTIES_OFFSET - FRAME_START.size  # class, weight and body size
 
 
-class Unheard(Enum):
+class ChannelFramePolicy(Enum):
     """How frames of channels are treated while only channel 0 is in use."""
 
-    REFUSED = auto()  # the connection is not open yet
-    IGNORED = auto()  # the connection is closing
+    REFUSE = auto()  # the connection is not open yet
+    IGNORE = auto()  # the connection is closing
 
 
-class _Unfinished:
+class _PartialMessage:
     """A message of which not all frames are here."""
 
-    __slots__ = ("body", "facts", "method", "missing", "payload", "properties")
+    __slots__ = ("body", "method", "method_payload", "missing_bytes", "properties", "traits")
 
     def __init__(self, method: Method, payload: bytes) -> None:
         self.method = method
-        self.payload = payload
+        self.method_payload = payload
         self.properties: bytes | None = None
-        self.facts = PLAIN
+        self.traits = DEFAULT_TRAITS
         self.body: bytearray | None = bytearray()  # None: too large, not kept
-        self.missing = 0
+        self.missing_bytes = 0
 
     @property
-    def ids(self) -> tuple[int, int]:
+    def method_ids(self) -> tuple[int, int]:
         return self.method.class_id, self.method.method_id
 
 
-class Reader:
+class FrameReader:
     def __init__(
         self,
         *,
-        frame_max: int = FRAME_DEFAULT,
+        frame_max: int = FRAME_MAX_DEFAULT_BYTES,
         body_max: int = 16 << 20,
         run_limit: int = 1 << 30,
-        expects_header: bool = False,
-        channels: Container[int] | None = None,
-        runs_of_deliveries: bool = False,
+        expects_protocol_header: bool = False,
+        open_channels: Container[int] | None = None,
+        batch_deliveries: bool = False,
     ) -> None:
         """Content is taken only on the `channels` that are open, where they are given.
 
@@ -95,16 +95,18 @@ class Reader:
         self.body_max = body_max
         self.frame_max = frame_max
         self.run_limit = run_limit
-        self.discarding: set[int] = set()  # channels that await close-ok: other methods are dropped
-        self.unheard: Unheard | None = None  # channels are in use
-        self._channels = channels
-        self._gathers = runs_of_deliveries
-        self._expects_header = expects_header
+        self.closing_channels: set[int] = (
+            set()
+        )  # channels that await close-ok: other methods are dropped
+        self.channel_frame_policy: ChannelFramePolicy | None = None  # channels are in use
+        self._open_channels = open_channels
+        self._batches_deliveries = batch_deliveries
+        self._expects_protocol_header = expects_protocol_header
         self._chunks: list[bytes] = []
-        self._held = 0
-        self._wanted = 0
-        self._unfinished: dict[int, _Unfinished] = {}
-        self.method_bytes = 0
+        self._buffered_bytes = 0
+        self._needed_bytes = 0
+        self._partial_messages: dict[int, _PartialMessage] = {}
+        self.last_method_bytes = 0
         """The size of the method that was read last, apart from runs."""
 
     @property
@@ -115,93 +117,103 @@ class Reader:
     def frame_max(self, size: int) -> None:
         self._frame_max = size
         # Content taken as it is may be passed on as it is: a larger body is reassembled and cut again.
-        self._most = min(size - OVERHEAD, self.body_max)
+        self._single_frame_max = min(size - FRAME_OVERHEAD_BYTES, self.body_max)
 
     @property
-    def has_unfinished(self) -> bool:
+    def has_partial_messages(self) -> bool:
         """Whether parts of messages are kept here."""
-        return bool(self._unfinished)
+        return bool(self._partial_messages)
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """What these bytes mean, after all that was fed before.
 
-        Handle each event before asking for the next: it may change `frame_max`, `discarding` or `unheard`.
-        After an error `feed(b"")` goes on behind the frame that caused it, unless the error is `FramingLost`.
+        Handle each event before asking for the next: it may change `frame_max`, `closing_channels` or `unheard`.
+        After an error `feed(b"")` goes on behind the frame that caused it, unless the error is `FramingLostError`.
         """
         if self._chunks:
             self._chunks.append(data)
-            self._held += len(data)
-            if self._held < self._wanted:
+            self._buffered_bytes += len(data)
+            if self._buffered_bytes < self._needed_bytes:
                 return
             data = b"".join(self._chunks)
             self._chunks.clear()
-        at, end = 0, len(data)
-        wanted = _LARGEST_ENVELOPE
-        if self._expects_header:
+        offset, end = 0, len(data)
+        needed_bytes = _FRAME_START_BYTES
+        if self._expects_protocol_header:
             if end < 8:
-                self._keep(data, 0, 8)
+                self._buffer_rest(data, 0, 8)
                 return
-            self._expects_header = False
-            yield HeaderReceived(data[:8])
-            at = 8
-        while end - at >= _LARGEST_ENVELOPE:
-            kind, channel, size = _envelope(data, at)
-            after = at + size + OVERHEAD
+            self._expects_protocol_header = False
+            yield ProtocolHeaderReceived(data[:8])
+            offset = 8
+        while end - offset >= _FRAME_START_BYTES:
+            frame_type, channel, size = _unpack_frame_start(data, offset)
+            after = offset + size + FRAME_OVERHEAD_BYTES
             if size > self._frame_max:
-                raise FramingLost(
+                raise FramingLostError(
                     f"payload of {size} bytes on channel {channel} is larger than frame-max "
                     f"{self._frame_max}"
                 )
             if after > end:
-                wanted = after - at
+                needed_bytes = after - offset
                 break
-            if data[after - 1] != END:
-                raise FramingLost(f"frame on channel {channel} does not end with 0xCE")
+            if data[after - 1] != FRAME_END_CODE:
+                raise FramingLostError(f"frame on channel {channel} does not end with 0xCE")
             try:
-                if self.unheard is not None and channel:
-                    if self.unheard is Unheard.REFUSED:
-                        raise UnexpectedFrame(f"channel {channel} before the connection is open")
-                    at = after
+                if self.channel_frame_policy is not None and channel:
+                    if self.channel_frame_policy is ChannelFramePolicy.REFUSE:
+                        raise UnexpectedFrameError(
+                            f"channel {channel} before the connection is open"
+                        )
+                    offset = after
                     continue
                 event: Event | None = None
-                if kind == METHOD:
-                    name = data[at + 7 : at + 11]
-                    if name == PUBLISH_ID and channel not in self._unfinished:
-                        run = scan_publishes(data, at, after, channel, self._most, self.run_limit)
+                if frame_type == METHOD_FRAME_TYPE:
+                    name = data[offset + 7 : offset + 11]
+                    if name == PUBLISH_METHOD_IDS and channel not in self._partial_messages:
+                        run = scan_publishes(
+                            data, offset, after, channel, self._single_frame_max, self.run_limit
+                        )
                         if run is not None:
-                            event, at = run
-                    elif name == ACK_ID and size == 13 and not data[after - 2]:
-                        first, count = scan_acks(data, at, self.run_limit)
-                        if channel not in self._unfinished:
+                            event, offset = run
+                    elif name == ACK_METHOD_IDS and size == 13 and not data[after - 2]:
+                        first, count = scan_acks(data, offset, self.run_limit)
+                        if channel not in self._partial_messages:
                             event = Acked(channel, first, count)
-                            at += count * (size + OVERHEAD)
-                    elif name == DELIVER_ID and self._gathers and channel not in self._unfinished:
+                            offset += count * (size + FRAME_OVERHEAD_BYTES)
+                    elif (
+                        name == DELIVER_METHOD_IDS
+                        and self._batches_deliveries
+                        and channel not in self._partial_messages
+                    ):
                         found = scan_deliveries(
-                            data, at, after, channel, self._most, self.run_limit
+                            data, offset, after, channel, self._single_frame_max, self.run_limit
                         )
                         if found is not None:
-                            event, at = found
+                            event, offset = found
                 if event is None:
-                    at = after
-                    event = self._single(kind, channel, data[after - size - 1 : after - 1])
-            except ProtocolError:
-                self._keep(data, after, 0)
+                    offset = after
+                    event = self._read_frame(
+                        frame_type, channel, data[after - size - 1 : after - 1]
+                    )
+            except AmqpError:
+                self._buffer_rest(data, after, 0)
                 raise
             if event is not None:
-                if self.discarding and channel in self.discarding:
-                    event = self._unless_discarded(event)
+                if self.closing_channels and channel in self.closing_channels:
+                    event = self._discard_unless_close(event)
                 yield event
-        if at < end:
-            self._keep(data, at, wanted)
+        if offset < end:
+            self._buffer_rest(data, offset, needed_bytes)
 
-    def _keep(self, data: bytes, at: int, wanted: int) -> None:
+    def _buffer_rest(self, data: bytes, offset: int, needed_bytes: int) -> None:
         """For when more has come; what these bytes are a part of has `wanted`."""
-        self._held = len(data) - at
-        self._wanted = wanted
-        self._chunks.append(data[at:])
+        self._buffered_bytes = len(data) - offset
+        self._needed_bytes = needed_bytes
+        self._chunks.append(data[offset:])
 
     @staticmethod
-    def _unless_discarded(event: Event) -> Event:
+    def _discard_unless_close(event: Event) -> Event:
         """The event, if it opens or closes the channel, which awaits close-ok."""
         match event:
             case MethodReceived(_, ChannelOpen() | ChannelClose() | ChannelCloseOk()):
@@ -209,106 +221,110 @@ class Reader:
             case _:
                 return Discarded()
 
-    def _single(self, kind: int, channel: int, payload: bytes) -> Event | None:
+    def _read_frame(self, frame_type: int, channel: int, payload: bytes) -> Event | None:
         """One frame by itself; an event if it completes something."""
-        if kind == METHOD:
-            return self._method(channel, payload)
-        if kind == HEARTBEAT:
+        if frame_type == METHOD_FRAME_TYPE:
+            return self._read_method(channel, payload)
+        if frame_type == HEARTBEAT_FRAME_TYPE:
             if payload:
                 raise FrameError(f"a heartbeat has {len(payload)} bytes of payload instead of none")
             if channel:
-                raise UnexpectedFrame(f"a heartbeat on channel {channel} instead of 0")
+                raise UnexpectedFrameError(f"a heartbeat on channel {channel} instead of 0")
             return HeartbeatReceived()
-        if kind == HEADER:
-            return self._content_header(channel, payload)
-        if kind == BODY:
-            return self._content_body(channel, payload)
-        raise FrameError(f"unknown frame type {kind} on channel {channel}")
+        if frame_type == HEADER_FRAME_TYPE:
+            return self._read_content_header(channel, payload)
+        if frame_type == BODY_FRAME_TYPE:
+            return self._read_content_body(channel, payload)
+        raise FrameError(f"unknown frame type {frame_type} on channel {channel}")
 
-    def _method(self, channel: int, payload: bytes) -> Event | None:
-        unfinished = self._unfinished.get(channel)
+    def _read_method(self, channel: int, payload: bytes) -> Event | None:
+        unfinished = self._partial_messages.get(channel)
         if unfinished is not None:
-            method_type = find_method(payload)
+            method_type = find_method_type(payload)
             # A message that is too large has closed its channel before its last frame.
             if unfinished.body is not None or method_type not in (ChannelClose, ChannelCloseOk):
-                raise UnexpectedFrame(
+                raise UnexpectedFrameError(
                     f"expected the content of {unfinished.method.name} on channel {channel}, got "
                     f"{method_type.name}",
-                    unfinished.ids,
+                    unfinished.method_ids,
                 )
-            del self._unfinished[channel]
+            del self._partial_messages[channel]
         method = decode_method(payload)
-        self.method_bytes = len(payload)
+        self.last_method_bytes = len(payload)
         if not method.has_content:
             return MethodReceived(channel, method)
-        unfinished = _Unfinished(method, payload)
-        is_open = self._channels is None or channel in self._channels
-        if not is_open and channel not in self.discarding:
-            raise ChannelFault(
-                f"channel {channel} is not open: expected 'channel.open'", unfinished.ids
+        unfinished = _PartialMessage(method, payload)
+        is_open = self._open_channels is None or channel in self._open_channels
+        if not is_open and channel not in self.closing_channels:
+            raise ChannelError(
+                f"channel {channel} is not open: expected 'channel.open'", unfinished.method_ids
             )
-        self._unfinished[channel] = unfinished
+        self._partial_messages[channel] = unfinished
         return None
 
-    def _content_header(self, channel: int, payload: bytes) -> Event | None:
-        if len(payload) < _MIN_HEADER_BYTES:
+    def _read_content_header(self, channel: int, payload: bytes) -> Event | None:
+        if len(payload) < _CONTENT_HEADER_MIN_BYTES:
             raise FrameError(f"content header on channel {channel} is too short")
-        unfinished = self._unfinished.get(channel)
+        unfinished = self._partial_messages.get(channel)
         if unfinished is None:
-            raise UnexpectedFrame(f"expected a method on channel {channel}, got a content header")
+            raise UnexpectedFrameError(
+                f"expected a method on channel {channel}, got a content header"
+            )
         if unfinished.properties is not None:
-            raise UnexpectedFrame(
+            raise UnexpectedFrameError(
                 f"expected a content body on channel {channel}, got a content header",
-                unfinished.ids,
+                unfinished.method_ids,
             )
         class_id = int.from_bytes(payload[:2], "big")
-        if class_id != BASIC_CLASS or payload[2:4] != b"\x00\x00":
-            raise UnexpectedFrame(
-                f"expected a content header of class {BASIC_CLASS} without weight on channel "
+        if class_id != BASIC_CLASS_ID or payload[2:4] != b"\x00\x00":
+            raise UnexpectedFrameError(
+                f"expected a content header of class {BASIC_CLASS_ID} without weight on channel "
                 f"{channel}, got one of class {class_id}",
-                unfinished.ids,
+                unfinished.method_ids,
             )
         size = int.from_bytes(payload[4:12], "big")
         unfinished.properties = payload[12:]
-        if not self._gathers:  # a client's are read by whoever wants them
+        if not self._batches_deliveries:  # a client's are read by whoever wants them
             try:
-                unfinished.facts = facts_of(unfinished.properties)
-            except ProtocolError as error:
-                error.failed = unfinished.ids
+                unfinished.traits = read_traits(unfinished.properties)
+            except AmqpError as error:
+                error.method_ids = unfinished.method_ids
                 raise
-        unfinished.missing = size
+        unfinished.missing_bytes = size
         if size > self.body_max:
             unfinished.body = None
-            return TooLarge(channel, size)
-        return self._finish(channel, unfinished) if not size else None
+            return OversizedBodyReceived(channel, size)
+        return self._complete_message(channel, unfinished) if not size else None
 
-    def _content_body(self, channel: int, payload: bytes) -> Event | None:
-        unfinished = self._unfinished.get(channel)
+    def _read_content_body(self, channel: int, payload: bytes) -> Event | None:
+        unfinished = self._partial_messages.get(channel)
         if unfinished is None:
-            raise UnexpectedFrame(f"expected a method on channel {channel}, got a content body")
-        if unfinished.properties is None:
-            raise UnexpectedFrame(
-                f"expected a content header on channel {channel}, got a content body",
-                unfinished.ids,
+            raise UnexpectedFrameError(
+                f"expected a method on channel {channel}, got a content body"
             )
-        unfinished.missing -= len(payload)
-        if unfinished.missing < 0:
+        if unfinished.properties is None:
+            raise UnexpectedFrameError(
+                f"expected a content header on channel {channel}, got a content body",
+                unfinished.method_ids,
+            )
+        unfinished.missing_bytes -= len(payload)
+        if unfinished.missing_bytes < 0:
             raise FrameError(
-                f"body on channel {channel} is longer than its header says", unfinished.ids
+                f"body on channel {channel} is longer than its header says", unfinished.method_ids
             )
         if unfinished.body is not None:
             unfinished.body += payload
-        return None if unfinished.missing else self._finish(channel, unfinished)
+        return None if unfinished.missing_bytes else self._complete_message(channel, unfinished)
 
-    def _finish(self, channel: int, message: _Unfinished) -> Event | None:
-        del self._unfinished[channel]
+    def _complete_message(self, channel: int, message: _PartialMessage) -> Event | None:
+        del self._partial_messages[channel]
         if message.body is None or message.properties is None:
             return None  # too large, and announced when its header came
-        if self._gathers and isinstance(message.method, BasicDeliver):
-            tag, route = message.method.delivery_tag, route_of(message.method)
+        if self._batches_deliveries and isinstance(message.method, BasicDeliver):
+            tag, route = message.method.delivery_tag, make_route(message.method)
             return Delivered(channel, route, tag, [message.properties], [bytes(message.body)])
-        content = content_frames(channel, message.properties, message.body, self.frame_max)
+        content = encode_content(channel, message.properties, message.body, self.frame_max)
         if isinstance(message.method, BasicPublish):
-            method = frame(METHOD, channel, message.payload)
-            return Published(channel, method, message.facts, b"", [content])
+            method = encode_frame(METHOD_FRAME_TYPE, channel, message.method_payload)
+            return Published(channel, method, message.traits, b"", [content])
         return ContentReceived(channel, message.method, content)

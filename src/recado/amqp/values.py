@@ -16,7 +16,7 @@ came with. Where one Python type stands for several letters, a subclass remember
 as `l`, and any true `t` as 1. Plain values get RabbitMQ's natural choice: int → I, or l where I is
 too small; float → d; str → S; bytes → x; datetime → T; None → V.
 
-A malformed table of a peer raises `FrameError`, one beyond the limits here `SyntaxFault`; what a local caller
+A malformed table of a peer raises `FrameError`, one beyond the limits here `AmqpSyntaxError`; what a local caller
 passed wrongly is a `ValueError`.
 """
 
@@ -27,12 +27,12 @@ from typing import Any, Final
 
 import msgspec
 
-from .errors import FrameError, SyntaxFault
+from .errors import AmqpSyntaxError, FrameError
 
-MAX_DEPTH: Final = 16
-MAX_ENTRIES: Final = 1_024
+MAX_NESTING_LEVEL: Final = 16
+MAX_ENTRY_COUNT: Final = 1_024
 # Of tables that came in within that limit: dead-lettering may have added to them.
-MAX_ENTRIES_GROWN: Final = 1 << 16
+STORED_MAX_ENTRY_COUNT: Final = 1 << 16
 
 
 class Int8(int):
@@ -75,7 +75,7 @@ class LongString(bytes):
     __slots__ = ()
 
 
-class Scaled(msgspec.Struct, frozen=True):
+class ScaledDecimal(msgspec.Struct, frozen=True):
     """A decimal number: `digits` over ten to the power of `scale`."""
 
     scale: int
@@ -85,12 +85,12 @@ class Scaled(msgspec.Struct, frozen=True):
         return float(self.digits / 10**self.scale)
 
 
-Scalar = None | bool | int | float | str | bytes | Scaled | datetime
-Value = Scalar | list["Value"] | dict[str, "Value"]
-Table = dict[str, Value]
+FieldScalar = None | bool | int | float | str | bytes | ScaledDecimal | datetime
+FieldValue = FieldScalar | list["FieldValue"] | dict[str, "FieldValue"]
+FieldTable = dict[str, FieldValue]
 
 # Letters whose value has one width: how struct writes it, and what it is in Python.
-_FIXED: Final[tuple[tuple[str, str, type], ...]] = (
+_FIXED_WIDTH_TYPES: Final[tuple[tuple[str, str, type], ...]] = (
     ("t", "?", bool),
     ("b", "b", Int8),
     ("B", "B", UInt8),
@@ -106,42 +106,44 @@ _FIXED: Final[tuple[tuple[str, str, type], ...]] = (
 )
 
 _U32: Final = struct.Struct(">I")
-_SCALED: Final = struct.Struct(">BI")
+_SCALED_DECIMAL: Final = struct.Struct(">BI")
 
 
 # ── decoding ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def decode_table(data: bytes, at: int, *, max_entries: int = MAX_ENTRIES) -> tuple[Table, int]:
+def decode_table(
+    data: bytes, offset: int, *, max_entries: int = MAX_ENTRY_COUNT
+) -> tuple[FieldTable, int]:
     """The table that begins at `at`, and where it ends.
 
     `max_entries` bounds the fields and elements of the table and of all that is nested in it. Of
     two fields with one name the first counts.
     """
     try:
-        return _Decoder(data, max_entries).table(at)
+        return _TableDecoder(data, max_entries).read_table(offset)
     except (IndexError, struct.error):
         raise FrameError("a field table is cut short") from None
 
 
-class _Decoder:
+class _TableDecoder:
     """One walk over one table, with what is left of its limits.
 
     A value may claim bytes beyond its container, and its reader does not care: the container sees
     that the walk arrived somewhere else than at its end, and no container ends beyond the data.
     """
 
-    __slots__ = ("data", "depth", "entries")
+    __slots__ = ("data", "entries_left", "levels_left")
 
     def __init__(self, data: bytes, max_entries: int) -> None:
         self.data = data
-        self.depth = MAX_DEPTH
-        self.entries = max_entries
+        self.levels_left = MAX_NESTING_LEVEL
+        self.entries_left = max_entries
 
-    def table(self, at: int) -> tuple[Table, int]:
+    def read_table(self, at: int) -> tuple[FieldTable, int]:
         data = self.data
-        table: Table = {}
-        at, end = self._enter(at)
+        table: FieldTable = {}
+        at, end = self._enter_container(at)
         while at < end:
             start = at + 1
             at = start + data[at]
@@ -149,98 +151,99 @@ class _Decoder:
                 key = data[start:at].decode()
             except UnicodeDecodeError:
                 raise FrameError("a field's name is not UTF-8") from None
-            value, at = self._value(at)
+            value, at = self._read_value(at)
             table.setdefault(key, value)
-        self._leave(at, end)
+        self._leave_container(at, end)
         return table, end
 
-    def array(self, at: int) -> tuple[list[Value], int]:
-        array: list[Value] = []
-        at, end = self._enter(at)
+    def read_array(self, at: int) -> tuple[list[FieldValue], int]:
+        array: list[FieldValue] = []
+        at, end = self._enter_container(at)
         while at < end:
-            value, at = self._value(at)
+            value, at = self._read_value(at)
             array.append(value)
-        self._leave(at, end)
+        self._leave_container(at, end)
         return array, end
 
-    def string(self, at: int) -> tuple[str | LongString, int]:
-        octets, end = self.octets(at)
+    def read_string(self, at: int) -> tuple[str | LongString, int]:
+        octets, end = self.read_bytes(at)
         try:
             return octets.decode(), end
         except UnicodeDecodeError:
             return LongString(octets), end
 
-    def octets(self, at: int) -> tuple[bytes, int]:
+    def read_bytes(self, at: int) -> tuple[bytes, int]:
         start = at + _U32.size
         end = start + _U32.unpack_from(self.data, at)[0]
         return self.data[start:end], end
 
-    def scaled(self, at: int) -> tuple[Scaled, int]:
-        return Scaled(*_SCALED.unpack_from(self.data, at)), at + _SCALED.size
+    def read_scaled_decimal(self, at: int) -> tuple[ScaledDecimal, int]:
+        return ScaledDecimal(*_SCALED_DECIMAL.unpack_from(self.data, at)), at + _SCALED_DECIMAL.size
 
-    def nothing(self, at: int) -> tuple[None, int]:
+    def read_void(self, at: int) -> tuple[None, int]:
         return None, at
 
-    def _value(self, at: int) -> tuple[Value, int]:
-        if not self.entries:
-            raise SyntaxFault("a field table holds too many entries")
-        self.entries -= 1
+    def _read_value(self, at: int) -> tuple[FieldValue, int]:
+        if not self.entries_left:
+            raise AmqpSyntaxError("a field table holds too many entries")
+        self.entries_left -= 1
         letter = self.data[at]
         read = _READERS.get(letter)
         if read is None:
             raise FrameError(f"a field table holds a value of unknown type {chr(letter)!r}")
         return read(self, at + 1)
 
-    def _enter(self, at: int) -> tuple[int, int]:
+    def _enter_container(self, at: int) -> tuple[int, int]:
         start = at + _U32.size
         end: int = start + _U32.unpack_from(self.data, at)[0]
         if end > len(self.data):
             raise FrameError("a field table is cut short")
-        if not self.depth:
-            raise SyntaxFault(f"a field table is nested more than {MAX_DEPTH} deep")
-        self.depth -= 1
+        if not self.levels_left:
+            raise AmqpSyntaxError(f"a field table is nested more than {MAX_NESTING_LEVEL} deep")
+        self.levels_left -= 1
         return start, end
 
-    def _leave(self, at: int, end: int) -> None:
+    def _leave_container(self, at: int, end: int) -> None:
         if at != end:
             raise FrameError("a value overruns the field table or array that holds it")
-        self.depth += 1
+        self.levels_left += 1
 
 
-_Reader = Callable[[_Decoder, int], tuple[Value, int]]
+_ValueReader = Callable[[_TableDecoder, int], tuple[FieldValue, int]]
 
 
-def _fixed_reader(layout: struct.Struct, kind: Callable[[Any], Value]) -> _Reader:
+def _make_fixed_reader(layout: struct.Struct, kind: Callable[[Any], FieldValue]) -> _ValueReader:
     unpack, size = layout.unpack_from, layout.size
 
-    def read(decoder: _Decoder, at: int) -> tuple[Value, int]:
+    def read(decoder: _TableDecoder, at: int) -> tuple[FieldValue, int]:
         return kind(unpack(decoder.data, at)[0]), at + size
 
     return read
 
 
-_READERS: Final[dict[int, _Reader]] = {
-    ord("S"): _Decoder.string,
-    ord("x"): _Decoder.octets,
-    ord("A"): _Decoder.array,
-    ord("F"): _Decoder.table,
-    ord("D"): _Decoder.scaled,
-    ord("V"): _Decoder.nothing,
+_READERS: Final[dict[int, _ValueReader]] = {
+    ord("S"): _TableDecoder.read_string,
+    ord("x"): _TableDecoder.read_bytes,
+    ord("A"): _TableDecoder.read_array,
+    ord("F"): _TableDecoder.read_table,
+    ord("D"): _TableDecoder.read_scaled_decimal,
+    ord("V"): _TableDecoder.read_void,
 } | {
-    ord(letter): _fixed_reader(struct.Struct(">" + layout), kind) for letter, layout, kind in _FIXED
+    ord(letter): _make_fixed_reader(struct.Struct(">" + layout), kind)
+    for letter, layout, kind in _FIXED_WIDTH_TYPES
 }
 
 
 # ── encoding ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def encode_table(table: Table) -> bytes:
+def encode_table(table: FieldTable) -> bytes:
     """The table with its size in front. Its depth is bounded; its entries are the caller's affair,
     since a broker that adds a header to a full table must not fail."""
-    return _encode_table(table, MAX_DEPTH)
+    return _encode_table(table, MAX_NESTING_LEVEL)
 
 
-def _encode_table(table: Table, depth: int) -> bytes:
+def _encode_table(table: FieldTable, depth: int) -> bytes:
     _check_depth(depth)
     pieces: list[bytes] = []
     for key, value in table.items():
@@ -248,15 +251,15 @@ def _encode_table(table: Table, depth: int) -> bytes:
         if len(name) > 255:
             raise ValueError(f"a field's name holds 255 bytes, this one has {len(name)}")
         pieces += (bytes((len(name),)), name, _encode_value(value, depth - 1))
-    return _sized(b"".join(pieces))
+    return _prefix_size(b"".join(pieces))
 
 
-def _encode_array(array: list[Value], depth: int) -> bytes:
+def _encode_array(array: list[FieldValue], depth: int) -> bytes:
     _check_depth(depth)
-    return _sized(b"".join([_encode_value(element, depth - 1) for element in array]))
+    return _prefix_size(b"".join([_encode_value(element, depth - 1) for element in array]))
 
 
-def _encode_value(value: Value, depth: int) -> bytes:
+def _encode_value(value: FieldValue, depth: int) -> bytes:
     for kind in type(value).__mro__:
         write = _WRITERS.get(kind)
         if write is not None:
@@ -270,17 +273,17 @@ def _encode_value(value: Value, depth: int) -> bytes:
 
 def _check_depth(depth: int) -> None:
     if not depth:
-        raise ValueError(f"a field table is nested more than {MAX_DEPTH} deep")
+        raise ValueError(f"a field table is nested more than {MAX_NESTING_LEVEL} deep")
 
 
-def _sized(octets: bytes) -> bytes:
+def _prefix_size(octets: bytes) -> bytes:
     return _U32.pack(len(octets)) + octets
 
 
-_Writer = Callable[[Any], bytes]
+_ValueWriter = Callable[[Any], bytes]
 
 
-def _fixed_writer(letter: str, layout: str) -> _Writer:
+def _make_fixed_writer(letter: str, layout: str) -> _ValueWriter:
     prefix, pack = letter.encode(), struct.Struct(">" + layout).pack
 
     def write(value: object) -> bytes:
@@ -298,9 +301,9 @@ def _write_integer(value: int) -> bytes:
     return _WRITERS[Int64](value)
 
 
-def _write_scaled(value: Scaled) -> bytes:
+def _write_scaled_decimal(value: ScaledDecimal) -> bytes:
     try:
-        return b"D" + _SCALED.pack(value.scale, value.digits)
+        return b"D" + _SCALED_DECIMAL.pack(value.scale, value.digits)
     except struct.error:
         raise ValueError(f"{value} does not fit into a field of type 'D'") from None
 
@@ -312,14 +315,14 @@ def _write_datetime(value: datetime) -> bytes:
 
 
 # Of the two letters of an Int64 the later in _FIXED wins: `l`, which everyone knows.
-_WRITERS: Final[dict[type, _Writer]] = {
-    kind: _fixed_writer(letter, layout) for letter, layout, kind in _FIXED
+_WRITERS: Final[dict[type, _ValueWriter]] = {
+    kind: _make_fixed_writer(letter, layout) for letter, layout, kind in _FIXED_WIDTH_TYPES
 } | {
     int: _write_integer,
-    str: lambda value: b"S" + _sized(value.encode()),
-    LongString: lambda value: b"S" + _sized(value),
-    bytes: lambda value: b"x" + _sized(value),
-    Scaled: _write_scaled,
+    str: lambda value: b"S" + _prefix_size(value.encode()),
+    LongString: lambda value: b"S" + _prefix_size(value),
+    bytes: lambda value: b"x" + _prefix_size(value),
+    ScaledDecimal: _write_scaled_decimal,
     datetime: _write_datetime,
     type(None): lambda _: b"V",
 }

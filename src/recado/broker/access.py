@@ -14,16 +14,16 @@ from typing import Final
 
 import msgspec
 
-from recado.amqp.errors import AccessRefused, NotAllowed
+from recado.amqp.errors import AccessRefusedError, NotAllowedError
 
-from .arguments import describe
+from .arguments import describe_entity
 from .limits import UserLimits
-from .pattern import name_finder, quote_pattern
+from .pattern import compile_name_pattern, escape_pattern
 
-_PATTERNS_REMEMBERED: Final = 256
-_NAMES_REMEMBERED: Final = 1_024
+_CACHED_PATTERNS_MAX: Final = 256
+_CACHED_NAMES_MAX: Final = 1_024
 
-_Predicate = Callable[[str], bool]
+_NamePredicate = Callable[[str], bool]
 
 
 class Permission(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Permission(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for pattern in (self.configure, self.write, self.read):
-            _predicate(pattern)
+            _compile_predicate(pattern)
 
 
 class TopicPermission(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class TopicPermission(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for pattern in (self.write, self.read):
-            _predicate(pattern)
+            _compile_predicate(pattern)
 
 
 class User(msgspec.Struct, frozen=True):
@@ -62,29 +62,29 @@ class User(msgspec.Struct, frozen=True):
     limits: UserLimits = UserLimits()
 
 
-class Access:
-    """What one user may do in one vhost; a vhost that is closed to the user is `NotAllowed`."""
+class PermissionChecker:
+    """What one user may do in one vhost; a vhost that is closed to the user is `NotAllowedError`."""
 
     __slots__ = ("_configure", "_read", "_user", "_vhost", "_write")
 
     def __init__(self, user: User, vhost: str) -> None:
         permission = user.permissions.get(vhost)
         if permission is None:
-            raise NotAllowed(f"access to vhost '{vhost}' refused for user '{user.name}'")
+            raise NotAllowedError(f"access to vhost '{vhost}' refused for user '{user.name}'")
         self._user = user
         self._vhost = vhost
-        self._configure = _predicate(permission.configure)
-        self._write = _predicate(permission.write)
-        self._read = _predicate(permission.read)
+        self._configure = _compile_predicate(permission.configure)
+        self._write = _compile_predicate(permission.write)
+        self._read = _compile_predicate(permission.read)
 
-    def check_configure(self, kind: str, name: str) -> None:
-        self._check(self._configure, kind, name)
+    def check_configure(self, entity: str, name: str) -> None:
+        self._check(self._configure, entity, name)
 
-    def check_write(self, kind: str, name: str) -> None:
-        self._check(self._write, kind, name)
+    def check_write(self, entity: str, name: str) -> None:
+        self._check(self._write, entity, name)
 
-    def check_read(self, kind: str, name: str) -> None:
-        self._check(self._read, kind, name)
+    def check_read(self, entity: str, name: str) -> None:
+        self._check(self._read, entity, name)
 
     def check_topic_write(self, exchange: str, routing_key: str) -> None:
         narrowed = self._user.topic_permissions.get((self._vhost, exchange))
@@ -96,53 +96,53 @@ class Access:
         if narrowed is not None:
             self._check_topic(narrowed.read, exchange, routing_key)
 
-    def _check(self, allows: _Predicate, kind: str, name: str) -> None:
-        if kind == "exchange" and not name:
+    def _check(self, allows: _NamePredicate, entity: str, name: str) -> None:
+        if entity == "exchange" and not name:
             name = "amq.default"
         if not allows(name):
-            self._refuse(describe(kind, name, self._vhost))
+            self._refuse(describe_entity(entity, name, self._vhost))
 
     def _check_topic(self, pattern: str, exchange: str, routing_key: str) -> None:
-        if not _topic_predicate(pattern, self._user.name, self._vhost)(routing_key):
-            where = describe("exchange", exchange, self._vhost)
+        if not _compile_topic_predicate(pattern, self._user.name, self._vhost)(routing_key):
+            where = describe_entity("exchange", exchange, self._vhost)
             self._refuse(f"topic '{routing_key}' in {where}")
 
-    def _refuse(self, what: str) -> None:
-        raise AccessRefused(f"access to {what} refused for user '{self._user.name}'")
+    def _refuse(self, target: str) -> None:
+        raise AccessRefusedError(f"access to {target} refused for user '{self._user.name}'")
 
 
 # ── patterns ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _everything(name: str) -> bool:
+def _allow_all(name: str) -> bool:
     return True
 
 
-def _nothing(name: str) -> bool:
+def _allow_empty_only(name: str) -> bool:
     return not name
 
 
-@lru_cache(_PATTERNS_REMEMBERED)
-def _predicate(pattern: str) -> _Predicate:
+@lru_cache(_CACHED_PATTERNS_MAX)
+def _compile_predicate(pattern: str) -> _NamePredicate:
     """Answers whether a name is allowed. Clients ask for the same few names again and again, so
     answers are remembered, for all connections alike; the plainest patterns need no engine.
     """
     match pattern:
         case ".*":
-            return _everything
+            return _allow_all
         case "" | "^$":
-            return _nothing
+            return _allow_empty_only
         case _:
-            return lru_cache(_NAMES_REMEMBERED)(name_finder(pattern))
+            return lru_cache(_CACHED_NAMES_MAX)(compile_name_pattern(pattern))
 
 
-@lru_cache(_PATTERNS_REMEMBERED)
-def _topic_predicate(pattern: str, user: str, vhost: str) -> _Predicate:
+@lru_cache(_CACHED_PATTERNS_MAX)
+def _compile_topic_predicate(pattern: str, user: str, vhost: str) -> _NamePredicate:
     for placeholder, name in (("{username}", user), ("{vhost}", vhost)):
         if placeholder in pattern:
-            pattern = pattern.replace(placeholder, quote_pattern(name))
+            pattern = pattern.replace(placeholder, escape_pattern(name))
     try:
-        return _predicate(pattern)
+        return _compile_predicate(pattern)
     except ValueError:
         # The names made a good pattern too long. To refuse is safe, and concerns this user only.
-        return _nothing
+        return _allow_empty_only

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from recado.amqp.errors import PreconditionFailed
-from recado.amqp.values import Table, Value
+from recado.amqp.errors import PreconditionFailedError
+from recado.amqp.values import FieldTable, FieldValue
 
 from . import checks
 
 if TYPE_CHECKING:
-    from .selection import Selection
+    from .message_filter import MessageFilter
 
 QueueType = Literal["classic", "quorum", "stream"]
-Strategy = Literal["at-most-once", "at-least-once"]
+DeadLetterStrategy = Literal["at-most-once", "at-least-once"]
 Overflow = Literal["drop-head", "reject-publish", "reject-publish-dlx"]
 
 
-class WindowSettings(msgspec.Struct, frozen=True):
+class DeduplicationSettings(msgspec.Struct, frozen=True):
     """How many message ids are remembered to find duplicates, and for how long."""
 
-    size: int
-    ttl: int | None
+    capacity: int
+    ttl_ms: int | None
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     durable: bool = False
     exclusive: bool = False
     auto_delete: bool = False
-    arguments: Table = {}
+    arguments: FieldTable = {}
     queue_type: QueueType = "classic"
     message_ttl: int | None = None
     expires: int | None = None
@@ -46,18 +46,18 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     overflow: Overflow = "drop-head"
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
-    dead_letter_strategy: Strategy = "at-most-once"
+    dead_letter_strategy: DeadLetterStrategy = "at-most-once"
     max_priority: int | None = None
     single_active_consumer: bool = False
     delivery_limit: int | None = None
     consumer_timeout: int | None = None
     """None is what the broker has for all; 0 is none."""
-    window: WindowSettings | None = None
+    deduplication: DeduplicationSettings | None = None
     max_age: int | None = None
     segment_size: int | None = None
 
     @property
-    def assured(self) -> bool:
+    def is_at_least_once(self) -> bool:
         """Whether dead letters are to be taken at least once. As in RabbitMQ, that takes all of this."""
         return (
             self.dead_letter_strategy == "at-least-once"
@@ -70,13 +70,13 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What an exchange was declared with."""
 
-    kind: str
+    exchange_type: str
     durable: bool = False
     auto_delete: bool = False
     internal: bool = False
-    arguments: Table = {}
+    arguments: FieldTable = {}
     alternate_exchange: str | None = None
-    window: WindowSettings | None = None
+    deduplication: DeduplicationSettings | None = None
 
 
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,24 +85,24 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     wire_tap: bool = False
     stream_offset: checks.StreamOffset = checks.StreamOffset()
-    selection: "Selection | None" = None
+    message_filter: "MessageFilter | None" = None
     """Which messages of a stream it wants, by `x-selector` and `x-stream-filter`; None is all."""
 
 
-def describe(kind: str, name: str, vhost: str) -> str:
-    return f"{kind} '{name}' in vhost '{vhost}'"
+def describe_entity(entity: str, name: str, vhost: str) -> str:
+    return f"{entity} '{name}' in vhost '{vhost}'"
 
 
 # ── queues ──────────────────────────────────────────────────────────────────────────────────────
 
-_Check = Callable[[Value], object]
+_ValueCheck = Callable[[FieldValue], object]
 
 # The argument, the field that keeps it (None: checked, and of no consequence here), and its check.
-_QUEUE_CHECKS: Final[tuple[tuple[str, str | None, _Check], ...]] = (
+_QUEUE_CHECKS: Final[tuple[tuple[str, str | None, _ValueCheck], ...]] = (
     ("x-expires", "expires", checks.idle_time),
     ("x-message-ttl", "message_ttl", checks.expiry),
-    ("x-dead-letter-exchange", "dead_letter_exchange", checks.name),
-    ("x-dead-letter-routing-key", "dead_letter_routing_key", checks.name),
+    ("x-dead-letter-exchange", "dead_letter_exchange", checks.short_string),
+    ("x-dead-letter-routing-key", "dead_letter_routing_key", checks.short_string),
     (
         "x-dead-letter-strategy",
         "dead_letter_strategy",
@@ -137,10 +137,10 @@ _QUEUE_CHECKS: Final[tuple[tuple[str, str | None, _Check], ...]] = (
     ),
 )
 
-_LARGEST_SEGMENT: Final = 3_000_000_000
+_SEGMENT_ARGUMENT_BYTES_MAX: Final = 3_000_000_000
 
 # The field and the check of each. A policy may set the same things: `message-ttl`, as `x-message-ttl`.
-QUEUE_ARGUMENTS: Final[dict[str, tuple[str | None, _Check]]] = {
+QUEUE_ARGUMENTS: Final[dict[str, tuple[str | None, _ValueCheck]]] = {
     argument: (field, check) for argument, field, check in _QUEUE_CHECKS
 }
 
@@ -148,9 +148,9 @@ _check_queue_type: Final = checks.one_of(
     ("classic", "quorum", "stream"), "\"unsupported queue type '{}'\""
 )
 
-WINDOW_ARGUMENTS: Final = ("x-message-deduplication", "x-cache-size", "x-cache-ttl")
+DEDUPLICATION_ARGUMENTS: Final = ("x-message-deduplication", "x-cache-size", "x-cache-ttl")
 
-_COMMON: Final = (
+_COMMON_ARGUMENTS: Final = (
     "x-expires",
     "x-message-ttl",
     "x-dead-letter-exchange",
@@ -161,21 +161,21 @@ _COMMON: Final = (
     "x-single-active-consumer",
     "x-consumer-timeout",
     "x-queue-type",
-    *WINDOW_ARGUMENTS,
+    *DEDUPLICATION_ARGUMENTS,
 )
 
 # What each type of queue understands. An argument of another type is refused, not ignored:
 # whoever asks for a delivery limit should learn that a classic queue has none.
-UNDERSTOOD: Final[dict[str, tuple[str, ...]]] = {
+QUEUE_TYPE_ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "classic": (
-        *_COMMON,
+        *_COMMON_ARGUMENTS,
         "x-max-priority",
         "x-queue-mode",
         "x-queue-version",
         "x-queue-master-locator",
     ),
     "quorum": (
-        *_COMMON,
+        *_COMMON_ARGUMENTS,
         "x-dead-letter-strategy",
         "x-max-in-memory-length",
         "x-max-in-memory-bytes",
@@ -202,59 +202,61 @@ def parse_queue_arguments(
     durable: bool,
     exclusive: bool,
     auto_delete: bool,
-    arguments: Table,
+    arguments: FieldTable,
     server_named: bool = False,
     default_type: QueueType | None = None,
 ) -> QueueSettings:
-    """The settings of a queue, or `PreconditionFailed`. An exclusive queue is never durable.
+    """The settings of a queue, or `PreconditionFailedError`. An exclusive queue is never durable.
 
     `default_type` is that of the vhost. As in RabbitMQ, it becomes an argument of a queue that names no type,
     and a queue that cannot be of this type, such as an exclusive one, is classic.
     """
-    queue = describe("queue", name, vhost)
+    queue = describe_entity("queue", name, vhost)
     if default_type is not None and "x-queue-type" not in arguments:
-        suits = default_type == "classic" or (durable and not exclusive and not auto_delete)
-        arguments = {**arguments, "x-queue-type": default_type if suits else "classic"}
-    queue_type = _checked(queue, arguments, "x-queue-type", _check_queue_type, "classic")
+        is_possible = default_type == "classic" or (durable and not exclusive and not auto_delete)
+        arguments = {**arguments, "x-queue-type": default_type if is_possible else "classic"}
+    queue_type = _check_argument(queue, arguments, "x-queue-type", _check_queue_type, "classic")
     if server_named and queue_type != "classic":
-        raise PreconditionFailed(
+        raise PreconditionFailedError(
             f"Cannot declare a server-named queue for type rabbit_{queue_type}_queue"
         )
     _check_name_type(queue, arguments, "x-dead-letter-exchange")
-    understood = UNDERSTOOD[queue_type]
+    supported = QUEUE_TYPE_ARGUMENTS[queue_type]
     parsed: dict[str, Any] = {}
     for argument, field, check in _QUEUE_CHECKS:
-        if argument in arguments and argument in understood:
-            value = _checked(queue, arguments, argument, check)
+        if argument in arguments and argument in supported:
+            value = _check_argument(queue, arguments, argument, check)
             if field is not None:
                 parsed[field] = value
     if "dead_letter_routing_key" in parsed and "dead_letter_exchange" not in parsed:
-        raise _invalid("x-dead-letter-routing-key", queue, "routing_key_but_no_dlx_defined")
-    _refuse_foreign(queue, arguments, queue_type, UNDERSTOOD)
+        raise _invalid_argument_error(
+            "x-dead-letter-routing-key", queue, "routing_key_but_no_dlx_defined"
+        )
+    _reject_foreign_arguments(queue, arguments, queue_type, QUEUE_TYPE_ARGUMENTS)
     if queue_type != "classic":
-        _check_lasting(queue, durable, exclusive, auto_delete)
-    if parsed.get("segment_size", 0) > _LARGEST_SEGMENT:
-        raise PreconditionFailed("Exceeded max value for x-stream-max-segment-size-bytes")
+        _check_durable_type(queue, durable, exclusive, auto_delete)
+    if parsed.get("segment_size", 0) > _SEGMENT_ARGUMENT_BYTES_MAX:
+        raise PreconditionFailedError("Exceeded max value for x-stream-max-segment-size-bytes")
     return QueueSettings(
         durable=durable and not exclusive,
         exclusive=exclusive,
         auto_delete=auto_delete,
         arguments=arguments,
         queue_type=queue_type,
-        window=_window(queue, arguments),
+        deduplication=_parse_deduplication(queue, arguments),
         **parsed,
     )
 
 
-def _check_lasting(queue: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
+def _check_durable_type(queue: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
     """Quorum queues and streams are neither transient nor anybody's own."""
-    for refused, asked in (
+    for property_name, requested in (
         ("auto-delete", auto_delete),
         ("exclusive-owner", exclusive),
         ("non-durable", not durable),
     ):
-        if asked:
-            raise PreconditionFailed(f"invalid property '{refused}' for {queue}")
+        if requested:
+            raise PreconditionFailedError(f"invalid property '{property_name}' for {queue}")
 
 
 # ── exchanges ───────────────────────────────────────────────────────────────────────────────────
@@ -264,30 +266,34 @@ def parse_exchange_arguments(
     name: str,
     vhost: str,
     *,
-    kind: str,
+    exchange_type: str,
     durable: bool,
     auto_delete: bool,
     internal: bool,
-    arguments: Table,
+    arguments: FieldTable,
 ) -> ExchangeSettings:
-    """The settings of an exchange of a known kind, or `PreconditionFailed`."""
-    exchange = describe("exchange", name, vhost)
+    """The settings of an exchange of a known kind, or `PreconditionFailedError`."""
+    exchange = describe_entity("exchange", name, vhost)
     return ExchangeSettings(
-        kind=kind,
+        exchange_type=exchange_type,
         durable=durable,
         auto_delete=auto_delete,
         internal=internal,
         arguments=arguments,
         alternate_exchange=_check_name_type(exchange, arguments, "alternate-exchange"),
-        window=_window(exchange, arguments),
+        deduplication=_parse_deduplication(exchange, arguments),
     )
 
 
-def _window(where: str, arguments: Table) -> WindowSettings | None:
-    size = _checked(where, arguments, "x-cache-size", checks.window_size, 10_000)
-    ttl = _checked(where, arguments, "x-cache-ttl", checks.idle_time)
-    wanted = _checked(where, arguments, "x-message-deduplication", checks.boolean, False)
-    return WindowSettings(size, ttl) if wanted else None
+def _parse_deduplication(described: str, arguments: FieldTable) -> DeduplicationSettings | None:
+    size = _check_argument(
+        described, arguments, "x-cache-size", checks.deduplication_capacity, 10_000
+    )
+    ttl = _check_argument(described, arguments, "x-cache-ttl", checks.idle_time)
+    enabled = _check_argument(
+        described, arguments, "x-message-deduplication", checks.boolean, False
+    )
+    return DeduplicationSettings(size, ttl) if enabled else None
 
 
 # ── consumers ───────────────────────────────────────────────────────────────────────────────────
@@ -306,87 +312,89 @@ _CONSUMER_ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def parse_consumer_arguments(
-    name: str, vhost: str, queue_type: QueueType, arguments: Table
+    name: str, vhost: str, queue_type: QueueType, arguments: FieldTable
 ) -> ConsumerSettings:
-    """The settings of a consumer of the queue `name`, or `PreconditionFailed`."""
-    queue = describe("queue", name, vhost)
+    """The settings of a consumer of the queue `name`, or `PreconditionFailedError`."""
+    queue = describe_entity("queue", name, vhost)
     settings = ConsumerSettings(
-        priority=_checked(queue, arguments, "x-priority", checks.integer, 0),
-        wire_tap=_checked(queue, arguments, "x-wire-tap", checks.boolean, False),
-        stream_offset=_checked(
+        priority=_check_argument(queue, arguments, "x-priority", checks.integer, 0),
+        wire_tap=_check_argument(queue, arguments, "x-wire-tap", checks.boolean, False),
+        stream_offset=_check_argument(
             queue, arguments, "x-stream-offset", checks.stream_offset, checks.StreamOffset()
         ),
     )
-    _checked(queue, arguments, "x-cancel-on-ha-failover", checks.boolean, False)
-    _refuse_foreign(queue, arguments, queue_type, _CONSUMER_ARGUMENTS)
-    filter_values = _checked(queue, arguments, "x-stream-filter", checks.filter_values)
-    unfiltered = _checked(queue, arguments, "x-stream-match-unfiltered", checks.boolean, False)
+    _check_argument(queue, arguments, "x-cancel-on-ha-failover", checks.boolean, False)
+    _reject_foreign_arguments(queue, arguments, queue_type, _CONSUMER_ARGUMENTS)
+    filter_values = _check_argument(queue, arguments, "x-stream-filter", checks.filter_values)
+    unfiltered = _check_argument(
+        queue, arguments, "x-stream-match-unfiltered", checks.boolean, False
+    )
     if filter_values is None and "x-selector" not in arguments:
         return settings
-    selection = _selection(queue, arguments, filter_values, unfiltered)
-    return msgspec.structs.replace(settings, selection=selection)
+    selection = _parse_filter(queue, arguments, filter_values, unfiltered)
+    return msgspec.structs.replace(settings, message_filter=selection)
 
 
-def _selection(
+def _parse_filter(
     queue: str,
-    arguments: Table,
+    arguments: FieldTable,
     filter_values: frozenset[checks.FilterValue] | None,
     match_unfiltered: bool,
-) -> "Selection":
-    text = _checked(queue, arguments, "x-selector", checks.text)
+) -> "MessageFilter":
+    text = _check_argument(queue, arguments, "x-selector", checks.text)
     from recado.selector import SelectorError
 
     # Imported here because few consumers select, and all brokers should start quickly.
-    from .selection import Selection, StreamFilter
+    from .message_filter import MessageFilter, StreamFilter
 
     stream_filter = StreamFilter(filter_values, match_unfiltered) if filter_values else None
     try:
-        return Selection(text, stream_filter)
+        return MessageFilter(text, stream_filter)
     except SelectorError as error:
         # The place before the name, which may be so long that an answer has no room for both.
-        raise PreconditionFailed(f"invalid arg 'x-selector', {error.brief}; for {queue}") from None
+        raise PreconditionFailedError(
+            f"invalid arg 'x-selector', {error.summary}; for {queue}"
+        ) from None
 
 
 # ── how a refusal is worded ─────────────────────────────────────────────────────────────────────
 
 
-def _checked(
-    where: str,
-    arguments: Table,
+def _check_argument(
+    described: str,
+    arguments: FieldTable,
     argument: str,
-    check: Callable[[Value], Any],
-    absent: object = None,
+    check: Callable[[FieldValue], Any],
+    default: object = None,
 ) -> Any:
     if argument not in arguments:
-        return absent
+        return default
     try:
         return check(arguments[argument])
-    except checks.Refused as refusal:
-        raise _invalid(argument, where, str(refusal)) from None
+    except checks.InvalidValueError as refusal:
+        raise _invalid_argument_error(argument, described, str(refusal)) from None
 
 
-def _check_name_type(where: str, arguments: Table, argument: str) -> str | None:
+def _check_name_type(described: str, arguments: FieldTable, argument: str) -> str | None:
     if argument not in arguments:
         return None
     name = arguments[argument]
     if not isinstance(name, str):
-        raise PreconditionFailed(
-            f"invalid type '{checks.type_name(name)}' for arg '{argument}' in {where}"
+        raise PreconditionFailedError(
+            f"invalid type '{checks.type_name(name)}' for arg '{argument}' in {described}"
         )
     return name
 
 
-def _refuse_foreign(
-    where: str, arguments: Table, queue_type: str, understood: dict[str, tuple[str, ...]]
+def _reject_foreign_arguments(
+    described: str, arguments: FieldTable, queue_type: str, known: dict[str, tuple[str, ...]]
 ) -> None:
     for argument in arguments:
-        if argument not in understood[queue_type] and any(
-            argument in names for names in understood.values()
-        ):
-            raise PreconditionFailed(
-                f"invalid arg '{argument}' for {where} of queue type rabbit_{queue_type}_queue"
+        if argument not in known[queue_type] and any(argument in names for names in known.values()):
+            raise PreconditionFailedError(
+                f"invalid arg '{argument}' for {described} of queue type rabbit_{queue_type}_queue"
             )
 
 
-def _invalid(argument: str, where: str, reason: str) -> PreconditionFailed:
-    return PreconditionFailed(f"invalid arg '{argument}' for {where}: {reason}")
+def _invalid_argument_error(argument: str, described: str, reason: str) -> PreconditionFailedError:
+    return PreconditionFailedError(f"invalid arg '{argument}' for {described}: {reason}")

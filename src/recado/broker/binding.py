@@ -9,17 +9,17 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from recado.amqp.errors import PreconditionFailed
-from recado.amqp.values import Table, encode_table
+from recado.amqp.errors import PreconditionFailedError
+from recado.amqp.values import FieldTable, encode_table
 
 from .arguments import QueueSettings
-from .steps import STEP_UNITS, Steps, parts
+from .steps import STEP_UNITS_MAX, Steps, chunks
 
 # A binding with this argument set to true is taken only when no binding without it matches.
-DEAD_LETTER_BINDING: Final = "x-dead-letter-binding"
+DEAD_LETTER_BINDING_ARGUMENT: Final = "x-dead-letter-binding"
 
 BINDINGS_PER_UNIT: Final = 16  # that are found, put in order and followed: 0.3 µs each
-_BINDINGS_PER_STEP: Final = STEP_UNITS * BINDINGS_PER_UNIT
+_BINDINGS_PER_STEP: Final = STEP_UNITS_MAX * BINDINGS_PER_UNIT
 
 
 class Destination(Protocol):
@@ -29,11 +29,11 @@ class Destination(Protocol):
     def name(self) -> str: ...
 
     @property
-    def declared(self) -> QueueSettings:
+    def declared_settings(self) -> QueueSettings:
         """What it was declared with, whatever policies make of it."""
 
     @property
-    def lasting(self) -> bool:
+    def survives_restart(self) -> bool:
         """Whether it outlasts a restart."""
 
     @property
@@ -54,7 +54,7 @@ class Binding(msgspec.Struct, Generic[T], frozen=True, eq=False):
     source: str
     destination: T
     routing_key: str
-    arguments: Table
+    arguments: FieldTable
     serial: int
     """The place among the bindings of its exchange, oldest first."""
 
@@ -63,20 +63,20 @@ class Matcher(Protocol[T]):
     """The bindings of one exchange, arranged so that those of a message are found quickly."""
 
     @property
-    def by_key(self) -> bool:
+    def uses_key(self) -> bool:
         """Whether the routing key matters, so that a message with several keys is looked up by each."""
 
     @property
-    def add_units(self) -> int:
+    def add_cost(self) -> int:
         """What it costs at most to take a binding in, beyond what any method costs."""
 
     def add(self, binding: Binding[T]) -> None:
-        """Takes the binding in, or refuses it with `PreconditionFailed` and stays as it was."""
+        """Takes the binding in, or refuses it with `PreconditionFailedError` and stays as it was."""
 
     def remove(self, binding: Binding[T]) -> None:
         """Lets go of a binding that was added."""
 
-    def search(self, key: str, headers: Table, found: dict[Binding[T], None]) -> Steps[None]:
+    def search(self, key: str, headers: FieldTable, found: dict[Binding[T], None]) -> Steps[None]:
         """Add the bindings that a message takes to `found`, in any order, in bounded steps.
 
         A binding that exists during the whole search is found if it matches. One that is added or removed
@@ -91,18 +91,20 @@ def collect(bindings: Mapping[Binding[T], None], found: dict[Binding[T], None]) 
         if units := len(bindings) // BINDINGS_PER_UNIT:
             yield units
     else:
-        for some in parts(list(bindings), _BINDINGS_PER_STEP):
+        for some in chunks(list(bindings), _BINDINGS_PER_STEP):
             found.update(dict.fromkeys(some))
             yield len(some) // BINDINGS_PER_UNIT
 
 
-def fingerprint(arguments: Table) -> bytes:
+def canonical_arguments(arguments: FieldTable) -> bytes:
     """What tells the arguments of two bindings apart: their wire form, but for the order."""
     return encode_table(dict(sorted(arguments.items()))) if arguments else b""
 
 
-def is_last_resort(arguments: Table) -> bool:
-    wanted = arguments.get(DEAD_LETTER_BINDING, False)
+def is_fallback_binding(arguments: FieldTable) -> bool:
+    wanted = arguments.get(DEAD_LETTER_BINDING_ARGUMENT, False)
     if not isinstance(wanted, bool):
-        raise PreconditionFailed(f"the binding argument '{DEAD_LETTER_BINDING}' must be a boolean")
+        raise PreconditionFailedError(
+            f"the binding argument '{DEAD_LETTER_BINDING_ARGUMENT}' must be a boolean"
+        )
     return wanted

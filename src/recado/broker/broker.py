@@ -1,6 +1,6 @@
 """The broker: vhosts, users, and what is due when.
 
-It decides and never waits; whoever holds it brings time and chance. Clients reach it through `Admission` (a
+It decides and never waits; whoever holds it brings time and chance. Clients reach it through `VhostAccess` (a
 user in a vhost) and `Channel`. Queues come and go here, because that concerns everybody: bindings, consumers,
 the connection that owns an exclusive queue.
 """
@@ -10,34 +10,34 @@ from typing import Final
 
 import msgspec
 
-from recado.amqp.errors import NotAllowed, PreconditionFailed
-from recado.amqp.facts import REPLY_HERE
+from recado.amqp.errors import NotAllowedError, PreconditionFailedError
+from recado.amqp.traits import DIRECT_REPLY_TO
 
 from .access import User
-from .alarms import Alarms
-from .arguments import QueueSettings, describe
+from .arguments import QueueSettings, describe_entity
+from .background_work import BackgroundWork
 from .channel import Channel
-from .cleanup import Cleanup
+from .coalescer import Coalescer
 from .consumer import Consumer
 from .consumer_timeout import ConsumerTimeouts
-from .dead_letter import DeadLetters
-from .disposal import Disposal
-from .gathering import Gathering
-from .holding import Holdings
-from .keeper import Keeper
+from .dead_letter import DeadLetterRouter
+from .delayed_queue import DelayedQueues
 from .limits import Usage
+from .memory_reclaimer import MemoryReclaimer
+from .message_counters import MessageCounters
 from .policy import POLICY_KINDS, Policy
-from .queue import Home, Owner, Queue
-from .routing import Admission
+from .queue import ExclusiveOwner, Queue, QueueContext
+from .queue_timers import QueueTimers
+from .routing import VhostAccess
 from .run import Run
-from .steps import TURN_UNITS, Steps, finish
+from .steps import TURN_UNITS_MAX, Steps, run_to_completion
+from .store import MessageStore
 from .stream import Stream
-from .tally import Tally
 from .vhost import Vhost, VhostSettings
 from .work_queue import WorkQueue
 
-ALARM_UNITS: Final = (
-    TURN_UNITS // 2
+TIMER_UNITS_MAX: Final = (
+    TURN_UNITS_MAX // 2
 )  # of queues whose time has come in one tick, beside all else that it does
 UNITS_PER_DELETION: Final = 4  # of a queue, beside its bindings and consumers
 
@@ -45,7 +45,7 @@ UNITS_PER_DELETION: Final = 4  # of a queue, beside its bindings and consumers
 class ReplyQueue(Queue):
     """Where direct replies to one channel arrive."""
 
-    is_address = True
+    is_reply_address = True
 
     def publish(self, run: Run, now: int) -> Sequence[int]:
         for consumer in self.consumers:
@@ -57,64 +57,64 @@ class ReplyQueue(Queue):
 
 
 class Broker:
-    leaving = False
+    has_ended = False
 
     def __init__(
         self,
         new_name: Callable[[], str],
         vhosts: Iterable[str] = ("/",),
-        keeper: Keeper | None = None,
+        store: MessageStore | None = None,
     ) -> None:
         self.new_name = new_name  # gives a name that nobody can guess
-        self.keeper = keeper or Keeper()
+        self.store = store or MessageStore()
         self.users: dict[str, User] = {}
         self.usage = Usage(self.users)
-        self.exclusive: dict[Queue, None] = {}
+        self.exclusive_queues: dict[Queue, None] = {}
         self.vhosts: dict[str, Vhost[Queue]] = {}
-        self.cleanup = Cleanup()
-        self._dead_letters: dict[str, DeadLetters] = {}
-        self._homes: dict[str, Home] = {}
-        self._admissions: dict[tuple[str, str], Admission] = {}
-        self._alarms = Alarms()
-        self._disposal = Disposal()
-        self.timeouts = ConsumerTimeouts()
-        self.gathering = Gathering()
-        self.tally = Tally()  # of channels that have ended
+        self.background = BackgroundWork()
+        self._dead_letters: dict[str, DeadLetterRouter] = {}
+        self._contexts: dict[str, QueueContext] = {}
+        self._accesses: dict[tuple[str, str], VhostAccess] = {}
+        self._timers = QueueTimers()
+        self._reclaimer = MemoryReclaimer()
+        self.consumer_timeouts = ConsumerTimeouts()
+        self.coalescer = Coalescer()
+        self.counters = MessageCounters()  # of channels that have ended
         for name in vhosts:
             self.add_vhost(name)
 
-    def add_vhost(self, name: str, *, lasting: bool = False) -> None:
+    def add_vhost(self, name: str, *, persist: bool = False) -> None:
         """A lasting one is there after a restart too, whatever the configuration says by then."""
-        if lasting:
-            self.keeper.remember("vhost", name, "", b"")
-        vhost: Vhost[Queue] = Vhost(name, self.keeper, self.cleanup, self._disposal)
+        if persist:
+            self.store.set_metadata("vhost", name, "", b"")
+        vhost: Vhost[Queue] = Vhost(name, self.store, self.background, self._reclaimer)
         self.vhosts[name] = vhost
-        letters = self._dead_letters[name] = DeadLetters(vhost)
-        home = Home(vhost, letters, self._alarms.set, self.keeper, self._disposal)
-        self._homes[name] = home
-        vhost.holdings = Holdings(home, self._alarms)
+        letters = self._dead_letters[name] = DeadLetterRouter(vhost)
+        home = QueueContext(vhost, letters, self._timers.set, self.store, self._reclaimer)
+        self._contexts[name] = home
+        vhost.delayed_queues = DelayedQueues(home, self._timers)
 
     def configure_vhost(self, name: str, settings: VhostSettings) -> None:
         """Set the default queue type and the limits of a vhost; they last as policies do."""
-        self.keeper.remember("vhost", name, "", msgspec.msgpack.encode(settings))
+        self.store.set_metadata("vhost", name, "", msgspec.msgpack.encode(settings))
         self.vhosts[name].settings = settings
 
-    def add_user(self, user: User, *, lasting: bool = False) -> None:
+    def add_user(self, user: User, *, persist: bool = False) -> None:
         """In place of one with the same name; lasting as vhosts are."""
-        if lasting:
-            self.keeper.remember("user", "", user.name, msgspec.msgpack.encode(user))
+        if persist:
+            self.store.set_metadata("user", "", user.name, msgspec.msgpack.encode(user))
         self.users[user.name] = user
-        self._admissions.clear()
+        self._accesses.clear()
 
-    def recall(self, facts: Mapping[tuple[str, str, str], bytes], now: int) -> None:
+    def restore_metadata(self, metadata: Mapping[tuple[str, str, str], bytes], now: int) -> None:
         """Vhosts, users and policies that were remembered, by kind, vhost and name.
 
         To be called before queues and exchanges are back: they need the vhosts.
         """
-        for _, vhost, _ in facts:
+        for _, vhost, _ in metadata:
             if vhost and vhost not in self.vhosts:
                 self.add_vhost(vhost)
-        for (kind, vhost, _), value in facts.items():
+        for (kind, vhost, _), value in metadata.items():
             if kind == "user":
                 self.add_user(msgspec.msgpack.decode(value, type=User))
             elif kind == "vhost" and value:
@@ -122,62 +122,62 @@ class Broker:
                 self.vhosts[vhost].settings = settings
             elif kind in POLICY_KINDS:
                 self.vhosts[vhost].policies.set(msgspec.json.decode(value, type=Policy))
-        for there in self.vhosts.values():
-            self.cleanup.now = now
-            finish(self._apply_policies(there))
+        for each in self.vhosts.values():
+            self.background.now = now
+            run_to_completion(self._apply_policies(each))
 
-    def admit(self, user: User, vhost: str) -> Admission:
+    def grant_access(self, user: User, vhost: str) -> VhostAccess:
         """Let a user into a vhost, or refuse with 530."""
         if vhost not in self.vhosts:
-            raise NotAllowed(f"vhost {vhost} not found")
+            raise NotAllowedError(f"vhost {vhost} not found")
         self.usage.check_connection(user.name, vhost, self.vhosts[vhost].settings.limits)
-        admission = self._admissions.get((user.name, vhost))
-        if admission is None or admission.user is not user:
-            admission = Admission(user, self.vhosts[vhost], self.timeouts, self.gathering)
-            self._admissions[user.name, vhost] = admission
-        return admission
+        access = self._accesses.get((user.name, vhost))
+        if access is None or access.user is not user:
+            access = VhostAccess(user, self.vhosts[vhost], self.consumer_timeouts, self.coalescer)
+            self._accesses[user.name, vhost] = access
+        return access
 
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────
 
     def check_queue_limit(self, vhost: Vhost[Queue], name: str) -> None:
-        """Raise `PreconditionFailed` if the vhost has as many queues as it may."""
-        most = vhost.settings.limits.max_queues
-        if most is None or len(vhost.queues) < most:
+        """Raise `PreconditionFailedError` if the vhost has as many queues as it may."""
+        limit = vhost.settings.limits.max_queues
+        if limit is None or len(vhost.queues) < limit:
             return
-        if self.count_queues(vhost) >= most:
-            raise PreconditionFailed(
-                f"cannot declare queue '{name}': queue limit in vhost '{vhost.name}' ({most})"
+        if self.count_queues(vhost) >= limit:
+            raise PreconditionFailedError(
+                f"cannot declare queue '{name}': queue limit in vhost '{vhost.name}' ({limit})"
                 " is reached"
             )
 
     def count_queues(self, vhost: Vhost[Queue]) -> int:
         """The queues of a vhost, without the addresses of direct replies, which are the broker's own."""
-        return len(vhost.queues) - sum(queue.vhost is vhost for queue in self.exclusive)
+        return len(vhost.queues) - sum(queue.vhost is vhost for queue in self.exclusive_queues)
 
     def create_queue(
         self,
         vhost: Vhost[Queue],
         name: str,
         settings: QueueSettings,
-        owner: Owner | None,
+        owner: ExclusiveOwner | None,
         now: int,
-        kind: type[Queue] | None = None,
+        queue_class: type[Queue] | None = None,
     ) -> Queue:
-        if kind is None:
-            kind = Stream if settings.queue_type == "stream" else WorkQueue
-        queue = kind(self._homes[vhost.name], name, settings, owner, now)
-        if queue.lasting:
-            self.keeper.queue_declared(queue)
+        if queue_class is None:
+            queue_class = Stream if settings.queue_type == "stream" else WorkQueue
+        queue = queue_class(self._contexts[vhost.name], name, settings, owner, now)
+        if queue.survives_restart:
+            self.store.queue_declared(queue)
         vhost.add_queue(queue)
         if isinstance(queue, Stream):
-            queue.open(self.keeper.open_stream(queue), now)
+            queue.attach_log(self.store.open_stream(queue), now)
         if owner is not None:
-            owner.exclusive[queue] = None
+            owner.exclusive_queues[queue] = None
         return queue
 
     def create_reply_queue(self, vhost: Vhost[Queue], now: int) -> Queue:
         """An address for direct replies. It is the broker's own: as a queue it is locked for everybody."""
-        name = f"{REPLY_HERE}.{self.new_name()}"
+        name = f"{DIRECT_REPLY_TO}.{self.new_name()}"
         settings = QueueSettings(exclusive=True, auto_delete=True)
         return self.create_queue(vhost, name, settings, self, now, ReplyQueue)
 
@@ -188,52 +188,54 @@ class Broker:
         *,
         if_unused: bool = False,
         if_empty: bool = False,
-        answer: Callable[[int], None] | None = None,
+        on_deleted: Callable[[int], None] | None = None,
     ) -> None:
         """`answer` is told the number of messages that went with it, before consumers are dismissed.
 
         Clients that delete what they consume expect it in that order, for RabbitMQ keeps to it.
         """
-        described = describe("queue", queue.name, queue.vhost.name)
+        described = describe_entity("queue", queue.name, queue.vhost.name)
         if if_unused and queue.consumers:
-            raise PreconditionFailed(f"{described} in use")
-        if if_empty and (queue.ready or queue.letters):
-            raise PreconditionFailed(f"{described} not empty")
+            raise PreconditionFailedError(f"{described} in use")
+        if if_empty and (queue.ready or queue.held_dead_letters):
+            raise PreconditionFailedError(f"{described} not empty")
         queue.deleted = True
         if queue.owner is not None:
-            del queue.owner.exclusive[queue]
+            del queue.owner.exclusive_queues[queue]
             queue.owner = None
         count = queue.purge()
         queue.vhost.remove_queue(queue)
-        self.keeper.queue_deleted(queue)
-        if answer is not None:
-            answer(count)
-        self._alarms.drop(queue)
-        self.cleanup.begin(self._dismiss_consumers(queue, now))
+        self.store.queue_deleted(queue)
+        if on_deleted is not None:
+            on_deleted(count)
+        self._timers.cancel(queue)
+        self.background.start(self._cancel_consumers(queue, now))
 
-    def _dismiss_consumers(self, queue: Queue, now: int) -> Steps[None]:
-        for consumer in (*queue.consumers, *queue.taps):
-            if consumer in queue.consumers or consumer in queue.taps:  # else its channel has ended
-                consumer.channel.dismiss(consumer, now)
-            yield queue.removal_units
+    def _cancel_consumers(self, queue: Queue, now: int) -> Steps[None]:
+        for consumer in (*queue.consumers, *queue.wire_taps):
+            if (
+                consumer in queue.consumers or consumer in queue.wire_taps
+            ):  # else its channel has ended
+                consumer.channel.cancel_consumer(consumer, now)
+            yield queue.removal_cost
 
     def cancel(self, consumer: Consumer, now: int) -> None:
-        consumer.channel.remove(consumer, now)
+        consumer.channel.remove_consumer(consumer, now)
         if not consumer.settings.wire_tap:
-            self.delete_if_left([consumer.queue], now)
+            self.delete_if_unused([consumer.queue], now)
 
     def close_channel(self, channel: Channel, now: int) -> None:
         """Nothing more is delivered there. What it holds returns at once, or in steps if that is much."""
-        self.cleanup.now = now
-        self.cleanup.begin(self._end(channel.close()))
+        self.background.now = now
+        self.background.start(self._finish_close(channel.close()))
 
-    def _end(self, closing: Steps[list[Queue]]) -> Steps[None]:
-        queues = yield from closing
+    def _finish_close(self, steps: Steps[list[Queue]]) -> Steps[None]:
+        queues = yield from steps
         for queue in queues:
-            self.delete_if_left((queue,), self.cleanup.now)
+            self.delete_if_unused((queue,), self.background.now)
             yield 1
 
-    def delete_if_left(self, queues: Iterable[Queue], now: int) -> None:
+    def delete_if_unused(self, queues: Iterable[Queue], now: int) -> None:
         """Delete auto-delete queues which have lost their last consumer."""
         for queue in queues:
             if queue.settings.auto_delete and not queue.consumers and not queue.deleted:
@@ -248,61 +250,63 @@ class Broker:
         """
         for policy in policies:
             self.vhosts[vhost].policies.set(policy)
-            self.keeper.remember(policy.kind, vhost, policy.name, msgspec.json.encode(policy))
-        self.cleanup.now = now
-        self.cleanup.begin(self._apply_policies(self.vhosts[vhost]))
+            self.store.set_metadata(policy.kind, vhost, policy.name, msgspec.json.encode(policy))
+        self.background.now = now
+        self.background.start(self._apply_policies(self.vhosts[vhost]))
 
     def delete_policy(self, vhost: str, name: str, now: int, *, operator: bool = False) -> None:
         """What it made of queues and exchanges is undone."""
         policy = self.vhosts[vhost].policies.remove(name, operator=operator)
-        self.keeper.remember(policy.kind, vhost, name, None)
-        self.cleanup.now = now
-        self.cleanup.begin(self._apply_policies(self.vhosts[vhost]))
+        self.store.set_metadata(policy.kind, vhost, name, None)
+        self.background.now = now
+        self.background.start(self._apply_policies(self.vhosts[vhost]))
 
     def _apply_policies(self, vhost: Vhost[Queue]) -> Steps[None]:
         """Policies came or went. What is declared between two steps has those of then."""
         yield from vhost.apply_policies()
         for queue in list(vhost.queues.values()):
-            if not queue.is_address and not queue.deleted:
-                settings = vhost.policies.for_queue(queue.name, queue.declared)
+            if not queue.is_reply_address and not queue.deleted:
+                settings = vhost.policies.effective_queue_settings(
+                    queue.name, queue.declared_settings
+                )
                 if settings != queue.settings:
-                    queue.reconfigure(settings, self.cleanup.now)
+                    queue.reconfigure(settings, self.background.now)
             yield 1
 
     @property
-    def has_more(self) -> bool:
+    def has_pending_work(self) -> bool:
         """Whether something is left to do at the end of a turn: to be let in, or written."""
-        return self.gathering.run is not None or self.keeper.has_more
+        return self.coalescer.pending_run is not None or self.store.has_pending_writes
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────
 
     def deadline(self) -> int | None:
         """When `tick` has something to do next; 0 is at once."""
-        if self._disposal.waiting or self.cleanup:
+        if self._reclaimer.pending or self.background:
             return 0
-        soonest, check = self._alarms.next(), self.timeouts.next
-        if soonest is None or (check is not None and check < soonest):
-            soonest = check
-        for letters in self._dead_letters.values():
-            due = letters.deadline()
+        soonest, next_check = self._timers.next_due(), self.consumer_timeouts.next_check
+        if soonest is None or (next_check is not None and next_check < soonest):
+            soonest = next_check
+        for dead_letters in self._dead_letters.values():
+            due = dead_letters.deadline()
             if due is not None and (soonest is None or due < soonest):
                 soonest = due
         return soonest
 
     def tick(self, now: int) -> None:
         """Let expire what has had its time: messages, queues, deliveries; and go on with dead letters."""
-        self.gathering.let_in(now)
-        self._disposal.go_on()
-        self.cleanup.now = now
-        self.cleanup.go_on()
-        for letters in self._dead_letters.values():
-            letters.go_on(now)
-        self.timeouts.check(now)
-        left = ALARM_UNITS
-        while left > 0 and (queue := self._alarms.pop(now)) is not None:
-            if queue.is_abandoned(now):
-                spent = self.cleanup.spent
+        self.coalescer.flush(now)
+        self._reclaimer.advance()
+        self.background.now = now
+        self.background.advance()
+        for dead_letters in self._dead_letters.values():
+            dead_letters.advance(now)
+        self.consumer_timeouts.check(now)
+        left = TIMER_UNITS_MAX
+        while left > 0 and (queue := self._timers.pop_due(now)) is not None:
+            if queue.is_expired(now):
+                cost_before = self.background.cost
                 self.delete_queue(queue, now)
-                left -= UNITS_PER_DELETION + self.cleanup.spent - spent
+                left -= UNITS_PER_DELETION + self.background.cost - cost_before
             else:
-                left -= queue.expire(now)
+                left -= queue.on_timer(now)

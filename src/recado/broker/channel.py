@@ -6,7 +6,7 @@ C3  In a transaction settlements happen at commit; until then nobody else can se
 C4  Messages that return together are all in their queues before one of them is delivered again.
 C5  The next single active consumer gets the messages that a closed channel held before newer ones.
 
-A range of tags with many deliveries is settled in steps (see `steps` and `cleanup`), and so is a channel with
+A range of tags with many deliveries is settled in steps (see `steps` and `background`), and so is a channel with
 many consumers closed. For C4 and C5 the queues deliver nothing until the last step.
 
 A small transaction is committed in one step, and is one group for the keeper. A larger one is committed in
@@ -18,26 +18,31 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from recado.amqp.errors import AccessRefused, ClosesChannel, NotAllowed, PreconditionFailed
-from recado.amqp.frames import FRAME_DEFAULT, method_frame
+from recado.amqp.errors import (
+    AccessRefusedError,
+    ChannelLevelError,
+    NotAllowedError,
+    PreconditionFailedError,
+)
+from recado.amqp.frames import FRAME_MAX_DEFAULT_BYTES, encode_method_frame
 from recado.amqp.methods import BasicCancel, BasicGetOk, Method
 
-from .arguments import ConsumerSettings, describe
-from .cleanup import Cleanup
-from .consumer import Consumer, Outlet
-from .delivery_count import counted
+from .arguments import ConsumerSettings, describe_entity
+from .background_work import BackgroundWork
+from .consumer import Consumer, PeerConnection
+from .delivery_count import add_delivery_count
 from .publisher import Publisher
 from .queue import Queue
-from .routing import Admission
+from .routing import VhostAccess
 from .run import Run
-from .steps import STEP_UNITS, TURN_UNITS, Steps, Work, finish
-from .unacked import Unacked
+from .steps import STEP_UNITS_MAX, TURN_UNITS_MAX, Steps, StepTask, run_to_completion
+from .unacked_deliveries import UnackedDeliveries
 
 _ENTRIES_PER_UNIT: Final = 2  # deliveries to settle, with what their consumers are given instead
 _CONSUMERS_PER_UNIT: Final = 8  # to look for one that has messages waiting
-_RESUMED_PER_UNIT: Final = 32  # consumers without a message waiting: 0.07 to 0.15 µs each
+_RESUMED_CONSUMERS_PER_UNIT: Final = 32  # consumers without a message waiting: 0.07 to 0.15 µs each
 
-ATOMIC_UNITS: Final = TURN_UNITS // 2
+ATOMIC_UNITS_MAX: Final = TURN_UNITS_MAX // 2
 """The cost up to which a transaction is committed in one step: about a thousand messages."""
 
 
@@ -47,7 +52,7 @@ class Settlement(Enum):
     REJECT = "reject"
 
 
-class Getter:
+class GetHolder:
     """Holds what basic.get took from a queue, as a consumer holds its deliveries."""
 
     __slots__ = ("queue",)
@@ -59,67 +64,67 @@ class Getter:
         self.queue.unacked -= count
 
 
-class _ClosedOutlet:
+class _ClosedConnection:
     """The outlet of a closed channel: nothing is delivered to its consumers until they are removed."""
 
-    frame_max = FRAME_DEFAULT
+    frame_max = FRAME_MAX_DEFAULT_BYTES
     congested = True
-    told_of_cancel = False
-    noted = False
+    supports_cancel_notify = False
+    awaits_journal = False
 
     def write(self, data: bytes) -> None:
         """Drop a direct reply, the only thing that is delivered to a congested peer."""
 
-    def close_channel(self, number: int, error: ClosesChannel, now: int) -> None:
+    def close_channel(self, number: int, error: ChannelLevelError, now: int) -> None:
         """It is closed."""
 
 
 class Channel:
     __slots__ = (
-        "_claim_units",
-        "_claimed",
-        "_claimed_up_to",
-        "_claims",
         "_committing",
-        "_keeper",
-        "_was_full",
-        "acknowledged",
-        "admission",
+        "_deferred_cost",
+        "_deferred_settlements",
+        "_deferred_tags",
+        "_deferred_up_to",
+        "_store",
+        "_was_at_limit",
+        "access",
+        "acknowledged_count",
+        "connection",
+        "consumer_prefetch",
         "consumers",
+        "global_prefetch",
+        "in_flight",
         "last_queue",
-        "limit",
         "next_tag",
         "number",
-        "outlet",
-        "outstanding",
-        "prefetch",
         "publisher",
         "unacked",
     )
 
-    def __init__(self, number: int, outlet: Outlet, admission: Admission) -> None:
+    def __init__(self, number: int, connection: PeerConnection, access: VhostAccess) -> None:
         self.number = number
-        self.outlet = outlet
-        self.admission = admission
-        self._keeper = admission.vhost.keeper
-        self.publisher = Publisher(number, outlet, admission)
+        self.connection = connection
+        self.access = access
+        self._store = access.vhost.store
+        self.publisher = Publisher(number, connection, access)
         self.consumers: dict[str, Consumer] = {}
-        self.unacked: Unacked[Consumer | Getter] = Unacked()
+        self.unacked: UnackedDeliveries[Consumer | GetHolder] = UnackedDeliveries()
         self.next_tag = 1
-        self.acknowledged = 0  # how many it ever was
-        self.prefetch = 0  # for each consumer to come
-        self.limit = 0  # for all consumers of the channel together
-        self.outstanding = 0  # what counts for that limit
+        self.acknowledged_count = 0  # how many it ever was
+        self.consumer_prefetch = 0  # for each consumer to come
+        self.global_prefetch = 0  # for all consumers of the channel together
+        self.in_flight = 0  # what counts for that limit
         self.last_queue: str | None = None  # what an empty queue name stands for
-        self._was_full = False  # the shared limit kept its consumers asleep
-        self._claims: list[tuple[Settlement, int, int]] = []  # first and last tag
-        self._claim_units = 0  # the cost of settling them
-        self._claimed: set[int] = set()  # singly
-        self._claimed_up_to = 0  # whatever is outstanding up to this tag is claimed
-        self._committing: Work[None] | None = None  # a transaction that takes several steps
+        self._was_at_limit = False  # the shared limit kept its consumers asleep
+        self._deferred_settlements: list[tuple[Settlement, int, int]] = []  # first and last tag
+        self._deferred_cost = 0  # the cost of settling them
+        self._deferred_tags: set[int] = set()  # singly
+        self._deferred_up_to = 0  # whatever is outstanding up to this tag is claimed
+        self._committing: StepTask[None] | None = None  # a transaction that takes several steps
 
     def send(self, method: Method) -> None:
-        self.outlet.write(method_frame(self.number, method))
+        self.connection.write(encode_method_frame(self.number, method))
 
     # ── consuming ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -134,49 +139,55 @@ class Channel:
         now: int,
     ) -> Consumer:
         """Add a consumer; let the queue deal once the peer knows its tag."""
-        self.check_new_tag(tag)
+        self.check_tag_unused(tag)
         if settings.wire_tap:
             if not no_ack:
-                raise PreconditionFailed(
+                raise PreconditionFailedError(
                     "a wire tap takes nothing, so it has nothing to ack: set no-ack"
                 )
-        elif queue.is_taken(exclusive):
-            described = describe("queue", queue.name, queue.vhost.name)
-            raise AccessRefused(f"{described} in exclusive use")
-        queue.check_consumer(no_ack=no_ack, prefetch=self.prefetch)
+        elif queue.excludes_consumer(exclusive):
+            described = describe_entity("queue", queue.name, queue.vhost.name)
+            raise AccessRefusedError(f"{described} in exclusive use")
+        queue.check_consumer(no_ack=no_ack, prefetch=self.consumer_prefetch)
         consumer = queue.consumer_type(
-            self, queue, tag, settings, no_ack=no_ack, exclusive=exclusive, limit=self.prefetch
+            self,
+            queue,
+            tag,
+            settings,
+            no_ack=no_ack,
+            exclusive=exclusive,
+            prefetch=self.consumer_prefetch,
         )
         self.consumers[tag] = consumer
-        self.admission.timeouts.watch(self, now)
-        self._count_crowd(consumer, +1)
+        self.access.consumer_timeouts.watch(self, now)
+        self._count_shared_channel(consumer, +1)
         queue.add_consumer(consumer, now)
         return consumer
 
-    def check_new_tag(self, tag: str) -> None:
+    def check_tag_unused(self, tag: str) -> None:
         if tag in self.consumers:
-            raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+            raise NotAllowedError(f"attempt to reuse consumer tag '{tag}'")
 
-    def remove(self, consumer: Consumer, now: int) -> None:
+    def remove_consumer(self, consumer: Consumer, now: int) -> None:
         """Forget a consumer; what it holds stays with the channel."""
-        self._count_crowd(consumer, -1)
+        self._count_shared_channel(consumer, -1)
         del self.consumers[consumer.tag]
         consumer.queue.remove_consumer(consumer, now)
 
-    def dismiss(self, consumer: Consumer, now: int) -> None:
+    def cancel_consumer(self, consumer: Consumer, now: int) -> None:
         """Remove a consumer whose queue is gone, and tell a client that wants to know."""
-        self.remove(consumer, now)
-        if self.outlet.told_of_cancel:
+        self.remove_consumer(consumer, now)
+        if self.connection.supports_cancel_notify:
             self.send(BasicCancel(consumer.tag, no_wait=True))
 
-    def _count_crowd(self, consumer: Consumer, change: int) -> None:
+    def _count_shared_channel(self, consumer: Consumer, change: int) -> None:
         """Queues are told which consumers share a channel with others; alone is not a crowd."""
-        size = len(self.consumers)
-        if size == 2:
+        count = len(self.consumers)
+        if count == 2:
             for each in self.consumers.values():
-                each.queue.crowded += change
-        elif size > 2:
-            consumer.queue.crowded += change
+                each.queue.shared_channel_consumers += change
+        elif count > 2:
+            consumer.queue.shared_channel_consumers += change
 
     def get(self, queue: Queue, *, no_ack: bool, now: int) -> bool:
         """Answer basic.get with a message, if there is one."""
@@ -186,56 +197,58 @@ class Channel:
         tag = self.next_tag
         self.next_tag += 1
         origin = run.origin
-        shown = counted(run) if run.returns else run
-        head, (tail,) = shown.head, shown.tails
-        if run.channel != self.number or self.outlet.frame_max < run.frame_max:
-            head, (tail,) = shown.fitted(self.number, self.outlet.frame_max)
-        self.outlet.noted |= run.kept
+        rendered = add_delivery_count(run) if run.delivery_count else run
+        prefix, (payload,) = rendered.prefix, rendered.payloads
+        if run.channel != self.number or self.connection.frame_max < run.frame_max:
+            prefix, (payload,) = rendered.fit_frames(self.number, self.connection.frame_max)
+        self.connection.awaits_journal |= run.stored
         if no_ack:
             queue.settle(run)
         else:
-            self.unacked.add(tag, run, Getter(queue))
-            self.admission.timeouts.watch(self, now)
+            self.unacked.add(tag, run, GetHolder(queue))
+            self.access.consumer_timeouts.watch(self, now)
             queue.unacked += 1
-            if run.kept:
-                queue.note_delivered(run)
+            if run.stored:
+                queue.record_delivery(run)
         self.send(
             BasicGetOk(tag, run.redelivered, origin.exchange, origin.routing_key, queue.ready)
         )
-        self.outlet.write(head + tail)
+        self.connection.write(prefix + payload)
         return True
 
     def resume(self, now: int) -> None:
         """The peer keeps up again, or the channel's limit grew: its consumers may have room."""
         resumed = 0
         for consumer in list(self.consumers.values()):
-            if self.limit and self.outstanding >= self.limit:
+            if self.global_prefetch and self.in_flight >= self.global_prefetch:
                 break
             resumed += 1
             consumer.queue.wake(consumer)
-            consumer.queue.deal(now)
-        self.admission.vhost.cleanup.spent += resumed // _RESUMED_PER_UNIT
+            consumer.queue.dispatch(now)
+        self.access.vhost.background.cost += resumed // _RESUMED_CONSUMERS_PER_UNIT
 
-    def served(self, consumer: Consumer) -> None:
+    def rotate_consumer(self, consumer: Consumer) -> None:
         """Where consumers share a limit, whoever was given something is the last to be given more."""
         self.consumers[consumer.tag] = self.consumers.pop(consumer.tag)
 
     # ── settling ──────────────────────────────────────────────────────────────────────────────────────
 
-    def acks_per_step(self, most: int) -> int:
+    def acks_per_step(self, limit: int) -> int:
         """The number of single acks to handle at once: with a shared limit each may resume all consumers."""
-        if not self._shares_limit():
-            return most
-        return max(min(most, STEP_UNITS * _RESUMED_PER_UNIT // len(self.consumers)), 1)
+        if not self._has_shared_limit():
+            return limit
+        return max(
+            min(limit, STEP_UNITS_MAX * _RESUMED_CONSUMERS_PER_UNIT // len(self.consumers)), 1
+        )
 
     def ack_each(self, first: int, count: int, now: int) -> None:
         """As many single acks, tags counting up."""
-        if self.publisher.pending is not None:
+        if self.publisher.transaction is not None:
             for tag in range(first, first + count):
-                self._claim(Settlement.ACK, tag, multiple=False)
+                self._defer_settlement(Settlement.ACK, tag, multiple=False)
             return
         last, unknown = first + count - 1, None
-        if self.unacked.surely_holds(first, last) and not self._shares_limit():
+        if self.unacked.certainly_holds_all(first, last) and not self._has_shared_limit():
             self._settle(Settlement.ACK, first, last, now)
             return
         for tag in range(first, last + 1):
@@ -244,223 +257,223 @@ class Channel:
                 break
             self._settle(Settlement.ACK, tag, tag, now)
         if unknown is not None:
-            raise _unknown(unknown)
+            raise _unknown_tag_error(unknown)
 
-    def settle(self, how: Settlement, tag: int, now: int, *, multiple: bool) -> None:
-        """Settle one delivery, or all up to it; if they are many, `Cleanup` goes on with that."""
-        if self.publisher.pending is not None:
-            self._claim(how, tag, multiple=multiple)
+    def settle(self, settlement: Settlement, tag: int, now: int, *, multiple: bool) -> None:
+        """Settle one delivery, or all up to it; if they are many, `BackgroundWork` goes on with that."""
+        if self.publisher.transaction is not None:
+            self._defer_settlement(settlement, tag, multiple=multiple)
             return
         if multiple and tag == 0:
-            self._settle_range(how, self.next_tag - 1, now)
+            self._settle_up_to(settlement, self.next_tag - 1, now)
         elif not self.unacked.has(tag):
-            raise _unknown(tag)
+            raise _unknown_tag_error(tag)
         elif multiple:
-            self._settle_range(how, tag, now)
+            self._settle_up_to(settlement, tag, now)
         else:
-            self._settle(how, tag, tag, now)
+            self._settle(settlement, tag, tag, now)
 
     def recover(self, now: int) -> None:
-        """Requeue all deliveries that no transaction has claimed (C3); `Cleanup` goes on if they are many."""
+        """Requeue all deliveries that no transaction has claimed (C3); `BackgroundWork` goes on if they are many."""
         last = self.next_tag - 1
-        if self._claims:
-            self._cleanup_at(now).begin(self._requeue_unclaimed(last))
+        if self._deferred_settlements:
+            self._background_at(now).start(self._requeue_undeferred(last))
         else:
-            self._settle_range(Settlement.REQUEUE, last, now)
+            self._settle_up_to(Settlement.REQUEUE, last, now)
 
-    def _cleanup_at(self, now: int) -> Cleanup:
-        cleanup = self.admission.vhost.cleanup
+    def _background_at(self, now: int) -> BackgroundWork:
+        cleanup = self.access.vhost.background
         cleanup.now = now
         return cleanup
 
-    def _settle_range(self, how: Settlement, last: int, now: int) -> None:
+    def _settle_up_to(self, settlement: Settlement, last: int, now: int) -> None:
         """Settle all deliveries up to a tag."""
-        if self.unacked.reach(0, last, self._entries_per_step()) == last:
-            self._settle(how, 0, last, now)
-        elif how is Settlement.ACK:
-            self._cleanup_at(now).begin(self._accept_in_steps(0, last))
+        if self.unacked.end_of_entries(0, last, self._entries_per_step()) == last:
+            self._settle(settlement, 0, last, now)
+        elif settlement is Settlement.ACK:
+            self._background_at(now).start(self._ack_in_steps(0, last))
         else:
-            self._cleanup_at(now).begin(self._refuse_in_steps(how, 0, last))
+            self._background_at(now).start(self._return_in_steps(settlement, 0, last))
 
     def _entries_per_step(self) -> int:
         """Where a shared limit was reached, all consumers may have to be looked at for each."""
-        units = 1 + len(self.consumers) // _CONSUMERS_PER_UNIT if self.limit else 1
-        return max(STEP_UNITS * _ENTRIES_PER_UNIT // units, 1)
+        units = 1 + len(self.consumers) // _CONSUMERS_PER_UNIT if self.global_prefetch else 1
+        return max(STEP_UNITS_MAX * _ENTRIES_PER_UNIT // units, 1)
 
-    def _parts(self, first: int, last: int) -> Iterable[tuple[int, int]]:
+    def _tag_ranges(self, first: int, last: int) -> Iterable[tuple[int, int]]:
         """Parts of a range of tags, each enough for a step; others may be delivered or settled meanwhile."""
         while first <= last:
-            end = self.unacked.reach(first, last, self._entries_per_step())
+            end = self.unacked.end_of_entries(first, last, self._entries_per_step())
             yield first, end
             first = end + 1
 
-    def _accept_in_steps(self, first: int, last: int) -> Steps[None]:
-        for start, end in self._parts(first, last):
-            cost = 1 + self.unacked.entries_in(start, end) // _ENTRIES_PER_UNIT
-            self._settle(Settlement.ACK, start, end, self.admission.vhost.cleanup.now)
+    def _ack_in_steps(self, first: int, last: int) -> Steps[None]:
+        for start, end in self._tag_ranges(first, last):
+            cost = 1 + self.unacked.count_entries(start, end) // _ENTRIES_PER_UNIT
+            self._settle(Settlement.ACK, start, end, self.access.vhost.background.now)
             yield cost
 
-    def _requeue_unclaimed(self, last: int) -> Steps[None]:
+    def _requeue_undeferred(self, last: int) -> Steps[None]:
         """One by one, for what is claimed lies in between."""
-        for first, end in self._parts(0, last):
-            for tag in list(self.unacked.tags(max(first, self._claimed_up_to + 1), end)):
-                if tag not in self._claimed:
-                    self._settle(Settlement.REQUEUE, tag, tag, self.admission.vhost.cleanup.now)
+        for first, end in self._tag_ranges(0, last):
+            for tag in list(self.unacked.unsettled_tags(max(first, self._deferred_up_to + 1), end)):
+                if tag not in self._deferred_tags:
+                    self._settle(Settlement.REQUEUE, tag, tag, self.access.vhost.background.now)
                     yield 1
             yield 1
 
-    def _refuse_in_steps(self, how: Settlement, first: int, last: int) -> Steps[None]:
+    def _return_in_steps(self, settlement: Settlement, first: int, last: int) -> Steps[None]:
         """Settle a range of deliveries; nothing is delivered from their queues until all are there (C4)."""
-        cleanup, was_full = self.admission.vhost.cleanup, 0 < self.limit <= self.outstanding
+        cleanup, was_full = self.access.vhost.background, 0 < self.global_prefetch <= self.in_flight
         queues: dict[Queue, dict[Consumer, None]] = {}
-        for start, end in self._parts(first, last):
-            returned, holders = self._take_back(start, end)
+        for start, end in self._tag_ranges(first, last):
+            returned, holders = self._collect_unacked(start, end)
             for queue in returned:
                 if queue not in queues:
-                    queue.returning += 1
+                    queue.delivery_pauses += 1
                     queues[queue] = {}
             for holder in holders:
                 queues[holder.queue][holder] = None
-            _give_back(how, returned, cleanup.now)
+            _return_runs(settlement, returned, cleanup.now)
             yield 1 + sum(map(len, returned.values()))  # with what the journal makes of it
         for queue, consumers in queues.items():
-            queue.returning -= 1
+            queue.delivery_pauses -= 1
             for consumer in consumers:
                 queue.wake(consumer)
-            queue.deal(cleanup.now)
+            queue.dispatch(cleanup.now)
             yield 1 + len(consumers)
         if was_full:
             self.resume(cleanup.now)
 
-    def _shares_limit(self) -> bool:
+    def _has_shared_limit(self) -> bool:
         """Room then opens for one message at a time, and who gets it depends on who is next."""
-        return self.limit > 0 and len(self.consumers) > 1
+        return self.global_prefetch > 0 and len(self.consumers) > 1
 
-    def _settle(self, how: Settlement, first: int, last: int, now: int) -> None:
-        self._was_full = 0 < self.limit <= self.outstanding
-        if how is Settlement.ACK:
-            self._accept(first, last, now)
+    def _settle(self, settlement: Settlement, first: int, last: int, now: int) -> None:
+        self._was_at_limit = 0 < self.global_prefetch <= self.in_flight
+        if settlement is Settlement.ACK:
+            self._ack(first, last, now)
         else:
-            self._refuse(how, first, last, now)
-        self.unacked.sweep()
+            self._return_to_queues(settlement, first, last, now)
+        self.unacked.compact()
 
-    def _accept(self, first: int, last: int, now: int) -> None:
+    def _ack(self, first: int, last: int, now: int) -> None:
         """Deals after each stretch of one holder's messages, so that it matters not how acks are bundled."""
-        holder: Consumer | Getter | None = None
+        holder: Consumer | GetHolder | None = None
         for entry, low, high in self.unacked.spans(first, last):
             if holder is not entry.holder:
                 if holder is not None:
-                    self._refill(holder, now)
+                    self._dispatch_to(holder, now)
                 holder = entry.holder
-            if entry.run.kept:
-                for start, end in entry.unsettled(low, high):
+            if entry.run.stored:
+                for start, end in entry.unsettled_ranges(low, high):
                     holder.queue.acknowledge(entry.run, start, end)
             count = self.unacked.settle(entry, low, high)
-            self.acknowledged += count
+            self.acknowledged_count += count
             holder.release(count)
         if holder is not None:
-            self._refill(holder, now)
+            self._dispatch_to(holder, now)
 
-    def _refuse(self, how: Settlement, first: int, last: int, now: int) -> None:
-        returned, holders = self._take_back(first, last)
+    def _return_to_queues(self, settlement: Settlement, first: int, last: int, now: int) -> None:
+        returned, holders = self._collect_unacked(first, last)
         for holder in holders:
             holder.queue.wake(holder)
-        _give_back(how, returned, now)
+        _return_runs(settlement, returned, now)
         for holder in holders:
-            self._refill(holder, now)
+            self._dispatch_to(holder, now)
 
-    def _take_back(
+    def _collect_unacked(
         self, first: int, last: int
     ) -> tuple[dict[Queue, list[Run]], dict[Consumer, None]]:
         """Take deliveries from those who hold them: the messages by queue, and the consumers."""
         returned: dict[Queue, list[Run]] = {}
         holders: dict[Consumer, None] = {}
         for entry, low, high in self.unacked.spans(first, last):
-            returned.setdefault(entry.holder.queue, []).extend(entry.pieces(low, high))
+            returned.setdefault(entry.holder.queue, []).extend(entry.unsettled_runs(low, high))
             if isinstance(entry.holder, Consumer):
                 holders[entry.holder] = None
             entry.holder.release(self.unacked.settle(entry, low, high))
-        self.unacked.sweep()
+        self.unacked.compact()
         return returned, holders
 
-    def _refill(self, holder: Consumer | Getter, now: int) -> None:
-        if self._was_full:
+    def _dispatch_to(self, holder: Consumer | GetHolder, now: int) -> None:
+        if self._was_at_limit:
             self.resume(now)
-            self._was_full = 0 < self.limit <= self.outstanding
+            self._was_at_limit = 0 < self.global_prefetch <= self.in_flight
         elif isinstance(holder, Consumer):
             holder.queue.wake(holder)
-            holder.queue.deal(now)
+            holder.queue.dispatch(now)
 
     # ── transactions ──────────────────────────────────────────────────────────────────────────────────
 
-    def _claim(self, how: Settlement, tag: int, *, multiple: bool) -> None:
-        everything = multiple and tag == 0
-        if not everything and (
-            tag <= self._claimed_up_to or tag in self._claimed or not self.unacked.has(tag)
+    def _defer_settlement(self, settlement: Settlement, tag: int, *, multiple: bool) -> None:
+        is_everything = multiple and tag == 0
+        if not is_everything and (
+            tag <= self._deferred_up_to or tag in self._deferred_tags or not self.unacked.has(tag)
         ):
-            raise _unknown(tag)
+            raise _unknown_tag_error(tag)
         if (
             multiple
         ):  # those that are claimed already are settled first, so they need not be left out
-            first, last = self._claimed_up_to + 1, tag or self.next_tag - 1
-            self._claimed_up_to = last
-            self._claims.append((how, first, last))
-            self._claim_units += 1 + self.unacked.entries_in(first, last)
+            first, last = self._deferred_up_to + 1, tag or self.next_tag - 1
+            self._deferred_up_to = last
+            self._deferred_settlements.append((settlement, first, last))
+            self._deferred_cost += 1 + self.unacked.count_entries(first, last)
             return
-        self._claimed.add(tag)
-        self._claim_units += 1
-        if how is Settlement.ACK and self._claims:
-            before, first, last = self._claims[-1]
-            if before is how and last == tag - 1 and last in self._claimed:
-                self._claims[-1] = (how, first, tag)
+        self._deferred_tags.add(tag)
+        self._deferred_cost += 1
+        if settlement is Settlement.ACK and self._deferred_settlements:
+            previous, first, last = self._deferred_settlements[-1]
+            if previous is settlement and last == tag - 1 and last in self._deferred_tags:
+                self._deferred_settlements[-1] = (settlement, first, tag)
                 return
-        self._claims.append((how, tag, tag))
+        self._deferred_settlements.append((settlement, tag, tag))
 
     def commit(self, now: int) -> None:
-        """Carry out the transaction: in one step if it is small, else `Cleanup` goes on with it."""
-        cleanup, publisher = self._cleanup_at(now), self.publisher
+        """Carry out the transaction: in one step if it is small, else `BackgroundWork` goes on with it."""
+        cleanup, publisher = self._background_at(now), self.publisher
         if not publisher.is_prepared:
-            finish(publisher.prepare())
-        if publisher.commit_units + self._claim_units > ATOMIC_UNITS:
-            self._committing = cleanup.begin(self._commit_in_steps())
+            run_to_completion(publisher.prepare_commit())
+        if publisher.commit_cost + self._deferred_cost > ATOMIC_UNITS_MAX:
+            self._committing = cleanup.start(self._commit_in_steps())
             return
-        self._keeper.begin()
+        self._store.begin_atomic_group()
         try:
-            cleanup.spent += sum(self._carry_out())
+            cleanup.cost += sum(self._apply_transaction())
         finally:
-            self._keeper.end()
+            self._store.end_atomic_group()
 
     def _commit_in_steps(self) -> Steps[None]:
-        yield from self._carry_out()
-        self._keeper.require_sync()
+        yield from self._apply_transaction()
+        self._store.require_sync()
 
-    def _carry_out(self) -> Steps[None]:
-        claims = self._forget_claims()
+    def _apply_transaction(self) -> Steps[None]:
+        deferred = self._take_deferred_settlements()
         yield from self.publisher.commit()
-        for how, first, last in claims:
-            yield from self._settle_claim(how, first, last)
+        for settlement, first, last in deferred:
+            yield from self._settle_deferred(settlement, first, last)
 
-    def _settle_claim(self, how: Settlement, first: int, last: int) -> Steps[None]:
-        if how is not Settlement.ACK and first < last:
-            yield from self._refuse_in_steps(how, first, last)
-        elif how is Settlement.ACK and not self._shares_limit():
-            yield from self._accept_in_steps(first, last)
+    def _settle_deferred(self, settlement: Settlement, first: int, last: int) -> Steps[None]:
+        if settlement is not Settlement.ACK and first < last:
+            yield from self._return_in_steps(settlement, first, last)
+        elif settlement is Settlement.ACK and not self._has_shared_limit():
+            yield from self._ack_in_steps(first, last)
         else:
-            for start, end in self._parts(first, last):
-                for tag in list(self.unacked.tags(start, end)):
-                    self._settle(how, tag, tag, self.admission.vhost.cleanup.now)
+            for start, end in self._tag_ranges(first, last):
+                for tag in list(self.unacked.unsettled_tags(start, end)):
+                    self._settle(settlement, tag, tag, self.access.vhost.background.now)
                     yield 1
             yield 1
 
     def rollback(self) -> None:
         self.publisher.rollback()
-        self._forget_claims()
+        self._take_deferred_settlements()
 
-    def _forget_claims(self) -> Iterable[tuple[Settlement, int, int]]:
-        claims, self._claims = self._claims, []
-        self._claimed = set()
-        self._claimed_up_to = self._claim_units = 0
-        return claims
+    def _take_deferred_settlements(self) -> Iterable[tuple[Settlement, int, int]]:
+        deferred, self._deferred_settlements = self._deferred_settlements, []
+        self._deferred_tags = set()
+        self._deferred_up_to = self._deferred_cost = 0
+        return deferred
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -470,13 +483,13 @@ class Channel:
         Their result is the queues that lost a consumer, apart from those of wire taps.
         """
         self.publisher.close()
-        self.admission.timeouts.forget(self)
-        self.outlet = _ClosedOutlet()
-        self.limit = 0
-        return self._let_go()
+        self.access.consumer_timeouts.forget(self)
+        self.connection = _ClosedConnection()
+        self.global_prefetch = 0
+        return self._release_all()
 
-    def _let_go(self) -> Steps[list[Queue]]:
-        cleanup = self.admission.vhost.cleanup
+    def _release_all(self) -> Steps[list[Queue]]:
+        cleanup = self.access.vhost.background
         queues: dict[Queue, None] = {}
         paused: dict[Queue, None] = {}  # to remove the active consumer activates the next one (C5)
         for consumer in list(self.consumers.values()):
@@ -484,29 +497,29 @@ class Channel:
             if not consumer.settings.wire_tap:
                 queues[queue] = None
                 if queue.settings.single_active_consumer and queue not in paused:
-                    queue.returning += 1
+                    queue.delivery_pauses += 1
                     paused[queue] = None
             if consumer.tag in self.consumers:  # else its queue was deleted meanwhile
-                self.remove(consumer, cleanup.now)
-            yield queue.removal_units
+                self.remove_consumer(consumer, cleanup.now)
+            yield queue.removal_cost
         while self._committing is not None and not self._committing.is_done:
-            yield self._committing.advance(STEP_UNITS)
-        yield from self._refuse_in_steps(Settlement.REQUEUE, 0, self.next_tag - 1)
+            yield self._committing.advance(STEP_UNITS_MAX)
+        yield from self._return_in_steps(Settlement.REQUEUE, 0, self.next_tag - 1)
         for queue in paused:
-            queue.returning -= 1
-            queue.deal(cleanup.now)
+            queue.delivery_pauses -= 1
+            queue.dispatch(cleanup.now)
             yield 1
         return list(queues)
 
 
-def _give_back(how: Settlement, returned: dict[Queue, list[Run]], now: int) -> None:
+def _return_runs(settlement: Settlement, returned: dict[Queue, list[Run]], now: int) -> None:
     """Messages that were out for delivery are for their queues to requeue, or to drop."""
     for queue, runs in returned.items():
-        if how is Settlement.REQUEUE:
-            queue.put_back(runs, now)
+        if settlement is Settlement.REQUEUE:
+            queue.requeue(runs, now)
         else:
             queue.reject(runs, now)
 
 
-def _unknown(tag: int) -> PreconditionFailed:
-    return PreconditionFailed(f"unknown delivery tag {tag}")
+def _unknown_tag_error(tag: int) -> PreconditionFailedError:
+    return PreconditionFailedError(f"unknown delivery tag {tag}")

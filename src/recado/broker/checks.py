@@ -12,25 +12,34 @@ from typing import Final, Literal
 import msgspec
 
 from recado.amqp.values import (
+    FieldValue,
     Float32,
     Int8,
     Int16,
     Int64,
     LongString,
-    Scaled,
+    ScaledDecimal,
     Timestamp,
     UInt8,
     UInt16,
     UInt32,
-    Value,
 )
 
 MAX_EXPIRY_MS: Final = 315_360_000_000  # ten years
 MAX_PRIORITY: Final = 255
-MAX_WINDOW: Final = 100_000  # each is written again at every checkpoint, 2 µs in one turn
+MAX_DEDUPLICATION_IDS: Final = (
+    100_000  # each is written again at every checkpoint, 2 µs in one turn
+)
 FILTER_SIZE_BYTES_MIN: Final = 16
 FILTER_SIZE_BYTES_MAX: Final = 255
-SECONDS: Final = {"Y": 31_536_000, "M": 2_592_000, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
+SECONDS_PER_UNIT: Final = {
+    "Y": 31_536_000,
+    "M": 2_592_000,
+    "D": 86_400,
+    "h": 3_600,
+    "m": 60,
+    "s": 1,
+}
 
 # ── values as RabbitMQ names and compares them ──────────────────────────────────────────────────
 
@@ -52,16 +61,16 @@ _TYPE_NAMES: Final[dict[type, str]] = {
     bytes: "binary",
     list: "array",
     dict: "table",
-    Scaled: "decimal",
+    ScaledDecimal: "decimal",
     type(None): "void",
 }
 
 
-def type_name(value: Value) -> str:
+def type_name(value: FieldValue) -> str:
     return _TYPE_NAMES[type(value)]
 
 
-def comparable(value: Value) -> object:
+def to_comparable(value: FieldValue) -> object:
     """A hashable stand-in: two are equal where RabbitMQ calls the values equal.
 
     Numbers are equal across widths, also to timestamps; text is equal to its bytes; true is not 1.
@@ -74,14 +83,14 @@ def comparable(value: Value) -> object:
         case datetime():
             return int(value.timestamp())
         case list():
-            return ("array", *map(comparable, value))
+            return ("array", *map(to_comparable, value))
         case dict():
-            return ("table", frozenset((key, comparable(field)) for key, field in value.items()))
+            return ("table", frozenset((key, to_comparable(field)) for key, field in value.items()))
         case _:
             return value
 
 
-def shown(value: Value) -> str:
+def format_value(value: FieldValue) -> str:
     match value:
         case bool():
             return str(value).lower()
@@ -94,109 +103,109 @@ def shown(value: Value) -> str:
 # ── checks ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class Refused(Exception):
+class InvalidValueError(Exception):
     """The value will not do. The text is the reason alone."""
 
 
-def integer(value: Value) -> int:
+def integer(value: FieldValue) -> int:
     if not isinstance(value, int) or isinstance(value, bool | Timestamp):
-        raise Refused(f'"expected integer, got {type_name(value)}"')
+        raise InvalidValueError(f'"expected integer, got {type_name(value)}"')
     return int(value)
 
 
-def not_negative(value: Value) -> int:
+def not_negative(value: FieldValue) -> int:
     number = integer(value)
     if number < 0:
-        raise Refused(f"{{value_negative,{number}}}")
+        raise InvalidValueError(f"{{value_negative,{number}}}")
     return number
 
 
-def positive(value: Value) -> int:
+def positive(value: FieldValue) -> int:
     number = not_negative(value)
     if number == 0:
-        raise Refused("{value_zero,0}")
+        raise InvalidValueError("{value_zero,0}")
     return number
 
 
-def expiry(value: Value) -> int:
+def expiry(value: FieldValue) -> int:
     number = not_negative(value)
     if number > MAX_EXPIRY_MS:
-        raise Refused(f"{{value_too_large,{number}}}")
+        raise InvalidValueError(f"{{value_too_large,{number}}}")
     return number
 
 
-def idle_time(value: Value) -> int:
+def idle_time(value: FieldValue) -> int:
     return expiry(positive(value))
 
 
-def window_size(value: Value) -> int:
+def deduplication_capacity(value: FieldValue) -> int:
     number = positive(value)
-    if number > MAX_WINDOW:
-        raise Refused(f"{{value_too_large,{number}}}")
+    if number > MAX_DEDUPLICATION_IDS:
+        raise InvalidValueError(f"{{value_too_large,{number}}}")
     return number
 
 
-def max_priority(value: Value) -> int | None:
+def max_priority(value: FieldValue) -> int | None:
     number = not_negative(value)
     if number > MAX_PRIORITY:
-        raise Refused(f"{{max_value_exceeded,{number}}}")
+        raise InvalidValueError(f"{{max_value_exceeded,{number}}}")
     return number or None
 
 
-def boolean(value: Value) -> bool:
+def boolean(value: FieldValue) -> bool:
     if not isinstance(value, bool):
-        raise Refused(f"{{unacceptable_type,{type_name(value)}}}")
+        raise InvalidValueError(f"{{unacceptable_type,{type_name(value)}}}")
     return value
 
 
-def text(value: Value) -> str:
+def text(value: FieldValue) -> str:
     if not isinstance(value, str):
-        raise Refused(f"{{unacceptable_type,{type_name(value)}}}")
+        raise InvalidValueError(f"{{unacceptable_type,{type_name(value)}}}")
     return value
 
 
-def name(value: Value) -> str:
+def short_string(value: FieldValue) -> str:
     """What has to fit into a short string."""
     checked = text(value)
     if len(checked.encode()) > 255:
-        raise Refused("longer than 255 bytes")
+        raise InvalidValueError("longer than 255 bytes")
     return checked
 
 
-def one_of(choices: Iterable[str], complaint: str) -> Callable[[Value], str]:
+def one_of(choices: Iterable[str], message: str) -> Callable[[FieldValue], str]:
     allowed = frozenset(choices)
 
-    def check(value: Value) -> str:
+    def check(value: FieldValue) -> str:
         choice = text(value)
         if choice not in allowed:
-            raise Refused(complaint.format(choice))
+            raise InvalidValueError(message.format(choice))
         return choice
 
     return check
 
 
-def queue_version(value: Value) -> int:
+def queue_version(value: FieldValue) -> int:
     number = not_negative(value)
     if number not in (1, 2):
-        raise Refused(f"\"unsupported queue version '{number}'\"")
+        raise InvalidValueError(f"\"unsupported queue version '{number}'\"")
     return number
 
 
-def max_age(value: Value) -> int:
+def max_age(value: FieldValue) -> int:
     """A time such as `7D`, in milliseconds; a month is 30 days, a year 365."""
     age = text(value)
     digits, unit = age[:-1], age[-1:]
     number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
-    if not number or unit not in SECONDS:
-        raise Refused("invalid_max_age")
-    return number * SECONDS[unit] * 1000
+    if not number or unit not in SECONDS_PER_UNIT:
+        raise InvalidValueError("invalid_max_age")
+    return number * SECONDS_PER_UNIT[unit] * 1000
 
 
-def filter_size(value: Value) -> int:
+def filter_size(value: FieldValue) -> int:
     """The bytes of a Bloom filter, which RabbitMQ has for each chunk of a stream."""
     number = not_negative(value)
     if not FILTER_SIZE_BYTES_MIN <= number <= FILTER_SIZE_BYTES_MAX:
-        raise Refused(
+        raise InvalidValueError(
             f"{number} is not a valid filter size, which is {FILTER_SIZE_BYTES_MIN} to"
             f" {FILTER_SIZE_BYTES_MAX} bytes"
         )
@@ -206,14 +215,14 @@ def filter_size(value: Value) -> int:
 FilterValue = str | LongString
 
 
-def filter_values(value: Value) -> frozenset[FilterValue]:
+def filter_values(value: FieldValue) -> frozenset[FilterValue]:
     """A filter value of a stream's messages, or an array of them."""
     if value == []:
-        raise Refused("empty_array")
+        raise InvalidValueError("empty_array")
     values: set[FilterValue] = set()
     for each in value if isinstance(value, list) else [value]:
         if not isinstance(each, FilterValue):
-            raise Refused(f"{{unacceptable_type,{type_name(each)}}}")
+            raise InvalidValueError(f"{{unacceptable_type,{type_name(each)}}}")
         values.add(each)
     return frozenset(values)
 
@@ -225,7 +234,7 @@ class StreamOffset(msgspec.Struct, frozen=True):
     value: int = 0
 
 
-def stream_offset(value: Value) -> StreamOffset:
+def stream_offset(value: FieldValue) -> StreamOffset:
     match value:
         case "first":
             return StreamOffset("first")
@@ -236,12 +245,12 @@ def stream_offset(value: Value) -> StreamOffset:
         case str():
             try:
                 return StreamOffset("age", max_age(value))
-            except Refused:
+            except InvalidValueError:
                 shown_value = f'<<"{value}">>'
         case Timestamp():
             return StreamOffset("time", value * 1000)
         case int() if not isinstance(value, bool):
             return StreamOffset("offset", int(value))
         case _:
-            shown_value = shown(value)
-    raise Refused(f"{{invalid_stream_offset_arg,{{{type_name(value)},{shown_value}}}}}")
+            shown_value = format_value(value)
+    raise InvalidValueError(f"{{invalid_stream_offset_arg,{{{type_name(value)},{shown_value}}}}}")

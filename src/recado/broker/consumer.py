@@ -2,47 +2,49 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from recado.amqp.errors import ClosesChannel
-from recado.amqp.frames import DELIVER_ID
-from recado.amqp.runs import render
+from recado.amqp.errors import ChannelLevelError
+from recado.amqp.frames import DELIVER_METHOD_IDS
+from recado.amqp.runs import render_deliveries
 
 from .arguments import ConsumerSettings
-from .delivery_count import counted
+from .delivery_count import add_delivery_count
 from .run import Run
 
 if TYPE_CHECKING:
     from .channel import Channel
     from .queue import Queue
 
-UNLIMITED = 1 << 30
-DEAL_BYTES = 256 * 1024  # rendered at a time, so that back-pressure is felt before all is written
-LARGE = 4096  # from here on copying a body twice costs more than a second write
+UNLIMITED_COUNT = 1 << 30
+DISPATCH_BYTES = (
+    256 * 1024
+)  # rendered at a time, so that back-pressure is felt before all is written
+LARGE_PAYLOAD_BYTES = 4096  # from here on copying a body twice costs more than a second write
 
 
-class Outlet(Protocol):
+class PeerConnection(Protocol):
     """What the broker needs of a connection."""
 
     frame_max: int
     congested: bool  # the peer does not keep up
-    told_of_cancel: bool  # the peer wants to know when its consumers are removed
-    noted: bool  # its keeper notes what is just being written to it, and has to do so before the peer sees it
+    supports_cancel_notify: bool  # the peer wants to know when its consumers are removed
+    awaits_journal: bool  # its keeper notes what is just being written to it, and has to do so before the peer sees it
 
     def write(self, data: bytes) -> None: ...
 
-    def close_channel(self, number: int, error: ClosesChannel, now: int) -> None:
+    def close_channel(self, number: int, error: ChannelLevelError, now: int) -> None:
         """Close a channel that did nothing just now, and tell the peer why."""
 
 
 class Consumer:
     __slots__ = (
-        "_prefixes",
-        "_start",
-        "awake",
+        "_frame_starts",
+        "_method_start",
         "channel",
         "exclusive",
-        "limit",
+        "in_flight",
+        "is_awake",
         "no_ack",
-        "outstanding",
+        "prefetch",
         "queue",
         "settings",
         "tag",
@@ -57,7 +59,7 @@ class Consumer:
         *,
         no_ack: bool,
         exclusive: bool,
-        limit: int,
+        prefetch: int,
     ) -> None:
         self.channel = channel
         self.queue = queue
@@ -65,73 +67,87 @@ class Consumer:
         self.settings = settings
         self.no_ack = no_ack
         self.exclusive = exclusive
-        self.limit = limit  # prefetch; 0 is none
-        self.outstanding = 0
-        self.awake = False  # in the queue's rota
+        self.prefetch = prefetch  # prefetch; 0 is none
+        self.in_flight = 0
+        self.is_awake = False  # in the queue's rota
         name = tag.encode()
-        self._start = DELIVER_ID + bytes((len(name),)) + name
-        self._prefixes: dict[int, bytes] = {}
+        self._method_start = DELIVER_METHOD_IDS + bytes((len(name),)) + name
+        self._frame_starts: dict[int, bytes] = {}
 
-    def room(self) -> int:
+    def credit(self) -> int:
         """How many more messages it may be given now."""
         channel = self.channel
-        if channel.outlet.congested:
+        if channel.connection.congested:
             return 0
-        shared = channel.limit - channel.outstanding if channel.limit else UNLIMITED
+        channel_credit = (
+            channel.global_prefetch - channel.in_flight
+            if channel.global_prefetch
+            else UNLIMITED_COUNT
+        )
         if self.no_ack:  # does not count for the limit of the channel, but stops when it is reached
-            return UNLIMITED if shared > 0 else 0
-        return min(self.limit - self.outstanding, shared) if self.limit else shared
+            return UNLIMITED_COUNT if channel_credit > 0 else 0
+        return (
+            min(self.prefetch - self.in_flight, channel_credit) if self.prefetch else channel_credit
+        )
 
     def deliver(self, run: Run) -> None:
         """Write the messages to the peer, and hold them until they are settled unless nobody will."""
         channel = self.channel
-        outlet = channel.outlet
-        shown = counted(run) if run.returns else run
-        head, tails = shown.head, shown.tails
-        if run.channel != channel.number or outlet.frame_max < run.frame_max:
-            head, tails = shown.fitted(channel.number, outlet.frame_max)
-        end = run.origin.again if run.redelivered else run.origin.first_time
-        prefix = self._prefixes.get(len(end)) or self._prefix(len(end))
-        count = len(tails)
-        first = channel.next_tag
-        channel.next_tag = first + count
-        if len(tails[0]) < LARGE:
+        connection = channel.connection
+        rendered = add_delivery_count(run) if run.delivery_count else run
+        prefix, payloads = rendered.prefix, rendered.payloads
+        if run.channel != channel.number or connection.frame_max < run.frame_max:
+            prefix, payloads = rendered.fit_frames(channel.number, connection.frame_max)
+        deliver_end = (
+            run.origin.redelivery_end if run.redelivered else run.origin.first_delivery_end
+        )
+        frame_start = self._frame_starts.get(len(deliver_end)) or self._frame_start(
+            len(deliver_end)
+        )
+        count = len(payloads)
+        first_tag = channel.next_tag
+        channel.next_tag = first_tag + count
+        if len(payloads[0]) < LARGE_PAYLOAD_BYTES:
             if count == 1:
-                outlet.write(prefix + first.to_bytes(8, "big") + end + head + tails[0])
+                connection.write(
+                    frame_start + first_tag.to_bytes(8, "big") + deliver_end + prefix + payloads[0]
+                )
             else:
-                outlet.write(render(prefix, end + head, first, tails))
+                connection.write(
+                    render_deliveries(frame_start, deliver_end + prefix, first_tag, payloads)
+                )
         else:
-            for tag, tail in enumerate(tails, first):
-                outlet.write(prefix + tag.to_bytes(8, "big") + end + head)
-                outlet.write(tail)
+            for tag, payload in enumerate(payloads, first_tag):
+                connection.write(frame_start + tag.to_bytes(8, "big") + deliver_end + prefix)
+                connection.write(payload)
         if not self.no_ack:
-            channel.unacked.add(first, run, self)
-            channel.outstanding += count
-            if channel.limit:
-                channel.served(self)
-            self.outstanding += count
+            channel.unacked.add(first_tag, run, self)
+            channel.in_flight += count
+            if channel.global_prefetch:
+                channel.rotate_consumer(self)
+            self.in_flight += count
             self.queue.unacked += count
-            if run.kept:
-                outlet.noted = True
-                self.queue.note_delivered(run)
-        elif run.kept and not self.settings.wire_tap:
-            outlet.noted = True
+            if run.stored:
+                connection.awaits_journal = True
+                self.queue.record_delivery(run)
+        elif run.stored and not self.settings.wire_tap:
+            connection.awaits_journal = True
             self.queue.settle(run)
 
-    def show(self, run: Run) -> None:
+    def deliver_copy(self, run: Run) -> None:
         """Deliver copies to a wire tap, which never acks; one that does not keep up misses some."""
-        if not self.channel.outlet.congested:
+        if not self.channel.connection.congested:
             self.deliver(run)
 
     def release(self, count: int) -> None:
         """So many of its messages were settled."""
-        self.outstanding -= count
-        self.channel.outstanding -= count
+        self.in_flight -= count
+        self.channel.in_flight -= count
         self.queue.unacked -= count
 
-    def _prefix(self, size: int) -> bytes:
+    def _frame_start(self, end_bytes: int) -> bytes:
         """All of a deliver frame before the tag, where `size` bytes (with the end byte) follow it."""
-        length = len(self._start) + 8 + size - 1
-        prefix = b"\x01" + self.channel.number.to_bytes(2, "big") + length.to_bytes(4, "big")
-        self._prefixes[size] = prefix + self._start
-        return self._prefixes[size]
+        length = len(self._method_start) + 8 + end_bytes - 1
+        frame_header = b"\x01" + self.channel.number.to_bytes(2, "big") + length.to_bytes(4, "big")
+        self._frame_starts[end_bytes] = frame_header + self._method_start
+        return self._frame_starts[end_bytes]

@@ -9,17 +9,17 @@ minutes, nor early.
 from collections import deque
 from typing import TYPE_CHECKING
 
-from recado.amqp.errors import PreconditionFailed
+from recado.amqp.errors import PreconditionFailedError
 
 if TYPE_CHECKING:
     from .channel import Channel
     from .queue import Queue
 
-EVERY = 60_000  # milliseconds
-CLOSES = 32  # in one turn, because all that a channel holds returns: 1,500 with 100 messages each took 1.5 s
+CHECK_INTERVAL_MS = 60_000  # milliseconds
+CLOSED_CHANNELS_MAX = 32  # in one turn, because all that a channel holds returns: 1,500 with 100 messages each took 1.5 s
 
 
-class Patience:
+class DeliveryAge:
     """For how long one channel has had its oldest delivery."""
 
     __slots__ = ("_marks",)
@@ -27,72 +27,74 @@ class Patience:
     def __init__(self) -> None:
         self._marks: deque[tuple[int, int]] = deque()  # (time, lower tags were given before)
 
-    def held(self, oldest: int, next_tag: int, now: int) -> int:
+    def age_ms(self, oldest_tag: int, next_tag: int, now: int) -> int:
         """Milliseconds, for sure; `oldest` is the tag, `next_tag` if nothing is out."""
         marks = self._marks
-        while marks and marks[0][1] <= oldest:
+        while marks and marks[0][1] <= oldest_tag:
             marks.popleft()
-        if oldest < next_tag and (not marks or marks[-1][1] < next_tag):
+        if oldest_tag < next_tag and (not marks or marks[-1][1] < next_tag):
             marks.append((now, next_tag))
         return now - marks[0][0] if marks else 0
 
 
 class ConsumerTimeouts:
     def __init__(self) -> None:
-        self.default = 0
+        self.default_ms = 0
         """In milliseconds, for queues that have none of their own; 0 is none."""
-        self._channels: dict[Channel, Patience] = {}
-        self._unseen: list[Channel] = []  # in the look that is under way
-        self.next: int | None = None
+        self._channels: dict[Channel, DeliveryAge] = {}
+        self._unchecked: list[Channel] = []  # in the look that is under way
+        self.next_check: int | None = None
         """When to look at the channels, if there is any."""
 
     def watch(self, channel: "Channel", now: int) -> None:
         """The channel may hold deliveries from now on."""
         if channel not in self._channels:
-            self._channels[channel] = Patience()
-            if self.next is None:
-                self.next = now + EVERY
+            self._channels[channel] = DeliveryAge()
+            if self.next_check is None:
+                self.next_check = now + CHECK_INTERVAL_MS
 
     def forget(self, channel: "Channel") -> None:
         self._channels.pop(channel, None)
         if not self._channels:
-            self.next = None
-            self._unseen.clear()
+            self.next_check = None
+            self._unchecked.clear()
 
     def check(self, now: int) -> None:
         """Close those that are late, if it is time to look."""
-        if self.next is None or now < self.next:
+        if self.next_check is None or now < self.next_check:
             return
-        self.next = now + EVERY
-        unseen = self._unseen = self._unseen or list(reversed(self._channels))
-        left = CLOSES
-        while unseen and left:
-            channel = unseen.pop()
-            if channel in self._channels and (timeout := self._overdue(channel, now)):
-                channel.outlet.close_channel(channel.number, _too_late(channel, timeout), now)
+        self.next_check = now + CHECK_INTERVAL_MS
+        unchecked = self._unchecked = self._unchecked or list(reversed(self._channels))
+        left = CLOSED_CHANNELS_MAX
+        while unchecked and left:
+            channel = unchecked.pop()
+            if channel in self._channels and (timeout := self._exceeded_timeout_ms(channel, now)):
+                channel.connection.close_channel(
+                    channel.number, _timeout_error(channel, timeout), now
+                )
                 left -= 1
-        if unseen:
-            self.next = now + 1
+        if unchecked:
+            self.next_check = now + 1
 
-    def _overdue(self, channel: "Channel", now: int) -> int:
+    def _exceeded_timeout_ms(self, channel: "Channel", now: int) -> int:
         """The timeout that a channel has outstayed; 0 is none."""
         entry = channel.unacked.oldest()
         next_tag = channel.next_tag
-        oldest = next_tag if entry is None else entry.oldest_tag
-        held = self._channels[channel].held(oldest, next_tag, now)
-        timeout = 0 if entry is None else self._timeout(entry.holder.queue)
-        return timeout if timeout <= held else 0
+        oldest_tag = next_tag if entry is None else entry.oldest_tag
+        age = self._channels[channel].age_ms(oldest_tag, next_tag, now)
+        timeout = 0 if entry is None else self._timeout_ms(entry.holder.queue)
+        return timeout if timeout <= age else 0
 
-    def _timeout(self, queue: "Queue") -> int:
+    def _timeout_ms(self, queue: "Queue") -> int:
         """Nothing that a stream delivers is missing there, so it may be held for ever."""
         if queue.settings.queue_type == "stream":
             return 0
-        own = queue.settings.consumer_timeout
-        return self.default if own is None else own
+        own_ms = queue.settings.consumer_timeout
+        return self.default_ms if own_ms is None else own_ms
 
 
-def _too_late(channel: "Channel", timeout: int) -> PreconditionFailed:
-    return PreconditionFailed(
+def _timeout_error(channel: "Channel", timeout_ms: int) -> PreconditionFailedError:
+    return PreconditionFailedError(
         f"delivery acknowledgement on channel {channel.number} timed out. Timeout value used:"
-        f" {timeout} ms. This timeout value can be configured, see consumers doc guide to learn more"
+        f" {timeout_ms} ms. This timeout value can be configured, see consumers doc guide to learn more"
     )

@@ -19,206 +19,222 @@ from itertools import groupby
 
 import msgspec
 
-from recado.amqp.facts import Facts, without_ttl
-from recado.amqp.frames import OVERHEAD, PROPERTIES_AT, body_of, content_frames, properties_of
+from recado.amqp.frames import (
+    FRAME_OVERHEAD_BYTES,
+    PROPERTIES_OFFSET,
+    encode_content,
+    extract_body,
+    extract_properties,
+)
 from recado.amqp.properties import Properties, decode_properties, encode_properties
-from recado.amqp.values import MAX_ENTRIES_GROWN, Int64, Table, Timestamp, Value
+from recado.amqp.traits import MessageTraits, without_ttl
+from recado.amqp.values import STORED_MAX_ENTRY_COUNT, FieldTable, FieldValue, Int64, Timestamp
 
-from .assured import AssuredLetters, Letter
+from .at_least_once import AtLeastOnceDeadLetters, HeldDeadLetter
 from .exchange import Exchange
 from .queue import Queue
-from .routing import distribute_in_steps
+from .route_search import find_queues
+from .routing import publish_in_steps
 from .run import Origin, Run
-from .search import find_queues
-from .steps import Steps, Work
+from .steps import Steps, StepTask
 from .vhost import Vhost
 
-_HEADER_REST = PROPERTIES_AT + OVERHEAD  # what a header frame has beside its properties, and some
-_MOST_DEATHS = 1 << 62  # a client may claim any count
-AT_A_TIME = 128  # letters that are each unlike the one before; some 10 ms of work
-_LETTERS_BEYOND = 16  # by which the last may exceed the allowance; one that costs more is divided
-_UNITS = 16  # the cost of such a letter, beside the search for its queues
-_ALIKE = 50  # letters with the same properties that are the work of one
+_HEADER_OVERHEAD_BYTES = (
+    PROPERTIES_OFFSET + FRAME_OVERHEAD_BYTES
+)  # what a header frame has beside its properties, and some
+_DEATH_COUNT_MAX = 1 << 62  # a client may claim any count
+DEAD_LETTERS_PER_TURN = 128  # letters that are each unlike the one before; some 10 ms of work
+_OVERRUN_LETTERS_MAX = (
+    16  # by which the last may exceed the allowance; one that costs more is divided
+)
+_UNITS_PER_LETTER = 16  # the cost of such a letter, beside the search for its queues
+_ALIKE_MESSAGES_PER_LETTER = 50  # letters with the same properties that are the work of one
 
 
-def rewritten(
-    run: Run, change: Callable[[Properties], Properties], origin: Origin, facts: Facts
+def rewrite_properties(
+    run: Run, change: Callable[[Properties], Properties], origin: Origin, traits: MessageTraits
 ) -> Iterator[tuple[Properties, Run]]:
     """The messages with other properties, together where neighbours have the same.
 
     A header must fit into one frame, so messages whose header no longer does are left out.
     """
-    for before, contents in groupby(run.contents(), properties_of):
-        properties = change(decode_properties(before, max_entries=MAX_ENTRIES_GROWN))
-        after = encode_properties(properties)
-        if len(after) + _HEADER_REST <= run.frame_max:
+    for encoded, contents in groupby(run.contents(), extract_properties):
+        properties = change(decode_properties(encoded, max_entries=STORED_MAX_ENTRY_COUNT))
+        changed = encode_properties(properties)
+        if len(changed) + _HEADER_OVERHEAD_BYTES <= run.frame_max:
             tails = [
-                content_frames(run.channel, after, body_of(content), run.frame_max)
+                encode_content(run.channel, changed, extract_body(content), run.frame_max)
                 for content in contents
             ]
-            yield properties, Run(origin, facts, run.channel, run.frame_max, b"", tails, True)
+            yield properties, Run(origin, traits, run.channel, run.frame_max, b"", tails, True)
 
 
-class DeadLetters:
+class DeadLetterRouter:
     """Takes what the queues of one vhost drop."""
 
     def __init__(self, vhost: Vhost[Queue]) -> None:
         self._vhost = vhost
         self._caused: list[tuple[Queue, Run, str]] = []
-        self._working = False
-        self._allowance = (0, AT_A_TIME)  # how many more at this time
-        self._waiting: deque[tuple[Queue, Run, str]] = deque()
-        self._current: Work[None] | None = None  # what is not done yet
+        self._is_working = False
+        self._budget = (0, DEAD_LETTERS_PER_TURN)  # how many more at this time
+        self._pending: deque[tuple[Queue, Run, str]] = deque()
+        self._current: StepTask[None] | None = None  # what is not done yet
         self._now = 0
-        self._assured = AssuredLetters(self._attempt, lambda: self._now)
+        self._at_least_once = AtLeastOnceDeadLetters(self._offer, lambda: self._now)
 
     def __call__(self, queue: Queue, run: Run, reason: str, now: int) -> None:
         """Send these messages on, or let them go; `run` may be emptied later, if there are many."""
         if queue.settings.dead_letter_exchange is None:
             queue.settle(run)
             return
-        if queue.settings.assured:
-            self._assured.add(queue, run, reason, now)
+        if queue.settings.is_at_least_once:
+            self._at_least_once.add(queue, run, reason, now)
         else:
-            queue.dying += 1
-            (self._caused if self._working else self._waiting).append((queue, run, reason))
-        if self._working:
+            queue.dead_lettering_runs += 1
+            (self._caused if self._is_working else self._pending).append((queue, run, reason))
+        if self._is_working:
             return
-        if self._allowance[0] != now:
-            self._allowance = (now, AT_A_TIME)
-        self._work(now)
+        if self._budget[0] != now:
+            self._budget = (now, DEAD_LETTERS_PER_TURN)
+        self._advance_within_budget(now)
 
     def deadline(self) -> int | None:
         """When to go on; 0 is at once."""
-        return 0 if self._waiting or self._current is not None else self._assured.deadline()
+        return 0 if self._pending or self._current is not None else self._at_least_once.deadline()
 
-    def go_on(self, now: int) -> None:
+    def advance(self, now: int) -> None:
         """Some more of what is left over."""
-        self._assured.look(now)
-        self._allowance = (now, AT_A_TIME)
-        self._work(now)
+        self._at_least_once.retry(now)
+        self._budget = (now, DEAD_LETTERS_PER_TURN)
+        self._advance_within_budget(now)
 
-    def _work(self, now: int) -> None:
-        self._working, self._now = True, now
+    def _advance_within_budget(self, now: int) -> None:
+        self._is_working, self._now = True, now
         try:
-            while (left := self._allowance[1]) > 0:
+            while (left := self._budget[1]) > 0:
                 if self._current is None:
-                    if self._waiting:
-                        self._current = Work(self._send_some(left))
-                    elif self._assured.can_go_on:
-                        self._current = Work(self._assured.try_next())
+                    if self._pending:
+                        self._current = StepTask(self._publish_some(left))
+                    elif self._at_least_once.can_offer:
+                        self._current = StepTask(self._at_least_once.offer_next())
                     else:
                         break
                 # A usual letter is not divided, so that nobody can see it on its way.
-                spent = self._current.advance((left + _LETTERS_BEYOND) * _UNITS)
+                spent = self._current.advance((left + _OVERRUN_LETTERS_MAX) * _UNITS_PER_LETTER)
                 if self._current.is_done:
                     self._current = None
-                self._allowance = (now, left - max(spent // _UNITS, 1))
-                self._waiting.extendleft(reversed(self._caused))
+                self._budget = (now, left - max(spent // _UNITS_PER_LETTER, 1))
+                self._pending.extendleft(reversed(self._caused))
                 self._caused.clear()
         finally:
-            self._working = False
+            self._is_working = False
 
-    def _send_some(self, most: int) -> Steps[None]:
+    def _publish_some(self, limit: int) -> Steps[None]:
         """Offer letters of the run that waits longest, once."""
-        queue, run, reason = self._waiting.popleft()
-        part = run.take(most * (_ALIKE if run.head else 1))
+        queue, run, reason = self._pending.popleft()
+        part = run.take(limit * (_ALIKE_MESSAGES_PER_LETTER if run.prefix else 1))
         if part is not run:
-            self._waiting.appendleft((queue, run, reason))
-        receivers: dict[Queue, None] = {}
+            self._pending.appendleft((queue, run, reason))
+        targets: dict[Queue, None] = {}
         exchange = self._exchange_of(queue)
-        yield _UNITS
+        yield _UNITS_PER_LETTER
         if exchange is not None:
-            for written in self._written(queue, exchange, part, reason, self._now):
-                yield written.work * _UNITS
-                _, found = yield from self._receivers(exchange, written, reason)
-                yield from distribute_in_steps(written.letters, found, self._now)
-                receivers.update(dict.fromkeys(found))
-        queue.pass_on(part, receivers)
+            for batch in self._write_batches(queue, exchange, part, reason, self._now):
+                yield batch.cost_letters * _UNITS_PER_LETTER
+                _, queues = yield from self._find_targets(exchange, batch, reason)
+                yield from publish_in_steps(batch.run, queues, self._now)
+                targets.update(dict.fromkeys(queues))
+        queue.settle_forwarded(part, targets)
         if part is run:
-            queue.dying -= 1
+            queue.dead_lettering_runs -= 1
 
-    def _attempt(self, queue: Queue, letter: Letter) -> Steps[bool]:
+    def _offer(self, queue: Queue, letter: HeldDeadLetter) -> Steps[bool]:
         """Offer a letter to those who have not taken it; return whether all have now.
 
         What a queue refuses and sends to its own dead letters counts as taken: once is enough.
         """
-        letter.epoch, letter.settings, letter.refusing = self._vhost.epoch, queue.settings, []
+        letter.epoch, letter.settings, letter.rejected_by = self._vhost.epoch, queue.settings, []
         exchange = self._exchange_of(queue)
-        yield _UNITS
+        yield _UNITS_PER_LETTER
         if exchange is None:
             return queue.settings.dead_letter_exchange is None
-        done = True
-        for written in self._written(queue, exchange, letter.run, letter.reason, letter.died):
-            yield written.work * _UNITS
-            routed, receivers = yield from self._receivers(exchange, written, letter.reason)
-            done = routed or bool(letter.taken)
-            for receiver in receivers:
-                if receiver in letter.taken or receiver.deleted:
+        is_accepted = True
+        for batch in self._write_batches(
+            queue, exchange, letter.run, letter.reason, letter.died_at
+        ):
+            yield batch.cost_letters * _UNITS_PER_LETTER
+            routed, targets = yield from self._find_targets(exchange, batch, letter.reason)
+            is_accepted = routed or bool(letter.accepted_by)
+            for target in targets:
+                if target in letter.accepted_by or target.deleted:
                     continue
-                refused = receiver.publish(written.letters.for_another_queue(), self._now)
-                if refused and receiver.settings.overflow == "reject-publish":
-                    letter.refusing.append(receiver)
+                refused = target.publish(batch.run.copy_for_queue(), self._now)
+                if refused and target.settings.overflow == "reject-publish":
+                    letter.rejected_by.append(target)
                 else:
-                    letter.taken.add(receiver)
+                    letter.accepted_by.add(target)
                 yield 1
-        return done and not letter.refusing
+        return is_accepted and not letter.rejected_by
 
     def _exchange_of(self, queue: Queue) -> Exchange[Queue] | None:
         name = queue.settings.dead_letter_exchange  # none, if a policy went while these waited
         return None if name is None else self._vhost.exchanges.get(name)
 
-    def _written(
-        self, queue: Queue, exchange: Exchange[Queue], run: Run, reason: str, died: int
-    ) -> Iterator["_Written"]:
-        key = queue.settings.dead_letter_routing_key
-        origin = Origin(exchange.name, run.origin.routing_key if key is None else key)
+    def _write_batches(
+        self, queue: Queue, exchange: Exchange[Queue], run: Run, reason: str, died_at: int
+    ) -> Iterator["_DeadLetterBatch"]:
+        routing_key = queue.settings.dead_letter_routing_key
+        origin = Origin(
+            exchange.name, run.origin.routing_key if routing_key is None else routing_key
+        )
 
         def record(properties: Properties) -> Properties:
             headers = dict(properties.headers or {})
-            _add_death(headers, queue.name, reason, run, properties.expiration, died)
-            if key is not None:
+            _add_death(headers, queue.name, reason, run, properties.expiration, died_at)
+            if routing_key is not None:
                 headers.pop("CC", None)
             return msgspec.structs.replace(properties, headers=headers, expiration=None)
 
-        for properties, letters in rewritten(run, record, origin, without_ttl(run.facts)):
-            letters.letter = True
-            size = len(properties_of(letters.tails[0]))
-            work = 1 + len(letters) // _ALIKE + size // 512
-            yield _Written(letters, properties.headers or {}, work)
+        for properties, dead_letters in rewrite_properties(
+            run, record, origin, without_ttl(run.traits)
+        ):
+            dead_letters.is_dead_letter = True
+            size = len(extract_properties(dead_letters.payloads[0]))
+            cost = 1 + len(dead_letters) // _ALIKE_MESSAGES_PER_LETTER + size // 512
+            yield _DeadLetterBatch(dead_letters, properties.headers or {}, cost)
 
-    def _receivers(
-        self, exchange: Exchange[Queue], written: "_Written", reason: str
+    def _find_targets(
+        self, exchange: Exchange[Queue], batch: "_DeadLetterBatch", reason: str
     ) -> Steps[tuple[bool, list[Queue]]]:
         """Whether letters are routed anywhere, and to which queues they do not go in circles."""
-        headers = written.headers
-        copies = receivers_in(headers, "CC")
-        key = written.letters.origin.routing_key
-        routed = yield from find_queues(self._vhost, exchange, key, headers, copies)
+        headers = batch.headers
+        copies = read_routing_keys(headers, "CC")
+        key = batch.run.origin.routing_key
+        queues = yield from find_queues(self._vhost, exchange, key, headers, copies)
         if reason == "rejected":
-            return bool(routed), routed
+            return bool(queues), queues
         deaths = headers.get("x-death")
-        return bool(routed), [each for each in routed if not _goes_in_circles(each.name, deaths)]
+        return bool(queues), [each for each in queues if not _is_cycle(each.name, deaths)]
 
 
-class _Written(msgspec.Struct):
-    letters: Run
-    headers: Table
-    work: int
+class _DeadLetterBatch(msgspec.Struct):
+    run: Run
+    headers: FieldTable
+    cost_letters: int
     """In letters of the usual size: long headers count for more."""
 
 
-def receivers_in(headers: Table, name: str) -> list[str]:
+def read_routing_keys(headers: FieldTable, name: str) -> list[str]:
     """The routing keys in a CC or BCC header."""
     keys = headers.get(name)
     return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
 
 
 def _add_death(
-    headers: Table, queue: str, reason: str, run: Run, expiration: str | None, now: int
+    headers: FieldTable, queue: str, reason: str, run: Run, expiration: str | None, now: int
 ) -> None:
     deaths = headers.get("x-death")
-    entries: list[Value] = list(deaths) if isinstance(deaths, list) else []
+    entries: list[FieldValue] = list(deaths) if isinstance(deaths, list) else []
     for entry in entries:
         if (
             isinstance(entry, dict)
@@ -227,11 +243,11 @@ def _add_death(
         ):
             entries.remove(entry)
             count = entry.get("count")
-            known = count if isinstance(count, int) and 0 < count < _MOST_DEATHS else 0
-            death = {**entry, "count": Int64(known + 1)}
+            previous_count = count if isinstance(count, int) and 0 < count < _DEATH_COUNT_MAX else 0
+            death = {**entry, "count": Int64(previous_count + 1)}
             break
     else:
-        keys: list[Value] = [run.origin.routing_key, *receivers_in(headers, "CC")]
+        keys: list[FieldValue] = [run.origin.routing_key, *read_routing_keys(headers, "CC")]
         death = {
             "count": Int64(1),
             "reason": reason,
@@ -249,7 +265,7 @@ def _add_death(
         headers["x-first-death-exchange"] = run.origin.exchange
 
 
-def _goes_in_circles(queue: str, deaths: object) -> bool:
+def _is_cycle(queue: str, deaths: object) -> bool:
     """Whether it died in this queue before and nobody rejected it since."""
     for entry in deaths if isinstance(deaths, list) else ():
         if not isinstance(entry, dict) or entry.get("reason") == "rejected":

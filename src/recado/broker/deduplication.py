@@ -17,151 +17,163 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from recado.amqp.facts import message_id_of
-from recado.amqp.frames import properties_of
+from recado.amqp.frames import extract_properties
 from recado.amqp.properties import Properties
+from recado.amqp.traits import read_message_id
 
-from .arguments import WindowSettings
-from .keeper import Keeper
+from .arguments import DeduplicationSettings
 from .run import Run
+from .store import MessageStore
 
 if TYPE_CHECKING:
     from .exchange import Exchange
     from .queue import Queue
 
-Keep = Callable[[bytes, int, "Iterable[Queue]"], None]
+RecordId = Callable[[bytes, int, "Iterable[Queue]"], None]
 
 
-class Window:
+class DeduplicationWindow:
     """What was seen lately, oldest first."""
 
-    __slots__ = ("_awaited", "_fleeting", "_keep", "_keeper", "_seen", "_size", "_ttl")
+    __slots__ = (
+        "_capacity",
+        "_ids",
+        "_record",
+        "_required_lsn",
+        "_store",
+        "_transient_ids",
+        "_ttl_ms",
+    )
 
-    def __init__(self, size: int, ttl: int | None, keeper: Keeper, keep: Keep | None) -> None:
+    def __init__(
+        self, capacity: int, ttl_ms: int | None, store: MessageStore, record: RecordId | None
+    ) -> None:
         """`ttl` is in milliseconds; `keep` tells the keeper, where the window is to outlast the process."""
-        self._size = size
-        self._ttl = ttl
-        self._keeper = keeper
-        self._keep = keep
-        self._awaited = 0  # the ticket of the id that was kept last
+        self._capacity = capacity
+        self._ttl_ms = ttl_ms
+        self._store = store
+        self._record = record
+        self._required_lsn = 0  # the ticket of the id that was kept last
         # When each was taken in. The first of a plain dict is found behind all that left before it: 11 µs to
         # let one of 100,000 go, instead of 0.3.
-        self._seen: OrderedDict[bytes, int] = OrderedDict()
-        self._fleeting: set[bytes] = set()  # those that were not kept
+        self._ids: OrderedDict[bytes, int] = OrderedDict()
+        self._transient_ids: set[bytes] = set()  # those that were not kept
 
-    def knows(self, message_id: bytes, now: int) -> bool:
+    def is_duplicate(self, message_id: bytes, now: int) -> bool:
         """Whether this is a duplicate. If what it repeats is not safe yet, the keeper has a new entry (W3)."""
-        self._forget(now)
-        when = self._seen.get(message_id)
+        self._evict(now)
+        when = self._ids.get(message_id)
         if when is None:
             return False
-        if message_id not in self._fleeting and self._awaited > self._keeper.safe:
-            self._keeper.require_sync()
-            self._awaited = self._keeper.ticket
+        if message_id not in self._transient_ids and self._required_lsn > self._store.durable_lsn:
+            self._store.require_sync()
+            self._required_lsn = self._store.lsn
         return True
 
     def add(
-        self, message_id: bytes, now: int, *, persistent: bool, to: "Iterable[Queue]" = ()
+        self, message_id: bytes, now: int, *, persistent: bool, targets: "Iterable[Queue]" = ()
     ) -> None:
         """A message was taken in that nobody knew; `to` are the queues behind an exchange."""
-        self._seen[message_id] = now
+        self._ids[message_id] = now
         if not persistent:
-            self._fleeting.add(message_id)
-        elif self._keep is not None:
-            self._keep(message_id, now, to)
-            self._awaited = self._keeper.ticket
-        self._forget(now)
+            self._transient_ids.add(message_id)
+        elif self._record is not None:
+            self._record(message_id, now, targets)
+            self._required_lsn = self._store.lsn
+        self._evict(now)
 
-    def _forget(self, now: int) -> None:
-        seen = self._seen
-        oldest = 0 if self._ttl is None else now - self._ttl
+    def _evict(self, now: int) -> None:
+        seen = self._ids
+        oldest = 0 if self._ttl_ms is None else now - self._ttl_ms
         while seen:
             message_id = next(iter(seen))
-            if len(seen) <= self._size and seen[message_id] >= oldest:
+            if len(seen) <= self._capacity and seen[message_id] >= oldest:
                 break
             del seen[message_id]
-            self._fleeting.discard(message_id)
+            self._transient_ids.discard(message_id)
 
     def ids(self) -> list[tuple[bytes, int]]:
         """All ids, and when they were seen."""
-        return list(self._seen.items())
+        return list(self._ids.items())
 
-    def lasting(self, ids: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+    def persistent_ids(self, ids: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
         """Those of some ids that are known still, and are to be known after a restart."""
-        return (pair for pair in ids if pair[0] in self._seen and pair[0] not in self._fleeting)
+        return (pair for pair in ids if pair[0] in self._ids and pair[0] not in self._transient_ids)
 
-    def restore(self, seen: Iterable[tuple[bytes, int]]) -> None:
+    def restore(self, ids: Iterable[tuple[bytes, int]]) -> None:
         """What the keeper has after a restart, oldest first; the same id may come again."""
-        for message_id, when in seen:
-            self._seen.setdefault(message_id, when)
-            self._forget(when)
+        for message_id, seen_at in ids:
+            self._ids.setdefault(message_id, seen_at)
+            self._evict(seen_at)
 
-    def sift(self, run: Run, now: int, take: Callable[[Run, int], Sequence[int]]) -> Sequence[int]:
+    def publish_new(
+        self, run: Run, now: int, publish: Callable[[Run, int], Sequence[int]]
+    ) -> Sequence[int]:
         """Let `take` have what is new, whole if nothing has an id; gives the indexes of what it refused."""
-        ids = [message_id_of(properties_of(content)) for content in run.contents()]
+        ids = [read_message_id(extract_properties(content)) for content in run.contents()]
         if not any(ids):
-            return take(run, now)
-        refused = []
+            return publish(run, now)
+        rejected = []
         for i, message_id in enumerate(ids):
-            if message_id and self.knows(message_id, now):
+            if message_id and self.is_duplicate(message_id, now):
                 continue
-            if take(run.slice(i, i + 1), now):
-                refused.append(i)
+            if publish(run.slice(i, i + 1), now):
+                rejected.append(i)
             elif message_id:
-                self.add(message_id, now, persistent=run.facts.persistent)
-        return refused
+                self.add(message_id, now, persistent=run.traits.persistent)
+        return rejected
 
 
-def window_of(
-    settings: WindowSettings | None,
-    keeper: Keeper,
+def create_window(
+    settings: DeduplicationSettings | None,
+    store: MessageStore,
     vhost: str,
     owner: "Queue | Exchange[Any]",
     *,
-    lasting: bool,
-) -> Window | None:
+    persist: bool,
+) -> DeduplicationWindow | None:
     """What a queue or an exchange needs to find duplicates, if it is to."""
     if settings is None:
         return None
-    keep = partial(keeper.seen, vhost, owner) if lasting and keeper.keeps else None
-    return Window(settings.size, settings.ttl, keeper, keep)
+    record = partial(store.record_message_id, vhost, owner) if persist and store.has_disk else None
+    return DeduplicationWindow(settings.capacity, settings.ttl_ms, store, record)
 
 
-class Passage:
+class ExchangeDeduplication:
     """One message on its way through exchanges, of which some may know it."""
 
-    __slots__ = ("_entered", "_message_id", "_now", "_persistent", "stopped")
+    __slots__ = ("_message_id", "_now", "_persistent", "_windows", "is_duplicate")
 
     def __init__(self, properties: Properties, now: int) -> None:
         self._message_id = (properties.message_id or "").encode(errors="surrogateescape")
         self._persistent = properties.delivery_mode == 2
         self._now = now
-        self._entered: list[Window] = []
-        self.stopped = False
+        self._windows: list[DeduplicationWindow] = []
+        self.is_duplicate = False
         """Somewhere it was a duplicate: if it goes nowhere then it was there before."""
 
-    def enters(self, window: Window) -> bool:
+    def enter(self, window: DeduplicationWindow) -> bool:
         if not self._message_id:
             return True
-        if window.knows(self._message_id, self._now):
-            self.stopped = True
+        if window.is_duplicate(self._message_id, self._now):
+            self.is_duplicate = True
             return False
-        self._entered.append(window)
+        self._windows.append(window)
         return True
 
     @property
-    def is_watched(self) -> bool:
+    def is_tracked(self) -> bool:
         """Whether an exchange looks for duplicates of it on the way that it took."""
-        return self.stopped or bool(self._entered)
+        return self.is_duplicate or bool(self._windows)
 
     def was_overtaken(self) -> bool:
         """Whether another message with its id got through since it entered an exchange."""
-        entered = self._entered
+        entered = self._windows
         return bool(entered) and any(
-            window.knows(self._message_id, self._now) for window in entered
+            window.is_duplicate(self._message_id, self._now) for window in entered
         )
 
-    def arrive(self, queues: "Iterable[Queue]") -> None:
+    def record(self, queues: "Iterable[Queue]") -> None:
         """All these queues took it (W1)."""
-        for window in self._entered:
-            window.add(self._message_id, self._now, persistent=self._persistent, to=queues)
+        for window in self._windows:
+            window.add(self._message_id, self._now, persistent=self._persistent, targets=queues)

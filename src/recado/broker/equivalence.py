@@ -4,70 +4,94 @@ from collections.abc import Iterable
 
 import msgspec
 
-from recado.amqp.errors import PreconditionFailed
-from recado.amqp.values import Table
+from recado.amqp.errors import PreconditionFailedError
+from recado.amqp.values import FieldTable
 
 from . import checks
-from .arguments import UNDERSTOOD, WINDOW_ARGUMENTS, ExchangeSettings, QueueSettings
+from .arguments import (
+    DEDUPLICATION_ARGUMENTS,
+    QUEUE_TYPE_ARGUMENTS,
+    ExchangeSettings,
+    QueueSettings,
+)
 
 
-def check_queue_equivalent(queue: str, existing: QueueSettings, wanted: QueueSettings) -> None:
+def check_queue_equivalent(
+    described: str, existing: QueueSettings, requested: QueueSettings
+) -> None:
     """Refuses a second declaration that wants another queue than the one there is.
 
     `queue` is its description. Who may see an exclusive queue is the vhost's affair.
     """
-    _check_fields(queue, existing, wanted, ("durable", "auto_delete"))
-    names = UNDERSTOOD[existing.queue_type]
-    _check_arguments(queue, existing.arguments, wanted.arguments, names)
+    _check_fields(described, existing, requested, ("durable", "auto_delete"))
+    names = QUEUE_TYPE_ARGUMENTS[existing.queue_type]
+    _check_arguments(described, existing.arguments, requested.arguments, names)
 
 
 def check_exchange_equivalent(
-    exchange: str, existing: ExchangeSettings, wanted: ExchangeSettings
+    described: str, existing: ExchangeSettings, requested: ExchangeSettings
 ) -> None:
     """Refuses a second declaration that wants another exchange than the one there is."""
-    if existing.kind != wanted.kind:
-        raise _inequivalent("type", exchange, f"'{wanted.kind}'", f"'{existing.kind}'")
-    _check_fields(exchange, existing, wanted, ("durable", "auto_delete", "internal"))
-    names = ("alternate-exchange", *WINDOW_ARGUMENTS)
-    _check_arguments(exchange, existing.arguments, wanted.arguments, names)
+    if existing.exchange_type != requested.exchange_type:
+        raise _inequivalent_error(
+            "type", described, f"'{requested.exchange_type}'", f"'{existing.exchange_type}'"
+        )
+    _check_fields(described, existing, requested, ("durable", "auto_delete", "internal"))
+    names = ("alternate-exchange", *DEDUPLICATION_ARGUMENTS)
+    _check_arguments(described, existing.arguments, requested.arguments, names)
 
 
 def _check_fields(
-    where: str, existing: msgspec.Struct, wanted: msgspec.Struct, fields: Iterable[str]
+    described: str, existing: msgspec.Struct, requested: msgspec.Struct, fields: Iterable[str]
 ) -> None:
     for field in fields:
-        current, received = getattr(existing, field), getattr(wanted, field)
+        current, received = getattr(existing, field), getattr(requested, field)
         if current != received:
-            raise _inequivalent(
-                field, where, f"'{checks.shown(received)}'", f"'{checks.shown(current)}'"
+            raise _inequivalent_error(
+                field,
+                described,
+                f"'{checks.format_value(received)}'",
+                f"'{checks.format_value(current)}'",
             )
 
 
-def _check_arguments(where: str, existing: Table, wanted: Table, names: Iterable[str]) -> None:
+def _check_arguments(
+    described: str, existing: FieldTable, requested: FieldTable, names: Iterable[str]
+) -> None:
     for name in names:
-        if name in existing and name in wanted:
-            current, received = existing[name], wanted[name]
-            if checks.comparable(current) != checks.comparable(received):
-                raise _inequivalent(
-                    name, where, f"'{checks.shown(received)}'", f"'{checks.shown(current)}'"
+        if name in existing and name in requested:
+            current, received = existing[name], requested[name]
+            if checks.to_comparable(current) != checks.to_comparable(received):
+                raise _inequivalent_error(
+                    name,
+                    described,
+                    f"'{checks.format_value(received)}'",
+                    f"'{checks.format_value(current)}'",
                 )
-        elif (name in existing or name in wanted) and not _is_default(name, existing, wanted):
-            raise _inequivalent(name, where, _typed(wanted, name), _typed(existing, name))
+        elif (name in existing or name in requested) and not _is_default(name, existing, requested):
+            raise _inequivalent_error(
+                name,
+                described,
+                _describe_argument(requested, name),
+                _describe_argument(existing, name),
+            )
 
 
-def _is_default(name: str, existing: Table, wanted: Table) -> bool:
+def _is_default(name: str, existing: FieldTable, requested: FieldTable) -> bool:
     """Whether a type of queue was left out here and there named as what it is anyway."""
-    return name == "x-queue-type" and "classic" in (existing.get(name), wanted.get(name))
+    return name == "x-queue-type" and "classic" in (existing.get(name), requested.get(name))
 
 
-def _typed(arguments: Table, name: str) -> str:
+def _describe_argument(arguments: FieldTable, name: str) -> str:
     if name not in arguments:
         return "none"
     value = arguments[name]
-    return f"the value '{checks.shown(value)}' of type '{checks.type_name(value)}'"
+    return f"the value '{checks.format_value(value)}' of type '{checks.type_name(value)}'"
 
 
-def _inequivalent(argument: str, where: str, received: str, current: str) -> PreconditionFailed:
-    return PreconditionFailed(
-        f"inequivalent arg '{argument}' for {where}: received {received} but current is {current}"
+def _inequivalent_error(
+    argument: str, described: str, received: str, current: str
+) -> PreconditionFailedError:
+    return PreconditionFailedError(
+        f"inequivalent arg '{argument}' for {described}: received {received} but current is {current}"
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from recado.amqp.errors import NotAllowed
+from recado.amqp.errors import NotAllowedError
 
 if TYPE_CHECKING:
     from .access import User
@@ -41,17 +41,17 @@ class Usage:
         self._channels_of_user: Counter[str] = Counter()
 
     def check_connection(self, user: str, vhost: str, limits: VhostLimits) -> None:
-        """Raise `NotAllowed` if one more connection of the user to the vhost would exceed a limit."""
-        most = limits.max_connections
-        if most is not None and self._connections_of_vhost[vhost] >= most:
-            raise NotAllowed(
+        """Raise `NotAllowedError` if one more connection of the user to the vhost would exceed a limit."""
+        limit = limits.max_connections
+        if limit is not None and self._connections_of_vhost[vhost] >= limit:
+            raise NotAllowedError(
                 f"access to vhost '{vhost}' refused for user '{user}':"
-                f" connection limit ({most}) is reached"
+                f" connection limit ({limit}) is reached"
             )
-        most = self._limits_of(user).max_connections
-        if most is not None and self._connections_of_user[user] >= most:
-            raise NotAllowed(
-                f"connection refused for user '{user}': user connection limit ({most}) is reached"
+        limit = self._user_limits(user).max_connections
+        if limit is not None and self._connections_of_user[user] >= limit:
+            raise NotAllowedError(
+                f"connection refused for user '{user}': user connection limit ({limit}) is reached"
             )
 
     def add_connection(self, user: str, vhost: str) -> None:
@@ -63,19 +63,19 @@ class Usage:
         _decrement(self._connections_of_user, user)
 
     def add_channel(self, user: str) -> None:
-        """Raise `NotAllowed` if the user has as many channels as it may."""
-        most = self._limits_of(user).max_channels
-        if most is not None and self._channels_of_user[user] >= most:
-            raise NotAllowed(
+        """Raise `NotAllowedError` if the user has as many channels as it may."""
+        limit = self._user_limits(user).max_channels
+        if limit is not None and self._channels_of_user[user] >= limit:
+            raise NotAllowedError(
                 f"number of channels opened for user '{user}' has reached the maximum allowed user"
-                f" limit of ({most})"
+                f" limit of ({limit})"
             )
         self._channels_of_user[user] += 1
 
     def remove_channel(self, user: str) -> None:
         _decrement(self._channels_of_user, user)
 
-    def _limits_of(self, name: str) -> UserLimits:
+    def _user_limits(self, name: str) -> UserLimits:
         user = self._users.get(name)
         return UserLimits() if user is None else user.limits
 

@@ -15,8 +15,8 @@ when the engine builds a new state for every byte of the key: that worst case is
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
-from recado.amqp.errors import PreconditionFailed
-from recado.amqp.values import Table
+from recado.amqp.errors import PreconditionFailedError
+from recado.amqp.values import FieldTable
 
 from .binding import Binding, collect
 from .steps import Steps
@@ -25,15 +25,19 @@ T = TypeVar("T")
 
 MAX_PATTERN_BYTES: Final = 1_024
 _MAX_COMPILED_BYTES: Final = 1 << 20
-_MAX_STEPS: Final = 100_000  # in one exchange: 5,000 patterns of the usual kind
-_MAX_PROGRAM: Final = 2_000  # instructions: a match takes two milliseconds at the very most
-_SET_PROGRAM: Final = 1_000  # instructions that make a set: 50 usual patterns, compiled in 0.3 ms
-_WORST_PER_UNIT: Final = (
+_EXCHANGE_INSTRUCTIONS_MAX: Final = 100_000  # in one exchange: 5,000 patterns of the usual kind
+_PATTERN_INSTRUCTIONS_MAX: Final = (
+    2_000  # instructions: a match takes two milliseconds at the very most
+)
+_SET_INSTRUCTIONS_MAX: Final = (
+    1_000  # instructions that make a set: 50 usual patterns, compiled in 0.3 ms
+)
+_MATCH_STEPS_PER_UNIT: Final = (
     1_000  # instructions × bytes of a key: 5 ns each at worst, hardly anything at best
 )
 
 
-class Pattern(Protocol):
+class CompiledPattern(Protocol):
     """A compiled pattern. Texts are UTF-8, which spares the library a conversion of offsets."""
 
     def fullmatch(self, text: bytes) -> object | None: ...
@@ -44,7 +48,7 @@ class Pattern(Protocol):
     def programsize(self) -> int: ...
 
 
-def compile_pattern(text: str) -> Pattern:
+def compile_pattern(text: str) -> CompiledPattern:
     """The pattern, ready for use; a `ValueError` says why it cannot be."""
     import re2
 
@@ -52,11 +56,13 @@ def compile_pattern(text: str) -> Pattern:
     if len(pattern) > MAX_PATTERN_BYTES:
         raise ValueError(f"longer than {MAX_PATTERN_BYTES} bytes")
     try:
-        compiled: Pattern = re2.compile(pattern, _options())
+        compiled: CompiledPattern = re2.compile(pattern, _options())
     except re2.error as fault:
         raise ValueError(fault.args[0].decode(errors="replace")) from None
-    if compiled.programsize > _MAX_PROGRAM:
-        raise ValueError(f"too complex: {compiled.programsize} steps, {_MAX_PROGRAM} are allowed")
+    if compiled.programsize > _PATTERN_INSTRUCTIONS_MAX:
+        raise ValueError(
+            f"too complex: {compiled.programsize} steps, {_PATTERN_INSTRUCTIONS_MAX} are allowed"
+        )
     return compiled
 
 
@@ -70,7 +76,7 @@ def _options() -> object:
     return options
 
 
-def quote_pattern(text: str) -> str:
+def escape_pattern(text: str) -> str:
     """The pattern that finds this text and nothing else."""
     import re2
 
@@ -81,19 +87,19 @@ def quote_pattern(text: str) -> str:
 # ── patterns of names ───────────────────────────────────────────────────────────────────────────
 
 
-def name_finder(text: str) -> Callable[[str], bool]:
+def compile_name_pattern(text: str) -> Callable[[str], bool]:
     """Answers whether the pattern finds something in a name; a `ValueError` says why it is none.
 
     Names are often excluded by looking ahead, as in `^(?!amq\\.).*`, and that RE2 cannot do. Right
     behind `^` it need not: what is looked for is a pattern of its own at the beginning of the name.
     """
-    ahead, rest = _split_lookaheads(text)
-    search = compile_pattern(rest).search
-    if not ahead:
+    lookaheads, remainder = _split_lookaheads(text)
+    search = compile_pattern(remainder).search
+    if not lookaheads:
         return lambda name: search(name.encode()) is not None
-    if any(depth == 0 and sign == "|" for _, sign, depth in _structure(rest)):
+    if any(depth == 0 and sign == "|" for _, sign, depth in _scan_brackets(remainder)):
         raise ValueError("a look ahead beside | is not supported; put brackets around the choice")
-    searches = [(compile_pattern(f"^(?:{part})").search, wanted) for part, wanted in ahead]
+    searches = [(compile_pattern(f"^(?:{part})").search, wanted) for part, wanted in lookaheads]
 
     def finds(name: str) -> bool:
         octets = name.encode()
@@ -106,107 +112,109 @@ def name_finder(text: str) -> Callable[[str], bool]:
 
 def _split_lookaheads(text: str) -> tuple[list[tuple[str, bool]], str]:
     """What `^` is followed by that looks ahead, each with whether it is wanted, and the pattern without."""
-    found = []
+    lookaheads = []
     while text.startswith(("^(?!", "^(?=")):
-        end = next((at for at, sign, depth in _structure(text) if sign == ")" and not depth), None)
+        end = next(
+            (at for at, sign, depth in _scan_brackets(text) if sign == ")" and not depth), None
+        )
         if end is None:
             raise ValueError("missing )")
-        found.append((text[4:end], text[3] == "="))
+        lookaheads.append((text[4:end], text[3] == "="))
         text = "^" + text[end + 1 :]
-    if found and text[1:2] in ("*", "+", "?", "{"):
+    if lookaheads and text[1:2] in ("*", "+", "?", "{"):
         raise ValueError("a look ahead cannot be repeated")
-    return found, text
+    return lookaheads, text
 
 
-def _structure(pattern: str) -> Iterator[tuple[int, str, int]]:
+def _scan_brackets(pattern: str) -> Iterator[tuple[int, str, int]]:
     """The brackets and bars that are meant as such: where, which, and how deep it stands.
 
     Neither those behind a backslash nor those in a class such as `[(|]` or `[]()]` are.
     """
-    at = depth = 0
-    while at < len(pattern):
-        sign = pattern[at]
-        if sign == "\\":
-            at += 1
-        elif sign == "[":
-            at = _end_of_class(pattern, at)
-        elif sign == "(":
-            yield at, sign, depth
+    index = depth = 0
+    while index < len(pattern):
+        character = pattern[index]
+        if character == "\\":
+            index += 1
+        elif character == "[":
+            index = _find_class_end(pattern, index)
+        elif character == "(":
+            yield index, character, depth
             depth += 1
-        elif sign == ")":
+        elif character == ")":
             depth -= 1
-            yield at, sign, depth
-        elif sign == "|":
-            yield at, sign, depth
-        at += 1
+            yield index, character, depth
+        elif character == "|":
+            yield index, character, depth
+        index += 1
 
 
-def _end_of_class(pattern: str, at: int) -> int:
-    at += 2 if pattern.startswith("^", at + 1) else 1
-    at += pattern.startswith("]", at)
-    while at < len(pattern) and pattern[at] != "]":
-        if pattern.startswith("[:", at):  # as in [[:alpha:]]
-            at = max(at, pattern.find(":]", at + 2) + 1)
-        at += 2 if pattern[at] == "\\" else 1
-    return at
+def _find_class_end(pattern: str, index: int) -> int:
+    index += 2 if pattern.startswith("^", index + 1) else 1
+    index += pattern.startswith("]", index)
+    while index < len(pattern) and pattern[index] != "]":
+        if pattern.startswith("[:", index):  # as in [[:alpha:]]
+            index = max(index, pattern.find(":]", index + 2) + 1)
+        index += 2 if pattern[index] == "\\" else 1
+    return index
 
 
-class _Entry(Generic[T]):
+class _PatternEntry(Generic[T]):
     """A pattern, and the bindings that have it."""
 
-    __slots__ = ("bindings", "group", "single", "steps", "text")
+    __slots__ = ("bindings", "compiled", "instructions", "pattern_set", "text")
 
-    def __init__(self, text: str, single: Pattern) -> None:
+    def __init__(self, text: str, single: CompiledPattern) -> None:
         self.text = text
-        self.single = single
-        self.steps = single.programsize
+        self.compiled = single
+        self.instructions = single.programsize
         self.bindings: dict[Binding[T], None] = {}
-        self.group: _Group[T] | None = None  # None: it is matched singly
+        self.pattern_set: _PatternSet[T] | None = None  # None: it is matched singly
 
 
-class _Group(Generic[T]):
+class _PatternSet(Generic[T]):
     """Patterns that are matched together."""
 
-    __slots__ = ("_set", "entries", "live_steps", "steps")
+    __slots__ = ("_set", "entries", "instructions", "live_instructions")
 
-    def __init__(self, entries: list[_Entry[T]]) -> None:
+    def __init__(self, entries: list[_PatternEntry[T]]) -> None:
         import re2
 
-        self.entries: list[_Entry[T] | None] = list(
+        self.entries: list[_PatternEntry[T] | None] = list(
             entries
         )  # as numbered by the set; None: removed
-        self.steps = self.live_steps = sum(entry.steps for entry in entries)
+        self.instructions = self.live_instructions = sum(entry.instructions for entry in entries)
         self._set = re2.Set.FullMatchSet(_options())
         for entry in entries:
-            entry.group = self
+            entry.pattern_set = self
             self._set.Add(entry.text.encode())
         self._set.Compile()
 
-    def match(self, key: bytes) -> Iterator[_Entry[T]]:
+    def match(self, key: bytes) -> Iterator[_PatternEntry[T]]:
         for number in self._set.Match(key) or ():
             entry = self.entries[number]
             if entry is not None:
                 yield entry
 
-    def remove(self, entry: _Entry[T]) -> None:
+    def remove(self, entry: _PatternEntry[T]) -> None:
         self.entries[self.entries.index(entry)] = None
-        self.live_steps -= entry.steps
+        self.live_instructions -= entry.instructions
 
 
 class PatternMatcher(Generic[T]):
     """The bindings of a regex exchange; those with the same pattern share it."""
 
-    __slots__ = ("_entries", "_groups", "_singles", "_singles_steps", "_steps")
+    __slots__ = ("_entries", "_instructions", "_sets", "_single_instructions", "_singles")
 
-    by_key = True
-    add_units = 128  # to compile a pattern, and now and then a set
+    uses_key = True
+    add_cost = 128  # to compile a pattern, and now and then a set
 
     def __init__(self) -> None:
-        self._entries: dict[str, _Entry[T]] = {}
-        self._groups: dict[_Group[T], None] = {}
-        self._singles: dict[_Entry[T], None] = {}
-        self._singles_steps = 0
-        self._steps = 0  # of all patterns together, which a key may have to go through
+        self._entries: dict[str, _PatternEntry[T]] = {}
+        self._sets: dict[_PatternSet[T], None] = {}
+        self._singles: dict[_PatternEntry[T], None] = {}
+        self._single_instructions = 0
+        self._instructions = 0  # of all patterns together, which a key may have to go through
 
     def add(self, binding: Binding[T]) -> None:
         text = binding.routing_key
@@ -214,12 +222,14 @@ class PatternMatcher(Generic[T]):
             try:
                 pattern = compile_pattern(text)
             except ValueError as fault:
-                raise PreconditionFailed(f"invalid pattern '{text}': {fault}") from None
-            if self._steps + pattern.programsize > _MAX_STEPS:
-                raise PreconditionFailed("the patterns of this exchange are too complex together")
-            entry = self._entries[text] = _Entry(text, pattern)
-            self._steps += entry.steps
-            self._match_singly(entry)
+                raise PreconditionFailedError(f"invalid pattern '{text}': {fault}") from None
+            if self._instructions + pattern.programsize > _EXCHANGE_INSTRUCTIONS_MAX:
+                raise PreconditionFailedError(
+                    "the patterns of this exchange are too complex together"
+                )
+            entry = self._entries[text] = _PatternEntry(text, pattern)
+            self._instructions += entry.instructions
+            self._add_single(entry)
         self._entries[text].bindings[binding] = None
 
     def remove(self, binding: Binding[T]) -> None:
@@ -228,41 +238,41 @@ class PatternMatcher(Generic[T]):
         if entry.bindings:
             return
         del self._entries[entry.text]
-        self._steps -= entry.steps
-        group = entry.group
+        self._instructions -= entry.instructions
+        group = entry.pattern_set
         if group is None:
             del self._singles[entry]
-            self._singles_steps -= entry.steps
+            self._single_instructions -= entry.instructions
             return
         group.remove(entry)
-        if group.live_steps <= group.steps // 2:
-            del self._groups[group]
+        if group.live_instructions <= group.instructions // 2:
+            del self._sets[group]
             for other in filter(None, group.entries):
-                other.group = None
-                self._match_singly(other)
+                other.pattern_set = None
+                self._add_single(other)
 
-    def _match_singly(self, entry: _Entry[T]) -> None:
+    def _add_single(self, entry: _PatternEntry[T]) -> None:
         """Until there are enough to make a set of them."""
-        if self._singles_steps + entry.steps > _SET_PROGRAM and self._singles:
-            self._groups[_Group(list(self._singles))] = None
+        if self._single_instructions + entry.instructions > _SET_INSTRUCTIONS_MAX and self._singles:
+            self._sets[_PatternSet(list(self._singles))] = None
             self._singles.clear()
-            self._singles_steps = 0
+            self._single_instructions = 0
         self._singles[entry] = None
-        self._singles_steps += entry.steps
+        self._single_instructions += entry.instructions
 
-    def search(self, key: str, headers: Table, found: dict[Binding[T], None]) -> Steps[None]:
+    def search(self, key: str, headers: FieldTable, found: dict[Binding[T], None]) -> Steps[None]:
         text = key.encode()
         # Both as they are now: a pattern that moves from one to the other meanwhile is not missed.
-        groups, singles = list(self._groups), list(self._singles)
+        groups, singles = list(self._sets), list(self._singles)
         for group in groups:
             for entry in group.match(text):
                 yield from collect(entry.bindings, found)
-            yield _worst_units(group.steps, text)
+            yield _worst_case_cost(group.instructions, text)
         for entry in singles:
-            if entry.single.fullmatch(text) is not None:
+            if entry.compiled.fullmatch(text) is not None:
                 yield from collect(entry.bindings, found)
-            yield _worst_units(entry.steps, text)
+            yield _worst_case_cost(entry.instructions, text)
 
 
-def _worst_units(steps: int, text: bytes) -> int:
-    return 1 + steps * len(text) // _WORST_PER_UNIT
+def _worst_case_cost(instructions: int, text: bytes) -> int:
+    return 1 + instructions * len(text) // _MATCH_STEPS_PER_UNIT

@@ -14,23 +14,23 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from recado.amqp.values import Value
+from recado.amqp.values import FieldValue
 
 from . import checks
 from .arguments import QUEUE_ARGUMENTS, ExchangeSettings, QueueSettings
-from .pattern import name_finder
+from .pattern import compile_name_pattern
 
 POLICY_KINDS: Final = ("policy", "operator_policy")
 
 ApplyTo = Literal["queues", "exchanges", "all"]
 
 
-class InvalidPolicy(ValueError):
+class InvalidPolicyError(ValueError):
     """A policy cannot be as it is asked for; the text says why."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy, or operator policy. What cannot be is an `InvalidPolicy`."""
+    """One policy, or operator policy. What cannot be is an `InvalidPolicyError`."""
 
     name: str
     pattern: str
@@ -41,16 +41,16 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.apply_to not in ("queues", "exchanges", "all"):
-            raise InvalidPolicy(
+            raise InvalidPolicyError(
                 f"apply-to '{self.apply_to}' unrecognised; should be 'queues', 'exchanges' or 'all'"
             )
         try:
-            name_finder(self.pattern)
+            compile_name_pattern(self.pattern)
         except ValueError as fault:
-            raise InvalidPolicy(
+            raise InvalidPolicyError(
                 f"pattern should be regular expression but is invalid: {fault}"
             ) from None
-        _check_definition(self.definition, OPERATOR_KEYS if self.operator else KEYS)
+        _check_definition(self.definition, OPERATOR_POLICY_KEYS if self.operator else POLICY_KEYS)
 
     @property
     def kind(self) -> str:
@@ -58,37 +58,37 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return POLICY_KINDS[self.operator]
 
     @property
-    def rank(self) -> tuple[float, str]:
+    def sort_key(self) -> tuple[float, str]:
         """What comes first applies (PO1)."""
         return -self.priority, self.name
 
-    def suits(self, queue_type: str) -> bool:
-        return not self.definition.keys() & _UNSUITABLE[queue_type]
+    def supports(self, queue_type: str) -> bool:
+        return not self.definition.keys() & _UNSUPPORTED_KEYS[queue_type]
 
 
 # ── what a policy may say ─────────────────────────────────────────────────────────────────────────────
 
 
-class _Key(msgspec.Struct, frozen=True):
+class _PolicyKey(msgspec.Struct, frozen=True):
     noun: str
-    check: Callable[[Value], object]
+    check: Callable[[FieldValue], object]
     """Gives what is kept of the value, or raises `Refused`."""
 
 
-def _capped(check: Callable[[Value], Any]) -> Callable[[Value], Any]:
+def _cap_expiry(check: Callable[[FieldValue], Any]) -> Callable[[FieldValue], Any]:
     """An argument of more than ten years is refused, a policy is not."""
 
-    def capped(value: Value) -> Any:
+    def capped(value: FieldValue) -> Any:
         return check(min(checks.integer(value), checks.MAX_EXPIRY_MS))
 
     return capped
 
 
-def _anything(value: Value) -> Value:
+def _accept_any(value: FieldValue) -> FieldValue:
     return value
 
 
-_NOUNS_OF_ARGUMENTS: Final = {
+_ARGUMENT_NOUNS: Final = {
     "max-length": "maximum length",
     "max-length-bytes": "maximum length in bytes",
     "max-in-memory-length": "maximum memory in bytes",
@@ -107,29 +107,30 @@ _NOUNS_OF_ARGUMENTS: Final = {
     "stream-filter-size-bytes": "filter size. Valid range is 16-255",
 }
 # Of no consequence here, for there is nothing to mirror.
-_MIRRORING: Final = (
+_MIRRORING_KEYS: Final = (
     "ha-mode",
     "ha-params",
     "ha-promote-on-failure",
     "ha-promote-on-shutdown",
     "ha-sync-mode",
 )
-_masters: Final = checks.one_of(("client-local", "random", "min-masters"), "")
+_check_master_locator: Final = checks.one_of(("client-local", "random", "min-masters"), "")
 
-KEYS: Final[dict[str, _Key]] = {
-    "message-ttl": _Key("message TTL", _capped(checks.not_negative)),
-    "expires": _Key("queue expiry", _capped(checks.positive)),
-    "alternate-exchange": _Key("alternate exchange name", checks.name),
-    "initial-cluster-size": _Key("cluster size", checks.not_negative),
-    "queue-master-locator": _Key("queue-master-locator value", _masters),
-    "ha-sync-batch-size": _Key("batch size", _anything),
-    **dict.fromkeys(_MIRRORING, _Key("value", _anything)),
+POLICY_KEYS: Final[dict[str, _PolicyKey]] = {
+    "message-ttl": _PolicyKey("message TTL", _cap_expiry(checks.not_negative)),
+    "expires": _PolicyKey("queue expiry", _cap_expiry(checks.positive)),
+    "alternate-exchange": _PolicyKey("alternate exchange name", checks.short_string),
+    "initial-cluster-size": _PolicyKey("cluster size", checks.not_negative),
+    "queue-master-locator": _PolicyKey("queue-master-locator value", _check_master_locator),
+    "ha-sync-batch-size": _PolicyKey("batch size", _accept_any),
+    **dict.fromkeys(_MIRRORING_KEYS, _PolicyKey("value", _accept_any)),
     **{
-        key: _Key(noun, QUEUE_ARGUMENTS[f"x-{key}"][1]) for key, noun in _NOUNS_OF_ARGUMENTS.items()
+        key: _PolicyKey(noun, QUEUE_ARGUMENTS[f"x-{key}"][1])
+        for key, noun in _ARGUMENT_NOUNS.items()
     },
 }
 
-_LIMITS: Final = (
+_LIMIT_KEYS: Final = (
     "message-ttl",
     "expires",
     "max-length",
@@ -138,22 +139,22 @@ _LIMITS: Final = (
     "max-in-memory-bytes",
     "delivery-limit",
 )
-OPERATOR_KEYS: Final = {key: KEYS[key] for key in _LIMITS}
+OPERATOR_POLICY_KEYS: Final = {key: POLICY_KEYS[key] for key in _LIMIT_KEYS}
 
-_OF_STREAMS: Final = {
+_STREAM_KEYS: Final = {
     "max-age",
     "stream-max-segment-size-bytes",
     "stream-filter-size-bytes",
     "initial-cluster-size",
 }
-_OF_CLASSIC: Final = {"queue-mode", "queue-master-locator", *_MIRRORING}
+_CLASSIC_KEYS: Final = {"queue-mode", "queue-master-locator", *_MIRRORING_KEYS}
 # What a type of queue cannot do (PO3).
-_UNSUITABLE: Final[dict[str, set[str]]] = {
-    "classic": {*_OF_STREAMS, "queue-leader-locator", "delivery-limit", "dead-letter-strategy"},
-    "quorum": {*_OF_STREAMS, *_OF_CLASSIC},
+_UNSUPPORTED_KEYS: Final[dict[str, set[str]]] = {
+    "classic": {*_STREAM_KEYS, "queue-leader-locator", "delivery-limit", "dead-letter-strategy"},
+    "quorum": {*_STREAM_KEYS, *_CLASSIC_KEYS},
     "stream": {
-        *_OF_CLASSIC,
-        *_LIMITS,
+        *_CLASSIC_KEYS,
+        *_LIMIT_KEYS,
         "overflow",
         "dead-letter-exchange",
         "dead-letter-routing-key",
@@ -163,24 +164,28 @@ _UNSUITABLE: Final[dict[str, set[str]]] = {
 }
 
 
-def _check_definition(definition: object, keys: Mapping[str, _Key]) -> None:
+def _check_definition(definition: object, keys: Mapping[str, _PolicyKey]) -> None:
     if not isinstance(definition, dict):
-        raise InvalidPolicy(f"definition must be a dictionary: {_erlang(definition)}")
+        raise InvalidPolicyError(f"definition must be a dictionary: {_format_erlang(definition)}")
     if not definition:
-        raise InvalidPolicy("no policy provided")
+        raise InvalidPolicyError("no policy provided")
     for key, value in definition.items():
         if key in keys:
             try:
                 keys[key].check(value)
-            except checks.Refused:
-                raise InvalidPolicy(f"{_erlang(value)} is not a valid {keys[key].noun}") from None
+            except checks.InvalidValueError:
+                raise InvalidPolicyError(
+                    f"{_format_erlang(value)} is not a valid {keys[key].noun}"
+                ) from None
     unknown = {key: definition[key] for key in sorted(definition) if key not in keys}
     if unknown:
-        pairs = ",".join(f"{{{_erlang(key)},{_erlang(value)}}}" for key, value in unknown.items())
-        raise InvalidPolicy(f"[{pairs}] are not recognised policy settings")
+        pairs = ",".join(
+            f"{{{_format_erlang(key)},{_format_erlang(value)}}}" for key, value in unknown.items()
+        )
+        raise InvalidPolicyError(f"[{pairs}] are not recognised policy settings")
 
 
-def _erlang(value: object) -> str:
+def _format_erlang(value: object) -> str:
     """A value as RabbitMQ prints it."""
     match value:
         case bool():
@@ -188,10 +193,12 @@ def _erlang(value: object) -> str:
         case str():
             return f'<<"{value}">>'
         case dict():
-            pairs = (f"{_erlang(key)} => {_erlang(inner)}" for key, inner in value.items())
+            pairs = (
+                f"{_format_erlang(key)} => {_format_erlang(inner)}" for key, inner in value.items()
+            )
             return f"#{{{','.join(pairs)}}}"
         case list():
-            return f"[{','.join(map(_erlang, value))}]"
+            return f"[{','.join(map(_format_erlang, value))}]"
         case None:
             return "null"
         case _:
@@ -202,10 +209,10 @@ def _erlang(value: object) -> str:
 
 # Where the queue's own argument and a policy both say something, the lower limit holds and otherwise the
 # argument; in these the policy.
-_POLICY_WINS: Final[dict[str, frozenset[str]]] = {
+_POLICY_PRECEDENCE_KEYS: Final[dict[str, frozenset[str]]] = {
     "classic": frozenset(),
     "quorum": frozenset({"overflow", "expires"}),
-    "stream": frozenset(KEYS),
+    "stream": frozenset(POLICY_KEYS),
 }
 
 
@@ -213,76 +220,78 @@ class Policies:
     """The policies of one vhost."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[bool, str], Policy] = {}
+        self.by_name: dict[tuple[bool, str], Policy] = {}
         """By whether it is an operator policy, and name."""
-        self._ranked: list[tuple[Policy, Callable[[str], bool]]] = []
+        self._sorted: list[tuple[Policy, Callable[[str], bool]]] = []
 
     def set(self, policy: Policy) -> None:
         """A policy of the same name is replaced."""
-        self.known[policy.operator, policy.name] = policy
-        self._rank()
+        self.by_name[policy.operator, policy.name] = policy
+        self._sort()
 
     def remove(self, name: str, *, operator: bool = False) -> Policy:
-        policy = self.known.pop((operator, name), None)
+        policy = self.by_name.pop((operator, name), None)
         if policy is None:
-            raise InvalidPolicy(f"there is no policy '{name}'")
-        self._rank()
+            raise InvalidPolicyError(f"there is no policy '{name}'")
+        self._sort()
         return policy
 
-    def _rank(self) -> None:
-        ranked = sorted(self.known.values(), key=lambda policy: policy.rank)
-        self._ranked = [(policy, name_finder(policy.pattern)) for policy in ranked]
+    def _sort(self) -> None:
+        ranked = sorted(self.by_name.values(), key=lambda policy: policy.sort_key)
+        self._sorted = [(policy, compile_name_pattern(policy.pattern)) for policy in ranked]
 
-    def for_queue(self, name: str, declared: QueueSettings) -> QueueSettings:
+    def effective_queue_settings(self, name: str, declared: QueueSettings) -> QueueSettings:
         """The settings of a queue with what the policies make of them."""
-        if not self._ranked:
+        if not self._sorted:
             return declared
         changes: dict[str, Any] = {}
-        for key, value in self.of_queue(name, declared.queue_type).items():
+        for key, value in self.queue_definition(name, declared.queue_type).items():
             field, _ = QUEUE_ARGUMENTS.get(f"x-{key}", (None, None))
             if field is not None:
-                changes[field] = _combined(key, value, declared, field)
+                changes[field] = _combine(key, value, declared, field)
         return msgspec.structs.replace(declared, **changes)
 
-    def for_exchange(self, name: str, declared: ExchangeSettings) -> ExchangeSettings:
-        definition = self.of_exchange(name)
+    def effective_exchange_settings(
+        self, name: str, declared: ExchangeSettings
+    ) -> ExchangeSettings:
+        definition = self.exchange_definition(name)
         if declared.alternate_exchange is not None or "alternate-exchange" not in definition:
             return declared
         alternate = definition["alternate-exchange"]
         return msgspec.structs.replace(declared, alternate_exchange=alternate)
 
-    def of_queue(self, name: str, queue_type: str) -> dict[str, Any]:
+    def queue_definition(self, name: str, queue_type: str) -> dict[str, Any]:
         """What the policies that apply to a queue say together."""
-        return self._merged(
+        return self._merge_definitions(
             policy
-            for policy, finds in self._ranked
-            if policy.apply_to != "exchanges" and policy.suits(queue_type) and finds(name)
+            for policy, finds in self._sorted
+            if policy.apply_to != "exchanges" and policy.supports(queue_type) and finds(name)
         )
 
-    def of_exchange(self, name: str) -> dict[str, Any]:
-        return self._merged(
-            policy for policy, finds in self._ranked if policy.apply_to != "queues" and finds(name)
+    def exchange_definition(self, name: str) -> dict[str, Any]:
+        return self._merge_definitions(
+            policy for policy, finds in self._sorted if policy.apply_to != "queues" and finds(name)
         )
 
     @staticmethod
-    def _merged(matching: Iterable[Policy]) -> dict[str, Any]:
+    def _merge_definitions(matching: Iterable[Policy]) -> dict[str, Any]:
         """The first policy and the first operator policy, the lower of their limits (PO1)."""
         merged: dict[str, Any] = {}
         seen: set[bool] = set()
         for policy in matching:
             if policy.operator not in seen:
                 for key, value in policy.definition.items():
-                    kept: Any = KEYS[key].check(value)
-                    merged[key] = min(kept, merged[key]) if key in merged else kept
+                    limit: Any = POLICY_KEYS[key].check(value)
+                    merged[key] = min(limit, merged[key]) if key in merged else limit
                 seen.add(policy.operator)
                 if len(seen) == 2:
                     break
         return merged
 
 
-def _combined(key: str, value: Any, declared: QueueSettings, field: str) -> Any:
+def _combine(key: str, value: Any, declared: QueueSettings, field: str) -> Any:
     argument = f"x-{key}"
-    if argument not in declared.arguments or key in _POLICY_WINS[declared.queue_type]:
+    if argument not in declared.arguments or key in _POLICY_PRECEDENCE_KEYS[declared.queue_type]:
         return value
-    own = getattr(declared, field)
-    return min(own, value) if key in _LIMITS else own
+    declared_value = getattr(declared, field)
+    return min(declared_value, value) if key in _LIMIT_KEYS else declared_value

@@ -16,24 +16,24 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from recado.amqp.errors import PreconditionFailed
-from recado.amqp.events import Interleaved, Published
-from recado.amqp.facts import PLAIN, REPLY_HERE
-from recado.amqp.frames import ack_frame, method_frame
+from recado.amqp.errors import PreconditionFailedError
+from recado.amqp.events import InterleavedPublished, Published
+from recado.amqp.frames import encode_ack_frame, encode_method_frame
 from recado.amqp.methods import BasicNack, BasicReturn
 from recado.amqp.properties import Properties
+from recado.amqp.traits import DEFAULT_TRAITS, DIRECT_REPLY_TO
 
-from .consumer import Outlet
-from .deduplication import Passage
+from .consumer import PeerConnection
+from .deduplication import ExchangeDeduplication
+from .interleaved_batch import InterleavedBatch, group_by_route, split_by_route
 from .queue import Queue
-from .routing import Admission, Route, distribute, is_nowhere
+from .routing import Route, VhostAccess, is_unroutable, publish_to_all
 from .run import Run
-from .single_message import delivered_form, read_single
-from .steps import STEP_UNITS, TURN_UNITS, Steps, Work, parts
-from .strands import Strands, as_they_came, by_route
+from .single_message import prepare_for_delivery, read_single
+from .steps import STEP_UNITS_MAX, TURN_UNITS_MAX, Steps, StepTask, chunks
 
-_NO_ROUTE = 312
-_UNITS_ALONE = 4  # of a message whose properties are read, beside its way to queues
+_NO_ROUTE_CODE = 312
+_UNITS_PER_MESSAGE = 4  # of a message whose properties are read, beside its way to queues
 _HEADER_BYTES_PER_UNIT = 256  # of properties that are read: 20 ns for each byte
 _COPIES_PER_UNIT = 6  # keys of copies that are read, checked and looked up: 0.6 to 1.6 µs each
 _EVENTS_PER_UNIT = 16  # of a transaction, whose routes are known: to look them up
@@ -43,179 +43,198 @@ _Target: TypeAlias = Sequence[Queue] | None
 
 class Publisher:
     __slots__ = (
-        "_admission",
-        "_awaited",
+        "_access",
+        "_channel_number",
+        "_coalescer",
         "_confirmed",
-        "_gathering",
+        "_connection",
+        "_interleaved",
         "_is_closed",
-        "_keeper",
         "_now",
-        "_number",
-        "_outlet",
+        "_pending_confirms",
         "_prepared",
-        "_promises",
         "_published",
-        "_refused",
-        "_search",
-        "_sending",
-        "_strands",
-        "_unnumbered",
-        "commit_units",
-        "confirming",
-        "pending",
+        "_published_before_confirms",
+        "_publishing",
+        "_rejected_numbers",
+        "_required_lsn",
+        "_route_search",
+        "_store",
+        "commit_cost",
+        "confirms_enabled",
         "reply_queue",
+        "transaction",
     )
 
-    def __init__(self, number: int, outlet: Outlet, admission: Admission) -> None:
-        self._number = number
-        self._outlet = outlet
-        self._admission = admission
-        self._keeper = admission.vhost.keeper
-        self._gathering = admission.gathering
+    def __init__(
+        self, channel_number: int, connection: PeerConnection, access: VhostAccess
+    ) -> None:
+        self._channel_number = channel_number
+        self._connection = connection
+        self._access = access
+        self._store = access.vhost.store
+        self._coalescer = access.coalescer
         self._published = 0
-        self._unnumbered = 0  # published before confirms were asked for
+        self._published_before_confirms = 0  # published before confirms were asked for
         self._confirmed = 0
         # None until they are needed: an empty deque takes 600 bytes, and there are many channels.
-        self._refused: deque[int] | None = None  # numbers of those that will be nacked
-        self._awaited = 0  # the ticket of what was kept last
-        self._promises: deque[tuple[int, int]] | None = None  # (ticket, all up to this number)
-        self._strands: Strands | None = None  # some of which may not be taken in yet
+        self._rejected_numbers: deque[int] | None = None  # numbers of those that will be nacked
+        self._required_lsn = 0  # the ticket of what was kept last
+        self._pending_confirms: deque[tuple[int, int]] | None = (
+            None  # (ticket, all up to this number)
+        )
+        self._interleaved: InterleavedBatch | None = None  # some of which may not be taken in yet
         self._now = 0  # of the turn that work in steps goes on in
-        self._search: Work[Route] | None = None  # for the route of the event that is not done
-        self._sending: Work[None] | None = None
+        self._route_search: StepTask[Route] | None = (
+            None  # for the route of the event that is not done
+        )
+        self._publishing: StepTask[None] | None = None
         # Routes of a transaction as they are now, and for each event the queues of its single messages.
         self._prepared: tuple[dict[Route, Route], list[Sequence[_Target]]] | None = None
         self._is_closed = False
-        self.commit_units = 0  # the cost of `commit`, about, when it is prepared
-        self.confirming = False
-        self.pending: list[tuple[Route, Published]] | None = None  # of a transaction
+        self.commit_cost = 0  # the cost of `commit`, about, when it is prepared
+        self.confirms_enabled = False
+        self.transaction: list[tuple[Route, Published]] | None = None  # of a transaction
         self.reply_queue: str | None = None  # where direct replies to this channel go
 
     def publish(
-        self, event: Published, now: int, budget: int = TURN_UNITS
+        self, event: Published, now: int, budget: int = TURN_UNITS_MAX
     ) -> tuple[Published | None, int]:
         """Take in messages as far as the budget allows; return the event if it is not done, and the cost.
 
         The caller comes back with an event that is not done before it brings another one.
         """
-        if self._sending is not None:
-            return self._continue(self._sending, event, now, budget)
-        route, cost = self._admission.route(event.method), 0
+        if self._publishing is not None:
+            return self._advance(self._publishing, event, now, budget)
+        route, cost = self._access.cached_route(event.method_frame), 0
         if route is None:
-            search, self._search = self._search or Work(self._admission.search(event.method)), None
+            search, self._route_search = (
+                self._route_search or StepTask(self._access.search_route(event.method_frame)),
+                None,
+            )
             cost = search.advance(budget)
             if not search.is_done:
-                self._search = search
+                self._route_search = search
                 return event, cost
             route = search.result
-        facts, queues = event.facts, route.queues
-        if facts is not PLAIN:
-            if facts.fault is not None:
-                raise PreconditionFailed(facts.fault)
-            if facts.user_id is not None:
-                self._check_user(facts.user_id)
-        if self.pending is not None:
-            cost += self._check_singles(route, event)
-            self.pending.append((route, event))
+        traits, queues = event.traits, route.queues
+        if traits is not DEFAULT_TRAITS:
+            if traits.refusal is not None:
+                raise PreconditionFailedError(traits.refusal)
+            if traits.user_id is not None:
+                self._check_user_id(traits.user_id)
+        if self.transaction is not None:
+            cost += self._check_individually(route, event)
+            self.transaction.append((route, event))
             return None, cost + 1
-        gathering = self._gathering
-        if gathering.is_open or gathering.run is not None:  # else it could not be: 1 µs of 17
-            if len(event.tails) == 1 and not event.head and self._is_gathered(route, event, now):
+        coalescer = self._coalescer
+        if (
+            coalescer.is_enabled or coalescer.pending_run is not None
+        ):  # else it could not be: 1 µs of 17
+            if (
+                len(event.payloads) == 1
+                and not event.prefix
+                and self._try_coalesce(route, event, now)
+            ):
                 return None, cost + 1
-            gathering.let_in(now)
-        if queues is None or facts.alone:
-            sending = Work(self._send_singly(route, event))
-        elif (len(event.tails) == 1 or not any(queue.is_laborious for queue in queues)) and (
-            len(queues) < 2 or len(queues) * _units_per_queue(event.tails) <= STEP_UNITS
+            coalescer.flush(now)
+        if queues is None or traits.unbatchable:
+            publishing = StepTask(self._publish_individually(route, event))
+        elif (len(event.payloads) == 1 or not any(queue.is_per_message for queue in queues)) and (
+            len(queues) < 2 or len(queues) * _cost_per_queue(event.payloads) <= STEP_UNITS_MAX
         ):
-            self._send(route, event, now)
+            self._publish_run(route, event, now)
             return None, cost + (len(queues) or 1)
         else:
-            sending = Work(self._send_to_many(route, event, queues))
-        rest, more = self._continue(sending, event, now, budget - cost)
-        return rest, cost + more
+            publishing = StepTask(self._publish_in_steps(route, event, queues))
+        unfinished, further_cost = self._advance(publishing, event, now, budget - cost)
+        return unfinished, cost + further_cost
 
-    def _continue(
-        self, sending: Work[None], event: Published, now: int, budget: int
+    def _advance(
+        self, publishing: StepTask[None], event: Published, now: int, budget: int
     ) -> tuple[Published | None, int]:
-        self._gathering.let_in(now)
+        self._coalescer.flush(now)
         self._now = now
-        self._sending = None
-        cost = sending.advance(budget)
-        if sending.is_done:
+        self._publishing = None
+        cost = publishing.advance(budget)
+        if publishing.is_done:
             return None, cost
-        self._sending = sending
+        self._publishing = publishing
         return event, cost
 
-    def _is_gathered(self, route: Route, event: Published, now: int) -> bool:
+    def _try_coalesce(self, route: Route, event: Published, now: int) -> bool:
         """Whether a single message waits now, to go in with others of its kind."""
-        gathering, facts, queues = self._gathering, event.facts, route.queues
-        number, frame_max = self._number, self._outlet.frame_max
-        if not gathering.joins(route, facts, number, frame_max, event.tails[0]):
-            if not (gathering.is_open and queues and len(queues) == 1 and not facts.alone):
+        coalescer, traits, queues = self._coalescer, event.traits, route.queues
+        channel_number, frame_max = self._channel_number, self._connection.frame_max
+        if not coalescer.try_add(route, traits, channel_number, frame_max, event.payloads[0]):
+            if not (
+                coalescer.is_enabled and queues and len(queues) == 1 and not traits.unbatchable
+            ):
                 return False
-            gathering.let_in(now)
+            coalescer.flush(now)
             (queue,) = queues
-            if not queue.gathers(facts):
+            if not queue.can_coalesce(traits):
                 return False
-            gathering.begin(queue, Run(route, facts, number, frame_max, b"", event.tails, True))
-        if self.confirming and gathering.kept:
-            self._awaited = self._keeper.ticket
+            coalescer.start_batch(
+                queue, Run(route, traits, channel_number, frame_max, b"", event.payloads, True)
+            )
+        if self.confirms_enabled and coalescer.will_be_stored:
+            self._required_lsn = self._store.lsn
         self._published += 1
         return True
 
-    def sorted(self, event: Interleaved) -> Iterator[Published]:
+    def group_by_route(self, event: InterleavedPublished) -> Iterator[Published]:
         """The same publishes in runs: all of a route together, unless somebody could see that.
 
         So it costs 1.2 µs, not 6, to send each message to another of ten queues.
         """
-        frames = dict.fromkeys(event.methods)
+        frames = dict.fromkeys(event.method_frames)
         if (
-            self.pending is None
-            and not event.facts.alone
-            and len(frames) * 2 <= len(event.tails)
-            and self._admission.are_apart(frames)
+            self.transaction is None
+            and not event.traits.unbatchable
+            and len(frames) * 2 <= len(event.payloads)
+            and self._access.are_independent(frames)
         ):
-            if self.confirming:
-                self._strands = Strands(self._published, event.methods)
-            return by_route(event, frames)
-        return as_they_came(event)
+            if self.confirms_enabled:
+                self._interleaved = InterleavedBatch(self._published, event.method_frames)
+            return group_by_route(event, frames)
+        return split_by_route(event)
 
-    def prepare(self) -> Steps[None]:
+    def prepare_commit(self) -> Steps[None]:
         """Find out where the messages of the transaction go, so that only giving them to queues is left to do.
 
         Messages that pass exchanges which find duplicates are left out: one of them may decide about the next.
         """
         routes: dict[Route, Route] = {}
         found: list[Sequence[_Target]] = []
-        units = 0
-        for known, event in self.pending or ():
-            if known not in routes:
-                routes[known] = yield from self._admission.renew(known)
-            route = routes[known]
-            if route.queues is None or event.facts.alone:
+        cost = 0
+        for route_before, event in self.transaction or ():
+            if route_before not in routes:
+                routes[route_before] = yield from self._access.refresh_route(route_before)
+            route = routes[route_before]
+            if route.queues is None or event.traits.unbatchable:
                 targets = yield from self._find_targets(route, event)
                 found.append(targets)
-                units += sum(_UNITS_ALONE + len(queues or ()) for queues in targets)
+                cost += sum(_UNITS_PER_MESSAGE + len(queues or ()) for queues in targets)
             else:
                 found.append(())
-                units += max(len(route.queues) * _units_per_queue(event.tails), 1)
+                cost += max(len(route.queues) * _cost_per_queue(event.payloads), 1)
                 if len(found) % _EVENTS_PER_UNIT == 0:
                     yield 1
         self._prepared = routes, found
-        self.commit_units = units
+        self.commit_cost = cost
 
     def _find_targets(self, route: Route, event: Published) -> Steps[list[_Target]]:
         """The queues of messages that each have their own; None if that is to be found out later."""
         targets: list[_Target] = []
-        for one in self._singles(route, event):
-            properties, more_keys, units = self._checked(route, one)
-            yield units
-            passage = Passage(properties, self._now)
-            queues = yield from self._admission.queues_for(
-                route, properties.headers, more_keys, passage
+        for single in self._single_runs(route, event):
+            properties, more_keys, cost = self._read_checked(route, single)
+            yield cost
+            deduplication = ExchangeDeduplication(properties, self._now)
+            queues = yield from self._access.find_message_queues(
+                route, properties.headers, more_keys, deduplication
             )
-            targets.append(None if passage.is_watched else queues)
+            targets.append(None if deduplication.is_tracked else queues)
         return targets
 
     @property
@@ -226,117 +245,135 @@ class Publisher:
     def commit(self) -> Steps[None]:
         """Send what the transaction gathered, by the routes that `prepare` has found.
 
-        The time of each step is that of the vhost's `Cleanup`.
+        The time of each step is that of the vhost's `BackgroundWork`.
         """
         assert self._prepared is not None
         (routes, found), self._prepared = self._prepared, None
-        pending, self.pending = self.pending or [], []
-        cleanup = self._admission.vhost.cleanup
+        pending, self.transaction = self.transaction or [], []
+        background = self._access.vhost.background
         # From the end, so that the memory of each is freed in its own step.
         pending.reverse()
         found.reverse()
         while pending:
-            (known, event), targets = pending.pop(), found.pop()
-            route = routes[known]
-            self._now = cleanup.now
+            (route_before, event), targets = pending.pop(), found.pop()
+            route = routes[route_before]
+            self._now = background.now
             if targets:
-                steps = self._send_singly(route, event, targets)
+                steps = self._publish_individually(route, event, targets)
             else:
-                steps = self._send_to_many(route, event, route.queues or ())
+                steps = self._publish_in_steps(route, event, route.queues or ())
             for cost in steps:
                 yield cost
-                self._now = cleanup.now
+                self._now = background.now
 
     def rollback(self) -> None:
         """Forget what the transaction gathered; the memory is freed in portions."""
-        if self.pending:
-            self._admission.vhost.disposal.add(self.pending)
-            self.pending = []
+        if self.transaction:
+            self._access.vhost.reclaimer.add(self.transaction)
+            self.transaction = []
         self._prepared = None
 
-    def _check_user(self, claimed: str) -> None:
-        user = self._admission.user
+    def _check_user_id(self, claimed: str) -> None:
+        user = self._access.user
         if claimed != user.name and "impersonator" not in user.tags:
-            raise PreconditionFailed(
+            raise PreconditionFailedError(
                 f"user_id property set to '{claimed}' but authenticated user was '{user.name}'"
             )
 
-    def _run(self, route: Route, event: Published, tails: list[bytes]) -> Run:
-        frame_max = self._outlet.frame_max
-        return Run(route, event.facts, self._number, frame_max, event.head, tails, True)
+    def _make_run(self, route: Route, event: Published, payloads: list[bytes]) -> Run:
+        frame_max = self._connection.frame_max
+        return Run(
+            route, event.traits, self._channel_number, frame_max, event.prefix, payloads, True
+        )
 
-    def _send(self, route: Route, event: Published, now: int) -> None:
+    def _publish_run(self, route: Route, event: Published, now: int) -> None:
         """Messages that are alike, at once."""
-        frame_max, queues = self._outlet.frame_max, route.queues
-        # Not by `_run`: another call would take 1 % of a message.
-        run = Run(route, event.facts, self._number, frame_max, event.head, event.tails, True)
-        refused: Sequence[int] = ()
-        keeper = self._keeper
-        entries = keeper.entries
+        frame_max, queues = self._connection.frame_max, route.queues
+        # Not by `_make_run`: another call would take 1 % of a message.
+        run = Run(
+            route, event.traits, self._channel_number, frame_max, event.prefix, event.payloads, True
+        )
+        rejected: Sequence[int] = ()
+        store = self._store
+        ops_before = store.durable_ops
         if queues:
-            one = len(queues) == 1
-            refused = queues[0].publish(run, now) if one else distribute(run, queues, now)
-        if route.returns:
-            self._return(route, run)
-        if self.confirming:
-            if keeper.entries != entries:
-                self._awaited = keeper.ticket
-            if refused:
-                self._refuse(refused)
-        self._published += len(event.tails)
+            is_single = len(queues) == 1
+            rejected = (
+                queues[0].publish(run, now) if is_single else publish_to_all(run, queues, now)
+            )
+        if route.returns_messages:
+            self._return_messages(route, run)
+        if self.confirms_enabled:
+            if store.durable_ops != ops_before:
+                self._required_lsn = store.lsn
+            if rejected:
+                self._record_rejected(rejected)
+        self._published += len(event.payloads)
 
-    def _send_to_many(self, route: Route, event: Published, queues: Sequence[Queue]) -> Steps[None]:
+    def _publish_in_steps(
+        self, route: Route, event: Published, queues: Sequence[Queue]
+    ) -> Steps[None]:
         """Messages that are alike, to many queues, or to some that take them in one by one."""
-        if len(event.tails) > 1 and any(queue.is_laborious for queue in queues):
-            for one in self._singles(route, event):
-                yield from self._enter(route, one, queues)
+        if len(event.payloads) > 1 and any(queue.is_per_message for queue in queues):
+            for one in self._single_runs(route, event):
+                yield from self._enqueue(route, one, queues)
         else:
-            yield from self._enter(route, self._run(route, event, event.tails), queues)
+            yield from self._enqueue(route, self._make_run(route, event, event.payloads), queues)
 
-    def _singles(self, route: Route, event: Published) -> Iterator[Run]:
-        return (self._run(route, event, [tail]) for tail in event.tails)
+    def _single_runs(self, route: Route, event: Published) -> Iterator[Run]:
+        return (self._make_run(route, event, [tail]) for tail in event.payloads)
 
-    def _enter(
-        self, route: Route, run: Run, queues: Sequence[Queue], passage: Passage | None = None
+    def _enqueue(
+        self,
+        route: Route,
+        run: Run,
+        queues: Sequence[Queue],
+        deduplication: ExchangeDeduplication | None = None,
     ) -> Steps[None]:
         """Give messages to all of these queues, some at each step; those that are deleted meanwhile miss them.
 
         Where duplicates are found it is one step: else another message with the same id might get through.
         """
-        keeper = self._keeper
-        refused: set[int] = set()
-        each = _units_per_queue(run.tails)
-        whole = passage is not None and passage.is_watched
-        for some in parts(queues, len(queues) if whole else max(STEP_UNITS // each, 1)):
-            entries = keeper.entries
-            living = [queue for queue in some if not queue.deleted]
-            refused.update(distribute(run, living, self._now))
-            if passage is not None and queues and not refused:
-                passage.arrive(queues)
-            self._await_kept(entries)
-            yield max(each * len(some), 1)
-        if route.mandatory and is_nowhere(queues) and not (passage and passage.stopped):
-            self._return(route, run)
-        if self.confirming and refused:
-            self._refuse(sorted(refused))
+        store = self._store
+        rejected: set[int] = set()
+        cost_per_queue = _cost_per_queue(run.payloads)
+        is_one_step = deduplication is not None and deduplication.is_tracked
+        for some in chunks(
+            queues, len(queues) if is_one_step else max(STEP_UNITS_MAX // cost_per_queue, 1)
+        ):
+            ops_before = store.durable_ops
+            present = [queue for queue in some if not queue.deleted]
+            rejected.update(publish_to_all(run, present, self._now))
+            if deduplication is not None and queues and not rejected:
+                deduplication.record(queues)
+            self._require_durable(ops_before)
+            yield max(cost_per_queue * len(some), 1)
+        if (
+            route.mandatory
+            and is_unroutable(queues)
+            and not (deduplication and deduplication.is_duplicate)
+        ):
+            self._return_messages(route, run)
+        if self.confirms_enabled and rejected:
+            self._record_rejected(sorted(rejected))
         self._published += len(run)
 
-    def _await_kept(self, entries: int) -> None:
+    def _require_durable(self, ops_before: int) -> None:
         """Confirms wait for what was kept since the keeper had so many entries (P4)."""
-        if self.confirming and self._keeper.entries != entries:
-            self._awaited = self._keeper.ticket
+        if self.confirms_enabled and self._store.durable_ops != ops_before:
+            self._required_lsn = self._store.lsn
 
-    def _refuse(self, indexes: Sequence[int]) -> None:
+    def _record_rejected(self, indexes: Sequence[int]) -> None:
         """Those of the messages that are just taken in will be nacked."""
-        if self._refused is None:
-            self._refused = deque()
-        if self._strands is None or self._published >= self._strands.last:
-            self._refused.extend(self._published + 1 + i for i in indexes)
+        if self._rejected_numbers is None:
+            self._rejected_numbers = deque()
+        if self._interleaved is None or self._published >= self._interleaved.last_number:
+            self._rejected_numbers.extend(self._published + 1 + i for i in indexes)
         else:
-            numbers = self._strands.numbers(self._published, indexes)
-            self._refused = deque(sorted((*self._refused, *numbers)))
+            numbers = self._interleaved.publish_numbers(self._published, indexes)
+            self._rejected_numbers = deque(sorted((*self._rejected_numbers, *numbers)))
 
-    def _send_singly(
+    def _publish_individually(
         self,
         route: Route,
         event: Published,
@@ -346,106 +383,112 @@ class Publisher:
 
         `targets` are the queues of each, where they were found before.
         """
-        for i, one in enumerate(self._singles(route, event)):
-            properties, more_keys, units = self._checked(route, one)
-            yield units
+        for i, single in enumerate(self._single_runs(route, event)):
+            properties, more_keys, cost = self._read_checked(route, single)
+            yield cost
             headers = properties.headers or {}
-            message = delivered_form(one, properties, self.reply_queue)
-            passage = Passage(properties, self._now)
+            message = prepare_for_delivery(single, properties, self.reply_queue)
+            deduplication = ExchangeDeduplication(properties, self._now)
             queues = targets[i] if targets is not None else None
-            entries = self._keeper.entries
+            ops_before = self._store.durable_ops
             while queues is None:
-                queues = yield from self._admission.queues_for(route, headers, more_keys, passage)
-                if passage.was_overtaken():
-                    passage, queues = Passage(properties, self._now), None
-            self._await_kept(entries)  # a duplicate may repeat what is not safe yet
-            yield from self._enter(route, message, queues, passage)
+                queues = yield from self._access.find_message_queues(
+                    route, headers, more_keys, deduplication
+                )
+                if deduplication.was_overtaken():
+                    deduplication, queues = ExchangeDeduplication(properties, self._now), None
+            self._require_durable(ops_before)  # a duplicate may repeat what is not safe yet
+            yield from self._enqueue(route, message, queues, deduplication)
 
-    def _check_singles(self, route: Route, event: Published) -> int:
+    def _check_individually(self, route: Route, event: Published) -> int:
         """Refuse now what could not be sent at commit (P3); return the cost."""
         cost = 0
-        if event.facts.alone:
-            for one in self._singles(route, event):
-                _, _, units = self._checked(route, one)
-                cost += units
+        if event.traits.unbatchable:
+            for single in self._single_runs(route, event):
+                _, _, message_cost = self._read_checked(route, single)
+                cost += message_cost
         return cost
 
-    def _checked(self, route: Route, one: Run) -> tuple[Properties, list[str], int]:
+    def _read_checked(self, route: Route, single: Run) -> tuple[Properties, list[str], int]:
         """The properties of a message, the keys of its copies, and the cost, if it may be sent like this."""
-        properties, more_keys, size = read_single(one)
+        properties, more_keys, size = read_single(single)
         for key in more_keys:
-            self._admission.check_topic(route.source, key)
-        if properties.reply_to == REPLY_HERE and self.reply_queue is None:
-            raise PreconditionFailed("fast reply consumer does not exist")
-        units = _UNITS_ALONE + size // _HEADER_BYTES_PER_UNIT + len(more_keys) // _COPIES_PER_UNIT
-        return properties, more_keys, units
+            self._access.check_topic_permission(route.source_exchange, key)
+        if properties.reply_to == DIRECT_REPLY_TO and self.reply_queue is None:
+            raise PreconditionFailedError("fast reply consumer does not exist")
+        cost = (
+            _UNITS_PER_MESSAGE + size // _HEADER_BYTES_PER_UNIT + len(more_keys) // _COPIES_PER_UNIT
+        )
+        return properties, more_keys, cost
 
-    def _return(self, route: Route, run: Run) -> None:
+    def _return_messages(self, route: Route, run: Run) -> None:
         if self._is_closed:
             return
-        method = BasicReturn(_NO_ROUTE, "NO_ROUTE", route.exchange, route.routing_key)
-        frame = method_frame(self._number, method)
+        method = BasicReturn(_NO_ROUTE_CODE, "NO_ROUTE", route.exchange, route.routing_key)
+        frame = encode_method_frame(self._channel_number, method)
         for content in run.contents():
-            self._outlet.write(frame + content)
+            self._connection.write(frame + content)
 
     # ── confirms ──────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def published(self) -> int:
         """All that was taken in, unroutable or not."""
-        return self._unnumbered + self._published
+        return self._published_before_confirms + self._published
 
     @property
     def confirmed(self) -> int:
         """How many the peer was told of."""
         return self._confirmed
 
-    def begin_confirming(self) -> None:
+    def enable_confirms(self) -> None:
         """Number what is published from now on."""
-        if not self.confirming:
-            self.confirming = True
-            self._unnumbered, self._published = self._published, 0
+        if not self.confirms_enabled:
+            self.confirms_enabled = True
+            self._published_before_confirms, self._published = self._published, 0
 
-    def confirm(self) -> None:
+    def send_confirms(self) -> None:
         """Confirm all that was published up to now, at the end of a read; or promise to, once it is safe."""
-        promises, last = self._promises, self._published
-        if self._strands is not None:
-            last = self._last_whole(self._strands)
-        if self._awaited <= self._keeper.safe:
-            self._answer_up_to(last)
-        elif promises and promises[-1][0] == self._awaited:
-            promises[-1] = (self._awaited, last)
+        pending, last = self._pending_confirms, self._published
+        if self._interleaved is not None:
+            last = self._last_complete(self._interleaved)
+        if self._required_lsn <= self._store.durable_lsn:
+            self._confirm_up_to(last)
+        elif pending and pending[-1][0] == self._required_lsn:
+            pending[-1] = (self._required_lsn, last)
         else:
-            if promises is None:
-                promises = self._promises = deque()
-            promises.append((self._awaited, last))
-            self._keeper.tell(self)
+            if pending is None:
+                pending = self._pending_confirms = deque()
+            pending.append((self._required_lsn, last))
+            self._store.notify_when_durable(self)
 
-    def _last_whole(self, strands: Strands) -> int:
+    def _last_complete(self, batch: InterleavedBatch) -> int:
         """The number up to which all were taken in, if those of a turn that just ended were in strands."""
-        if self._published < strands.last:
-            return strands.before
-        self._strands = None
+        if self._published < batch.last_number:
+            return batch.number_before
+        self._interleaved = None
         return self._published
 
-    def kept(self) -> None:
+    def on_durable(self) -> None:
         """More is safe: keep the promises that this allows."""
-        promises, last = self._promises, 0
-        while promises and promises[0][0] <= self._keeper.safe:
-            last = promises.popleft()[1]
-        self._answer_up_to(last)
+        pending, last = self._pending_confirms, 0
+        while pending and pending[0][0] <= self._store.durable_lsn:
+            last = pending.popleft()[1]
+        self._confirm_up_to(last)
 
     def close(self) -> None:
         """Send the client nothing more, and roll back a transaction that was not committed."""
-        self._promises = None
+        self._pending_confirms = None
         self._is_closed = True
         self.rollback()
 
-    def _answer_up_to(self, last: int) -> None:
-        while self._refused and self._refused[0] <= last:
-            number = self._refused.popleft()
+    def _confirm_up_to(self, last: int) -> None:
+        while self._rejected_numbers and self._rejected_numbers[0] <= last:
+            number = self._rejected_numbers.popleft()
             self._ack_up_to(number - 1)
-            self._outlet.write(method_frame(self._number, BasicNack(number, False, False)))
+            self._connection.write(
+                encode_method_frame(self._channel_number, BasicNack(number, False, False))
+            )
             self._confirmed = number
         self._ack_up_to(last)
 
@@ -453,9 +496,9 @@ class Publisher:
         if last > self._confirmed:
             several = last > self._confirmed + 1
             self._confirmed = last
-            self._outlet.write(ack_frame(self._number, last, multiple=several))
+            self._connection.write(encode_ack_frame(self._channel_number, last, multiple=several))
 
 
-def _units_per_queue(tails: Sequence[bytes]) -> int:
+def _cost_per_queue(payloads: Sequence[bytes]) -> int:
     """The cost of giving messages to one queue and its consumer; they are about as long as the first."""
-    return 1 + len(tails) // 16 + (len(tails) * len(tails[0]) >> 14)
+    return 1 + len(payloads) // 16 + (len(payloads) * len(payloads[0]) >> 14)

@@ -1,7 +1,7 @@
 """A run: consecutive messages that are alike, kept and moved as one.
 
 Message i of a run is `head + tails[i]`: raw header and body frames, as the publisher sent them (see
-`recado.amqp.runs`). Everything else about it (where it came from, when it expires, whether it was delivered
+`recado.amqp_transport.runs`). Everything else about it (where it came from, when it expires, whether it was delivered
 before) is said once for all of them.
 
 Each message has a *place*, a number given by its queue when it enters. A message that is returned goes back to
@@ -13,10 +13,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from recado.amqp.facts import Facts
-from recado.amqp.frames import body_size_of, on_channel, within
+from recado.amqp.frames import move_to_channel, read_body_size, resize_frames
+from recado.amqp.traits import MessageTraits
 
-_TAIL_OVERHEAD = 48  # of a bytes object, and its place in a list
+_PAYLOAD_OVERHEAD_BYTES = 48  # of a bytes object, and its place in a list
 
 
 class Origin:
@@ -25,7 +25,7 @@ class Origin:
     | … tag u64 | redelivered u8 | exchange shortstr | routing key shortstr | 0xCE |
     """
 
-    __slots__ = ("again", "exchange", "first_time", "routing_key")
+    __slots__ = ("exchange", "first_delivery_end", "redelivery_end", "routing_key")
 
     def __init__(self, exchange: str, routing_key: str) -> None:
         self.exchange = exchange
@@ -34,167 +34,173 @@ class Origin:
             len(name).to_bytes(1, "big") + name
             for name in (exchange.encode(), routing_key.encode())
         )
-        self.first_time = b"\x00" + names + b"\xce"
-        self.again = b"\x01" + names + b"\xce"
+        self.first_delivery_end = b"\x00" + names + b"\xce"
+        self.redelivery_end = b"\x01" + names + b"\xce"
 
 
 class Run(msgspec.Struct, eq=False):
     origin: Origin
-    facts: Facts
+    traits: MessageTraits
     channel: int
     """The number written in the frames."""
     frame_max: int
     """No frame here is larger."""
-    head: bytes
-    tails: list[bytes]
-    owned: bool
+    prefix: bytes
+    payloads: list[bytes]
+    owns_payloads: bool
     """The list of tails is nobody else's."""
-    first: int = 0
-    step: int = 1
-    taken: int = 0
+    first_position: int = 0
+    stride: int = 1
+    taken_count: int = 0
     """How many tails have left already; they are the first."""
     redelivered: bool = False
-    expires: int | None = None
-    kept: bool = False
+    expires_at: int | None = None
+    stored: bool = False
     """The keeper has them, and must be told when they are settled."""
-    returns: int = 0
+    delivery_count: int = 0
     """How often each of them came back, in a queue that counts it."""
-    letter: bool = False
+    is_dead_letter: bool = False
     """They died in another queue: nobody published them here."""
 
     def __len__(self) -> int:
-        return len(self.tails) - self.taken
+        return len(self.payloads) - self.taken_count
 
-    def _like(self, tails: list[bytes], first: int, step: int) -> "Run":
+    def _copy_with(self, payloads: list[bytes], first_position: int, stride: int) -> "Run":
         return Run(
             self.origin,
-            self.facts,
+            self.traits,
             self.channel,
             self.frame_max,
-            self.head,
-            tails,
+            self.prefix,
+            payloads,
             True,
-            first,
-            step,
+            first_position,
+            stride,
             0,
             self.redelivered,
-            self.expires,
-            self.kept,
-            self.returns,
-            self.letter,
+            self.expires_at,
+            self.stored,
+            self.delivery_count,
+            self.is_dead_letter,
         )
 
-    def for_another_queue(self) -> "Run":
+    def copy_for_queue(self) -> "Run":
         """The same messages, none of them taken yet, for a further receiver."""
         return Run(
             self.origin,
-            self.facts,
+            self.traits,
             self.channel,
             self.frame_max,
-            self.head,
-            self.tails,
+            self.prefix,
+            self.payloads,
             False,
-            letter=self.letter,
+            is_dead_letter=self.is_dead_letter,
         )
 
     def take(self, count: int) -> "Run":
         """The first `count` messages, which leave this run; the run itself if that is all."""
-        at = self.taken
-        if count >= len(self.tails) - at:
+        at = self.taken_count
+        if count >= len(self.payloads) - at:
             if at:
-                self.tails = self.tails[at:]
-                self.taken = 0
-                self.owned = True
+                self.payloads = self.payloads[at:]
+                self.taken_count = 0
+                self.owns_payloads = True
             return self
-        part = self._like(self.tails[at : at + count], self.first, self.step)
-        self.first += count * self.step
+        part = self._copy_with(self.payloads[at : at + count], self.first_position, self.stride)
+        self.first_position += count * self.stride
         at += count
         if at < 1024:
-            self.taken = at
+            self.taken_count = at
         else:  # let go of what has left, now and then
-            self.tails = self.tails[at:]
-            self.taken = 0
-            self.owned = True
+            self.payloads = self.payloads[at:]
+            self.taken_count = 0
+            self.owns_payloads = True
         return part
 
-    def deal(self, hands: int) -> "list[Run]":
+    def split_round_robin(self, count: int) -> "list[Run]":
         """All messages, dealt out in turn; for a run of which nothing was taken yet."""
         return [
-            self._like(self.tails[i::hands], self.first + i * self.step, self.step * hands)
-            for i in range(hands)
+            self._copy_with(
+                self.payloads[i::count], self.first_position + i * self.stride, self.stride * count
+            )
+            for i in range(count)
         ]
 
     def slice(self, low: int, high: int) -> "Run":
         """Some of the messages, which stay here too."""
-        return self._like(self.tails[low:high], self.first + low * self.step, self.step)
+        return self._copy_with(
+            self.payloads[low:high], self.first_position + low * self.stride, self.stride
+        )
 
-    def pick(self, places: Iterable[int]) -> "Run":
+    def pick(self, indexes: Iterable[int]) -> "Run":
         """Some of the messages, which stay here too; the run does not know where they were."""
-        tails = self.tails
-        return self._like([tails[place] for place in places], self.first, self.step)
+        tails = self.payloads
+        return self._copy_with(
+            [tails[place] for place in indexes], self.first_position, self.stride
+        )
 
-    def follows(self, other: "Run") -> bool:
+    def can_extend(self, other: "Run") -> bool:
         """Whether this run can be appended to another that waits in the same queue."""
         return (
             self.origin is other.origin
-            and self.facts is other.facts
+            and self.traits is other.traits
             and self.channel == other.channel
             and self.frame_max == other.frame_max
-            and self.expires == other.expires
-            and self.kept == other.kept
+            and self.expires_at == other.expires_at
+            and self.stored == other.stored
             and self.redelivered == other.redelivered
-            and self.returns == other.returns
-            and other.owned
-            and len(other.tails) < 4096
-            and self.first == other.first + len(other)
-            and self.head == other.head
+            and self.delivery_count == other.delivery_count
+            and other.owns_payloads
+            and len(other.payloads) < 4096
+            and self.first_position == other.first_position + len(other)
+            and self.prefix == other.prefix
         )
 
     def body_sizes(self) -> list[int]:
         """The bytes of each body."""
-        if self.head:
-            return [body_size_of(self.head)] * len(self)
-        return [body_size_of(tail) for tail in self.tails[self.taken :]]
+        if self.prefix:
+            return [read_body_size(self.prefix)] * len(self)
+        return [read_body_size(tail) for tail in self.payloads[self.taken_count :]]
 
-    def weight(self) -> int:
+    def memory_bytes(self) -> int:
         """The memory that the messages take, about."""
         count = len(self)
-        if self.head or count == 1:
-            return (len(self.tails[self.taken]) + _TAIL_OVERHEAD) * count
-        return sum(map(len, self.tails[self.taken :])) + _TAIL_OVERHEAD * count
+        if self.prefix or count == 1:
+            return (len(self.payloads[self.taken_count]) + _PAYLOAD_OVERHEAD_BYTES) * count
+        return sum(map(len, self.payloads[self.taken_count :])) + _PAYLOAD_OVERHEAD_BYTES * count
 
     def contents(self) -> list[bytes]:
         """Each message's header and body frames."""
-        return [self.head + tail for tail in self.tails[self.taken :]]
+        return [self.prefix + tail for tail in self.payloads[self.taken_count :]]
 
-    def fitted(self, channel: int, frame_max: int) -> tuple[bytes, list[bytes]]:
+    def fit_frames(self, channel: int, frame_max: int) -> tuple[bytes, list[bytes]]:
         """(head, tails) for another channel, and for a receiver that takes frames up to `frame_max`."""
         if frame_max < self.frame_max:
-            return b"", [within(content, channel, frame_max) for content in self.contents()]
-        if self.head:  # alike to the byte: only the common head names the channel
-            return on_channel(self.head, channel), self.tails
-        return b"", [on_channel(tail, channel) for tail in self.tails]
+            return b"", [resize_frames(content, channel, frame_max) for content in self.contents()]
+        if self.prefix:  # alike to the byte: only the common head names the channel
+            return move_to_channel(self.prefix, channel), self.payloads
+        return b"", [move_to_channel(tail, channel) for tail in self.payloads]
 
 
-def joined(runs: Iterable[Run]) -> list[Run]:
+def merge_adjacent(runs: Iterable[Run]) -> list[Run]:
     """The same messages in order of place, in as few runs as may be; for runs without gaps, just returned."""
-    found: list[Run] = []
+    merged: list[Run] = []
     end = -1
-    for run in sorted(runs, key=_first):
-        if run.first == end:
-            last = found[-1]
-            if not last.owned and len(last.tails) < 16:
-                last.tails = last.tails[:]
-                last.owned = True
-            if run.follows(last):
-                last.tails += run.tails
-                last.step = 1  # a single message may have been one of every second
-                end += len(run.tails)
+    for run in sorted(runs, key=_first_position):
+        if run.first_position == end:
+            last = merged[-1]
+            if not last.owns_payloads and len(last.payloads) < 16:
+                last.payloads = last.payloads[:]
+                last.owns_payloads = True
+            if run.can_extend(last):
+                last.payloads += run.payloads
+                last.stride = 1  # a single message may have been one of every second
+                end += len(run.payloads)
                 continue
-        found.append(run)
-        end = run.first + len(run.tails)
-    return found
+        merged.append(run)
+        end = run.first_position + len(run.payloads)
+    return merged
 
 
-def _first(run: Run) -> int:
-    return run.first
+def _first_position(run: Run) -> int:
+    return run.first_position

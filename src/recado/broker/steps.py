@@ -5,7 +5,7 @@ client has declared or sent (matching thousands of bindings, entering thousands 
 apart) is therefore a generator: it yields the cost of each step and returns its result. The caller runs as many
 steps as its budget allows and goes on in a later turn, after other clients were served.
 
-The unit of cost is about 5 µs: the time to put a message into one queue. A step is at most `STEP_UNITS`, or one
+The unit of cost is about 5 µs: the time to put a message into one queue. A step is at most `STEP_UNITS_MAX`, or one
 call of a library that cannot be divided.
 
 Between two steps the topology may change. The work that runs in steps says what that means for it.
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 Steps: TypeAlias = Generator[int, None, T]
 
-TURN_UNITS: Final = 2048
+TURN_UNITS_MAX: Final = 2048
 """What a client may cost before others are served: about 10 ms."""
 
-STEP_UNITS: Final = 128
+STEP_UNITS_MAX: Final = 128
 """The cost after which work yields: 0.6 ms, a small part of a turn."""
 
 
-class Work(Generic[T]):
+class StepTask(Generic[T]):
     """Steps that are under way."""
 
     __slots__ = ("_result", "_steps", "is_done")
@@ -52,15 +52,15 @@ class Work(Generic[T]):
         return spent
 
 
-def finish(steps: Steps[T]) -> T:
+def run_to_completion(steps: Steps[T]) -> T:
     """Run all steps at once, for callers that nobody waits for."""
-    work = Work(steps)
+    work = StepTask(steps)
     while not work.is_done:
-        work.advance(STEP_UNITS)
+        work.advance(STEP_UNITS_MAX)
     return work.result
 
 
-def parts(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:
+def chunks(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:
     """The items in pieces of at most `size`."""
     if len(items) <= size:
         return (items,)

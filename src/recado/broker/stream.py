@@ -13,16 +13,16 @@ channel is given from a stream and what it is given from elsewhere, no order is 
 from collections import deque
 from collections.abc import Sequence
 
-from recado.amqp.errors import NotImplementedHere, PreconditionFailed
+from recado.amqp.errors import AmqpNotImplementedError, PreconditionFailedError
 
-from .arguments import QueueSettings, describe
+from .arguments import QueueSettings, describe_entity
 from .checks import StreamOffset
 from .consumer import Consumer
 from .queue import Queue
 from .run import Run
-from .steps import STEP_UNITS
+from .steps import STEP_UNITS_MAX
 from .stream_consumer import StreamConsumer
-from .stream_log import Blocks, StreamLog
+from .stream_log import StreamLog, StreamReadCache
 
 TURN_BYTES = 1 << 20  # rendered for all consumers of a stream, before others get their turn
 BYTES_PER_UNIT = 512  # of `recado.broker.steps`: the share of a turn takes about 10 ms
@@ -31,15 +31,15 @@ BYTES_PER_UNIT = 512  # of `recado.broker.steps`: the share of a turn takes abou
 class Stream(Queue):
     consumer_type = StreamConsumer
 
-    def open(self, log: StreamLog, now: int) -> None:
+    def attach_log(self, log: StreamLog, now: int) -> None:
         """Begin with what is kept already, all of which is safe."""
         self._log = log
-        self._blocks = Blocks()
-        self._safe = log.next  # all before this offset may be shown
-        self._promises: deque[tuple[int, int]] = deque()  # (ticket, what is safe with it)
-        self._up_to_date: dict[Consumer, None] = {}  # those who wait for what is new
+        self._read_cache = StreamReadCache()
+        self._durable_offset = log.next_offset  # all before this offset may be shown
+        self._pending_durable: deque[tuple[int, int]] = deque()  # (ticket, what is safe with it)
+        self._caught_up: dict[Consumer, None] = {}  # those who wait for what is new
         self._now = now
-        self.ready = log.next - log.first
+        self.ready = log.next_offset - log.first_offset
         self._trim()
 
     # ── entering ──────────────────────────────────────────────────────────────────────────────────────
@@ -48,91 +48,95 @@ class Stream(Queue):
         self._now = now
         self._log.append(run, now)
         self.ready += len(run)
-        keeper, promises = self._keeper, self._promises
-        if not keeper.keeps:
-            self._show(self._log.next)
-        elif promises and promises[-1][0] == keeper.ticket:
-            promises[-1] = (keeper.ticket, self._log.next)
+        keeper, promises = self._store, self._pending_durable
+        if not keeper.has_disk:
+            self._advance_durable_offset(self._log.next_offset)
+        elif promises and promises[-1][0] == keeper.lsn:
+            promises[-1] = (keeper.lsn, self._log.next_offset)
         else:
-            promises.append((keeper.ticket, self._log.next))
-            keeper.tell(self)
+            promises.append((keeper.lsn, self._log.next_offset))
+            keeper.notify_when_durable(self)
         return ()
 
-    def kept(self) -> None:
+    def on_durable(self) -> None:
         """More is safe."""
-        safe, promises = self._safe, self._promises
-        while promises and promises[0][0] <= self._keeper.safe:
+        safe, promises = self._durable_offset, self._pending_durable
+        while promises and promises[0][0] <= self._store.durable_lsn:
             safe = promises.popleft()[1]
-        if safe > self._safe and not self.deleted:
-            self._show(safe)
+        if safe > self._durable_offset and not self.deleted:
+            self._advance_durable_offset(safe)
 
-    def _show(self, safe: int) -> None:
-        self._safe = safe
+    def _advance_durable_offset(self, durable_offset: int) -> None:
+        self._durable_offset = durable_offset
         self._trim()
-        for consumer in self._up_to_date:
-            self._rota.wake(consumer)
-        self._up_to_date.clear()
-        self.deal(self._now)
+        for consumer in self._caught_up:
+            self._ring.wake(consumer)
+        self._caught_up.clear()
+        self.dispatch(self._now)
 
     # ── leaving ───────────────────────────────────────────────────────────────────────────────────────
 
-    def deal(self, now: int) -> None:
-        share = TURN_BYTES
-        while (turns := self._rota.foremost) is not None:
-            consumer = turns[0]
+    def dispatch(self, now: int) -> None:
+        bytes_left = TURN_BYTES
+        while (group := self._ring.front_group) is not None:
+            consumer = group[0]
             assert isinstance(consumer, StreamConsumer)
-            room = consumer.room()
-            if room <= 0:
-                self._rota.sleep(consumer)
-            elif consumer.next >= self._safe:
-                self._rota.sleep(consumer)
-                self._up_to_date[consumer] = None
-            elif share <= 0:
-                self._set_alarm(now + 1)  # not in the same turn
+            credit = consumer.credit()
+            if credit <= 0:
+                self._ring.sleep(consumer)
+            elif consumer.next_offset >= self._durable_offset:
+                self._ring.sleep(consumer)
+                self._caught_up[consumer] = None
+            elif bytes_left <= 0:
+                self._set_timer(now + 1)  # not in the same turn
                 return
             else:
-                read, cost = self._blocks.find(self._log, consumer.next, self._safe)
-                cost += consumer.give(read, room)
-                share -= cost
+                run, cost = self._read_cache.read(
+                    self._log, consumer.next_offset, self._durable_offset
+                )
+                cost += consumer.deliver_next(run, credit)
+                bytes_left -= cost
                 # Charged to the client that caused it; otherwise each of its acks would have a share.
-                self.vhost.cleanup.spent += cost // BYTES_PER_UNIT
-                turns.rotate(-1)
+                self.vhost.background.cost += cost // BYTES_PER_UNIT
+                group.rotate(-1)
 
-    def expire(self, now: int) -> int:
+    def on_timer(self, now: int) -> int:
         """Let go of what is too old, and go on with what was left over for this turn."""
-        self._due = None
+        self._timer_due = None
         self._now = now
         self._trim()
-        self.deal(now)
-        return STEP_UNITS
+        self.dispatch(now)
+        return STEP_UNITS_MAX
 
     def reconfigure(self, settings: QueueSettings, now: int) -> None:
-        self._adopt(settings)
-        self.expire(now)
+        self._apply_settings(settings)
+        self.on_timer(now)
 
     def _trim(self) -> None:
         age, most = self.settings.max_age, self.settings.max_length_bytes
         if age is None and most is None:
             return
         oldest = None if age is None else self._now - age
-        newest = self._log.trim(most, oldest, self._safe)
-        self.ready = self._log.next - self._log.first
+        newest = self._log.trim(most, oldest, self._durable_offset)
+        self.ready = self._log.next_offset - self._log.first_offset
         if age is not None and newest is not None:
-            self._set_alarm(newest + age + 1)
+            self._set_timer(newest + age + 1)
 
-    def put_back(self, runs: list[Run], now: int) -> None:
+    def requeue(self, runs: list[Run], now: int) -> None:
         """They never left."""
 
     def reject(self, runs: list[Run], now: int) -> None:
         """They stay for others."""
 
     def get(self, now: int) -> Run | None:
-        raise NotImplementedHere(f"basic.get not supported by stream queues {self._description()}")
+        raise AmqpNotImplementedError(
+            f"basic.get not supported by stream queues {self._describe()}"
+        )
 
     def purge(self) -> int:
         if not self.deleted:
-            raise NotImplementedHere(
-                f"queue.purge not supported by stream queues {self._description()}"
+            raise AmqpNotImplementedError(
+                f"queue.purge not supported by stream queues {self._describe()}"
             )
         count, self.ready = self.ready, 0
         return count
@@ -141,38 +145,38 @@ class Stream(Queue):
 
     def check_consumer(self, *, no_ack: bool, prefetch: int) -> None:
         if not prefetch:
-            raise PreconditionFailed(
-                f"consumer prefetch count is not set for '{self._description()}'"
+            raise PreconditionFailedError(
+                f"consumer prefetch count is not set for '{self._describe()}'"
             )
         if no_ack:
-            raise NotImplementedHere(
-                f"automatic acknowledgement not supported by stream queues {self._description()}"
+            raise AmqpNotImplementedError(
+                f"automatic acknowledgement not supported by stream queues {self._describe()}"
             )
 
     def add_consumer(self, consumer: Consumer, now: int) -> None:
         assert isinstance(consumer, StreamConsumer)
-        consumer.next = self._offset_of(consumer.settings.stream_offset, now)
+        consumer.next_offset = self._resolve_offset(consumer.settings.stream_offset, now)
         super().add_consumer(consumer, now)
 
-    def _offset_of(self, wanted: StreamOffset, now: int) -> int:
+    def _resolve_offset(self, wanted: StreamOffset, now: int) -> int:
         log = self._log
         if wanted.kind == "first":
-            return log.first
+            return log.first_offset
         if wanted.kind == "last":
-            return max(self._safe - 1, log.first)
+            return max(self._durable_offset - 1, log.first_offset)
         if wanted.kind == "next":
-            return log.next
+            return log.next_offset
         if wanted.kind == "offset":
-            return max(wanted.value, log.first)
+            return max(wanted.value, log.first_offset)
         return log.offset_at(wanted.value if wanted.kind == "time" else now - wanted.value)
 
     def wake(self, consumer: Consumer) -> None:
-        if consumer not in self._up_to_date:
+        if consumer not in self._caught_up:
             super().wake(consumer)
 
     def remove_consumer(self, consumer: Consumer, now: int) -> None:
-        self._up_to_date.pop(consumer, None)
+        self._caught_up.pop(consumer, None)
         super().remove_consumer(consumer, now)
 
-    def _description(self) -> str:
-        return describe("queue", self.name, self.vhost.name)
+    def _describe(self) -> str:
+        return describe_entity("queue", self.name, self.vhost.name)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from recado.amqp.frames import header_end
+from recado.amqp.frames import find_header_end
 
 from .arguments import ConsumerSettings
-from .consumer import DEAL_BYTES, LARGE, Consumer
+from .consumer import DISPATCH_BYTES, LARGE_PAYLOAD_BYTES, Consumer
 from .queue import Queue
 from .run import Run
-from .stream_offsets import render_alike, stamp
+from .stream_offset_header import render_deliveries, split_header
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -19,7 +19,7 @@ _u64 = Struct(">Q").pack
 
 
 class StreamConsumer(Consumer):
-    __slots__ = ("next",)
+    __slots__ = ("next_offset",)
 
     def __init__(
         self,
@@ -30,86 +30,92 @@ class StreamConsumer(Consumer):
         *,
         no_ack: bool,
         exclusive: bool,
-        limit: int,
+        prefetch: int,
     ) -> None:
         super().__init__(
-            channel, queue, tag, settings, no_ack=no_ack, exclusive=exclusive, limit=limit
+            channel, queue, tag, settings, no_ack=no_ack, exclusive=exclusive, prefetch=prefetch
         )
-        self.next = 0  # the offset that is to be delivered next
+        self.next_offset = 0  # the offset that is to be delivered next
 
-    def give(self, run: Run, room: int) -> int:
+    def deliver_next(self, run: Run, credit: int) -> int:
         """Deliver what comes next for it of a run that has it: as much as has room, and is a good write.
 
         Gives the bytes that this took, or could have taken in the time.
         """
-        low = max(self.next - run.first, 0)
-        high = min(len(run), low + DEAL_BYTES // (len(run.tails[low]) + 64) + 1)
-        selection = self.settings.selection
+        low = max(self.next_offset - run.first_position, 0)
+        high = min(len(run), low + DISPATCH_BYTES // (len(run.payloads[low]) + 64) + 1)
+        selection = self.settings.message_filter
         if selection is None:
-            part = run.slice(low, min(high, low + room))
-            self.next = part.first + len(part)
-            cost = part.weight()
+            part = run.slice(low, min(high, low + credit))
+            self.next_offset = part.first_position + len(part)
+            cost = part.memory_bytes()
             self.deliver(part)
             return cost
-        places, end, cost = selection.choose(run, low, high, room)
-        self.next = run.first + end
-        if places:
-            part = run.pick(places)
-            cost += part.weight()
-            self.deliver(part, [run.first + place for place in places])
+        indexes, end, cost = selection.select(run, low, high, credit)
+        self.next_offset = run.first_position + end
+        if indexes:
+            part = run.pick(indexes)
+            cost += part.memory_bytes()
+            self.deliver(part, [run.first_position + place for place in indexes])
         return cost
 
     def deliver(self, run: Run, offsets: Sequence[int] | None = None) -> None:
         """Write the messages, which have these offsets, or count up from that of the first."""
-        channel, count = self.channel, len(run.tails)
-        first = self._write(run, offsets or range(run.first, run.first + count))
-        run.tails = [
+        channel, count = self.channel, len(run.payloads)
+        first = self._write(run, offsets or range(run.first_position, run.first_position + count))
+        run.payloads = [
             b""
         ] * count  # nothing returns to a stream: only the tags have to be remembered
         channel.unacked.add(first, run, self)
-        channel.outstanding += count
-        if channel.limit:
-            channel.served(self)
-        self.outstanding += count
+        channel.in_flight += count
+        if channel.global_prefetch:
+            channel.rotate_consumer(self)
+        self.in_flight += count
         self.queue.unacked += count
 
     def _write(self, run: Run, offsets: Sequence[int]) -> int:
         """Gives the tag of the first."""
-        channel, outlet = self.channel, self.channel.outlet
-        head, tails = run.head, run.tails
-        if run.channel != channel.number or outlet.frame_max < run.frame_max:
-            head, tails = run.fitted(channel.number, outlet.frame_max)
-        end = run.origin.first_time
-        prefix = self._prefixes.get(len(end)) or self._prefix(len(end))
+        channel, connection = self.channel, self.channel.connection
+        prefix, payloads = run.prefix, run.payloads
+        if run.channel != channel.number or connection.frame_max < run.frame_max:
+            prefix, payloads = run.fit_frames(channel.number, connection.frame_max)
+        deliver_end = run.origin.first_delivery_end
+        frame_start = self._frame_starts.get(len(deliver_end)) or self._frame_start(
+            len(deliver_end)
+        )
         first = channel.next_tag
-        channel.next_tag = first + len(tails)
-        if head and len(tails[0]) < LARGE:
-            before, after = _parted(head)
-            outlet.write(render_alike(prefix, end + before, after, first, offsets, tails))
+        channel.next_tag = first + len(payloads)
+        if prefix and len(payloads[0]) < LARGE_PAYLOAD_BYTES:
+            before, after = _split_at_offset(prefix)
+            connection.write(
+                render_deliveries(
+                    frame_start, deliver_end + before, after, first, offsets, payloads
+                )
+            )
             return first
         header, before, after = b"", b"", b""
-        for i, tail in enumerate(tails):
-            start, body = (head, tail) if head else _divided(tail)
+        for i, tail in enumerate(payloads):
+            start, body = (prefix, tail) if prefix else _split_header(tail)
             if start != header:
                 header = start
-                before, after = _parted(start)
-                before = end + before
-            written = prefix + _u64(first + i) + before + _u64(offsets[i]) + after
-            if len(body) < LARGE:
-                outlet.write(written + body)
+                before, after = _split_at_offset(start)
+                before = deliver_end + before
+            written = frame_start + _u64(first + i) + before + _u64(offsets[i]) + after
+            if len(body) < LARGE_PAYLOAD_BYTES:
+                connection.write(written + body)
             else:
-                outlet.write(written)
-                outlet.write(body)
+                connection.write(written)
+                connection.write(body)
         return first
 
 
-def _divided(content: bytes) -> tuple[bytes, bytes]:
-    at = header_end(content)
+def _split_header(content: bytes) -> tuple[bytes, bytes]:
+    at = find_header_end(content)
     return content[:at], content[at:]
 
 
-def _parted(head: bytes) -> tuple[bytes, bytes]:
+def _split_at_offset(head: bytes) -> tuple[bytes, bytes]:
     """A header frame, and what may follow it, before and after the offset."""
-    header, rest = _divided(head)
-    before, after = stamp(header)
+    header, rest = _split_header(head)
+    before, after = split_header(header)
     return before, after + rest

@@ -16,22 +16,22 @@ from .run import Run
 
 SEGMENT_BYTES = 32 << 20  # unless the stream was declared with another size
 READ_BYTES = 256 * 1024  # about as much is read at a time
-BLOCKS = 8  # of them are kept
-_SMALLEST_SEGMENT = 4096
-_LARGEST_SEGMENT = 128 << 20
+CACHED_BLOCKS_MAX = 8  # of them are kept
+_SEGMENT_BYTES_MIN = 4096
+_SEGMENT_BYTES_MAX = 128 << 20
 
 
-def segment_size(asked: int | None) -> int:
+def clamp_segment_bytes(requested: int | None) -> int:
     """How long a segment may get; what a client asks for is the most it wants, so less will do."""
-    if asked is None:
+    if requested is None:
         return SEGMENT_BYTES
-    return min(max(asked, _SMALLEST_SEGMENT), _LARGEST_SEGMENT)
+    return min(max(requested, _SEGMENT_BYTES_MIN), _SEGMENT_BYTES_MAX)
 
 
 class StreamLog(Protocol):
-    first: int
+    first_offset: int
     """The oldest offset there is."""
-    next: int
+    next_offset: int
     """What the next message gets."""
 
     def append(self, run: Run, now: int) -> None:
@@ -46,7 +46,9 @@ class StreamLog(Protocol):
     def offset_at(self, time: int) -> int:
         """The first message that came at this time or later; `next` if none did."""
 
-    def trim(self, most: int | None, oldest: int | None, safe: int) -> int | None:
+    def trim(
+        self, bytes_max: int | None, oldest_time: int | None, durable_offset: int
+    ) -> int | None:
         """Let go of segments while there are more than `most` bytes, or all in one came before `oldest`.
 
         Messages from offset `safe` on may yet be lost, so one before it has to stay. Gives the time of the
@@ -54,106 +56,112 @@ class StreamLog(Protocol):
         """
 
 
-def portion(runs: Iterable[Run], offset: int, end: int) -> list[Run]:
+def take_portion(runs: Iterable[Run], offset: int, end: int) -> list[Run]:
     """As much as is read at a time of messages from `offset` on and before `end`; the first run has it."""
     found: list[Run] = []
     size = 0
     for run in runs:
-        if run.first >= end or size >= READ_BYTES:
+        if run.first_position >= end or size >= READ_BYTES:
             break
-        part = run.slice(max(offset - run.first, 0), min(end - run.first, len(run)))
+        part = run.slice(
+            max(offset - run.first_position, 0), min(end - run.first_position, len(run))
+        )
         found.append(part)
-        size += part.weight()
+        size += part.memory_bytes()
     return found
 
 
-class Blocks:
+class StreamReadCache:
     """What was read last, for all consumers of a stream: many of them are often at the same place."""
 
     __slots__ = ("_blocks",)
 
     def __init__(self) -> None:
-        self._blocks: deque[list[Run]] = deque(maxlen=BLOCKS)
+        self._blocks: deque[list[Run]] = deque(maxlen=CACHED_BLOCKS_MAX)
 
-    def find(self, log: StreamLog, offset: int, end: int) -> tuple[Run, int]:
+    def read(self, log: StreamLog, offset: int, end: int) -> tuple[Run, int]:
         """The run that has an offset, or the oldest there is, and the bytes that had to be read for it.
 
         There must be a message before `end`. The run is not the caller's to change.
         """
-        offset = max(offset, log.first)
+        offset = max(offset, log.first_offset)
         for block in self._blocks:
             last = block[-1]
-            if block[0].first <= offset < last.first + len(last):
-                return block[bisect_right(block, offset, key=_first) - 1], 0
+            if block[0].first_position <= offset < last.first_position + len(last):
+                return block[bisect_right(block, offset, key=_first_position) - 1], 0
         block = log.read(offset, end)
         self._blocks.append(block)
         return block[0], READ_BYTES
 
 
-class _Segment:
-    __slots__ = ("first", "runs", "size", "times")
+class _MemorySegment:
+    __slots__ = ("first_position", "runs", "times", "total_bytes")
 
     def __init__(self, first: int) -> None:
-        self.first = first
-        self.size = 0
+        self.first_position = first
+        self.total_bytes = 0
         self.runs: list[Run] = []
         self.times: list[int] = []  # of each run
 
 
-class MemoryLog:
+class MemoryStreamLog:
     """A log that lasts as long as the process."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, segment_bytes: int) -> None:
         """`size` is how many bytes a segment may have."""
-        self._size = size
-        self._segments = [_Segment(0)]
-        self._bytes = 0
-        self.first = 0
-        self.next = 0
+        self._segment_bytes = segment_bytes
+        self._segments = [_MemorySegment(0)]
+        self._total_bytes = 0
+        self.first_offset = 0
+        self.next_offset = 0
 
     def append(self, run: Run, now: int) -> None:
-        run.first = self.next
-        self.next += len(run)
-        weight = run.weight()
+        run.first_position = self.next_offset
+        self.next_offset += len(run)
+        weight = run.memory_bytes()
         segment = self._segments[-1]
         if segment.times:
             now = max(now, segment.times[-1])
-            if segment.size + weight > self._size:
-                segment = _Segment(run.first)
+            if segment.total_bytes + weight > self._segment_bytes:
+                segment = _MemorySegment(run.first_position)
                 self._segments.append(segment)
-        segment.size += weight
-        self._bytes += weight
-        if segment.times and segment.times[-1] == now and run.follows(segment.runs[-1]):
-            segment.runs[-1].tails += run.tails
+        segment.total_bytes += weight
+        self._total_bytes += weight
+        if segment.times and segment.times[-1] == now and run.can_extend(segment.runs[-1]):
+            segment.runs[-1].payloads += run.payloads
         else:
             segment.runs.append(run)
             segment.times.append(now)
 
     def read(self, offset: int, end: int) -> list[Run]:
-        offset = max(offset, self.first)
+        offset = max(offset, self.first_offset)
         if offset >= end:
             return []
-        at = bisect_right(self._segments, offset, key=_first) - 1
+        at = bisect_right(self._segments, offset, key=_first_position) - 1
         runs = self._segments[at].runs
-        return portion(runs[bisect_right(runs, offset, key=_first) - 1 :], offset, end)
+        return take_portion(
+            runs[bisect_right(runs, offset, key=_first_position) - 1 :], offset, end
+        )
 
     def offset_at(self, time: int) -> int:
         for segment in self._segments:
             if segment.times and segment.times[-1] >= time:
-                return segment.runs[bisect_left(segment.times, time)].first
-        return self.next
+                return segment.runs[bisect_left(segment.times, time)].first_position
+        return self.next_offset
 
-    def trim(self, most: int | None, oldest: int | None, safe: int) -> int | None:
+    def trim(
+        self, bytes_max: int | None, oldest_time: int | None, durable_offset: int
+    ) -> int | None:
         segments = self._segments
-        while len(segments) > 1 and segments[1].first < safe:
+        while len(segments) > 1 and segments[1].first_position < durable_offset:
             newest = segments[0].times[-1]
-            too_old = oldest is not None and newest < oldest
-            if not too_old and (most is None or self._bytes <= most):
+            too_old = oldest_time is not None and newest < oldest_time
+            if not too_old and (bytes_max is None or self._total_bytes <= bytes_max):
                 return newest
-            self._bytes -= segments.pop(0).size
-            self.first = segments[0].first
+            self._total_bytes -= segments.pop(0).total_bytes
+            self.first_offset = segments[0].first_position
         return None
 
 
-def _first(part: Run | _Segment) -> int:
-    return part.first
+def _first_position(part: Run | _MemorySegment) -> int:
+    return part.first_position

@@ -24,61 +24,63 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
-from recado.amqp.errors import PreconditionFailed
-from recado.amqp.values import Table
+from recado.amqp.errors import PreconditionFailedError
+from recado.amqp.values import FieldTable
 
 from .binding import BINDINGS_PER_UNIT, Binding, collect
-from .steps import STEP_UNITS, Steps, parts
+from .steps import STEP_UNITS_MAX, Steps, chunks
 
 T = TypeVar("T")
 
 MAX_HASHES: Final = 8
 _ANY_WORD: Final = "*."  # no word of a key, for words have no dots
 _NODES_PER_UNIT: Final = 8  # 0.6 µs each
-_NODES_PER_STEP: Final = STEP_UNITS * _NODES_PER_UNIT
+_NODES_PER_STEP: Final = STEP_UNITS_MAX * _NODES_PER_UNIT
 
 
-class _Node(Generic[T]):
+class _TrieNode(Generic[T]):
     """Where the words of a pattern have led, and the bindings whose pattern ends here."""
 
-    __slots__ = ("any_word", "any_words", "bindings", "words")
+    __slots__ = ("bindings", "hash_child", "star_child", "word_children")
 
     def __init__(self) -> None:
-        self.words: dict[str, _Node[T]] = {}
-        self.any_word: _Node[T] | None = None
-        self.any_words: _Node[T] | None = None
+        self.word_children: dict[str, _TrieNode[T]] = {}
+        self.star_child: _TrieNode[T] | None = None
+        self.hash_child: _TrieNode[T] | None = None
         self.bindings: dict[Binding[T], None] = {}
 
-    def child(self, word: str) -> _Node[T]:
+    def get_or_add_child(self, word: str) -> _TrieNode[T]:
         match word:
             case "*":
-                if self.any_word is None:
-                    self.any_word = _Node()
-                return self.any_word
+                if self.star_child is None:
+                    self.star_child = _TrieNode()
+                return self.star_child
             case "#":
-                if self.any_words is None:
-                    self.any_words = _Node()
-                return self.any_words
+                if self.hash_child is None:
+                    self.hash_child = _TrieNode()
+                return self.hash_child
             case _:
-                return self.words.get(word) or self.words.setdefault(word, _Node())
+                return self.word_children.get(word) or self.word_children.setdefault(
+                    word, _TrieNode()
+                )
 
-    def drop_child(self, word: str) -> None:
+    def remove_child(self, word: str) -> None:
         match word:
             case "*":
-                self.any_word = None
+                self.star_child = None
             case "#":
-                self.any_words = None
+                self.hash_child = None
             case _:
-                del self.words[word]
+                del self.word_children[word]
 
     @property
-    def leads_on(self) -> bool:
+    def has_non_hash(self) -> bool:
         """Whether more may be found here than what is behind the `#`."""
-        return bool(self.bindings or self.words) or self.any_word is not None
+        return bool(self.bindings or self.word_children) or self.star_child is not None
 
     @property
     def is_empty(self) -> bool:
-        return not self.leads_on and self.any_words is None
+        return not self.has_non_hash and self.hash_child is None
 
 
 class TopicMatcher(Generic[T]):
@@ -86,56 +88,56 @@ class TopicMatcher(Generic[T]):
 
     __slots__ = ("_root",)
 
-    by_key = True
-    add_units = 0
+    uses_key = True
+    add_cost = 0
 
     def __init__(self) -> None:
-        self._root: _Node[T] = _Node()
+        self._root: _TrieNode[T] = _TrieNode()
 
     def add(self, binding: Binding[T]) -> None:
-        if _pattern(binding.routing_key).count("#") > MAX_HASHES:
-            raise PreconditionFailed(f"a topic pattern may have {MAX_HASHES} '#', not more")
+        if _split_pattern(binding.routing_key).count("#") > MAX_HASHES:
+            raise PreconditionFailedError(f"a topic pattern may have {MAX_HASHES} '#', not more")
         self._path(binding)[-1].bindings[binding] = None
 
     def remove(self, binding: Binding[T]) -> None:
-        pattern = _pattern(binding.routing_key)
+        pattern = _split_pattern(binding.routing_key)
         path = self._path(binding)
         del path[-1].bindings[binding]
         while pattern and path.pop().is_empty:
-            path[-1].drop_child(pattern.pop())
+            path[-1].remove_child(pattern.pop())
 
-    def search(self, key: str, headers: Table, found: dict[Binding[T], None]) -> Steps[None]:
-        walk: _Walk[T] = _Walk(key)
-        reached: list[_Node[T]] = [self._root]
+    def search(self, key: str, headers: FieldTable, found: dict[Binding[T], None]) -> Steps[None]:
+        walk: _TopicWalk[T] = _TopicWalk(key)
+        reached: list[_TrieNode[T]] = [self._root]
         visited = 0
-        if self._root.any_words is not None:
-            visited += walk.enter(self._root.any_words)
+        if self._root.hash_child is not None:
+            visited += walk.enter_hash(self._root.hash_child)
         for word in walk.words:
             # Before any `#` is entered at this word: its children are for the next.
-            repeated = walk.take(word) if walk.by_word else ()
-            following: list[_Node[T]] = []
+            repeated = walk.pop_children(word) if walk.children_by_word else ()
+            next_reached: list[_TrieNode[T]] = []
             for node in reached:
                 visited += 1
-                if (child := node.words.get(word)) is not None:
-                    following.append(child)
-                    if child.any_words is not None:
-                        visited += walk.enter(child.any_words)
-                if (child := node.any_word) is not None:
-                    following.append(child)
-                    if child.any_words is not None:
-                        visited += walk.enter(child.any_words)
+                if (child := node.word_children.get(word)) is not None:
+                    next_reached.append(child)
+                    if child.hash_child is not None:
+                        visited += walk.enter_hash(child.hash_child)
+                if (child := node.star_child) is not None:
+                    next_reached.append(child)
+                    if child.hash_child is not None:
+                        visited += walk.enter_hash(child.hash_child)
                 if visited >= _NODES_PER_STEP:
                     yield visited // _NODES_PER_UNIT
                     visited = 0
             for each, nodes in repeated:
-                for some in parts(nodes, _NODES_PER_STEP):
-                    visited += len(some) + walk.keep(each, some)
+                for some in chunks(nodes, _NODES_PER_STEP):
+                    visited += len(some) + walk.retain(each, some)
                     if visited >= _NODES_PER_STEP:
                         yield visited // _NODES_PER_UNIT
                         visited = 0
-                following += nodes
-            reached = following
-        reached += walk.entered
+                next_reached += nodes
+            reached = next_reached
+        reached += walk.entered_hashes
         for node in reached:
             visited += 1
             if bindings := node.bindings:
@@ -150,54 +152,58 @@ class TopicMatcher(Generic[T]):
         if visited >= _NODES_PER_UNIT:
             yield visited // _NODES_PER_UNIT
 
-    def _path(self, binding: Binding[T]) -> list[_Node[T]]:
+    def _path(self, binding: Binding[T]) -> list[_TrieNode[T]]:
         path = [self._root]
-        for word in _pattern(binding.routing_key):
-            path.append(path[-1].child(word))
+        for word in _split_pattern(binding.routing_key):
+            path.append(path[-1].get_or_add_child(word))
         return path
 
 
-class _Walk(Generic[T]):
+class _TopicWalk(Generic[T]):
     """The `#` nodes that a key has entered, and their children by the words of the key that lead to them."""
 
-    __slots__ = ("by_word", "entered", "words")
+    __slots__ = ("children_by_word", "entered_hashes", "words")
 
     def __init__(self, key: str) -> None:
-        self.words = _words(key)
-        self.entered: dict[_Node[T], None] = {}
-        self.by_word: dict[str, list[_Node[T]]] = {}
+        self.words = _split_words(key)
+        self.entered_hashes: dict[_TrieNode[T], None] = {}
+        self.children_by_word: dict[str, list[_TrieNode[T]]] = {}
 
-    def enter(self, behind: _Node[T]) -> int:
+    def enter_hash(self, node: _TrieNode[T]) -> int:
         """Enter a `#`, unless that was done before; return the number of nodes that were noted."""
-        if behind in self.entered:
+        if node in self.entered_hashes:
             return 0
-        self.entered[behind] = None
-        children: dict[str, _Node[T]] = {}
-        if behind.words:
-            children = {word: behind.words[word] for word in behind.words.keys() & self.words}
-        if behind.any_word is not None:
-            children[_ANY_WORD] = behind.any_word
+        self.entered_hashes[node] = None
+        children: dict[str, _TrieNode[T]] = {}
+        if node.word_children:
+            children = {
+                word: node.word_children[word] for word in node.word_children.keys() & self.words
+            }
+        if node.star_child is not None:
+            children[_ANY_WORD] = node.star_child
         for word, child in children.items():
-            self.by_word.setdefault(word, []).append(child)
+            self.children_by_word.setdefault(word, []).append(child)
         return 1 + len(children)
 
-    def take(self, word: str) -> list[tuple[str, list[_Node[T]]]]:
+    def pop_children(self, word: str) -> list[tuple[str, list[_TrieNode[T]]]]:
         """The nodes that a word leads to from any `#` entered so far, each time with how to `keep` them."""
-        return [(each, self.by_word.pop(each, [])) for each in (word, _ANY_WORD)]
+        return [(each, self.children_by_word.pop(each, [])) for each in (word, _ANY_WORD)]
 
-    def keep(self, word: str, nodes: Sequence[_Node[T]]) -> int:
+    def retain(self, word: str, nodes: Sequence[_TrieNode[T]]) -> int:
         """Note nodes again that the same word may reach another time; enter each `#` behind them."""
-        lasting = [node for node in nodes if node.leads_on]
-        if lasting:
-            self.by_word.setdefault(word, []).extend(lasting)
-        return sum(self.enter(node.any_words) for node in nodes if node.any_words is not None)
+        kept_nodes = [node for node in nodes if node.has_non_hash]
+        if kept_nodes:
+            self.children_by_word.setdefault(word, []).extend(kept_nodes)
+        return sum(
+            self.enter_hash(node.hash_child) for node in nodes if node.hash_child is not None
+        )
 
 
-def _words(key: str) -> list[str]:
+def _split_words(key: str) -> list[str]:
     """The empty key has no words, as with RabbitMQ, whereas `.` has two empty ones."""
     return key.split(".") if key else []
 
 
-def _pattern(key: str) -> list[str]:
-    words = _words(key)
+def _split_pattern(key: str) -> list[str]:
+    words = _split_words(key)
     return [word for at, word in enumerate(words) if word != "#" or words[at - 1 : at] != ["#"]]

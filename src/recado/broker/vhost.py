@@ -16,37 +16,37 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from recado.amqp.errors import (
-    AccessRefused,
-    CommandInvalid,
-    NotFound,
-    PreconditionFailed,
-    ResourceLocked,
+    AccessRefusedError,
+    CommandInvalidError,
+    NotFoundError,
+    PreconditionFailedError,
+    ResourceLockedError,
 )
-from recado.amqp.values import Table
+from recado.amqp.values import FieldTable
 
 from .arguments import (
     QueueSettings,
     QueueType,
-    describe,
+    describe_entity,
     parse_exchange_arguments,
 )
+from .background_work import BackgroundWork
 from .binding import Binding, Destination
-from .cleanup import Cleanup
-from .deduplication import window_of
-from .delay import DELAYED, check_delayed_type
-from .disposal import Disposal
+from .deduplication import create_window
+from .delay import DELAYED_EXCHANGE_TYPE, check_delayed_type
 from .equivalence import check_exchange_equivalent, check_queue_equivalent
-from .exchange import KINDS, PREDECLARED, Exchange, Holder
-from .keeper import Keeper
+from .exchange import EXCHANGE_TYPES, PREDECLARED_EXCHANGES, DelayedQueueFactory, Exchange
 from .limits import VhostLimits
+from .memory_reclaimer import MemoryReclaimer
 from .policy import Policies
-from .steps import TURN_UNITS, Steps
+from .steps import TURN_UNITS_MAX, Steps
+from .store import MessageStore
 
 Q = TypeVar("Q", bound=Destination)
 T = TypeVar("T")
 
 _RESERVED_PREFIX: Final = "amq."
-_UNITS_PER_THING: Final = 2
+_UNITS_PER_ENTITY: Final = 2
 _UNITS_PER_RECORD: Final = 4  # that a durable binding is gone
 
 
@@ -62,27 +62,30 @@ class Vhost(Generic[Q]):
     def __init__(
         self,
         name: str,
-        keeper: Keeper | None = None,
-        cleanup: Cleanup | None = None,
-        disposal: Disposal | None = None,
+        store: MessageStore | None = None,
+        background: BackgroundWork | None = None,
+        reclaimer: MemoryReclaimer | None = None,
     ) -> None:
         self.name = name
         self.settings = VhostSettings()
-        self.keeper = keeper or Keeper()
-        self.cleanup = Cleanup() if cleanup is None else cleanup
-        self.disposal = disposal or Disposal()
+        self.store = store or MessageStore()
+        self.background = BackgroundWork() if background is None else background
+        self.reclaimer = reclaimer or MemoryReclaimer()
         self.epoch = 0
         self.policies = Policies()
-        self.holdings: Holder[Q] | None = None  # without them nothing is delayed
+        self.delayed_queues: DelayedQueueFactory[Q] | None = None  # without them nothing is delayed
         self.queues: dict[str, Q] = {}
         self.exchanges: dict[str, Exchange[Q]] = {
-            exchange: Exchange(exchange, settings) for exchange, settings in PREDECLARED.items()
+            exchange: Exchange(exchange, settings)
+            for exchange, settings in PREDECLARED_EXCHANGES.items()
         }
-        self.default = self.exchanges[""]
-        self._inbound: dict[Q | Exchange[Q], dict[Binding[Q | Exchange[Q]], None]] = {}
+        self.default_exchange = self.exchanges[""]
+        self._bindings_by_destination: dict[
+            Q | Exchange[Q], dict[Binding[Q | Exchange[Q]], None]
+        ] = {}
         # Deleted, with bindings that are not removed yet. Nothing else gets such a name meanwhile.
-        self._leaving_exchanges: dict[str, Exchange[Q]] = {}
-        self._leaving_queues: dict[str, Q] = {}
+        self._deleting_exchanges: dict[str, Exchange[Q]] = {}
+        self._deleting_queues: dict[str, Q] = {}
 
     # ── exchanges ───────────────────────────────────────────────────────────────────────────────
 
@@ -90,69 +93,73 @@ class Vhost(Generic[Q]):
         try:
             return self.exchanges[name]
         except KeyError:
-            raise NotFound(f"no {self._exchange(name)}") from None
+            raise NotFoundError(f"no {self._describe_exchange(name)}") from None
 
-    def find_exchange_to_publish(self, name: str) -> Exchange[Q]:
+    def find_publishable_exchange(self, name: str) -> Exchange[Q]:
         exchange = self.find_exchange(name)
         if exchange.settings.internal:
-            raise AccessRefused(f"cannot publish to internal {self._exchange(name)}")
+            raise AccessRefusedError(f"cannot publish to internal {self._describe_exchange(name)}")
         return exchange
 
-    def expect_exchange(self, name: str) -> Exchange[Q]:
+    def require_exchange(self, name: str) -> Exchange[Q]:
         """The exchange of a passive declaration."""
-        _refuse_default_exchange(name)
+        _reject_default_exchange(name)
         return self.find_exchange(name)
 
     def declare_exchange(
         self,
         name: str,
-        kind: str,
+        exchange_type: str,
         *,
         durable: bool = False,
         auto_delete: bool = False,
         internal: bool = False,
-        arguments: Table | None = None,
+        arguments: FieldTable | None = None,
     ) -> Exchange[Q]:
         """The exchange of that name, made if need be, and refused if it is not as wanted."""
-        if kind == DELAYED:
-            check_delayed_type(arguments or {}, KINDS)
-        elif kind not in KINDS:
-            raise CommandInvalid(f"unknown exchange type '{kind}'")
-        _refuse_default_exchange(name)
+        if exchange_type == DELAYED_EXCHANGE_TYPE:
+            check_delayed_type(arguments or {}, EXCHANGE_TYPES)
+        elif exchange_type not in EXCHANGE_TYPES:
+            raise CommandInvalidError(f"unknown exchange type '{exchange_type}'")
+        _reject_default_exchange(name)
         exchange = self.exchanges.get(name)
         if exchange is None:
-            _refuse_reserved("exchange", name)
-        wanted = parse_exchange_arguments(
+            _reject_reserved_name("exchange", name)
+        settings = parse_exchange_arguments(
             name,
             self.name,
-            kind=kind,
+            exchange_type=exchange_type,
             durable=durable,
             auto_delete=auto_delete,
             internal=internal,
             arguments=arguments or {},
         )
         if exchange is None:
-            while self.is_leaving("exchange", name):
-                self.cleanup.go_on()
-            exchange = self.exchanges[name] = Exchange(name, wanted)
-            exchange.settings = self.policies.for_exchange(name, wanted)
-            exchange.window = window_of(
-                wanted.window, self.keeper, self.name, exchange, lasting=durable
+            while self.is_deleting("exchange", name):
+                self.background.advance()
+            exchange = self.exchanges[name] = Exchange(name, settings)
+            exchange.settings = self.policies.effective_exchange_settings(name, settings)
+            exchange.deduplication_window = create_window(
+                settings.deduplication, self.store, self.name, exchange, persist=durable
             )
             self.epoch += 1
-            if kind == DELAYED and self.holdings is not None:
-                exchange.holding = self.holdings.open(exchange)
+            if exchange_type == DELAYED_EXCHANGE_TYPE and self.delayed_queues is not None:
+                exchange.delayed_queue = self.delayed_queues.create(exchange)
             if durable:
-                self.keeper.exchange_declared(self.name, exchange)
+                self.store.exchange_declared(self.name, exchange)
         else:
-            check_exchange_equivalent(self._exchange(name), exchange.declared, wanted)
+            check_exchange_equivalent(
+                self._describe_exchange(name), exchange.declared_settings, settings
+            )
         return exchange
 
     def apply_policies(self) -> Steps[None]:
         """Policies came or went: exchanges may have others as alternates now."""
         for exchange in list(self.exchanges.values()):
-            if exchange is not self.default:
-                exchange.settings = self.policies.for_exchange(exchange.name, exchange.declared)
+            if exchange is not self.default_exchange:
+                exchange.settings = self.policies.effective_exchange_settings(
+                    exchange.name, exchange.declared_settings
+                )
             yield 1
         self.epoch += 1
 
@@ -161,17 +168,19 @@ class Vhost(Generic[Q]):
 
         If there are many bindings, they are removed later; messages take none of them from now on.
         """
-        _refuse_default_exchange(name)
+        _reject_default_exchange(name)
         if name.startswith(_RESERVED_PREFIX):
-            raise AccessRefused(f"deletion of system {self._exchange(name)} not allowed")
+            raise AccessRefusedError(
+                f"deletion of system {self._describe_exchange(name)} not allowed"
+            )
         exchange = self.exchanges.get(name)
         if exchange is None:
             return
         if if_unused and not all(
             binding.destination.deleted for binding in exchange.bindings.values()
         ):
-            raise PreconditionFailed(f"{self._exchange(name)} in use")
-        self._delete(exchange)
+            raise PreconditionFailedError(f"{self._describe_exchange(name)} in use")
+        self._start_deletion(exchange)
 
     # ── queues ──────────────────────────────────────────────────────────────────────────────────
 
@@ -179,32 +188,34 @@ class Vhost(Generic[Q]):
         try:
             return self.queues[name]
         except KeyError:
-            raise NotFound(f"no {self._queue(name)}") from None
+            raise NotFoundError(f"no {self._describe_queue(name)}") from None
 
-    def find_queue_for(self, connection: object, name: str) -> Q:
+    def find_accessible_queue(self, connection: object, name: str) -> Q:
         """The queue, unless it is exclusive to another connection."""
         queue = self.find_queue(name)
         if queue.owner is not None and queue.owner is not connection:
-            raise self._locked(name)
+            raise self._locked_error(name)
         return queue
 
-    def find_declared(self, name: str, wanted: QueueSettings, connection: object) -> Q | None:
+    def find_equivalent_queue(
+        self, name: str, settings: QueueSettings, connection: object
+    ) -> Q | None:
         """The queue that a declaration asks for if there is one, and None if it is to be made.
 
         A declaration that differs in being exclusive is taken for one of somebody else's queue.
         """
-        _refuse_reserved("queue", name)
+        _reject_reserved_name("queue", name)
         queue = self.queues.get(name)
         if queue is None:
             return None
-        if queue.owner is not (connection if wanted.exclusive else None):
-            raise self._locked(name)
-        check_queue_equivalent(self._queue(name), queue.declared, wanted)
+        if queue.owner is not (connection if settings.exclusive else None):
+            raise self._locked_error(name)
+        check_queue_equivalent(self._describe_queue(name), queue.declared_settings, settings)
         return queue
 
     def add_queue(self, queue: Q) -> None:
-        while self.is_leaving("queue", queue.name):
-            self.cleanup.go_on()
+        while self.is_deleting("queue", queue.name):
+            self.background.advance()
         self.queues[queue.name] = queue
         self.epoch += 1
 
@@ -213,63 +224,63 @@ class Vhost(Generic[Q]):
 
         If there are many bindings, they are removed later; messages take none of them from now on.
         """
-        self._delete(queue)
+        self._start_deletion(queue)
 
     # ── what is leaving ─────────────────────────────────────────────────────────────────────────
 
-    def is_leaving(self, kind: str, name: str) -> bool:
+    def is_deleting(self, entity: str, name: str) -> bool:
         """Whether a queue or an exchange was deleted, and some of its bindings are still to be removed."""
-        return name in (self._leaving_exchanges if kind == "exchange" else self._leaving_queues)
+        return name in (self._deleting_exchanges if entity == "exchange" else self._deleting_queues)
 
-    def until_gone(self, kind: str, name: str) -> Steps[None]:
+    def wait_until_deleted(self, entity: str, name: str) -> Steps[None]:
         """Wait for the name of a thing that is leaving, turn by turn."""
-        while self.is_leaving(kind, name):
-            yield TURN_UNITS
+        while self.is_deleting(entity, name):
+            yield TURN_UNITS_MAX
 
-    def _delete(self, thing: Q | Exchange[Q]) -> None:
-        self._unlist(thing)
-        self.cleanup.begin(self._take_apart(thing))
+    def _start_deletion(self, entity: Q | Exchange[Q]) -> None:
+        self._unregister(entity)
+        self.background.start(self._delete_bindings(entity))
 
-    def _unlist(self, thing: Q | Exchange[Q]) -> None:
+    def _unregister(self, entity: Q | Exchange[Q]) -> None:
         """From now on it is not found, and no message gets there."""
-        if isinstance(thing, Exchange):
-            thing.deleted = True
-            del self.exchanges[thing.name]
-            self._leaving_exchanges[thing.name] = thing
-            if thing.settings.durable:
-                self.keeper.exchange_deleted(self.name, thing)
-            if thing.holding is not None and self.holdings is not None:
-                self.holdings.close(thing.holding)
+        if isinstance(entity, Exchange):
+            entity.deleted = True
+            del self.exchanges[entity.name]
+            self._deleting_exchanges[entity.name] = entity
+            if entity.settings.durable:
+                self.store.exchange_deleted(self.name, entity)
+            if entity.delayed_queue is not None and self.delayed_queues is not None:
+                self.delayed_queues.delete(entity.delayed_queue)
         else:
-            del self.queues[thing.name]
-            self._leaving_queues[thing.name] = thing
+            del self.queues[entity.name]
+            self._deleting_queues[entity.name] = entity
         self.epoch += 1
 
-    def _take_apart(self, thing: Q | Exchange[Q]) -> Steps[None]:
+    def _delete_bindings(self, entity: Q | Exchange[Q]) -> Steps[None]:
         """Remove the bindings of a thing that is leaving, and the exchanges that lived by it.
 
         One after the other, not by recursion: a chain of auto-delete exchanges may be long.
         """
-        going = [thing]
-        for gone in going:
-            if isinstance(gone, Exchange):
-                for binding in _emptying(gone.bindings.values()):
+        pending = [entity]
+        for deleted in pending:
+            if isinstance(deleted, Exchange):
+                for binding in _pop_all(deleted.bindings.values()):
                     if self._is_bound(binding):
-                        yield self._remove_binding(gone, binding)
-            for binding in _emptying(self.bindings_to(gone)):
+                        yield self._remove_binding(deleted, binding)
+            for binding in _pop_all(self.bindings_to(deleted)):
                 if not self._is_bound(binding):  # its source was deleted as well
                     continue
                 name = binding.source
-                source = self.exchanges.get(name) or self._leaving_exchanges[name]
+                source = self.exchanges.get(name) or self._deleting_exchanges[name]
                 yield self._remove_binding(source, binding)
-                if _is_abandoned(source) and not source.deleted:
-                    self._unlist(source)
-                    going.append(source)
-            if isinstance(gone, Exchange):
-                del self._leaving_exchanges[gone.name]
+                if _is_auto_deletable(source) and not source.deleted:
+                    self._unregister(source)
+                    pending.append(source)
+            if isinstance(deleted, Exchange):
+                del self._deleting_exchanges[deleted.name]
             else:
-                del self._leaving_queues[gone.name]
-            yield _UNITS_PER_THING
+                del self._deleting_queues[deleted.name]
+            yield _UNITS_PER_ENTITY
 
     # ── bindings ────────────────────────────────────────────────────────────────────────────────
 
@@ -278,84 +289,86 @@ class Vhost(Generic[Q]):
         queue: str,
         exchange: str,
         routing_key: str,
-        arguments: Table | None = None,
+        arguments: FieldTable | None = None,
         *,
         connection: object = None,
     ) -> None:
-        source = self.expect_exchange(exchange)
-        self._bind(source, self.find_queue_for(connection, queue), routing_key, arguments or {})
+        source = self.require_exchange(exchange)
+        self._bind(
+            source, self.find_accessible_queue(connection, queue), routing_key, arguments or {}
+        )
 
     def unbind_queue(
         self,
         queue: str,
         exchange: str,
         routing_key: str,
-        arguments: Table | None = None,
+        arguments: FieldTable | None = None,
         *,
         connection: object = None,
     ) -> None:
         """What is not bound, or not there at all, is unbound already."""
-        _refuse_default_exchange(exchange)
+        _reject_default_exchange(exchange)
         if exchange in self.exchanges and queue in self.queues:
-            destination = self.find_queue_for(connection, queue)
+            destination = self.find_accessible_queue(connection, queue)
             self._unbind(self.exchanges[exchange], destination, routing_key, arguments or {})
 
     def bind_exchange(
-        self, destination: str, source: str, routing_key: str, arguments: Table | None = None
+        self, destination: str, source: str, routing_key: str, arguments: FieldTable | None = None
     ) -> None:
-        _refuse_default_exchange(destination)
-        exchange = self.expect_exchange(source)
+        _reject_default_exchange(destination)
+        exchange = self.require_exchange(source)
         self._bind(exchange, self.find_exchange(destination), routing_key, arguments or {})
 
     def unbind_exchange(
-        self, destination: str, source: str, routing_key: str, arguments: Table | None = None
+        self, destination: str, source: str, routing_key: str, arguments: FieldTable | None = None
     ) -> None:
         """As with queues, what is not bound is unbound already."""
         for name in (destination, source):
-            _refuse_default_exchange(name)
+            _reject_default_exchange(name)
         if source in self.exchanges and destination in self.exchanges:
             target = self.exchanges[destination]
             self._unbind(self.exchanges[source], target, routing_key, arguments or {})
 
     def bindings_to(self, destination: Q | Exchange[Q]) -> Collection[Binding[Q | Exchange[Q]]]:
-        return self._inbound.get(destination, ())
+        return self._bindings_by_destination.get(destination, ())
 
     def _bind(
-        self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: Table
+        self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: FieldTable
     ) -> None:
         binding = source.bind(destination, key, arguments)
         if binding is not None:
-            self._inbound.setdefault(destination, {})[binding] = None
+            self._bindings_by_destination.setdefault(destination, {})[binding] = None
             self.epoch += 1
-            if _lasts(source, binding):
-                self.keeper.bound(self.name, binding)
+            if _survives_restart(source, binding):
+                self.store.bound(self.name, binding)
 
     def _unbind(
-        self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: Table
+        self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: FieldTable
     ) -> None:
-        binding = source.find(destination, key, arguments)
+        binding = source.find_binding(destination, key, arguments)
         if binding is not None:
             self._remove_binding(source, binding)
             self.epoch += 1
-            if _is_abandoned(source):
-                self._delete(source)
+            if _is_auto_deletable(source):
+                self._start_deletion(source)
 
     def _is_bound(self, binding: Binding[Q | Exchange[Q]]) -> bool:
-        return binding in self._inbound.get(binding.destination, ())
+        return binding in self._bindings_by_destination.get(binding.destination, ())
 
     def _remove_binding(self, source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) -> int:
         """Return the cost."""
-        inbound = self._inbound[binding.destination]
+        inbound = self._bindings_by_destination[binding.destination]
         del inbound[binding]
         if not inbound:
-            del self._inbound[binding.destination]
+            del self._bindings_by_destination[binding.destination]
         cost = source.unbind(binding)
-        if not _lasts(source, binding):
+        if not _survives_restart(source, binding):
             return cost + 1
-        self.keeper.unbound(self.name, binding)
+        self.store.unbound(self.name, binding)
         return cost + _UNITS_PER_RECORD
 
-    def alternate(self, exchange: Exchange[Q]) -> Sequence[Exchange[Q]]:
+    def alternate_exchanges(self, exchange: Exchange[Q]) -> Sequence[Exchange[Q]]:
         """Where messages go that match no binding of an exchange."""
         name = exchange.settings.alternate_exchange
         if name is None or name not in self.exchanges:
@@ -364,15 +377,15 @@ class Vhost(Generic[Q]):
 
     # ── words ───────────────────────────────────────────────────────────────────────────────────
 
-    def _exchange(self, name: str) -> str:
-        return describe("exchange", name, self.name)
+    def _describe_exchange(self, name: str) -> str:
+        return describe_entity("exchange", name, self.name)
 
-    def _queue(self, name: str) -> str:
-        return describe("queue", name, self.name)
+    def _describe_queue(self, name: str) -> str:
+        return describe_entity("queue", name, self.name)
 
-    def _locked(self, queue: str) -> ResourceLocked:
-        return ResourceLocked(
-            f"cannot obtain exclusive access to locked {self._queue(queue)}. It could be originally"
+    def _locked_error(self, queue: str) -> ResourceLockedError:
+        return ResourceLockedError(
+            f"cannot obtain exclusive access to locked {self._describe_queue(queue)}. It could be originally"
             " declared on another connection or the exclusive property value does not match that of"
             " the original declaration."
         )
@@ -381,42 +394,44 @@ class Vhost(Generic[Q]):
 
     def check(self) -> None:
         """V1 and V2; V3 takes two looks, so a test must compare."""
-        sources = {*self.exchanges.values(), *self._leaving_exchanges.values()}
-        things = {*sources, *self.queues.values(), *self._leaving_queues.values()}
+        sources = {*self.exchanges.values(), *self._deleting_exchanges.values()}
+        things = {*sources, *self.queues.values(), *self._deleting_queues.values()}
         outbound = [binding for source in sources for binding in source.bindings.values()]
-        inbound = [binding for bindings in self._inbound.values() for binding in bindings]
+        inbound = [
+            binding for bindings in self._bindings_by_destination.values() for binding in bindings
+        ]
         assert len(outbound) == len(inbound), "V1"
         assert set(outbound) == set(inbound), "V1"
-        assert self._inbound.keys() <= things, "V1"
+        assert self._bindings_by_destination.keys() <= things, "V1"
         for exchange in self.exchanges.values():
             exchange.check()
-            assert exchange.is_new or not _is_abandoned(exchange), "V2"
+            assert exchange.is_new or not _is_auto_deletable(exchange), "V2"
 
 
-def _emptying(things: Collection[T]) -> Iterator[T]:
+def _pop_all(items: Collection[T]) -> Iterator[T]:
     """The things as they are now. Each is freed when the caller is done with it, not all in the end."""
-    left = list(things)
+    left = list(items)
     left.reverse()
     while left:
         yield left.pop()
 
 
-def _lasts(source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) -> bool:
+def _survives_restart(source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) -> bool:
     """A binding outlasts a restart if both its ends do."""
     end = binding.destination
-    lasting = end.settings.durable if isinstance(end, Exchange) else end.lasting
+    lasting = end.settings.durable if isinstance(end, Exchange) else end.survives_restart
     return source.settings.durable and lasting
 
 
-def _is_abandoned(exchange: Exchange[Q]) -> bool:
+def _is_auto_deletable(exchange: Exchange[Q]) -> bool:
     return exchange.settings.auto_delete and not exchange.bindings
 
 
-def _refuse_default_exchange(name: str) -> None:
+def _reject_default_exchange(name: str) -> None:
     if not name:
-        raise AccessRefused("operation not permitted on the default exchange")
+        raise AccessRefusedError("operation not permitted on the default exchange")
 
 
-def _refuse_reserved(kind: str, name: str) -> None:
+def _reject_reserved_name(entity: str, name: str) -> None:
     if name.startswith(_RESERVED_PREFIX):
-        raise AccessRefused(f"{kind} name '{name}' contains reserved prefix 'amq.*'")
+        raise AccessRefusedError(f"{entity} name '{name}' contains reserved prefix 'amq.*'")

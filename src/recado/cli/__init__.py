@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from recado import __version__
 
-DONE, FAILED, WRONG_USAGE = 0, 1, 2
+EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
 USAGE = """\
 usage: recado COMMAND [options]
@@ -49,10 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(words)
     except KeyboardInterrupt:
-        return DONE
+        return EXIT_OK
     except BrokenPipeError:  # whoever reads has seen enough: `recado config show | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or it is flushed, and fails, once more
-        return FAILED
+        return EXIT_FAILED
 
 
 def run(words: list[str]) -> int:
@@ -61,13 +61,13 @@ def run(words: list[str]) -> int:
     try:
         match words:
             case ["serve", *options]:
-                from recado.cli.serve import serve
+                from recado.cli.serve import run_serve
 
-                return serve(options)
+                return run_serve(options)
             case ["config", "show", *options]:
-                from recado.cli.config import show
+                from recado.cli.config import show_config
 
-                return show(options)
+                return show_config(options)
             case ["definitions", ("export" | "import" | "check") as verb, *options]:
                 from recado.cli.definitions import definitions
 
@@ -77,9 +77,9 @@ def run(words: list[str]) -> int:
 
                 return journal_check(options)
             case ["quotes", ("publish" | "watch" | "record" | "catchup") as verb, *options]:
-                from recado.cli.quotes import quotes
+                from recado.cli.quotes import run_quotes
 
-                return quotes(verb, options)
+                return run_quotes(verb, options)
             case [
                 "feed",
                 (
@@ -87,66 +87,66 @@ def run(words: list[str]) -> int:
                 ) as verb,
                 *options,
             ]:
-                from recado.cli.feed import feed
+                from recado.cli.feed import run_feed
 
-                return feed(verb, options)
+                return run_feed(verb, options)
             case ["trading", ("run" | "report" | "serve" | "trade" | "network") as verb, *options]:
-                from recado.cli.trading import trading
+                from recado.cli.trading import run_trading
 
-                return trading(verb, options)
+                return run_trading(verb, options)
             case ["story", *options]:
-                from recado.cli.story import story
+                from recado.cli.demo import main_story
 
-                return story(options)
+                return main_story(options)
             case ["pipeline", ("check" | "explain" | "run" | "status") as verb, *options]:
-                from recado.cli.pipeline import pipeline
+                from recado.cli.pipeline import run_pipeline
 
-                return pipeline(verb, options)
+                return run_pipeline(verb, options)
             case ["actors", *options]:
                 from recado.cli.actors import actors
 
                 return actors(options)
             case ["feed", *rest]:
-                from recado.cli.feed import ABOUT
+                from recado.cli.feed import DESCRIPTIONS
 
-                return which("feed", ABOUT, rest)
+                return print_verbs("feed", DESCRIPTIONS, rest)
             case ["quotes", *rest]:
-                from recado.cli.quotes import VERBS
+                from recado.cli.quotes import DESCRIPTIONS
 
-                return which("quotes", VERBS, rest)
+                return print_verbs("quotes", DESCRIPTIONS, rest)
             case ["--version"]:
                 print(f"recado {__version__}")
             case ["--help" | "-h" | "help"] | [_, "--help" | "-h"]:
                 print(USAGE)
             case []:
-                return complain(f"a command is missing\n{USAGE}", WRONG_USAGE)
+                return print_error(f"a command is missing\n{USAGE}", EXIT_USAGE)
             case _:
-                return complain(f"no command {' '.join(words)!r}\n{USAGE}", WRONG_USAGE)
+                return print_error(f"no command {' '.join(words)!r}\n{USAGE}", EXIT_USAGE)
     except ConfigError as error:
-        return complain(str(error), WRONG_USAGE)
-    return DONE
+        return print_error(str(error), EXIT_USAGE)
+    return EXIT_OK
 
 
-def which(command: str, about: Mapping[str, str], rest: Sequence[str]) -> int:
+def print_verbs(command: str, descriptions: Mapping[str, str], words: Sequence[str]) -> int:
     """A command of several verbs, and none of them was named."""
-    verbs = "\n".join(f"  {verb:11}{text}" for verb, text in about.items())
+    verbs = "\n".join(f"  {verb:11}{text}" for verb, text in descriptions.items())
     end = f"`recado {command} VERB --help` tells the options of each."
     usage = f"usage: recado {command} VERB [options]\n\n{verbs}\n\n{end}"
-    if rest and rest[0] in ("--help", "-h"):
+    if words and words[0] in ("--help", "-h"):
         print(usage)
-        return DONE
-    wrong = f"no command '{command} {rest[0]}'" if rest else f"{command}: what to do is missing"
-    return complain(f"{wrong}\n{usage}", WRONG_USAGE)
+        return EXIT_OK
+    problem = f"no command '{command} {words[0]}'" if words else f"{command}: what to do is missing"
+    return print_error(f"{problem}\n{usage}", EXIT_USAGE)
 
 
-def told(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """What the system said, and of which file."""
-    what = error.strerror or str(error)
+    reason = error.strerror or str(error)
     if isinstance(error, FileExistsError):  # all that we make without looking are folders
-        what = "this is a file, where a folder is needed"
-    return f"{error.filename}: {what}" if error.filename else what
+        reason = "this is a file, where a folder is needed"
+    return f"{error.filename}: {reason}" if error.filename else reason
 
 
-def complain(text: str, status: int = FAILED) -> int:
+def print_error(text: str, status: int = EXIT_FAILED) -> int:
     print(f"recado: {text}", file=sys.stderr)
     return status

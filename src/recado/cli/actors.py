@@ -12,36 +12,36 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
+from recado.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, describe_os_error, print_error
 
 if TYPE_CHECKING:
-    from recado.actors.inspection import Inspection, Seen
+    from recado.actors.inspection import ActorInfo, Inspection
     from recado.actors.remote.transport import Transport
     from recado.actors.system import ActorSystem
 
 URL_HELP = "tcp://HOST:PORT where it listens, or amqp://… of the broker that it is on"
-SECONDS = 5.0
+TIMEOUT_S = 5.0
 COLUMNS = ("name", "class", "state", "mailbox", "restarts", "supervisor")
 
 
 def actors(options: Sequence[str]) -> int:
-    chosen = grammar().parse_args(options)
+    chosen = build_parser().parse_args(options)
     logging.basicConfig(level=logging.CRITICAL)  # what goes wrong is an error that we tell, once
     try:
-        return asyncio.run(show(chosen))
+        return asyncio.run(show_actors(chosen))
     except ImportError as error:
         if error.name is None or not error.name.startswith("google"):
             raise
-        return complain("remote actors need protobuf: pip install 'recado[actors]'", FAILED)
+        return print_error("remote actors need protobuf: pip install 'recado[actors]'", EXIT_FAILED)
     except ValueError as error:
-        return complain(str(error), WRONG_USAGE)
+        return print_error(str(error), EXIT_USAGE)
     except BrokenPipeError:
         raise
     except OSError as error:
-        return complain(told(error) or str(error), FAILED)
+        return print_error(describe_os_error(error) or str(error), EXIT_FAILED)
 
 
-def grammar() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="recado actors", description="Show the actors of nodes, their mailboxes and restarts."
     )
@@ -50,69 +50,71 @@ def grammar() -> argparse.ArgumentParser:
     add("nodes", nargs="+", metavar="NODE", help="its name; over a broker there may be several")
     add("--cookie", metavar="TEXT", help="if the node demands one; default: RECADO_ACTORS_COOKIE")
     add("--internals", action="store_true", help="the node's own actors instead")
-    add("--timeout", type=float, default=SECONDS, metavar="SECONDS", help="default: 5")
+    add("--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help="default: 5")
     add("--json", action="store_true", help="for programs")
     return parser
 
 
-async def show(chosen: argparse.Namespace) -> int:
+async def show_actors(chosen: argparse.Namespace) -> int:
     from recado.actors.errors import ActorError
-    from recado.actors.remote.options import Options
+    from recado.actors.remote.options import RemoteOptions
     from recado.actors.system import ActorSystem
 
     cookie = chosen.cookie or os.environ.get("RECADO_ACTORS_COOKIE", "")
     me = f"recado-actors-{os.getpid()}"
     # The node may have none: who only looks need not demand it of the other side.
-    options = Options(cookie=cookie, require_cookie=False, client_id=me)
-    status = DONE
-    async with ActorSystem(me, transport=transport_to(chosen), options=options) as system:
+    options = RemoteOptions(cookie=cookie, require_cookie=False, client_id=me)
+    status = EXIT_OK
+    async with ActorSystem(me, transport=create_transport(chosen), options=options) as system:
         for node in chosen.nodes:
             try:
                 found = await inspect(system, node, chosen.internals, chosen.timeout)
             except ActorError as error:
-                status = complain(f"{node}: {error}", FAILED)
+                status = print_error(f"{node}: {error}", EXIT_FAILED)
                 continue
             if chosen.json:
                 print(msgspec.json.encode(found).decode())
             else:
-                print(text_of(found))
+                print(format_table(found))
     return status
 
 
-def transport_to(chosen: argparse.Namespace) -> Transport:
+def create_transport(chosen: argparse.Namespace) -> Transport:
     parts = urlsplit(chosen.url)
     match parts.scheme:
         case "tcp":
-            from recado.actors.remote import Tcp
+            from recado.actors.remote import TcpTransport
 
-            return Tcp(nodes=dict.fromkeys(chosen.nodes, parts.netloc))
+            return TcpTransport(nodes=dict.fromkeys(chosen.nodes, parts.netloc))
         case "amqp" | "amqps":
-            from recado.actors.remote import Amqp, AmqpSettings, Storage
+            from recado.actors.remote import AmqpSettings, AmqpTransport, Storage
 
             # Gone before the answer is given up: then the error says why there is no broker.
             settings = AmqpSettings(
-                storage=Storage.EXCLUSIVE_AUTODELETE, serve=False, give_up=chosen.timeout / 2
+                storage=Storage.EXCLUSIVE_AUTODELETE,
+                server_bridge=False,
+                reconnect_timeout=chosen.timeout / 2,
             )
-            return Amqp(chosen.url, settings)
+            return AmqpTransport(chosen.url, settings)
         case _:
             raise ValueError(f"{chosen.url!r} begins neither with tcp:// nor with amqp://")
 
 
-async def inspect(system: ActorSystem, node: str, internals: bool, seconds: float) -> Inspection:
+async def inspect(system: ActorSystem, node: str, internals: bool, timeout: float) -> Inspection:
     """All pages as one."""
-    from recado.actors.inspection import INSPECTOR, Inspect, Inspector
+    from recado.actors.inspection import INSPECTOR_NAME, Inspect, Inspector
 
-    inspector = system.actor(INSPECTOR, Inspector, node=node)
-    page = await inspector.ask(Inspect(0, internals), seconds)
+    inspector = system.actor(INSPECTOR_NAME, Inspector, node=node)
+    page = await inspector.ask(Inspect(0, internals), timeout)
     seen = list(page.seen)
     while page.seen:
-        page = await inspector.ask(Inspect(seen[-1].uid, internals), seconds)
+        page = await inspector.ask(Inspect(seen[-1].uid, internals), timeout)
         seen += page.seen
     return msgspec.structs.replace(page, seen=tuple(seen))
 
 
-def text_of(found: Inspection) -> str:
-    rows = [COLUMNS, *map(row_of, found.seen)]
+def format_table(found: Inspection) -> str:
+    rows = [COLUMNS, *map(format_row, found.seen)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [f"{found.node}: {found.actors} actors, {found.dead_letters} dead letters"]
     nodes = [
@@ -128,7 +130,7 @@ def text_of(found: Inspection) -> str:
     return "\n".join(lines) + "\n"
 
 
-def row_of(actor: Seen) -> tuple[str, ...]:
+def format_row(actor: ActorInfo) -> tuple[str, ...]:
     name = actor.name or f"#{actor.uid}"
     supervisor = actor.supervisor.rpartition("/")[2].partition("#")[0]
     return (name, actor.kind, actor.state, str(actor.waiting), str(actor.restarts), supervisor)

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from recado.cli.flags import effective, grammar
-from recado.node.config import Config, without_login
+from recado.cli.flags import build_parser, load_config_from_flags
+from recado.node.config import Config, hide_credentials
 
-HIDDEN = ("password", "password_hash", "cookie")
+SECRET_KEYS = ("password", "password_hash", "cookie")
 
 
-def show(options: Sequence[str]) -> int:
-    parser = grammar("config show", "Print the effective settings and where each came from.")
+def show_config(options: Sequence[str]) -> int:
+    parser = build_parser("config show", "Print the effective settings and where each came from.")
     parser.add_argument("--json", action="store_true", help="for programs")
     chosen = parser.parse_args(options)
-    rows = list(rows_of(effective(chosen)))
+    rows = list(list_settings(load_config_from_flags(chosen)))
     if chosen.json:
         table = {key: {"value": value, "origin": origin} for key, value, origin in rows}
         print(msgspec.json.format(msgspec.json.encode(table), indent=2).decode())
@@ -31,18 +31,18 @@ def show(options: Sequence[str]) -> int:
     return 0
 
 
-def rows_of(config: Config) -> Iterator[tuple[str, object, str]]:
+def list_settings(config: Config) -> Iterator[tuple[str, object, str]]:
     """Key, value and origin of every setting; a user's have rows of their own."""
     for section, keys in msgspec.to_builtins(config.settings).items():
         for name, value in keys.items():
             key = f"{section}.{name}"
             if key != "access.users":
-                hidden = name in HIDDEN and value
-                yield key, "(hidden)" if hidden else without_login(value), config.origin(key)
-    users = msgspec.to_builtins(config.settings.access.known_users())
+                hidden = name in SECRET_KEYS and value
+                yield key, "(hidden)" if hidden else hide_credentials(value), config.origin(key)
+    users = msgspec.to_builtins(config.settings.access.effective_users())
     for name, user in users.items():
         for key, value in user.items():
-            if key not in HIDDEN:
+            if key not in SECRET_KEYS:
                 yield f"access.users.{name}.{key}", value, config.origin("access.users")
             elif value is not None:
                 yield f"access.users.{name}.{key}", "(hidden)", config.origin("access.users")

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import msgspec
 
-from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
-from recado.cli.flags import damage_hint, effective, grammar
-from recado.journal.record import Corrupt, Unknown
-from recado.node.definitions.document import DefinitionsError, parse
-from recado.node.definitions.exporting import export_definitions
-from recado.node.definitions.importing import copy_of, import_definitions
-from recado.node.offline import at_rest
+from recado.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, describe_os_error, print_error
+from recado.cli.flags import build_parser, load_config_from_flags, suggest_journal_check
+from recado.journal.record import CorruptJournalError, UnknownFormatError
+from recado.node.definitions.document import DefinitionsError, parse_json
+from recado.node.definitions.exporter import export_definitions
+from recado.node.definitions.importer import copy_topology, import_definitions
+from recado.node.offline import open_offline_broker
 from recado.node.settings import Settings
-from recado.server.connection import clock
+from recado.server.connection import now_ms
 
 
 def definitions(verb: str, options: Sequence[str]) -> int:
@@ -33,7 +33,7 @@ def definitions(verb: str, options: Sequence[str]) -> int:
         "import": "Read a file into a data folder, all of it or nothing.",
         "check": "Tell whether a file could be imported, and change nothing.",
     }
-    parser = grammar(f"definitions {verb}", described[verb], listens=False)
+    parser = build_parser(f"definitions {verb}", described[verb], has_listener=False)
     if verb == "export":
         parser.add_argument("file", nargs="?", metavar="FILE", help="default: standard output")
         parser.add_argument("--vhost", metavar="NAME", help="only what is in this one")
@@ -42,54 +42,58 @@ def definitions(verb: str, options: Sequence[str]) -> int:
         where = "for a file of one vhost: the one, which must exist, that all of it goes to"
         parser.add_argument("--vhost", metavar="NAME", help=where)
     chosen = parser.parse_args(options)
-    settings = effective(chosen).settings
+    settings = load_config_from_flags(chosen).settings
     if settings.node.data is None and verb != "check":
-        return complain("which folder? --data DIR or node.data names it", WRONG_USAGE)
-    if settings.node.data is not None and verb != "import" and not is_folder(settings.node.data):
-        return complain(f"there is no folder {settings.node.data}", FAILED)
+        return print_error("which folder? --data DIR or node.data names it", EXIT_USAGE)
+    if (
+        settings.node.data is not None
+        and verb != "import"
+        and not folder_exists(settings.node.data)
+    ):
+        return print_error(f"there is no folder {settings.node.data}", EXIT_FAILED)
     try:
         if verb == "export":
-            return export(settings, chosen.file, chosen.vhost)
-        return take_in(settings, chosen.file, chosen.vhost, keep=verb == "import")
+            return export_file(settings, chosen.file, chosen.vhost)
+        return import_file(settings, chosen.file, chosen.vhost, apply=verb == "import")
     except DefinitionsError as error:
-        return complain(f"{chosen.file or settings.node.data}: {error}", FAILED)
-    except Corrupt as error:
-        return complain(f"{error}; {damage_hint(settings)}", FAILED)
-    except Unknown as error:
-        return complain(f"{settings.node.data}: {error}", FAILED)
+        return print_error(f"{chosen.file or settings.node.data}: {error}", EXIT_FAILED)
+    except CorruptJournalError as error:
+        return print_error(f"{error}; {suggest_journal_check(settings)}", EXIT_FAILED)
+    except UnknownFormatError as error:
+        return print_error(f"{settings.node.data}: {error}", EXIT_FAILED)
     except OSError as error:
-        return complain(told(error), FAILED)
+        return print_error(describe_os_error(error), EXIT_FAILED)
 
 
-def is_folder(data: str) -> bool:
+def folder_exists(data: str) -> bool:
     """Who only looks into a folder does not make one: the name may be mistyped."""
     return Path(data).is_dir()
 
 
-def export(settings: Settings, file: str | None, vhost: str | None) -> int:
-    with at_rest(settings) as broker:
+def export_file(settings: Settings, file: str | None, vhost: str | None) -> int:
+    with open_offline_broker(settings) as broker:
         document = export_definitions(broker, vhost)
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
     if file is None:
         sys.stdout.write(text)
     else:
-        with open(file, "w", encoding="utf-8", opener=for_the_owner) as output:
+        with open(file, "w", encoding="utf-8", opener=open_private) as output:
             output.write(text)
-    return DONE
+    return EXIT_OK
 
 
-def for_the_owner(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     """A new file has the hashes of passwords: it is nobody else's to read."""
     return os.open(path, flags, 0o600)
 
 
-def take_in(settings: Settings, file: str, vhost: str | None, *, keep: bool) -> int:
-    document = parse(Path(file).read_bytes())
+def import_file(settings: Settings, file: str, vhost: str | None, *, apply: bool) -> int:
+    document = parse_json(Path(file).read_bytes())
     local = settings.access.loopback_users
-    with at_rest(settings) as there:
-        broker = there if keep else copy_of(there)
-        notes = import_definitions(broker, document, clock(), vhost=vhost, loopback_users=local)
+    with open_offline_broker(settings) as stored:
+        broker = stored if apply else copy_topology(stored)
+        notes = import_definitions(broker, document, now_ms(), vhost=vhost, loopback_users=local)
     for note in notes:
-        complain(f"{file}: {note}")
-    print(f"{file} was imported" if keep else f"{file} can be imported")
-    return DONE
+        print_error(f"{file}: {note}")
+    print(f"{file} was imported" if apply else f"{file} can be imported")
+    return EXIT_OK

@@ -7,11 +7,11 @@ import logging
 import re
 from collections.abc import Sequence
 
-from recado.cli import FAILED, WRONG_USAGE, complain, told
+from recado.cli import EXIT_FAILED, EXIT_USAGE, describe_os_error, print_error
 
-URL = "amqp://guest:guest@localhost"
-URL_HELP = f"of a broker, or udp://239.255.42.1:PORT for none; default: {URL}"
-ABOUT = {
+DEFAULT_URL = "amqp://guest:guest@localhost"
+URL_HELP = f"of a broker, or udp://239.255.42.1:PORT for none; default: {DEFAULT_URL}"
+DESCRIPTIONS = {
     "publish": "Publish messages: those that are named, or the lines of standard input.",
     "subscribe": "Print messages as they come, after those that were missed.",
     "archive": "Archive a feed in a folder, until SIGTERM or Ctrl-C.",
@@ -20,62 +20,62 @@ ABOUT = {
     "verify": "Check every file of an archive, and repair what is damaged. Exit status 1: there is damage.",
     "gc": "Let go what an archive need not keep; it must not be at work.",
 }
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-def feed(verb: str, options: Sequence[str]) -> int:
+def run_feed(verb: str, options: Sequence[str]) -> int:
     """Every foreseeable failure is one line on standard error, with a hint."""
-    chosen = grammar(verb).parse_intermixed_args(options)
+    chosen = build_parser(verb).parse_intermixed_args(options)
     logging.basicConfig(format="recado: %(message)s", level=logging.WARNING)
     try:
-        return run(verb, chosen)
+        return run_verb(verb, chosen)
     except ImportError as error:
         if error.name not in ("pyarrow", "numpy"):
             raise
-        return complain("archives need pyarrow: pip install 'recado[feeds]'", FAILED)
+        return print_error("archives need pyarrow: pip install 'recado[feeds]'", EXIT_FAILED)
 
 
-def run(verb: str, chosen: argparse.Namespace) -> int:
-    from recado.feeds.errors import FeedError, WrongUrl
+def run_verb(verb: str, chosen: argparse.Namespace) -> int:
+    from recado.feeds.errors import FeedError, InvalidUrlError
     from recado.selector.errors import SelectorError
 
     try:
         match verb:
             case "replay" | "gc" | "verify":
-                from recado.cli import feed_folder
+                from recado.cli import archive_folder
 
                 commands = {
-                    "replay": feed_folder.replay,
-                    "gc": feed_folder.gc,
-                    "verify": feed_folder.verify,
+                    "replay": archive_folder.print_messages,
+                    "gc": archive_folder.collect_garbage,
+                    "verify": archive_folder.verify_archive,
                 }
                 return commands[verb](chosen)
             case _:
-                from recado.cli.feed_live import live
+                from recado.cli.feed_session import run_live
 
-                return live(verb, chosen)
-    except WrongUrl as error:
-        return complain(f"--url: {error}", WRONG_USAGE)
+                return run_live(verb, chosen)
+    except InvalidUrlError as error:
+        return print_error(f"--url: {error}", EXIT_USAGE)
     except FeedError as error:
-        return complain(str(error), FAILED)
+        return print_error(str(error), EXIT_FAILED)
     except SelectorError as error:
-        return complain(f"--selector: {error}", WRONG_USAGE)
+        return print_error(f"--selector: {error}", EXIT_USAGE)
     except ValueError as error:
-        return complain(str(error), WRONG_USAGE)
+        return print_error(str(error), EXIT_USAGE)
     except BrokenPipeError:
         raise
     except OSError as error:
-        return complain(told(error), FAILED)
+        return print_error(describe_os_error(error), EXIT_FAILED)
 
 
-def grammar(verb: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"recado feed {verb}", description=ABOUT[verb])
+def build_parser(verb: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"recado feed {verb}", description=DESCRIPTIONS[verb])
     add = parser.add_argument
     if verb in ("replay", "gc", "verify"):
         add("folder", metavar="FOLDER", help="of the archive")
     else:
         add("feed", metavar="FEED")
-        add("--url", default=URL, metavar="URL", help=URL_HELP)
+        add("--url", default=DEFAULT_URL, metavar="URL", help=URL_HELP)
     if verb in ("publish", "subscribe", "archive"):
         add("--stack", metavar="LAYERS", help="such as DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH:AMQP")
     add("--json", action="store_true", help="for programs")
@@ -98,7 +98,7 @@ def grammar(verb: str) -> argparse.ArgumentParser:
                 help="of what was missed: nothing (default), all that may have been, or as the archive says",
             )
             add("--vector", metavar="FILE", help="begin behind what it says, and keep it there")
-            add("--count", type=positive, metavar="N", help="end after so many")
+            add("--count", type=parse_positive, metavar="N", help="end after so many")
         case "archive":
             add("folder", metavar="FOLDER", help="of the archive; made if there is none")
             add(
@@ -107,24 +107,24 @@ def grammar(verb: str) -> argparse.ArgumentParser:
                 metavar="NAME",
                 help="each archive of a feed has its own",
             )
-            add("--seal-rows", type=positive, metavar="N", help="rows of a Parquet file")
-            add("--seal-seconds", type=duration, metavar="TIME", help="or older than this")
+            add("--seal-rows", type=parse_positive, metavar="N", help="rows of a Parquet file")
+            add("--seal-seconds", type=parse_duration, metavar="TIME", help="or older than this")
         case "replay":
             add(
                 "--from",
                 dest="start",
-                type=offset,
+                type=parse_offset,
                 default=0,
                 metavar="OFFSET",
                 help="default: the first there is",
             )
-            add("--to", dest="stop", type=offset, metavar="OFFSET", help="not included")
+            add("--to", dest="stop", type=parse_offset, metavar="OFFSET", help="not included")
             add("--subscriber", metavar="NAME", help="say of each whether this one surely had it")
-            add("--count", type=positive, metavar="N", help="end after so many")
+            add("--count", type=parse_positive, metavar="N", help="end after so many")
         case "members":
             add(
                 "--seconds",
-                type=duration,
+                type=parse_duration,
                 default=2.0,
                 metavar="N",
                 help="how long to listen; default: 2",
@@ -145,34 +145,39 @@ def grammar(verb: str) -> argparse.ArgumentParser:
     if verb in ("subscribe", "replay"):
         add("--selector", metavar="TEXT", help="only those, as in: headers.price > 10")
     if verb in ("archive", "gc"):
-        add("--max-age", type=duration, metavar="TIME", help="let go what is older: 36h, 30d")
-        add("--max-messages", type=positive, metavar="N", help="keep so many of the newest")
-        add("--max-share", type=share, metavar="SHARE", help="of the storage: 0.5 or 50%%")
-        add("--grace", type=duration, metavar="TIME", help="for those who still read; default: 1h")
+        add("--max-age", type=parse_duration, metavar="TIME", help="let go what is older: 36h, 30d")
+        add("--max-messages", type=parse_positive, metavar="N", help="keep so many of the newest")
+        add("--max-share", type=parse_share, metavar="SHARE", help="of the storage: 0.5 or 50%%")
+        add(
+            "--grace",
+            type=parse_duration,
+            metavar="TIME",
+            help="for those who still read; default: 1h",
+        )
     return parser
 
 
-def positive(text: str) -> int:
+def parse_positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     return int(text)
 
 
-def offset(text: str) -> int:
+def parse_offset(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no offset; they are 0, 1, 2, …")
     return int(text)
 
 
-def duration(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is no time; write 90s, 15m, 36h, 30d or 2w")
-    return float(found[1]) * UNITS[found[2] or "s"]
+    return float(found[1]) * SECONDS_PER_UNIT[found[2] or "s"]
 
 
-def share(text: str) -> float:
+def parse_share(text: str) -> float:
     number = text.removesuffix("%")
     try:
         value = float(number) / (100 if number != text else 1)

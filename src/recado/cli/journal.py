@@ -9,103 +9,103 @@ from pathlib import Path
 
 import msgspec
 
-from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
-from recado.cli.flags import effective, grammar
+from recado.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, describe_os_error, print_error
+from recado.cli.flags import build_parser, load_config_from_flags
 from recado.cli.progress import ProgressBar
-from recado.journal.check import Checked, check, repair
+from recado.journal.check import SegmentReport, check_segments, repair_segments
 from recado.journal.disk import FolderDisk
-from recado.journal.record import Unknown
+from recado.journal.record import UnknownFormatError
 
-HINT = "add --repair to see what would have to be dropped"
-WARNING = "nothing is dropped yet: copy the folder first, then add --yes"
+REPAIR_HINT = "add --repair to see what would have to be dropped"
+REPAIR_WARNING = "nothing is dropped yet: copy the folder first, then add --yes"
 
-Found = list[tuple[Path, Checked]]
+CheckedFiles = list[tuple[Path, SegmentReport]]
 
 
 def journal_check(options: Sequence[str]) -> int:
     about = "Verify every record of a data folder whose node is stopped. Exit status 1: there is damage."
-    parser = grammar("journal check", about, listens=False)
+    parser = build_parser("journal check", about, has_listener=False)
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument("--repair", action="store_true", help="say what would have to be dropped")
     parser.add_argument(
         "--yes", action="store_true", help="with --repair: drop it (copy the folder first)"
     )
     chosen = parser.parse_args(options)
-    data = effective(chosen).settings.node.data
+    data = load_config_from_flags(chosen).settings.node.data
     if data is None:
-        return complain("which folder? --data DIR or node.data names it", WRONG_USAGE)
+        return print_error("which folder? --data DIR or node.data names it", EXIT_USAGE)
     try:
-        folders = journals_in(Path(data))
+        folders = find_journals(Path(data))
         if not folders:
-            return complain(f"there is no journal in {data}; is it a data folder of recado's?")
-        return verify(folders, FolderDisk(data), chosen)
+            return print_error(f"there is no journal in {data}; is it a data folder of recado's?")
+        return verify_journals(folders, FolderDisk(data), chosen)
     except BrokenPipeError:
         raise
     except OSError as error:
-        return complain(told(error), FAILED)
-    except Unknown as error:
-        return complain(f"{data}: {error}", FAILED)
+        return print_error(describe_os_error(error), EXIT_FAILED)
+    except UnknownFormatError as error:
+        return print_error(f"{data}: {error}", EXIT_FAILED)
 
 
-def verify(folders: list[Path], whole: FolderDisk, chosen: argparse.Namespace) -> int:
+def verify_journals(folders: list[Path], whole: FolderDisk, chosen: argparse.Namespace) -> int:
     try:
         whole.lock()
-        found = list(check_all(folders))
+        found = list(check_journals(folders))
         print_json(found) if chosen.json else print_table(found)
         damaged = sum(bool(file.damages) for _, file in found)
         if not damaged:
-            return DONE
+            return EXIT_OK
         if not chosen.repair:
-            return complain(f"damaged files: {damaged}; {HINT}")
-        say_drops(found, done=chosen.yes)
+            return print_error(f"damaged files: {damaged}; {REPAIR_HINT}")
+        print_drops(found, done=chosen.yes)
         if not chosen.yes:
-            return complain(WARNING)
+            return print_error(REPAIR_WARNING)
         for folder in folders:
-            repair(FolderDisk(folder), [file for where, file in found if where == folder])
-        left = sum(bool(file.damages) for _, file in check_all(folders))
-        return complain(f"still damaged: {left}; restore them from a copy") if left else DONE
+            repair_segments(FolderDisk(folder), [file for where, file in found if where == folder])
+        left = sum(bool(file.damages) for _, file in check_journals(folders))
+        return print_error(f"still damaged: {left}; restore them from a copy") if left else EXIT_OK
     finally:
         whole.close()
 
 
-def journals_in(data: Path) -> list[Path]:
+def find_journals(data: Path) -> list[Path]:
     """The node's own journal, and one for each stream."""
     folders = [data / "journal", *sorted((data / "streams").glob("*"))]
     return [folder for folder in folders if folder.is_dir()]
 
 
-def check_all(folders: list[Path]) -> Iterator[tuple[Path, Checked]]:
+def check_journals(folders: list[Path]) -> Iterator[tuple[Path, SegmentReport]]:
     size = sum(file.stat().st_size for folder in folders for file in folder.iterdir())
     bar = ProgressBar(size, sys.stderr)
     for folder in folders:
-        for checked in check(FolderDisk(folder)):
+        for checked in check_segments(FolderDisk(folder)):
             yield folder, checked
             bar.advance(checked.size)
     bar.clear()
 
 
-def print_table(found: Found) -> None:
+def print_table(found: CheckedFiles) -> None:
     width = max((len(str(folder / file.file)) for folder, file in found), default=0)
     for folder, file in found:
         state = "damaged" if file.damages else "whole"
-        if file.unfinished:
-            state += f", then {file.unfinished:,} bytes of an unfinished write (no damage)"
+        if file.unfinished_bytes:
+            state += f", then {file.unfinished_bytes:,} bytes of an unfinished write (no damage)"
         path = str(folder / file.file)
-        print(f"{path:{width}} {file.records:>12,} records {file.size:>14,} bytes  {state}")
+        print(f"{path:{width}} {file.record_count:>12,} records {file.size:>14,} bytes  {state}")
         for damage in file.damages:
             at = damage.position - file.base
-            print(f"  at byte {at:,}: {damage.what} ({damage.size:,} bytes)")
+            print(f"  at byte {at:,}: {damage.reason} ({damage.size:,} bytes)")
 
 
-def print_json(found: Found) -> None:
+def print_json(found: CheckedFiles) -> None:
     rows = [
         {
             "file": str(folder / file.file),
-            "records": file.records,
+            "records": file.record_count,
             "bytes": file.size,
-            "unfinished": file.unfinished,
+            "unfinished": file.unfinished_bytes,
             "damages": [
-                {"position": damage.position, "bytes": damage.size, "what": damage.what}
+                {"position": damage.position, "bytes": damage.size, "what": damage.reason}
                 for damage in file.damages
             ],
         }
@@ -114,11 +114,11 @@ def print_json(found: Found) -> None:
     print(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
 
 
-def say_drops(found: Found, *, done: bool) -> None:
+def print_drops(found: CheckedFiles, *, done: bool) -> None:
     for folder, file in found:
         for damage in file.damages:
             where = f"{folder / file.file} at byte {damage.position - file.base:,}"
-            if damage.position == file.base and not damage.last:
+            if damage.position == file.base and not damage.is_last:
                 verb = "is" if done else "would be"
                 print(f"{where}: the header {verb} written anew", file=sys.stderr)
             else:

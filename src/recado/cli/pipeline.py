@@ -20,53 +20,53 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
+from recado.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, describe_os_error, print_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from recado.pipeline.definition import Draft, Pipeline, Problem
-    from recado.pipeline.definition.checking import Checked
-    from recado.pipeline.definition.expression import Analyser
-    from recado.pipeline.report import Report
-    from recado.pipeline.state import Found
+    from recado.pipeline.definition.checker import CheckedPipeline
+    from recado.pipeline.definition.expression import SqlAnalyser
+    from recado.pipeline.report import PipelineReport
+    from recado.pipeline.stream_state import CheckpointStatus
 
-VERBS = {
+DESCRIPTIONS = {
     "check": "Tell all that is wrong with a pipeline. Nothing is read or written.",
     "explain": "Show what goes where, with which fields, and what is promised of each sink.",
     "run": "Run a pipeline: a stream until SIGTERM or Ctrl-C, or until there is nothing more.",
     "status": "Show how far a pipeline has come. Spark does not start.",
 }
-QUICK_START = {
+CHECK_SPARK_SETTINGS = {
     # A check compiles and computes nothing: so Spark starts in two thirds of the time.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
-HINT = "pip install 'recado[spark,lake]'"
+INSTALL_HINT = "pip install 'recado[spark,lake]'"
 
 
-def pipeline(verb: str, options: Sequence[str]) -> int:
-    chosen = grammar(verb).parse_args(options)
+def run_pipeline(verb: str, options: Sequence[str]) -> int:
+    chosen = build_parser(verb).parse_args(options)
     try:
-        from recado.pipeline.definition import PipelineError, load_draft
+        from recado.pipeline.definition import InvalidPipelineError, load_draft
 
         sys.path.insert(
             0, os.curdir
         )  # where MODULE:NAME, and the functions of a file, are looked for
         return run_verb(verb, load_draft(chosen.file), chosen)
-    except PipelineError as error:
-        return complain(str(error), WRONG_USAGE)
+    except InvalidPipelineError as error:
+        return print_error(str(error), EXIT_USAGE)
     except ImportError as error:
         if error.name is None or error.name.startswith("recado"):
             raise
-        return complain(f"this needs {error.name}: {HINT}", FAILED)
+        return print_error(f"this needs {error.name}: {INSTALL_HINT}", EXIT_FAILED)
     except BrokenPipeError:
         raise
     except OSError as error:
-        return complain(told(error), FAILED)
+        return print_error(describe_os_error(error), EXIT_FAILED)
 
 
-def grammar(verb: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"recado pipeline {verb}", description=VERBS[verb])
+def build_parser(verb: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"recado pipeline {verb}", description=DESCRIPTIONS[verb])
     add = parser.add_argument
     add("file", metavar="FILE", help="of the pipeline: TOML, YAML, or MODULE:NAME")
     if verb in ("check", "explain", "run"):
@@ -86,7 +86,7 @@ def grammar(verb: str) -> argparse.ArgumentParser:
         add(
             "--conf",
             metavar="KEY=VALUE",
-            type=setting,
+            type=parse_setting,
             action="append",
             default=[],
             help="of Spark",
@@ -96,7 +96,7 @@ def grammar(verb: str) -> argparse.ArgumentParser:
     return parser
 
 
-def setting(text: str) -> tuple[str, str]:
+def parse_setting(text: str) -> tuple[str, str]:
     key, found, value = text.partition("=")
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r}: write KEY=VALUE")
@@ -112,12 +112,12 @@ def run_verb(verb: str, draft: Draft, chosen: argparse.Namespace) -> int:
         case "run":
             return run(draft, chosen)
         case _:
-            refuse(draft, [], chosen.file)
+            raise_problems(draft, [], chosen.file)
             return status(draft.pipeline, as_json=chosen.json)
 
 
 def check(draft: Draft, chosen: argparse.Namespace) -> int:
-    _, unchecked = examined(draft, chosen)
+    _, unchecked = examine_draft(draft, chosen)
     steps = len(draft.pipeline.steps)
     note = (
         f"; syntax, functions and types of SQL were not checked: {unchecked}" if unchecked else ""
@@ -125,38 +125,38 @@ def check(draft: Draft, chosen: argparse.Namespace) -> int:
     print(
         f"{draft.pipeline.name}: {steps} step{'' if steps == 1 else 's'}, nothing wrong with it{note}"
     )
-    return DONE
+    return EXIT_OK
 
 
 def explain(draft: Draft, chosen: argparse.Namespace) -> int:
-    from recado.pipeline.definition.drawing import drawn
+    from recado.pipeline.definition.description import describe_pipeline
 
-    checked, _ = examined(draft, chosen)
-    print(drawn(checked))
-    return DONE
+    checked, _ = examine_draft(draft, chosen)
+    print(describe_pipeline(checked))
+    return EXIT_OK
 
 
-def examined(draft: Draft, chosen: argparse.Namespace) -> tuple[Checked, str]:
+def examine_draft(draft: Draft, chosen: argparse.Namespace) -> tuple[CheckedPipeline, str]:
     """The fields between steps; and why SQL was not checked, if it was not. Raises PipelineError."""
-    from recado.pipeline.definition.checking import examine
-    from recado.pipeline.java import NoJava
+    from recado.pipeline.definition.checker import examine
+    from recado.pipeline.java import JavaNotFoundError
 
     unchecked = "--no-spark"
     if not chosen.no_spark:
         try:
             with spark_analyser() as analyser:
                 checked, problems = examine(draft.pipeline, batch=chosen.batch, analyser=analyser)
-            refuse(draft, problems, chosen.file)
+            raise_problems(draft, problems, chosen.file)
             return checked, ""
-        except NoJava as error:
+        except JavaNotFoundError as error:
             unchecked = str(error)
     checked, problems = examine(draft.pipeline, batch=chosen.batch)
-    refuse(draft, problems, chosen.file)
+    raise_problems(draft, problems, chosen.file)
     return checked, unchecked
 
 
 @contextmanager
-def spark_analyser() -> Iterator[Analyser]:
+def spark_analyser() -> Iterator[SqlAnalyser]:
     """Spark starts for the first SQL expression: a pipeline without one needs no Java. Raises NoJava."""
     from recado.pipeline.session import spark_session
     from recado.pipeline.steps.analysis import SparkAnalyser
@@ -164,7 +164,9 @@ def spark_analyser() -> Iterator[Analyser]:
     started: list[SparkSession] = []
 
     def start() -> SparkSession:
-        started.append(spark_session("recado check", master="local[1]", settings=QUICK_START))
+        started.append(
+            spark_session("recado check", master="local[1]", settings=CHECK_SPARK_SETTINGS)
+        )
         return started[0]
 
     try:
@@ -174,17 +176,17 @@ def spark_analyser() -> Iterator[Analyser]:
             spark.stop()
 
 
-def refuse(draft: Draft, problems: Sequence[Problem], file: str) -> None:
+def raise_problems(draft: Draft, problems: Sequence[Problem], file: str) -> None:
     """Raises PipelineError with the problems of the file and of the pipeline, if there are any."""
-    from recado.pipeline.definition import PipelineError
+    from recado.pipeline.definition import InvalidPipelineError
 
     if draft.problems or problems:
         where = file if draft.problems else draft.pipeline.name
-        raise PipelineError(where, [*draft.problems, *problems])
+        raise InvalidPipelineError(where, [*draft.problems, *problems])
 
 
 def run(draft: Draft, chosen: argparse.Namespace) -> int:
-    from recado.pipeline.definition.checking import examine
+    from recado.pipeline.definition.checker import examine
     from recado.pipeline.definition.pipeline import AVAILABLE_NOW
 
     defined = draft.pipeline
@@ -193,22 +195,22 @@ def run(draft: Draft, chosen: argparse.Namespace) -> int:
     _, problems = examine(
         defined, batch=chosen.batch
     )  # Spark takes seconds to start; this does not
-    refuse(draft, problems, chosen.file)
-    from recado.pipeline.java import NoJava
-    from recado.pipeline.running import PipelineFailed
+    raise_problems(draft, problems, chosen.file)
+    from recado.pipeline.java import JavaNotFoundError
+    from recado.pipeline.runner import PipelineFailedError
 
     try:
         report = run_on_spark(defined, chosen)
-    except (PipelineFailed, NoJava) as error:
-        return complain(f"{defined.name}: {error}", FAILED)
+    except (PipelineFailedError, JavaNotFoundError) as error:
+        return print_error(f"{defined.name}: {error}", EXIT_FAILED)
     if not chosen.json:
         print(report.text())
-    return DONE
+    return EXIT_OK
 
 
-def run_on_spark(defined: Pipeline, chosen: argparse.Namespace) -> Report:
-    from recado.pipeline import running
-    from recado.pipeline.progress import watcher
+def run_on_spark(defined: Pipeline, chosen: argparse.Namespace) -> PipelineReport:
+    from recado.pipeline import runner
+    from recado.pipeline.progress import open_progress_display
     from recado.pipeline.session import spark_session
 
     master = {"master": chosen.master} if chosen.master else {}
@@ -221,9 +223,9 @@ def run_on_spark(defined: Pipeline, chosen: argparse.Namespace) -> Report:
         spark.sparkContext.setLogLevel("ERROR")
         # A batch has no end that could be asked for: signals do to it what they do to any program.
         ending: AbstractContextManager[list[int]]
-        ending = nullcontext([]) if chosen.batch else until_signal()
-        with watcher(as_json=chosen.json) as watch, ending as asked:
-            return running.run(
+        ending = nullcontext([]) if chosen.batch else stop_signals()
+        with open_progress_display(as_json=chosen.json) as watch, ending as asked:
+            return runner.run(
                 defined,
                 spark,
                 batch=chosen.batch,
@@ -236,7 +238,7 @@ def run_on_spark(defined: Pipeline, chosen: argparse.Namespace) -> Report:
 
 
 @contextmanager
-def until_signal() -> Iterator[list[int]]:
+def stop_signals() -> Iterator[list[int]]:
     """The signals that asked for an end. The batch that is under way is left to Spark, which repeats it."""
     asked: list[int] = []
     signals = (signal.SIGTERM, signal.SIGINT)
@@ -249,22 +251,24 @@ def until_signal() -> Iterator[list[int]]:
 
 
 def status(defined: Pipeline, *, as_json: bool) -> int:
-    from recado.pipeline import state
+    from recado.pipeline import stream_state
     from recado.pipeline.checkpoint import CheckpointError
 
     try:
-        seen = state.found(defined.checkpoint) if defined.checkpoint else None
+        seen = stream_state.read_status(defined.checkpoint) if defined.checkpoint else None
     except CheckpointError as error:
-        return complain(f"{defined.name}: the checkpoint {error}, and status starts none", FAILED)
+        return print_error(
+            f"{defined.name}: the checkpoint {error}, and status starts none", EXIT_FAILED
+        )
     if seen is None:
-        return complain(
+        return print_error(
             f"{defined.name} has not run: there is no {defined.checkpoint or 'checkpoint'}"
         )
-    print(msgspec.json.encode(seen).decode() if as_json else told_status(defined.name, seen))
-    return DONE
+    print(msgspec.json.encode(seen).decode() if as_json else format_status(defined.name, seen))
+    return EXIT_OK
 
 
-def told_status(name: str, seen: Found) -> str:
+def format_status(name: str, seen: CheckpointStatus) -> str:
     if seen.is_alive and seen.status:
         lines = [f"{name} runs, as process {seen.status.process}"]
     elif seen.status and seen.status.state not in ("running", "ended"):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, TextIO
 
-LONG_BYTES: Final = 256 << 20
+SHOWN_BYTES_MIN: Final = 256 << 20
 """Reading so much takes a second or more."""
-WIDTH: Final = 40
+WIDTH_COUNT: Final = 40
 
 
 class ProgressBar:
@@ -16,14 +16,14 @@ class ProgressBar:
         self._total_bytes = total_bytes
         self._stream = stream
         self._done_bytes = 0
-        self._is_shown = total_bytes >= LONG_BYTES and stream.isatty()
+        self._is_shown = total_bytes >= SHOWN_BYTES_MIN and stream.isatty()
 
     def advance(self, count_bytes: int) -> None:
         self._done_bytes += count_bytes
         if self._is_shown:
             share = min(self._done_bytes / self._total_bytes, 1.0)
-            bar = "#" * round(WIDTH * share)
-            self._stream.write(f"\r[{bar:{WIDTH}}] {share:4.0%}")
+            bar = "#" * round(WIDTH_COUNT * share)
+            self._stream.write(f"\r[{bar:{WIDTH_COUNT}}] {share:4.0%}")
             self._stream.flush()
 
     def clear(self) -> None:

@@ -19,72 +19,83 @@ from pathlib import Path
 from time import monotonic
 
 import recado
-from recado.apps.quotes.board import clock
-from recado.apps.quotes.market import Market, Setting
-from recado.apps.quotes.publishing import FORMS, publish
-from recado.apps.quotes.recording import Ledger, record
-from recado.apps.quotes.tick import BadTick, Tick
-from recado.apps.quotes.watching import Display, JsonLines, Lines, Ticker, only, watch
-from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
-from recado.cli.feed import URL, URL_HELP, positive
-from recado.cli.feed_live import until_signal
-from recado.feeds.errors import FeedError, WrongUrl
+from recado.apps.quotes.board import format_time
+from recado.apps.quotes.market import Market, MarketSettings
+from recado.apps.quotes.publisher import ENCODERS, publish
+from recado.apps.quotes.recorder import TickDatabase, record_ticks
+from recado.apps.quotes.tick import Tick, TickError
+from recado.apps.quotes.viewer import (
+    TickDisplay,
+    Ticker,
+    TickJsonLines,
+    TickLines,
+    symbol_selector,
+    watch,
+)
+from recado.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, describe_os_error, print_error
+from recado.cli.feed import DEFAULT_URL, URL_HELP, parse_positive
+from recado.cli.feed_session import until_signal
+from recado.feeds.errors import FeedError, InvalidUrlError
 from recado.selector.errors import SelectorError
 
-VERBS = {
+DESCRIPTIONS = {
     "publish": "Publish a simulated market: quotes, trades, auctions, bursts.",
     "watch": "Show what is published from now on: a ticker in a terminal, else a line for each tick.",
     "record": "Write every tick to an SQLite database, once, however often this is killed and started again.",
     "catchup": "Show everything since the beginning, from the feed's archive, and then what is published.",
 }
-NO_RICH = "the ticker needs rich: pip install 'recado[quotes]'; or add --plain, or --json"
-TOLD_SECONDS = 2.0
-MOST_SYMBOLS = 10_000
+RICH_HINT = "the ticker needs rich: pip install 'recado[quotes]'; or add --plain, or --json"
+PROGRESS_INTERVAL_S = 2.0
+SYMBOLS_MAX = 10_000
 
 
-def quotes(verb: str, options: Sequence[str]) -> int:
-    chosen = grammar(verb).parse_args(options)
+def run_quotes(verb: str, options: Sequence[str]) -> int:
+    chosen = build_parser(verb).parse_args(options)
     try:
         match verb:
             case "publish":
-                return asyncio.run(until_signal(publishing(chosen)))
+                return asyncio.run(until_signal(publish_quotes(chosen)))
             case "record":
-                return asyncio.run(until_signal(recording(chosen)))
+                return asyncio.run(until_signal(record_quotes(chosen)))
             case _:
-                return asyncio.run(until_signal(watching(chosen, late=verb == "catchup")))
+                return asyncio.run(until_signal(watch_quotes(chosen, from_start=verb == "catchup")))
     except SelectorError as error:
-        return complain(str(error), WRONG_USAGE)
-    except WrongUrl as error:
-        return complain(f"--url: {error}", WRONG_USAGE)
-    except (FeedError, BadTick) as error:
-        return complain(str(error), FAILED)
+        return print_error(str(error), EXIT_USAGE)
+    except InvalidUrlError as error:
+        return print_error(f"--url: {error}", EXIT_USAGE)
+    except (FeedError, TickError) as error:
+        return print_error(str(error), EXIT_FAILED)
     except ValueError as error:  # a name that cannot be one
-        return complain(str(error), WRONG_USAGE)
+        return print_error(str(error), EXIT_USAGE)
     except sqlite3.Error as error:
-        return complain(f"{chosen.file}: {error}", FAILED)
+        return print_error(f"{chosen.file}: {error}", EXIT_FAILED)
     except BrokenPipeError:
         raise
     except OSError as error:
-        return complain(told(error), FAILED)
+        return print_error(describe_os_error(error), EXIT_FAILED)
 
 
-def grammar(verb: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"recado quotes {verb}", description=VERBS[verb])
-    parser.add_argument("--url", default=URL, help=URL_HELP)
+def build_parser(verb: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"recado quotes {verb}", description=DESCRIPTIONS[verb])
+    parser.add_argument("--url", default=DEFAULT_URL, help=URL_HELP)
     parser.add_argument("--feed", default="quotes", metavar="NAME", help="default: %(default)s")
-    parser.add_argument("--messages", type=positive, metavar="N", help="end after so many ticks")
+    parser.add_argument(
+        "--messages", type=parse_positive, metavar="N", help="end after so many ticks"
+    )
     if verb == "publish":
         parser.add_argument("--seed", type=int, default=1, help="another one, another market")
-        parser.add_argument("--symbols", type=symbols, default=20, metavar="N", help="default: 20")
         parser.add_argument(
-            "--activity", type=above_zero, default=10.0, metavar="N",
+            "--symbols", type=parse_symbol_count, default=20, metavar="N", help="default: 20"
+        )
+        parser.add_argument(
+            "--activity", type=parse_above_zero, default=10.0, metavar="N",
             help="events in a second of the market, of all symbols; default: 10",
         )  # fmt: skip
         parser.add_argument(
-            "--speed", type=zero_or_more, default=60.0, metavar="N",
+            "--speed", type=parse_zero_or_more, default=60.0, metavar="N",
             help="seconds of the market in one of ours, 0: as fast as it goes; default: 60",
         )  # fmt: skip
-        parser.add_argument("--body", choices=list(FORMS), default="json")
+        parser.add_argument("--body", choices=list(ENCODERS), default="json")
         return parser
     own = {"watch": "watch", "catchup": "latecomer", "record": "recorder"}[verb]
     parser.add_argument("--name", default=own, help="of this subscriber; default: %(default)s")
@@ -100,21 +111,21 @@ def grammar(verb: str) -> argparse.ArgumentParser:
     return parser
 
 
-def symbols(text: str) -> int:
-    count = positive(text)
-    if count > MOST_SYMBOLS:
-        raise argparse.ArgumentTypeError(f"{text} are too many; there may be {MOST_SYMBOLS:,}")
+def parse_symbol_count(text: str) -> int:
+    count = parse_positive(text)
+    if count > SYMBOLS_MAX:
+        raise argparse.ArgumentTypeError(f"{text} are too many; there may be {SYMBOLS_MAX:,}")
     return count
 
 
-def above_zero(text: str) -> float:
-    value = zero_or_more(text)
+def parse_above_zero(text: str) -> float:
+    value = parse_zero_or_more(text)
     if not value:
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     return value
 
 
-def zero_or_more(text: str) -> float:
+def parse_zero_or_more(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -124,19 +135,19 @@ def zero_or_more(text: str) -> float:
     return value
 
 
-async def publishing(chosen: argparse.Namespace) -> int:
-    market = Market(chosen.seed, Setting(symbols=chosen.symbols, per_second=chosen.activity))
+async def publish_quotes(chosen: argparse.Namespace) -> int:
+    market = Market(chosen.seed, MarketSettings(symbols=chosen.symbols, per_second=chosen.activity))
     ticks = islice(market.ticks(), chosen.messages)
-    progress = Progress()
+    progress = PublishProgress()
     async with recado.connect(chosen.url) as link:
         feed = await link.feed(chosen.feed)
-        encode = FORMS[chosen.body]
-        count = await publish(feed, ticks, encode=encode, speed=chosen.speed, told=progress)
+        encode = ENCODERS[chosen.body]
+        count = await publish(feed, ticks, encode=encode, speed=chosen.speed, on_batch=progress)
     print(f"published and confirmed: {count:,}")
-    return DONE
+    return EXIT_OK
 
 
-class Progress:
+class PublishProgress:
     """A line now and then."""
 
     def __init__(self) -> None:
@@ -144,55 +155,57 @@ class Progress:
 
     def __call__(self, published: int, last: Tick) -> None:
         if monotonic() >= self._next:
-            self._next = monotonic() + TOLD_SECONDS
-            print(f"{clock(last.at)}  {published:,} published", file=sys.stderr, flush=True)
+            self._next = monotonic() + PROGRESS_INTERVAL_S
+            print(f"{format_time(last.at)}  {published:,} published", file=sys.stderr, flush=True)
 
 
-async def recording(chosen: argparse.Namespace) -> int:
-    with Ledger(chosen.file) as ledger:
+async def record_quotes(chosen: argparse.Namespace) -> int:
+    with TickDatabase(chosen.file) as ledger:
         before = len(ledger)
         print(f"{chosen.file} has {before:,} ticks; going on from there", flush=True)
         async with recado.connect(chosen.url) as link:
             feed = await link.feed(chosen.feed)
             start = recado.Vector.from_text(ledger.position)
             async with feed.subscribe(
-                chosen.name, selector=selector_of(chosen), recovery=start
+                chosen.name, selector=build_selector(chosen), recovery=start
             ) as messages:
-                count = await record(messages, ledger, limit=chosen.messages)
+                count = await record_ticks(messages, ledger, limit=chosen.messages)
     print(f"recorded: {count:,}, together {before + count:,}")
-    return DONE
+    return EXIT_OK
 
 
-async def watching(chosen: argparse.Namespace, late: bool) -> int:
+async def watch_quotes(chosen: argparse.Namespace, from_start: bool) -> int:
     try:
-        display = display_of(chosen)
+        display = choose_display(chosen)
     except ModuleNotFoundError:
-        return complain(NO_RICH, FAILED)
+        return print_error(RICH_HINT, EXIT_FAILED)
     async with recado.connect(chosen.url) as link:
         feed = await link.feed(chosen.feed)
         async with feed.subscribe(
-            chosen.name, selector=selector_of(chosen), recovery=recado.Vector() if late else None
+            chosen.name,
+            selector=build_selector(chosen),
+            recovery=recado.Vector() if from_start else None,
         ) as messages:
-            once = late and chosen.once
+            once = from_start and chosen.once
             count = await watch(
-                messages, display, late=late, limit=chosen.messages, until_live=once
+                messages, display, catching_up=from_start, limit=chosen.messages, until_live=once
             )
     print(f"ticks: {count:,}", file=sys.stderr)
-    return DONE
+    return EXIT_OK
 
 
-def display_of(chosen: argparse.Namespace) -> Display:
+def choose_display(chosen: argparse.Namespace) -> TickDisplay:
     if chosen.json:
-        return JsonLines(sys.stdout)
+        return TickJsonLines(sys.stdout)
     if chosen.plain or not sys.stdout.isatty():
-        return Lines(sys.stdout)
+        return TickLines(sys.stdout)
     from rich.console import Console
 
     return Ticker(Console(), f"recado {chosen.feed}")
 
 
-def selector_of(chosen: argparse.Namespace) -> str | None:
-    symbols = only(chosen.only.split(",")) if chosen.only else None
+def build_selector(chosen: argparse.Namespace) -> str | None:
+    symbols = symbol_selector(chosen.only.split(",")) if chosen.only else None
     if symbols and chosen.selector:
         return f"{symbols} AND ({chosen.selector})"
     return symbols or chosen.selector

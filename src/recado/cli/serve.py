@@ -6,22 +6,22 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from recado.cli.flags import effective, grammar
+from recado.cli.flags import build_parser, load_config_from_flags
 
-LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def serve(options: Sequence[str]) -> int:
-    parser = grammar("serve", "Run a broker until SIGTERM or Ctrl-C.")
+def run_serve(options: Sequence[str]) -> int:
+    parser = build_parser("serve", "Run a broker until SIGTERM or Ctrl-C.")
     parser.add_argument("--welcome", action="store_true", help="also print a first thing to try")
     chosen = parser.parse_args(options)
-    settings = effective(chosen).settings
-    logging.basicConfig(format=LOG_LINE, level=settings.node.log.upper())
+    settings = load_config_from_flags(chosen).settings
+    logging.basicConfig(format=LOG_FORMAT, level=settings.node.log.upper())
     if settings.server.tls_port is None:
         import_asyncio_without_tls()
-    from recado.cli.process import run
+    from recado.cli.broker_process import run_broker
 
-    return run(settings, welcome=chosen.welcome)
+    return run_broker(settings, welcome=chosen.welcome)
 
 
 def import_asyncio_without_tls() -> None:

@@ -13,35 +13,35 @@ from contextlib import suppress
 from threading import Thread
 from typing import Final
 
-AT_ONCE: Final = 1 << 18
+READ_BYTES: Final = 1 << 18
 
 
-async def lines_of(descriptor: int, longest: int) -> AsyncIterator[list[bytes]]:
+async def read_lines(descriptor: int, line_bytes_max: int) -> AsyncIterator[list[bytes]]:
     """Some at a time, without their ends; the last one need not have one. Longer ones are a `ValueError`."""
-    begun: list[bytes] = []  # the pieces of a line whose end has not come
+    partial: list[bytes] = []  # the pieces of a line whose end has not come
     size = 0
-    while data := await read(descriptor):
-        *whole, rest = data.split(b"\n")
-        if whole:
-            whole[0] = b"".join([*begun, whole[0]])
-            begun, size = [], 0
-            yield [line.removesuffix(b"\r") for line in whole]
-        begun.append(rest)
+    while data := await read_chunk(descriptor):
+        *complete, rest = data.split(b"\n")
+        if complete:
+            complete[0] = b"".join([*partial, complete[0]])
+            partial, size = [], 0
+            yield [line.removesuffix(b"\r") for line in complete]
+        partial.append(rest)
         size += len(rest)
-        if size > longest:
-            raise ValueError(f"a line of standard input has more than {longest:,} bytes")
-    if last := b"".join(begun):
+        if size > line_bytes_max:
+            raise ValueError(f"a line of standard input has more than {line_bytes_max:,} bytes")
+    if last := b"".join(partial):
         yield [last.removesuffix(b"\r")]
 
 
-async def read(descriptor: int) -> bytes:
+async def read_chunk(descriptor: int) -> bytes:
     """What there is, as soon as there is something; nothing at the end."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[bytes] = loop.create_future()
 
     def work() -> None:
         try:
-            data = os.read(descriptor, AT_ONCE)
+            data = os.read(descriptor, READ_BYTES)
         except OSError as error:
             tell(None, error)
         else:

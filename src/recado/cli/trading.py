@@ -22,78 +22,78 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from recado.cli import DONE, FAILED, WRONG_USAGE, complain, told
-from recado.cli.feed_live import until_signal
+from recado.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, describe_os_error, print_error
+from recado.cli.feed_session import until_signal
 
 if TYPE_CHECKING:
-    from recado.apps.trading.figures import Transport
-    from recado.apps.trading.plan import Plan
+    from recado.apps.trading.figures import TransportKind
+    from recado.apps.trading.plan import BenchmarkPlan
     from recado.apps.trading.report import Report
 
-VERBS = {
+DESCRIPTIONS = {
     "run": "Measure asks to remote actors, point to point and through a broker, with the processes that takes.",
     "report": "Show what was measured: the tables of the dissertation's chapter 7, and its plots.",
     "serve": "Run the exchange, until SIGTERM or Ctrl-C.",
     "trade": "Send orders to an exchange, one at a time in each client, and publish how long each took.",
     "network": "Pass connections on to an address, with longer round trips, until SIGTERM or Ctrl-C.",
 }
-ARCHIVE = "trading-archive"
-UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}
-TIME = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)")
+DEFAULT_ARCHIVE = "trading-archive"
+US_PER_UNIT = {"us": 1, "ms": 1_000, "s": 1_000_000}
+TIME_PATTERN = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)")
 
 
-def trading(verb: str, options: Sequence[str]) -> int:
-    chosen = grammar(verb).parse_args(options)
+def run_trading(verb: str, options: Sequence[str]) -> int:
+    chosen = build_parser(verb).parse_args(options)
     try:
         return run_verb(verb, chosen)
     except ImportError as error:
         if error.name == "pyspark":
-            return complain("--spark needs Spark: pip install 'recado[spark]'", FAILED)
+            return print_error("--spark needs Spark: pip install 'recado[spark]'", EXIT_FAILED)
         if error.name not in ("pyarrow", "numpy", "matplotlib", "google"):
             raise
-        return complain(f"this needs {error.name}: pip install 'recado[trading]'", FAILED)
+        return print_error(f"this needs {error.name}: pip install 'recado[trading]'", EXIT_FAILED)
     except BrokenPipeError:
         raise
     except OSError as error:
-        return complain(told(error), FAILED)
+        return print_error(describe_os_error(error), EXIT_FAILED)
 
 
 def run_verb(verb: str, chosen: argparse.Namespace) -> int:
     match verb:
         case "run":
-            return asyncio.run(until_signal(running(chosen)))
+            return asyncio.run(until_signal(run_measurements(chosen)))
         case "report":
-            return report(chosen)
+            return show_report(chosen)
         case _:
-            from recado.cli.trading_roles import play
+            from recado.cli.trading_roles import run_role
 
-            return play(verb, chosen)
+            return run_role(verb, chosen)
 
 
-def grammar(verb: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"recado trading {verb}", description=VERBS[verb])
+def build_parser(verb: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"recado trading {verb}", description=DESCRIPTIONS[verb])
     add = parser.add_argument
     match verb:
         case "run":
             numbers = "with commas; default: 1,2,4,8,10,20,40,80"
-            add("--clients", type=counts, metavar="N,…", help=numbers)
-            add("--transport", type=transports, metavar="T,…", help="default: tcp,amqp")
+            add("--clients", type=parse_counts, metavar="N,…", help=numbers)
+            add("--transport", type=parse_transports, metavar="T,…", help="default: tcp,amqp")
             longer = "by which round trips are longer, such as 0ms,2ms; default: 0ms"
-            add("--latency", type=latencies, default=[0], metavar="TIME,…", help=longer)
-            add("--asks", type=positive, metavar="N", help="of each run; default: 30000")
+            add("--latency", type=parse_latencies_us, default=[0], metavar="TIME,…", help=longer)
+            add("--asks", type=parse_positive, metavar="N", help="of each run; default: 30000")
             best = "of each kind; the best is reported; default: 3"
-            add("--runs", type=positive, metavar="N", help=best)
+            add("--runs", type=parse_positive, metavar="N", help=best)
             add("--quick", action="store_true", help="4800 asks, and one run of each kind")
             add(
-                "--broker", type=broker, action="append", metavar="NAME=URL",
+                "--broker", type=parse_broker, action="append", metavar="NAME=URL",
                 help="another broker to go through; `recado` is the one that is started; may be repeated",
             )  # fmt: skip
             add(
                 "--archive",
                 type=Path,
-                default=Path(ARCHIVE),
+                default=Path(DEFAULT_ARCHIVE),
                 metavar="DIR",
-                help=f"default: {ARCHIVE}",
+                help=f"default: {DEFAULT_ARCHIVE}",
             )
             add("--json", action="store_true", help="a line for each run, for programs")
         case "report":
@@ -101,7 +101,7 @@ def grammar(verb: str) -> argparse.ArgumentParser:
                 "folder",
                 type=Path,
                 nargs="?",
-                default=Path(ARCHIVE),
+                default=Path(DEFAULT_ARCHIVE),
                 metavar="DIR",
                 help="of the archive",
             )
@@ -109,10 +109,10 @@ def grammar(verb: str) -> argparse.ArgumentParser:
             add("--spark", action="store_true", help="compute by Spark; the figures are the same")
             add("--json", action="store_true", help="for programs")
         case "network":
-            add("behind", type=address, metavar="HOST:PORT")
-            add("--latency", type=latency, default=0, metavar="TIME", help="such as 2ms")
+            add("behind", type=parse_address, metavar="HOST:PORT")
+            add("--latency", type=parse_latency_us, default=0, metavar="TIME", help="such as 2ms")
         case _:
-            add("--transport", type=transport, required=True, metavar="tcp|amqp")
+            add("--transport", type=parse_transport, required=True, metavar="tcp|amqp")
             where = (
                 "of the broker"
                 if verb == "serve"
@@ -120,13 +120,19 @@ def grammar(verb: str) -> argparse.ArgumentParser:
             )
             add("--url", metavar="URL", help=where)
     if verb == "trade":
-        add("--clients", type=positive, default=1, metavar="N")
-        add("--asks", type=positive, default=30_000, metavar="N", help="of all clients together")
+        add("--clients", type=parse_positive, default=1, metavar="N")
+        add(
+            "--asks",
+            type=parse_positive,
+            default=30_000,
+            metavar="N",
+            help="of all clients together",
+        )
         add("--feed-url", metavar="URL", help="of the broker of the feed; default: publish nothing")
         add("--broker", metavar="NAME", help="of the broker, in the report")
         add(
             "--latency",
-            type=latency,
+            type=parse_latency_us,
             default=0,
             metavar="TIME",
             help="of the network, in the report",
@@ -140,53 +146,53 @@ def grammar(verb: str) -> argparse.ArgumentParser:
 # --- words that are values
 
 
-def positive(text: str) -> int:
+def parse_positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     return int(text)
 
 
-def counts(text: str) -> list[int]:
-    return [positive(each) for each in text.split(",")]
+def parse_counts(text: str) -> list[int]:
+    return [parse_positive(each) for each in text.split(",")]
 
 
-def latency(text: str) -> int:
+def parse_latency_us(text: str) -> int:
     """µs."""
-    found = TIME.fullmatch(text)
+    found = TIME_PATTERN.fullmatch(text)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is no time; write 500us, 2ms or 1s")
-    return round(float(found[1]) * UNITS[found[2]])
+    return round(float(found[1]) * US_PER_UNIT[found[2]])
 
 
-def latencies(text: str) -> list[int]:
-    return [latency(each) for each in text.split(",")]
+def parse_latencies_us(text: str) -> list[int]:
+    return [parse_latency_us(each) for each in text.split(",")]
 
 
-def transport(text: str) -> Transport:
-    from recado.apps.trading.figures import Transport
+def parse_transport(text: str) -> TransportKind:
+    from recado.apps.trading.figures import TransportKind
 
     try:
-        return Transport(text)
+        return TransportKind(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is neither tcp nor amqp") from None
 
 
-def transports(text: str) -> list[Transport]:
-    return [transport(each) for each in text.split(",")]
+def parse_transports(text: str) -> list[TransportKind]:
+    return [parse_transport(each) for each in text.split(",")]
 
 
-def broker(text: str) -> tuple[str, str | None]:
-    from recado.apps.trading.plan import OWN_BROKER
+def parse_broker(text: str) -> tuple[str, str | None]:
+    from recado.apps.trading.plan import OWN_BROKER_NAME
 
     name, found, url = text.partition("=")
-    if text == OWN_BROKER:
+    if text == OWN_BROKER_NAME:
         return text, None
     if not found or not name or not url.startswith(("amqp://", "amqps://")):
         raise argparse.ArgumentTypeError(f"{text!r}: write recado, or NAME=amqp://…")
     return name, url
 
 
-def address(text: str) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     host, found, port = text.rpartition(":")
     if not found or not port.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r}: write HOST:PORT")
@@ -196,67 +202,69 @@ def address(text: str) -> tuple[str, int]:
 # --- the verbs
 
 
-def plan_of(chosen: argparse.Namespace) -> Plan:
-    from recado.apps.trading.plan import QUICK_ASKS, Plan
+def create_plan(chosen: argparse.Namespace) -> BenchmarkPlan:
+    from recado.apps.trading.plan import QUICK_ASKS_COUNT, BenchmarkPlan
 
     given = {
         "clients": chosen.clients,
         "transports": chosen.transport,
         "latencies_us": chosen.latency,
-        "asks": chosen.asks or (QUICK_ASKS if chosen.quick else None),
+        "asks": chosen.asks or (QUICK_ASKS_COUNT if chosen.quick else None),
         "runs": chosen.runs or (1 if chosen.quick else None),
         "brokers": dict(chosen.broker) if chosen.broker else None,
     }
-    return Plan(**{name: value for name, value in given.items() if value is not None})
+    return BenchmarkPlan(**{name: value for name, value in given.items() if value is not None})
 
 
-async def running(chosen: argparse.Namespace) -> int:
-    from recado.apps.trading.plan import BadPlan
-    from recado.apps.trading.programs import ProgramFailed
-    from recado.apps.trading.running import run_all
-    from recado.cli.trading_progress import progress_of
+async def run_measurements(chosen: argparse.Namespace) -> int:
+    from recado.apps.trading.benchmark import run_plan
+    from recado.apps.trading.plan import InvalidPlanError
+    from recado.apps.trading.processes import ProcessFailedError
+    from recado.cli.trading_progress import show_progress
     from recado.feeds.errors import FeedError
 
     try:
-        plan = plan_of(chosen)
-    except BadPlan as error:
-        return complain(str(error), WRONG_USAGE)
+        plan = create_plan(chosen)
+    except InvalidPlanError as error:
+        return print_error(str(error), EXIT_USAGE)
     try:
-        with progress_of(plan, as_json=chosen.json) as progress:
-            await run_all(plan, chosen.archive, progress)
-    except (FeedError, ProgramFailed, TimeoutError) as error:
-        return complain(str(error), FAILED)
+        with show_progress(plan, as_json=chosen.json) as progress:
+            await run_plan(plan, chosen.archive, progress)
+    except (FeedError, ProcessFailedError, TimeoutError) as error:
+        return print_error(str(error), EXIT_FAILED)
     if not chosen.json:
         print(f"runs: {len(plan)}; `recado trading report {chosen.archive}` shows what they tell")
-    return DONE
+    return EXIT_OK
 
 
-def report(chosen: argparse.Namespace) -> int:
+def show_report(chosen: argparse.Namespace) -> int:
     from recado.apps.trading.report import Report
     from recado.feeds.archive.errors import ArchiveError
-    from recado.pipeline.java import NoJava
+    from recado.pipeline.java import JavaNotFoundError
 
     try:
-        found = by_spark(chosen.folder) if chosen.spark else Report.of(chosen.folder)
-    except (ArchiveError, NoJava) as error:
-        return complain(str(error), FAILED)
+        found = (
+            report_by_spark(chosen.folder) if chosen.spark else Report.from_archive(chosen.folder)
+        )
+    except (ArchiveError, JavaNotFoundError) as error:
+        return print_error(str(error), EXIT_FAILED)
     if not found.tables:
-        why = "; ".join(map(str, ("no finished run", *found.left_out)))
-        return complain(f"{chosen.folder} has {why}", FAILED)
+        why = "; ".join(map(str, ("no finished run", *found.incomplete_runs)))
+        return print_error(f"{chosen.folder} has {why}", EXIT_FAILED)
     if chosen.json:
         print(msgspec.json.encode(found.as_json()).decode())
     else:
         print(found.text())
     if chosen.plots:
-        from recado.apps.trading.plots import draw_all
+        from recado.apps.trading.plots import draw_figures
 
-        for file in draw_all(found.by_latency, chosen.plots):
+        for file in draw_figures(found.by_latency, chosen.plots):
             print(file, file=sys.stderr)
-    return DONE
+    return EXIT_OK
 
 
-def by_spark(folder: Path) -> Report:
-    from recado.apps.trading.on_spark import finished
+def report_by_spark(folder: Path) -> Report:
     from recado.apps.trading.report import Report
+    from recado.apps.trading.spark_results import load_runs
 
-    return Report.from_runs(finished(folder))
+    return Report.from_runs(load_runs(folder))

@@ -8,48 +8,48 @@ from contextlib import contextmanager
 
 import msgspec
 
-from recado.apps.trading.measurement import Run
-from recado.apps.trading.plan import Plan, Trial
-from recado.apps.trading.running import Told
+from recado.apps.trading.benchmark import BenchmarkListener
+from recado.apps.trading.measurement import RunSummary
+from recado.apps.trading.plan import BenchmarkPlan, Trial
 
 
 @contextmanager
-def progress_of(plan: Plan, *, as_json: bool) -> Iterator[Told]:
+def show_progress(plan: BenchmarkPlan, *, as_json: bool) -> Iterator[BenchmarkListener]:
     if as_json:
-        yield JsonLines()
+        yield JsonProgress()
         return
     try:
         from rich.console import Console
     except ImportError:
-        yield Lines(len(plan))
+        yield LineProgress(len(plan))
         return
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Lines(len(plan))
+        yield LineProgress(len(plan))
         return
-    with Bar(console, plan) as bar:
+    with BarProgress(console, plan) as bar:
         yield bar
 
 
-class JsonLines(Told):
+class JsonProgress(BenchmarkListener):
     """What was published of each run, when it is over."""
 
-    def ended(self, run: Run) -> None:
+    def run_finished(self, run: RunSummary) -> None:
         print(msgspec.json.encode(run).decode(), flush=True)
 
 
-class Lines(Told):
+class LineProgress(BenchmarkListener):
     def __init__(self, runs: int) -> None:
         self._runs = runs
 
-    def begun(self, number: int, trial: Trial) -> None:
+    def run_started(self, number: int, trial: Trial) -> None:
         print(f"run {number} of {self._runs}: {trial.label}", file=sys.stderr, flush=True)
 
 
-class Bar(Told):
+class BarProgress(BenchmarkListener):
     """All asks of all runs, and which run it is."""
 
-    def __init__(self, console: object, plan: Plan) -> None:
+    def __init__(self, console: object, plan: BenchmarkPlan) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -61,20 +61,20 @@ class Bar(Told):
         self._progress = Progress(*columns, console=console)
         self._task = self._progress.add_task("", total=plan.asks * self._runs)
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> BarProgress:
         self._progress.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._progress.stop()
 
-    def begun(self, number: int, trial: Trial) -> None:
+    def run_started(self, number: int, trial: Trial) -> None:
         self._before = self._asks * (number - 1)
         told = f"run {number} of {self._runs}: {trial.label}"
         self._progress.update(self._task, description=told, completed=self._before)
 
-    def asked(self, count: int) -> None:
+    def asks_completed(self, count: int) -> None:
         self._progress.update(self._task, completed=self._before + count)
 
-    def ended(self, run: Run) -> None:
+    def run_finished(self, run: RunSummary) -> None:
         self._progress.update(self._task, completed=self._before + run.asks)

@@ -12,76 +12,76 @@ from typing import Any
 
 import msgspec
 
-from recado.cli import DONE, FAILED, WRONG_USAGE, complain
-from recado.node.config import load
-from recado.node.loop import new_runner
+from recado.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, print_error
+from recado.node.config import load_config
+from recado.node.event_loop import new_runner
 
 
-def play(verb: str, chosen: argparse.Namespace) -> int:
+def run_role(verb: str, chosen: argparse.Namespace) -> int:
     match verb:
         case "network":
-            return pass_on(chosen)
+            return run_network(chosen)
         case "serve":
-            return serve(chosen)
+            return run_exchange(chosen)
         case _:
-            return trade(chosen)
+            return run_clients(chosen)
 
 
-def pass_on(chosen: argparse.Namespace) -> int:
-    from recado.apps.trading.network import network, precise_loop
+def run_network(chosen: argparse.Namespace) -> int:
+    from recado.apps.trading.delay_proxy import delay_proxy, precise_loop
 
     async def until_signal() -> int:
         host, port = chosen.behind
-        async with network(host, port, chosen.latency / 1e6) as way:
-            say({"port": way.port})
-            await signalled()
-        return DONE
+        async with delay_proxy(host, port, chosen.latency / 1e6) as way:
+            print_fact({"port": way.port})
+            await wait_for_signal()
+        return EXIT_OK
 
     with asyncio.Runner(loop_factory=precise_loop) as runner:
         return runner.run(until_signal())
 
 
-def serve(chosen: argparse.Namespace) -> int:
+def run_exchange(chosen: argparse.Namespace) -> int:
     from recado.apps.trading.roles import serve_exchange
 
-    return perform(serve_exchange(chosen.transport, chosen.url, say, signalled))
+    return run_work(serve_exchange(chosen.transport, chosen.url, print_fact, wait_for_signal))
 
 
-def trade(chosen: argparse.Namespace) -> int:
-    from recado.apps.trading.figures import Transport
-    from recado.apps.trading.roles import Trade
-    from recado.apps.trading.roles import trade as trade_all
+def run_clients(chosen: argparse.Namespace) -> int:
+    from recado.apps.trading.figures import TransportKind
+    from recado.apps.trading.roles import ClientsTask
+    from recado.apps.trading.roles import run_clients as trade_all
 
-    if chosen.transport is Transport.TCP and chosen.url is None:
-        return complain("--url tcp://HOST:PORT says where the exchange listens", WRONG_USAGE)
+    if chosen.transport is TransportKind.TCP and chosen.url is None:
+        return print_error("--url tcp://HOST:PORT says where the exchange listens", EXIT_USAGE)
     if chosen.asks % chosen.clients:
         shared = f"{chosen.asks} asks cannot be shared evenly by {chosen.clients} clients"
-        return complain(shared, WRONG_USAGE)
-    over = chosen.broker or ("broker" if chosen.transport is Transport.AMQP else None)
+        return print_error(shared, EXIT_USAGE)
+    over = chosen.broker or ("broker" if chosen.transport is TransportKind.AMQP else None)
     many = chosen.clients, chosen.asks, chosen.feed_url
-    wanted = Trade(chosen.transport, chosen.url, *many, chosen.run, over, chosen.latency)
-    return perform(trade_all(wanted, say))
+    wanted = ClientsTask(chosen.transport, chosen.url, *many, chosen.run, over, chosen.latency)
+    return run_work(trade_all(wanted, print_fact))
 
 
-def perform(work: Coroutine[Any, Any, None]) -> int:
+def run_work(work: Coroutine[Any, Any, None]) -> int:
     """On the loop that any program would have. One that looks before it sleeps, as the broker's does, halves
     the time of an ask point to point where each process has a core, and takes the cores from a third one."""
     from recado.actors.errors import ActorError
-    from recado.actors.remote.faults import RemoteFailure
-    from recado.apps.trading.clients import Disagreement
+    from recado.actors.remote.errors import RemoteActorError
+    from recado.apps.trading.clients import TotalsMismatchError
     from recado.client.errors import ClientError
 
-    settings = load(file=None, environment=os.environ, flags={}).settings
+    settings = load_config(file=None, environment=os.environ, flags={}).settings
     gc.freeze()  # what was loaded stays: the collector need not look at it while asks are timed
     try:
         with new_runner(settings) as runner:
             runner.run(work)
-    except (ActorError, RemoteFailure, ClientError, Disagreement) as error:
-        return complain(str(error), FAILED)
-    return DONE
+    except (ActorError, RemoteActorError, ClientError, TotalsMismatchError) as error:
+        return print_error(str(error), EXIT_FAILED)
+    return EXIT_OK
 
 
-async def signalled() -> None:
+async def wait_for_signal() -> None:
     """Until SIGTERM or Ctrl-C."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -89,6 +89,6 @@ async def signalled() -> None:
     await stopped.wait()
 
 
-def say(fact: dict[str, object]) -> None:
+def print_fact(fact: dict[str, object]) -> None:
     """To whoever started us, and waits for it."""
     print(msgspec.json.encode(fact).decode(), flush=True)

@@ -20,36 +20,36 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from recado.amqp.properties import Properties
 
-from .errors import ConnectionClosed
-from .loop_thread import LoopThread, Threaded, waited, waited_as
-from .messages import Delivery, Returned
-from .rendering import check_publish, property_bytes
+from .errors import ConnectionClosedByClientError
+from .loop_thread import LoopThread, LoopThreadProxy, make_blocking_factory, make_blocking_method
+from .messages import Delivery, ReturnedMessage
+from .publish_encoding import check_publish, encode_optional_properties
 from .robust import RobustConnection
 from .robust import connect as connect_robust
 from .robust_channel import RobustChannel, RobustConsumer
-from .settling import for_threads
-from .waits import OnConfirm
+from .thread_safe_delivery import make_thread_safe
+from .waiters import OnConfirm
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-HANDED_OVER_MOST = 4 << 20  # bytes published before it is asked whether there is room for more
+HANDOVER_MAX_BYTES = 4 << 20  # bytes published before it is asked whether there is room for more
 
 
-class Consumer(Threaded[RobustConsumer]):
+class BlockingConsumer(LoopThreadProxy[RobustConsumer]):
     def __init__(self, thread: LoopThread, robust: RobustConsumer) -> None:
         """Use `Channel.consume`."""
         super().__init__(thread, robust)
         self.tag = robust.tag
         self.queue = robust.queue
-        self._ready: deque[Delivery] = deque()
+        self._buffer: deque[Delivery] = deque()
 
     def next_batch(self, timeout: float | None = None) -> list[Delivery]:
         """All that is there, once something is; empty when the consumer was cancelled.
 
         `TimeoutError` if nothing came within `timeout` seconds.
         """
-        return for_threads(self._thread, self._run(self._inner.next_batch(), timeout))
+        return make_thread_safe(self._thread, self._run(self._inner.next_batch(), timeout))
 
     def batches(self) -> Iterator[list[Delivery]]:
         while batch := self.next_batch():
@@ -59,17 +59,17 @@ class Consumer(Threaded[RobustConsumer]):
         return self
 
     def __next__(self) -> Delivery:
-        if not self._ready:
-            self._ready.extend(self.next_batch())
-        if not self._ready:
+        if not self._buffer:
+            self._buffer.extend(self.next_batch())
+        if not self._buffer:
             raise StopIteration
-        return self._ready.popleft()
+        return self._buffer.popleft()
 
     def cancel(self) -> None:
         """Want no more. What was delivered and not handed over goes back to the queue."""
-        ready, self._ready = self._ready, deque()
+        ready, self._buffer = self._buffer, deque()
         for delivery in ready:
-            if not delivery.source.settled:
+            if not delivery.source.no_ack:
                 delivery.nack()
         self._run(self._inner.cancel())
 
@@ -80,45 +80,45 @@ class Consumer(Threaded[RobustConsumer]):
         self.cancel()
 
 
-class Channel(Threaded[RobustChannel]):
+class BlockingChannel(LoopThreadProxy[RobustChannel]):
     def __init__(self, thread: LoopThread, robust: RobustChannel) -> None:
         """Use `Connection.channel`."""
         super().__init__(thread, robust)
         self._lock = threading.Lock()
-        self._published = 0
-        self._handed_over = 0  # bytes
-        self._error: Exception | None = None
+        self._published_count = 0
+        self._handed_over_bytes = 0  # bytes
+        self._deferred_error: Exception | None = None
 
-    declare_exchange = waited(RobustChannel.declare_exchange)
-    delete_exchange = waited(RobustChannel.delete_exchange)
-    bind_exchange = waited(RobustChannel.bind_exchange)
-    unbind_exchange = waited(RobustChannel.unbind_exchange)
-    declare_queue = waited(RobustChannel.declare_queue)
-    bind_queue = waited(RobustChannel.bind_queue)
-    unbind_queue = waited(RobustChannel.unbind_queue)
-    purge_queue = waited(RobustChannel.purge_queue)
-    delete_queue = waited(RobustChannel.delete_queue)
-    qos = waited(RobustChannel.qos)
-    consume = waited_as(Consumer, RobustChannel.consume)
-    drain = waited(RobustChannel.drain)
-    flush = waited(RobustChannel.flush)
-    confirmed = waited(RobustChannel.confirmed)
-    close = waited(RobustChannel.close)
+    declare_exchange = make_blocking_method(RobustChannel.declare_exchange)
+    delete_exchange = make_blocking_method(RobustChannel.delete_exchange)
+    bind_exchange = make_blocking_method(RobustChannel.bind_exchange)
+    unbind_exchange = make_blocking_method(RobustChannel.unbind_exchange)
+    declare_queue = make_blocking_method(RobustChannel.declare_queue)
+    bind_queue = make_blocking_method(RobustChannel.bind_queue)
+    unbind_queue = make_blocking_method(RobustChannel.unbind_queue)
+    purge_queue = make_blocking_method(RobustChannel.purge_queue)
+    delete_queue = make_blocking_method(RobustChannel.delete_queue)
+    qos = make_blocking_method(RobustChannel.qos)
+    consume = make_blocking_factory(BlockingConsumer, RobustChannel.consume)
+    drain = make_blocking_method(RobustChannel.drain)
+    wait_for_confirms = make_blocking_method(RobustChannel.wait_for_confirms)
+    wait_for_confirm = make_blocking_method(RobustChannel.wait_for_confirm)
+    close = make_blocking_method(RobustChannel.close)
 
-    def _run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        found = super()._run(work, timeout)
-        self._raise_late()
+    def _run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        found = super()._run(coroutine, timeout)
+        self._raise_deferred_error()
         return found
 
-    def _raise_late(self) -> None:
+    def _raise_deferred_error(self) -> None:
         """What a publish could not know when it returned is raised by the next call."""
-        error, self._error = self._error, None
+        error, self._deferred_error = self._deferred_error, None
         if error is not None:
             raise error
 
     @property
-    def unconfirmed(self) -> int:
-        return self._inner.unconfirmed
+    def unconfirmed_count(self) -> int:
+        return self._inner.unconfirmed_count
 
     @property
     def on_confirm(self) -> OnConfirm | None:
@@ -129,11 +129,11 @@ class Channel(Threaded[RobustChannel]):
         self._inner.on_confirm = callback
 
     @property
-    def on_return(self) -> Callable[[Returned], object] | None:
+    def on_return(self) -> Callable[[ReturnedMessage], object] | None:
         return self._inner.on_return
 
     @on_return.setter
-    def on_return(self, callback: Callable[[Returned], object] | None) -> None:
+    def on_return(self, callback: Callable[[ReturnedMessage], object] | None) -> None:
         self._inner.on_return = callback
 
     def __enter__(self) -> Self:
@@ -147,59 +147,72 @@ class Channel(Threaded[RobustChannel]):
     def publish(
         self,
         exchange: str,
-        key: str,
+        routing_key: str,
         body: bytes,
         properties: Properties | bytes | None = None,
         *,
         mandatory: bool = False,
     ) -> int:
         """The message's number, for its confirm; waits only while too much is under way."""
-        numbers = self.publish_many(exchange, key, (body,), properties, mandatory=mandatory)
+        numbers = self.publish_many(exchange, routing_key, (body,), properties, mandatory=mandatory)
         return numbers[0] if numbers else 0
 
     def publish_many(
         self,
         exchange: str,
-        key: str,
+        routing_key: str,
         bodies: Sequence[bytes],
         properties: Properties | bytes | None = None,
         *,
         mandatory: bool = False,
     ) -> range:
         """Their numbers."""
-        self._raise_late()
-        self._inner.check()
-        encoded = property_bytes(properties)
-        check_publish(exchange, key, bodies)
+        self._raise_deferred_error()
+        self._inner.check_open()
+        encoded = encode_optional_properties(properties)
+        check_publish(exchange, routing_key, bodies)
         with self._lock:
-            first = self._published + 1
-            if self._inner.outstanding is not None:
-                self._published += len(bodies)
-            numbers = range(first, self._published + 1)
-            self._handed_over += sum(map(len, bodies))
-            self._thread.soon(
-                partial(self._take_over, exchange, key, bodies, encoded, mandatory=mandatory)
+            first = self._published_count + 1
+            if self._inner.unconfirmed is not None:
+                self._published_count += len(bodies)
+            numbers = range(first, self._published_count + 1)
+            self._handed_over_bytes += sum(map(len, bodies))
+            self._thread.call_soon(
+                partial(
+                    self._publish_in_loop,
+                    exchange,
+                    routing_key,
+                    bodies,
+                    encoded,
+                    mandatory=mandatory,
+                )
             )
-        if self._handed_over > HANDED_OVER_MOST:
-            self._handed_over = 0
+        if self._handed_over_bytes > HANDOVER_MAX_BYTES:
+            self._handed_over_bytes = 0
             self.drain()
         return numbers
 
-    def _take_over(
-        self, exchange: str, key: str, bodies: Sequence[bytes], encoded: bytes, *, mandatory: bool
+    def _publish_in_loop(
+        self,
+        exchange: str,
+        routing_key: str,
+        bodies: Sequence[bytes],
+        encoded: bytes,
+        *,
+        mandatory: bool,
     ) -> None:
         """In the loop's thread."""
         try:
-            self._inner.publish_many(exchange, key, bodies, encoded, mandatory=mandatory)
+            self._inner.publish_many(exchange, routing_key, bodies, encoded, mandatory=mandatory)
         except Exception as error:  # noqa: BLE001 - the thread that published is told: see _raise_late
-            self._error = error
+            self._deferred_error = error
 
     # ── receiving ─────────────────────────────────────────────────────────────────────────────────────────
 
     def get(self, queue: str, *, no_ack: bool = False) -> Delivery | None:
         """One message, or None if the queue is empty."""
         delivery = self._run(self._inner.get(queue, no_ack=no_ack))
-        return None if delivery is None else for_threads(self._thread, [delivery])[0]
+        return None if delivery is None else make_thread_safe(self._thread, [delivery])[0]
 
     def ack(self, delivery: Delivery, *, multiple: bool = False) -> bool:
         return delivery.ack(multiple=multiple)
@@ -208,21 +221,21 @@ class Channel(Threaded[RobustChannel]):
         return delivery.nack(multiple=multiple, requeue=requeue)
 
 
-class Connection(Threaded[RobustConnection]):
+class BlockingConnection(LoopThreadProxy[RobustConnection]):
     """Use `connect`."""
 
-    channel = waited_as(Channel, RobustConnection.channel)
+    channel = make_blocking_factory(BlockingChannel, RobustConnection.channel)
 
     @property
     def is_connected(self) -> bool:
         return self._inner.is_connected
 
     @property
-    def blocked(self) -> str | None:
-        return self._inner.blocked
+    def blocked_reason(self) -> str | None:
+        return self._inner.blocked_reason
 
-    def name_of(self, queue: str) -> str:
-        return self._inner.name_of(queue)
+    def current_queue_name(self, queue: str) -> str:
+        return self._inner.current_queue_name(queue)
 
     def close(self) -> None:
         if self._thread.is_running:
@@ -236,24 +249,24 @@ class Connection(Threaded[RobustConnection]):
         self.close()
 
 
-def _connected(make: Callable[P, RobustConnection]) -> Callable[P, Connection]:
-    def connect(*args: P.args, **kwargs: P.kwargs) -> Connection:
+def _make_blocking(make: Callable[P, RobustConnection]) -> Callable[P, BlockingConnection]:
+    def connect(*args: P.args, **kwargs: P.kwargs) -> BlockingConnection:
         """As `recado.client.connect`; returns when it is connected."""
         robust = make(*args, **kwargs)
-        thread = LoopThread("recado client", ConnectionClosed)
+        thread = LoopThread("recado client", ConnectionClosedByClientError)
         thread.start()
         try:
-            thread.run(_opened(robust))
+            thread.run(_open(robust))
         except BaseException:
             thread.stop()
             raise
-        return Connection(thread, robust)
+        return BlockingConnection(thread, robust)
 
     return update_wrapper(connect, make, assigned=())
 
 
-async def _opened(robust: RobustConnection) -> None:
+async def _open(robust: RobustConnection) -> None:
     await robust
 
 
-connect = _connected(connect_robust)
+connect_blocking = _make_blocking(connect_robust)

@@ -5,23 +5,23 @@ from itertools import count
 from typing import Generic, TypeVar
 
 from recado.amqp import methods as m
-from recado.amqp.values import Table
+from recado.amqp.values import FieldTable
 
 from .consumer import Consumer
-from .messages import Queue
+from .messages import QueueInfo
 
 M = TypeVar("M", bound=m.Method)
 C = TypeVar("C", bound=Consumer)
 
 
-class Commands(ABC, Generic[C]):
+class ChannelCommands(ABC, Generic[C]):
     """C is what consumes on such a channel."""
 
     def __init__(self) -> None:
-        self._tags = (f"recado-{number}" for number in count(1))
+        self._generated_tags = (f"recado-{number}" for number in count(1))
 
     @abstractmethod
-    async def call(self, method: m.Method, answer: type[M]) -> M:
+    async def call(self, method: m.Method, reply_type: type[M]) -> M:
         """Send a method and await its answer."""
 
     # ── exchanges, queues, bindings ───────────────────────────────────────────────────────────────────────
@@ -35,7 +35,7 @@ class Commands(ABC, Generic[C]):
         auto_delete: bool = False,
         internal: bool = False,
         passive: bool = False,
-        arguments: Table | None = None,
+        arguments: FieldTable | None = None,
     ) -> None:
         flags = (passive, durable, auto_delete, internal, False)
         await self.call(m.ExchangeDeclare(name, type, *flags, arguments or {}), m.ExchangeDeclareOk)
@@ -44,15 +44,23 @@ class Commands(ABC, Generic[C]):
         await self.call(m.ExchangeDelete(name, if_unused), m.ExchangeDeleteOk)
 
     async def bind_exchange(
-        self, destination: str, source: str, key: str = "", arguments: Table | None = None
+        self,
+        destination: str,
+        source: str,
+        routing_key: str = "",
+        arguments: FieldTable | None = None,
     ) -> None:
-        bind = m.ExchangeBind(destination, source, key, False, arguments or {})
+        bind = m.ExchangeBind(destination, source, routing_key, False, arguments or {})
         await self.call(bind, m.ExchangeBindOk)
 
     async def unbind_exchange(
-        self, destination: str, source: str, key: str = "", arguments: Table | None = None
+        self,
+        destination: str,
+        source: str,
+        routing_key: str = "",
+        arguments: FieldTable | None = None,
     ) -> None:
-        unbind = m.ExchangeUnbind(destination, source, key, False, arguments or {})
+        unbind = m.ExchangeUnbind(destination, source, routing_key, False, arguments or {})
         await self.call(unbind, m.ExchangeUnbindOk)
 
     async def declare_queue(
@@ -63,22 +71,26 @@ class Commands(ABC, Generic[C]):
         exclusive: bool = False,
         auto_delete: bool = False,
         passive: bool = False,
-        arguments: Table | None = None,
-    ) -> Queue:
+        arguments: FieldTable | None = None,
+    ) -> QueueInfo:
         """Without a name the broker gives it one."""
         flags = (passive, durable, exclusive, auto_delete, False)
         found = await self.call(m.QueueDeclare(name, *flags, arguments or {}), m.QueueDeclareOk)
-        return Queue(found.queue, found.message_count, found.consumer_count)
+        return QueueInfo(found.queue, found.message_count, found.consumer_count)
 
     async def bind_queue(
-        self, queue: str, exchange: str, key: str = "", arguments: Table | None = None
+        self, queue: str, exchange: str, routing_key: str = "", arguments: FieldTable | None = None
     ) -> None:
-        await self.call(m.QueueBind(queue, exchange, key, False, arguments or {}), m.QueueBindOk)
+        await self.call(
+            m.QueueBind(queue, exchange, routing_key, False, arguments or {}), m.QueueBindOk
+        )
 
     async def unbind_queue(
-        self, queue: str, exchange: str, key: str = "", arguments: Table | None = None
+        self, queue: str, exchange: str, routing_key: str = "", arguments: FieldTable | None = None
     ) -> None:
-        await self.call(m.QueueUnbind(queue, exchange, key, arguments or {}), m.QueueUnbindOk)
+        await self.call(
+            m.QueueUnbind(queue, exchange, routing_key, arguments or {}), m.QueueUnbindOk
+        )
 
     async def purge_queue(self, queue: str) -> int:
         """How many messages were dropped."""
@@ -103,16 +115,18 @@ class Commands(ABC, Generic[C]):
         self,
         queue: str,
         *,
-        tag: str = "",
+        consumer_tag: str = "",
         no_ack: bool = False,
         exclusive: bool = False,
         no_local: bool = False,
-        arguments: Table | None = None,
+        arguments: FieldTable | None = None,
     ) -> C:
         """What is in the queue, and what comes; without a tag it gets one that is new on the channel."""
         flags = (no_local, no_ack, exclusive, False)
         return await self._consume(
-            m.BasicConsume(queue, tag or next(self._tags), *flags, arguments or {})
+            m.BasicConsume(
+                queue, consumer_tag or next(self._generated_tags), *flags, arguments or {}
+            )
         )
 
     @abstractmethod

@@ -8,62 +8,69 @@ F2  `upto` never goes back, and everything up to it has been told.
 """
 
 
-class Confirms:
-    __slots__ = ("_beyond", "published", "upto")
+class ConfirmTracker:
+    __slots__ = ("_settled_beyond", "published_count", "settled_up_to")
 
     def __init__(self) -> None:
-        self.published = 0
-        self.upto = 0
-        self._beyond: set[int] = set()
+        self.published_count = 0
+        self.settled_up_to = 0
+        self._settled_beyond: set[int] = set()
 
     @property
-    def outstanding(self) -> int:
-        return self.published - self.upto - len(self._beyond)
+    def unconfirmed_count(self) -> int:
+        return self.published_count - self.settled_up_to - len(self._settled_beyond)
 
-    def settle(self, number: int, *, multiple: bool) -> list[range]:
+    def settle(self, sequence_number: int, *, multiple: bool) -> list[range]:
         """The numbers that are settled by this. One that is not outstanding is none of ours: ignored."""
         if not multiple:
-            return self._settle_one(number)
-        last = min(number or self.published, self.published)  # 0 means all
-        if last <= self.upto:
+            return self._settle_one(sequence_number)
+        last = min(sequence_number or self.published_count, self.published_count)  # 0 means all
+        if last <= self.settled_up_to:
             return []
-        if not self._beyond:
-            first, self.upto = self.upto + 1, last
+        if not self._settled_beyond:
+            first, self.settled_up_to = self.settled_up_to + 1, last
             return [range(first, last + 1)]
-        known = sorted(each for each in self._beyond if each <= last)
-        settled, first = [], self.upto + 1
+        known = sorted(each for each in self._settled_beyond if each <= last)
+        settled, first = [], self.settled_up_to + 1
         for each in (*known, last + 1):
             if first < each:
                 settled.append(range(first, each))
             first = each + 1
-        self._beyond.difference_update(known)
-        self.upto = last
+        self._settled_beyond.difference_update(known)
+        self.settled_up_to = last
         self._advance()
         return settled
 
-    def settle_each(self, first: int, count: int) -> list[range]:
+    def settle_range(self, first: int, count: int) -> list[range]:
         """Numbers counting up, each confirmed for itself."""
-        if first == self.upto + 1 and not self._beyond and self.upto + count <= self.published:
-            self.upto += count
+        if (
+            first == self.settled_up_to + 1
+            and not self._settled_beyond
+            and self.settled_up_to + count <= self.published_count
+        ):
+            self.settled_up_to += count
             return [range(first, first + count)]
         each = range(first, first + count)
         return [numbers for number in each for numbers in self._settle_one(number)]
 
-    def _settle_one(self, number: int) -> list[range]:
-        if not self.upto < number <= self.published or number in self._beyond:
+    def _settle_one(self, sequence_number: int) -> list[range]:
+        if (
+            not self.settled_up_to < sequence_number <= self.published_count
+            or sequence_number in self._settled_beyond
+        ):
             return []
-        if number == self.upto + 1:
-            self.upto = number
-            if self._beyond:
+        if sequence_number == self.settled_up_to + 1:
+            self.settled_up_to = sequence_number
+            if self._settled_beyond:
                 self._advance()
         else:
-            self._beyond.add(number)
-        return [range(number, number + 1)]
+            self._settled_beyond.add(sequence_number)
+        return [range(sequence_number, sequence_number + 1)]
 
     def _advance(self) -> None:
-        while self.upto + 1 in self._beyond:
-            self.upto += 1
-            self._beyond.remove(self.upto)
+        while self.settled_up_to + 1 in self._settled_beyond:
+            self.settled_up_to += 1
+            self._settled_beyond.remove(self.settled_up_to)
 
-    def is_settled(self, number: int) -> bool:
-        return number <= self.upto or number in self._beyond
+    def is_settled(self, sequence_number: int) -> bool:
+        return sequence_number <= self.settled_up_to or sequence_number in self._settled_beyond

@@ -19,82 +19,84 @@ import msgspec
 from recado import __version__
 from recado.amqp import methods as m
 from recado.amqp.deliveries import Delivered
-from recado.amqp.values import Table
+from recado.amqp.values import FieldTable
 
-from .address import Address, parse_address
 from .channel import Channel
-from .errors import CannotConnect, ConnectionClosed, TlsFailed
-from .occurrences import (
-    Answered,
-    BlockChanged,
-    CameBack,
-    ChannelEnded,
-    Confirmed,
-    ConsumerGone,
-    Ended,
+from .errors import CannotConnectError, ConnectionClosedByClientError, TlsError
+from .parameters import ConnectionParameters, parse_url
+from .protocol import ConnectionProtocol
+from .session_events import (
+    BlockedStateChanged,
+    ChannelTerminated,
+    ConnectionOpened,
+    ConnectionTerminated,
+    ConsumerCancelReceived,
     FlowChanged,
-    Occurrence,
-    Opened,
+    MessageReturned,
+    PublishesConfirmed,
+    ReplyReceived,
+    SessionEvent,
 )
-from .waits import Waits, refuse
-from .wire import Wire
+from .waiters import WaitCounter, fail_futures
 
 
 class Connection:
-    def __init__(self, address: Address, waits: Waits) -> None:
+    def __init__(self, parameters: ConnectionParameters, wait_counter: WaitCounter) -> None:
         """Use `Connection.open`."""
-        self.address = address
+        self.parameters = parameters
         self.channels: dict[int, Channel] = {}
         self.error: Exception | None = None
-        self.server_properties: Table = {}
+        self.server_properties: FieldTable = {}
         self.on_blocked: Callable[[str | None], object] | None = None
         self.on_end: Callable[[Exception], object] | None = None
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._wire = Wire(address, _introduction(address.name), waits, self._handle)
+        self._protocol = ConnectionProtocol(
+            parameters, _make_client_properties(parameters.name), wait_counter, self._handle_event
+        )
 
     @classmethod
     async def open(
         cls,
-        url: str | Address,
+        url: str | ConnectionParameters,
         *,
         tls: ssl.SSLContext | None = None,
         name: str | None = None,
-        waits: Waits | None = None,
+        wait_counter: WaitCounter | None = None,
     ) -> Self:
         """Connect and log in; `name` is shown by the broker.
 
         Whoever waits for more than one connection counts those who do in `waits`.
         """
-        address = parse_address(url) if isinstance(url, str) else url
+        parameters = parse_url(url) if isinstance(url, str) else url
         if name is not None:
-            address = msgspec.structs.replace(address, name=name)
-        context = tls_context(address, tls)
-        connection = cls(address, waits or Waits())
+            parameters = msgspec.structs.replace(parameters, name=name)
+        context = make_tls_context(parameters, tls)
+        connection = cls(parameters, wait_counter or WaitCounter())
         try:
-            async with asyncio.timeout(address.connection_timeout):
+            async with asyncio.timeout(parameters.connection_timeout):
                 await connection._connect(context)
         except TimeoutError:
-            raise CannotConnect(
-                f"no connection to {address} within {address.connection_timeout:g} s",
+            raise CannotConnectError(
+                f"no connection to {parameters} within {parameters.connection_timeout:g} s",
                 "Somebody listens there but does not answer as a broker does, or packets are dropped.",
             ) from None
         except OSError as error:
-            raise explained(address, error) from error
+            raise explain_os_error(parameters, error) from error
         finally:
             if not connection.is_open:
-                connection._wire.fail(ConnectionClosed())
-                await connection._wire.closed
+                connection._protocol.fail(ConnectionClosedByClientError())
+                await connection._protocol.closed
         return connection
 
     async def _connect(self, context: ssl.SSLContext | None) -> None:
         loop = asyncio.get_running_loop()
-        address = self.address
+        parameters = self.parameters
         await loop.create_connection(
-            lambda: self._wire,
-            address.host,
-            address.port,
+            lambda: self._protocol,
+            parameters.host,
+            parameters.port,
             ssl=context,
-            server_hostname=address.host if context is not None else None,
+            server_hostname=parameters.host if context is not None else None,
         )
         await self._opened
 
@@ -103,35 +105,35 @@ class Connection:
         return self.error is None and self._opened.done() and not self._opened.cancelled()
 
     @property
-    def blocked(self) -> str | None:
+    def blocked_reason(self) -> str | None:
         """Why the broker takes no messages now; None while it does."""
-        return self._wire.blocked
+        return self._protocol.blocked_reason
 
     def __repr__(self) -> str:
-        return f"<Connection {self.address}{'' if self.error is None else ', ended'}>"
+        return f"<Connection {self.parameters}{'' if self.error is None else ', ended'}>"
 
     async def channel(self, *, confirms: bool = False) -> Channel:
         """A new channel; with `confirms` the broker says of each message that it has taken it."""
-        self.check()
-        return await Channel(self, self._wire).open(confirms=confirms)
+        self.check_open()
+        return await Channel(self, self._protocol).open(confirms=confirms)
 
     async def update_secret(self, secret: str, reason: str = "") -> None:
         """Tell the broker a new password, as those who log in with tokens must from time to time."""
-        self.check()
+        self.check_open()
         token = asyncio.get_running_loop().create_future()
         method = m.ConnectionUpdateSecret(secret.encode(), reason)
-        self._wire.session.call(0, method, token)
-        with self._wire.waits:
+        self._protocol.session.call(0, method, token)
+        with self._protocol.wait_counter:
             await token
 
     async def close(self) -> None:
         """Part in order: what was published before is sent. Returns when the socket is closed."""
-        self._wire.close()
-        await asyncio.shield(self._wire.closed)
+        self._protocol.close()
+        await asyncio.shield(self._protocol.closed)
 
     def abort(self, error: Exception) -> None:
         """End it here and now, as if it had broken, for this reason."""
-        self._wire.fail(error)
+        self._protocol.fail(error)
 
     async def __aenter__(self) -> Self:
         return self
@@ -139,99 +141,103 @@ class Connection:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def check(self) -> None:
+    def check_open(self) -> None:
         """Raises the error that ended the connection."""
         if self.error is not None:
             raise self.error.with_traceback(None)
 
-    def _handle(self, occurrence: Occurrence) -> None:
-        match occurrence:
+    def _handle_event(self, event: SessionEvent) -> None:
+        match event:
             case Delivered(number):
                 if number in self.channels:
-                    self.channels[number].delivered(occurrence)
-            case Confirmed(number, numbers, ok):
-                self.channels[number].confirmation(numbers, ok)
-            case Answered(token):
+                    self.channels[number].handle_deliveries(event)
+            case PublishesConfirmed(number, numbers, ok):
+                self.channels[number].handle_confirms(numbers, ok)
+            case ReplyReceived(token):
                 if token is not None and not token.done():
-                    token.set_result(occurrence)
-            case CameBack(number, message):
+                    token.set_result(event)
+            case MessageReturned(number, message):
                 if number in self.channels:
-                    self.channels[number].came_back(message)
-            case ConsumerGone(number, tag):
+                    self.channels[number].handle_return(message)
+            case ConsumerCancelReceived(number, tag):
                 if number in self.channels:
-                    self.channels[number].consumer_gone(tag)
+                    self.channels[number].handle_consumer_cancel(tag)
             case FlowChanged(number, active):
                 if number in self.channels:
-                    self.channels[number].flow_changed(active)
-            case ChannelEnded(number, error, tokens):
-                refuse(tokens, error)
-                self.channels.pop(number).end(error)
-            case BlockChanged(reason):
+                    self.channels[number].handle_flow(active)
+            case ChannelTerminated(number, error, tokens):
+                fail_futures(tokens, error)
+                self.channels.pop(number).terminate(error)
+            case BlockedStateChanged(reason):
                 if self.on_blocked is not None:
                     self.on_blocked(reason)
-            case Opened(properties):
+            case ConnectionOpened(properties):
                 self.server_properties = properties
-                self._wire.opened()
+                self._protocol.start_heartbeats()
                 self._opened.set_result(None)
-            case Ended(error, tokens):
-                self._end(error, tokens)
+            case ConnectionTerminated(error, tokens):
+                self._terminate(error, tokens)
 
-    def _end(self, error: Exception, tokens: list[object]) -> None:
+    def _terminate(self, error: Exception, pending_tokens: list[object]) -> None:
         self.error = error
-        refuse([self._opened, *tokens], error)
+        fail_futures([self._opened, *pending_tokens], error)
         channels, self.channels = self.channels, {}
         for channel in channels.values():
-            channel.end(error)
+            channel.terminate(error)
         if self.on_end is not None:
             self.on_end(error)
 
 
-def _introduction(name: str) -> Table:
-    told: Table = {"product": "recado", "version": __version__, "platform": "Python"}
+def _make_client_properties(name: str) -> FieldTable:
+    told: FieldTable = {"product": "recado", "version": __version__, "platform": "Python"}
     return told | {"connection_name": name or f"recado client, process {os.getpid()}"}
 
 
-def tls_context(address: Address, given: ssl.SSLContext | None) -> ssl.SSLContext | None:
+def make_tls_context(
+    parameters: ConnectionParameters, custom_context: ssl.SSLContext | None
+) -> ssl.SSLContext | None:
     """None for a plain connection."""
-    if not address.tls:
-        if given is not None:
+    if not parameters.tls:
+        if custom_context is not None:
             raise ValueError("TLS settings are for amqps:// URLs, and this one begins with amqp://")
         return None
-    if given is not None:
-        return given
+    if custom_context is not None:
+        return custom_context
     try:
-        context = ssl.create_default_context(cafile=address.cafile)
-        if address.certfile is not None:
-            context.load_cert_chain(address.certfile, address.keyfile)
+        context = ssl.create_default_context(cafile=parameters.cafile)
+        if parameters.certfile is not None:
+            context.load_cert_chain(parameters.certfile, parameters.keyfile)
     except OSError as error:  # among them ssl.SSLError
-        files = [f for f in (address.cafile, address.certfile, address.keyfile) if f is not None]
-        raise TlsFailed(f"cannot use the certificates in {', '.join(files)}: {error}") from error
-    if not address.verify:
+        files = [
+            f for f in (parameters.cafile, parameters.certfile, parameters.keyfile) if f is not None
+        ]
+        raise TlsError(f"cannot use the certificates in {', '.join(files)}: {error}") from error
+    if not parameters.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def explained(address: Address, error: OSError) -> CannotConnect:
-    place = f"{address.host}:{address.port}"
+def explain_os_error(parameters: ConnectionParameters, error: OSError) -> CannotConnectError:
+    endpoint = f"{parameters.host}:{parameters.port}"
     match error:
         case ssl.SSLCertVerificationError():
-            return TlsFailed(
-                f"the certificate of {place} is not trusted: {error.verify_message}",
+            return TlsError(
+                f"the certificate of {endpoint} is not trusted: {error.verify_message}",
                 "Name the authority that signed it by ?cafile=, and the host as the certificate does.",
             )
         case ssl.SSLError():
-            return TlsFailed(
-                f"no TLS with {place}: {error.reason or error}",
+            return TlsError(
+                f"no TLS with {endpoint}: {error.reason or error}",
                 "A broker's plain port wants amqp:// and another number than its TLS one.",
             )
         case socket.gaierror():
-            return CannotConnect(
-                f"there is no host '{address.host}'", "Look at the URL's spelling."
+            return CannotConnectError(
+                f"there is no host '{parameters.host}'", "Look at the URL's spelling."
             )
         case ConnectionRefusedError():
-            return CannotConnect(
-                f"nobody listens at {place}", "Is the broker running, and is this its port?"
+            return CannotConnectError(
+                f"nobody listens at {endpoint}", "Is the broker running, and is this its port?"
             )
         case _:
-            return CannotConnect(f"cannot reach {place}: {error.strerror or error}")
+            return CannotConnectError(f"cannot reach {endpoint}: {error.strerror or error}")

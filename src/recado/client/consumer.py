@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Self
 
 from recado.amqp.deliveries import Delivered
 
-from .errors import ChannelClosed, ConnectionClosed
-from .messages import Delivery, Source
-from .waits import Waiters
+from .errors import ChannelClosedByClientError, ConnectionClosedByClientError
+from .messages import Delivery, DeliverySource
+from .waiters import Notifier
 
 if TYPE_CHECKING:
     from .channel import Channel
 
-_WEIGHT = 256  # bytes, about, of a delivery without its body
+_DELIVERY_OVERHEAD_BYTES = 256  # bytes, about, of a delivery without its body
 
 
 class Consumer:
@@ -30,11 +30,13 @@ class Consumer:
         self.tag = tag
         self.queue = queue
         self.no_ack = no_ack
-        self._ready: deque[Delivery] = deque()
-        self._weight = 0  # of what is ready, as it counts on the wire of `_channel`
-        self._waiters = Waiters()
+        self._buffer: deque[Delivery] = deque()
+        self._buffered_bytes = (
+            0  # of what is ready, as it counts on the wire of `_open_declare_channel`
+        )
+        self._notifier = Notifier()
         self._error: Exception | None = None
-        self._cancelled = False
+        self._is_cancelled = False
         self._channel: Channel | None = None
 
     # ── the program's side ────────────────────────────────────────────────────────────────────────────────
@@ -43,10 +45,10 @@ class Consumer:
         return self
 
     async def __anext__(self) -> Delivery:
-        if not self._ready and not await self._more():
+        if not self._buffer and not await self._wait_for_delivery():
             raise StopAsyncIteration
-        delivery = self._ready.popleft()
-        self._lighten(len(delivery.body) + _WEIGHT)
+        delivery = self._buffer.popleft()
+        self._release_bytes(len(delivery.body) + _DELIVERY_OVERHEAD_BYTES)
         return delivery
 
     async def batches(self) -> AsyncIterator[list[Delivery]]:
@@ -56,18 +58,18 @@ class Consumer:
 
     async def next_batch(self) -> list[Delivery]:
         """Waits for at least one; empty only when the consumer was cancelled."""
-        if not self._ready and not await self._more():
+        if not self._buffer and not await self._wait_for_delivery():
             return []
-        batch = list(self._ready)
-        self._ready.clear()
-        self._lighten(self._weight)
+        batch = list(self._buffer)
+        self._buffer.clear()
+        self._release_bytes(self._buffered_bytes)
         return batch
 
     async def cancel(self) -> None:
         """Want no more. What was delivered and not handed over goes back to the queue."""
         channel = self._channel
         self.abandon()
-        self._waiters.wake()
+        self._notifier.notify_all()
         if channel is not None:
             await channel.cancel(self)
 
@@ -75,17 +77,17 @@ class Consumer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if not self._cancelled and self._error is None:
+        if not self._is_cancelled and self._error is None:
             await self.cancel()
 
-    async def _more(self) -> bool:
+    async def _wait_for_delivery(self) -> bool:
         """Wait until something is ready: True; False when cancelled."""
-        while not self._ready:
-            if self._cancelled:
+        while not self._buffer:
+            if self._is_cancelled:
                 return False
             if self._error is not None:
                 raise self._error.with_traceback(None)
-            await self._waiters.wait()
+            await self._notifier.wait()
         return True
 
     # ── the channel's side ────────────────────────────────────────────────────────────────────────────────
@@ -93,10 +95,10 @@ class Consumer:
     def attach(self, channel: "Channel") -> None:
         self._channel = channel
 
-    def delivered(self, channel: "Channel", run: Delivered) -> None:
+    def handle_deliveries(self, channel: "Channel", run: Delivered) -> None:
         """A run came. Who has its own way with them need not make a `Delivery` of each."""
         route, bodies = run.route, run.bodies
-        source = Source(
+        source = DeliverySource(
             channel,
             route.consumer_tag,
             route.redelivered,
@@ -104,57 +106,57 @@ class Consumer:
             route.routing_key,
             self.no_ack,
         )
-        tags = range(run.first, run.first + len(bodies))
+        tags = range(run.first_tag, run.first_tag + len(bodies))
         deliveries = list(map(Delivery, repeat(source), tags, run.properties, bodies))
-        self.put(deliveries, sum(map(len, bodies)))
+        self.enqueue(deliveries, sum(map(len, bodies)))
 
-    def put(self, deliveries: list[Delivery], size: int) -> None:
+    def enqueue(self, deliveries: list[Delivery], body_bytes: int) -> None:
         """These came, `size` bytes of bodies."""
-        self._ready.extend(deliveries)
-        if self._cancelled:
-            self._give_back()
+        self._buffer.extend(deliveries)
+        if self._is_cancelled:
+            self._requeue_buffered()
             return
-        weight = size + len(deliveries) * _WEIGHT
-        self._weight += weight
+        size_bytes = body_bytes + len(deliveries) * _DELIVERY_OVERHEAD_BYTES
+        self._buffered_bytes += size_bytes
         if self._channel is not None:
-            self._channel.wire.buffered += weight
-        self._waiters.wake()
+            self._channel.protocol.buffered_bytes += size_bytes
+        self._notifier.notify_all()
 
-    def channel_ended(self, error: Exception) -> None:
+    def handle_channel_closed(self, error: Exception) -> None:
         """No more can come from the channel; the bare consumer ends with it."""
         self.detach()
-        if isinstance(error, ConnectionClosed | ChannelClosed):
-            self._cancelled = True
+        if isinstance(error, ConnectionClosedByClientError | ChannelClosedByClientError):
+            self._is_cancelled = True
         self.fail(error)
 
     def detach(self) -> None:
         """Without its channel, what must be acknowledged is stale (K2)."""
-        self._lighten(self._weight)
+        self._release_bytes(self._buffered_bytes)
         self._channel = None
         if not self.no_ack:
-            self._ready.clear()
+            self._buffer.clear()
 
     def abandon(self) -> None:
         """Nobody will take anything."""
-        self._cancelled = True
-        self._give_back()
+        self._is_cancelled = True
+        self._requeue_buffered()
 
     def fail(self, error: Exception) -> None:
         self._error = self._error or error
-        self._waiters.wake()
+        self._notifier.notify_all()
 
-    def _give_back(self) -> None:
-        ready = list(self._ready)
-        self._ready.clear()
-        self._lighten(self._weight)
+    def _requeue_buffered(self) -> None:
+        ready = list(self._buffer)
+        self._buffer.clear()
+        self._release_bytes(self._buffered_bytes)
         if not self.no_ack:
             for delivery in ready:
                 delivery.nack()
 
-    def _lighten(self, weight: int) -> None:
-        self._weight -= weight
+    def _release_bytes(self, size_bytes: int) -> None:
+        self._buffered_bytes -= size_bytes
         if self._channel is not None:
-            wire = self._channel.wire
-            wire.buffered -= weight
-            if wire.reading_paused:
-                wire.look_at_reading()
+            protocol = self._channel.protocol
+            protocol.buffered_bytes -= size_bytes
+            if protocol.is_reading_paused:
+                protocol.update_reading()

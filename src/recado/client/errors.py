@@ -26,75 +26,83 @@ from collections.abc import Sequence
 class ClientError(Exception):
     """Anything of the above."""
 
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(f"{what.rstrip('.')}. {hint}" if hint else what)
-        self.what = what
+    def __init__(self, problem: str, hint: str = "") -> None:
+        super().__init__(f"{problem.rstrip('.')}. {hint}" if hint else problem)
+        self.problem = problem
         self.hint = hint
 
 
-class CannotConnect(ClientError):
+class CannotConnectError(ClientError):
     pass
 
 
-class NotWelcome(CannotConnect):
+class ConnectionRejectedError(CannotConnectError):
     pass
 
 
-class TlsFailed(NotWelcome):
+class TlsError(ConnectionRejectedError):
     pass
 
 
-class LoginFailed(NotWelcome):
+class AuthenticationError(ConnectionRejectedError):
     pass
 
 
-class VhostRefused(NotWelcome):
+class VhostRefusedError(ConnectionRejectedError):
     pass
 
 
-class ConnectionEnded(ClientError):
+class ConnectionClosedError(ClientError):
     pass
 
 
-class ConnectionLost(ConnectionEnded):
+class ConnectionLostError(ConnectionClosedError):
     pass
 
 
-class ClosedByBroker(ConnectionEnded):
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(f"the broker closed the connection: {code} {text}", _hint(code, text))
-        self.code = code
-        self.text = text
+class ConnectionClosedByBrokerError(ConnectionClosedError):
+    def __init__(self, reply_code: int, reply_text: str) -> None:
+        super().__init__(
+            f"the broker closed the connection: {reply_code} {reply_text}",
+            _find_hint(reply_code, reply_text),
+        )
+        self.reply_code = reply_code
+        self.reply_text = reply_text
 
 
-class ConnectionClosed(ConnectionEnded):
+class ConnectionClosedByClientError(ConnectionClosedError):
     def __init__(self) -> None:
         super().__init__("the connection was closed by this program")
 
 
-class ChannelEnded(ClientError):
+class ChannelClosedError(ClientError):
     pass
 
 
-class ChannelRefused(ChannelEnded):
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(f"the broker closed the channel: {code} {text}", _hint(code, text))
-        self.code = code
-        self.text = text
+class ChannelClosedByBrokerError(ChannelClosedError):
+    def __init__(self, reply_code: int, reply_text: str) -> None:
+        super().__init__(
+            f"the broker closed the channel: {reply_code} {reply_text}",
+            _find_hint(reply_code, reply_text),
+        )
+        self.reply_code = reply_code
+        self.reply_text = reply_text
 
     @property
-    def is_held(self) -> bool:
+    def is_exclusively_locked(self) -> bool:
         """Whether somebody else has the queue to themselves. It may be a life of ours that has ended, and that
         the broker has not missed yet; a right that the user lacks has the same code."""
-        return self.code == _RESOURCE_LOCKED or _is_in_use(self.code, self.text)
+        return self.reply_code == _RESOURCE_LOCKED_CODE or _is_exclusive_use(
+            self.reply_code, self.reply_text
+        )
 
 
-class ChannelClosed(ChannelEnded):
+class ChannelClosedByClientError(ChannelClosedError):
     def __init__(self) -> None:
         super().__init__("the channel was closed by this program")
 
 
-class ConsumerCancelled(ClientError):
+class ConsumerCancelledError(ClientError):
     def __init__(self, tag: str, queue: str) -> None:
         super().__init__(
             f"the broker cancelled consumer '{tag}' of queue '{queue}'",
@@ -102,34 +110,37 @@ class ConsumerCancelled(ClientError):
         )
 
 
-class NotConfirmed(ClientError):
-    def __init__(self, numbers: Sequence[range]) -> None:
-        count = sum(map(len, numbers))
+class PublishNackedError(ClientError):
+    def __init__(self, sequence_numbers: Sequence[range]) -> None:
+        count = sum(map(len, sequence_numbers))
         super().__init__(
-            f"the broker did not take {count} messages: {_listed(numbers)}",
+            f"the broker did not take {count} messages: {_format_ranges(sequence_numbers)}",
             "A queue is full and rejects (x-overflow), or the broker failed to store them.",
         )
-        self.numbers = list(numbers)
+        self.sequence_numbers = list(sequence_numbers)
 
 
-class GaveUp(ClientError):
-    def __init__(self, seconds: float, attempts: int, last: Exception) -> None:
+class ReconnectTimeoutError(ClientError):
+    def __init__(self, seconds: float, attempt_count: int, last_error: Exception) -> None:
         super().__init__(
-            f"the connection was not restored within {seconds:g} s ({attempts} attempts); "
-            f"the last one failed: {last}"
+            f"the connection was not restored within {seconds:g} s ({attempt_count} attempts); "
+            f"the last one failed: {last_error}"
         )
-        self.last = last
+        self.last_error = last_error
 
 
-def _listed(numbers: Sequence[range], most: int = 5) -> str:
-    shown = [str(each[0]) if len(each) == 1 else f"{each[0]}–{each[-1]}" for each in numbers[:most]]
-    return ", ".join(shown) + (", …" if len(numbers) > most else "")
+def _format_ranges(numbers: Sequence[range], shown_count: int = 5) -> str:
+    shown = [
+        str(each[0]) if len(each) == 1 else f"{each[0]}–{each[-1]}"
+        for each in numbers[:shown_count]
+    ]
+    return ", ".join(shown) + (", …" if len(numbers) > shown_count else "")
 
 
-_ACCESS_REFUSED = 403
-_RESOURCE_LOCKED = 405
+_ACCESS_REFUSED_CODE = 403
+_RESOURCE_LOCKED_CODE = 405
 
-_HINTS = {
+_HINT_BY_CODE = {
     311: "The message is larger than the broker allows.",
     320: "The broker is stopping, or its operator closed the connection.",
     402: "The consumer was not given what it asked for.",
@@ -142,18 +153,20 @@ _HINTS = {
 }
 
 
-def _hint(code: int, text: str) -> str:
-    if code == 406:
-        if "inequivalent" in text:
+def _find_hint(reply_code: int, reply_text: str) -> str:
+    if reply_code == 406:
+        if "inequivalent" in reply_text:
             return "It exists already with other properties: declare it alike, or delete it first."
-        if "unknown delivery tag" in text:
+        if "unknown delivery tag" in reply_text:
             return "A delivery was settled twice, or on another channel than it came on."
-        if "timed out" in text:
+        if "timed out" in reply_text:
             return "A delivery was not acknowledged within the consumer timeout."
         return ""
-    return _HINTS.get(_RESOURCE_LOCKED if _is_in_use(code, text) else code, "")
+    return _HINT_BY_CODE.get(
+        _RESOURCE_LOCKED_CODE if _is_exclusive_use(reply_code, reply_text) else reply_code, ""
+    )
 
 
-def _is_in_use(code: int, text: str) -> bool:
+def _is_exclusive_use(reply_code: int, reply_text: str) -> bool:
     """A consumer has it for itself alone."""
-    return code == _ACCESS_REFUSED and "exclusive use" in text
+    return reply_code == _ACCESS_REFUSED_CODE and "exclusive use" in reply_text

@@ -7,7 +7,7 @@ import msgspec
 from recado.amqp.properties import Properties, decode_properties
 
 
-class Settler(Protocol):
+class DeliveryChannel(Protocol):
     """The channel that a delivery came on, as far as the delivery needs it."""
 
     @property
@@ -20,15 +20,15 @@ class Settler(Protocol):
     ) -> bool: ...
 
 
-class Source(msgspec.Struct, frozen=True, eq=False):
+class DeliverySource(msgspec.Struct, frozen=True, eq=False):
     """What the deliveries of a run share: where they came from, and by which way."""
 
-    channel: Settler
+    channel: DeliveryChannel
     consumer_tag: str  # empty: it was asked for by `get`
     redelivered: bool
     exchange: str
     routing_key: str
-    settled: bool  # the broker expects no ack
+    no_ack: bool  # the broker expects no ack
 
 
 class Delivery(msgspec.Struct, frozen=True, eq=False):
@@ -39,9 +39,9 @@ class Delivery(msgspec.Struct, frozen=True, eq=False):
     others, and what is said about this one has no effect.
     """
 
-    source: Source
-    tag: int
-    header: bytes  # the properties as they came
+    source: DeliverySource
+    delivery_tag: int
+    raw_properties: bytes  # the properties as they came
     body: bytes
 
     @property
@@ -63,7 +63,7 @@ class Delivery(msgspec.Struct, frozen=True, eq=False):
     @property
     def properties(self) -> Properties:
         """Read anew each time, because that takes longer than to receive the message."""
-        return decode_properties(self.header, max_entries=1 << 16)
+        return decode_properties(self.raw_properties, max_entries=1 << 16)
 
     @property
     def is_stale(self) -> bool:
@@ -81,24 +81,24 @@ class Delivery(msgspec.Struct, frozen=True, eq=False):
         return self.source.channel.nack(self, multiple=multiple, requeue=requeue)
 
 
-class Returned(msgspec.Struct, frozen=True):
+class ReturnedMessage(msgspec.Struct, frozen=True):
     """A message published with `mandatory` that no queue was found for."""
 
-    code: int
-    text: str
+    reply_code: int
+    reply_text: str
     exchange: str
     routing_key: str
-    header: bytes
+    raw_properties: bytes
     body: bytes
 
     @property
     def properties(self) -> Properties:
-        return decode_properties(self.header, max_entries=1 << 16)
+        return decode_properties(self.raw_properties, max_entries=1 << 16)
 
 
-class Queue(msgspec.Struct, frozen=True):
+class QueueInfo(msgspec.Struct, frozen=True):
     """What the broker says of a queue that was declared."""
 
     name: str
-    messages: int
-    consumers: int
+    message_count: int
+    consumer_count: int

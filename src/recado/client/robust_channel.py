@@ -15,26 +15,28 @@ from recado.amqp import methods as m
 from recado.amqp.properties import Properties
 
 from .channel import Channel
-from .commands import Commands, M
+from .commands import ChannelCommands, M
 from .consumer import Consumer
 from .errors import (
-    ChannelClosed,
-    ChannelRefused,
-    ClosedByBroker,
-    ConnectionClosed,
-    ConnectionEnded,
-    ConnectionLost,
+    ChannelClosedByBrokerError,
+    ChannelClosedByClientError,
+    ConnectionClosedByBrokerError,
+    ConnectionClosedByClientError,
+    ConnectionClosedError,
+    ConnectionLostError,
 )
-from .messages import Delivery, Returned
-from .outstanding import Outstanding
-from .rendering import check_publish, property_bytes
-from .waits import ConfirmWaits, OnConfirm, Waiters
+from .messages import Delivery, ReturnedMessage
+from .publish_encoding import check_publish, encode_optional_properties
+from .unconfirmed import UnconfirmedPublishes
+from .waiters import ConfirmWaiters, Notifier, OnConfirm
 
 if TYPE_CHECKING:
     from .robust import RobustConnection
 
-WINDOW = 32 << 20  # bytes
-_FORCED = 320  # the broker's operator, or its end, closed the connection; nothing that we sent
+UNCONFIRMED_MAX_BYTES = 32 << 20  # bytes
+_CONNECTION_FORCED_CODE = (
+    320  # the broker's operator, or its end, closed the connection; nothing that we sent
+)
 
 
 class RobustConsumer(Consumer):
@@ -45,47 +47,53 @@ class RobustConsumer(Consumer):
         self.method = method
         self._owner = owner
 
-    def channel_ended(self, error: Exception) -> None:
-        resuming = self._owner.is_resuming and isinstance(error, ChannelRefused)
-        if is_passing(error) or resuming:  # then it is whoever restores the channel that decides
+    def handle_channel_closed(self, error: Exception) -> None:
+        resuming = self._owner.is_recovering and isinstance(error, ChannelClosedByBrokerError)
+        if (
+            is_recoverable(error) or resuming
+        ):  # then it is whoever restores the channel that decides
             self.detach()
         else:
-            self._owner.forget(self)
-            super().channel_ended(error)
+            self._owner.remove_consumer(self)
+            super().handle_channel_closed(error)
 
-    def give_up(self, error: Exception) -> None:
+    def fail_recovery(self, error: Exception) -> None:
         """It cannot be resumed."""
-        self._owner.forget(self)
+        self._owner.remove_consumer(self)
         self.fail(error)
 
     async def cancel(self) -> None:
-        self._owner.forget(self)
+        self._owner.remove_consumer(self)
         try:
             await super().cancel()
-        except ConnectionEnded as error:
-            if not is_passing(error):
+        except ConnectionClosedError as error:
+            if not is_recoverable(error):
                 raise
 
 
-class RobustChannel(Commands[RobustConsumer]):
+class RobustChannel(ChannelCommands[RobustConsumer]):
     """Made by `RobustConnection.channel`."""
 
-    def __init__(self, connection: "RobustConnection", *, confirms: bool, window: int) -> None:
+    def __init__(
+        self, connection: "RobustConnection", *, confirms: bool, unconfirmed_max_bytes: int
+    ) -> None:
         super().__init__()
         self.connection = connection
-        self.window = window
+        self.unconfirmed_max_bytes = unconfirmed_max_bytes
         self.error: Exception | None = None
         self.on_confirm: OnConfirm | None = None
-        self.on_return: Callable[[Returned], object] | None = None
-        self.outstanding = Outstanding() if confirms else None
+        self.on_return: Callable[[ReturnedMessage], object] | None = None
+        self.unconfirmed = UnconfirmedPublishes() if confirms else None
         self.consumers: dict[str, RobustConsumer] = {}
         self.prefetch: dict[bool, m.BasicQos] = {}
-        self._bare: Channel | None = None
-        self._waiters = Waiters()
-        self._repeating = False  # there is a connection, and older messages go first
-        self._last_queue = ""
-        if self.outstanding is not None:
-            self._waits = ConfirmWaits(self.outstanding.confirms, connection.waits)
+        self._current: Channel | None = None
+        self._notifier = Notifier()
+        self._is_republishing = False  # there is a connection, and older messages go first
+        self._last_declared_queue = ""
+        if self.unconfirmed is not None:
+            self._confirm_waiters = ConfirmWaiters(
+                self.unconfirmed.confirms, connection.wait_counter
+            )
 
     @property
     def is_open(self) -> bool:
@@ -93,63 +101,63 @@ class RobustChannel(Commands[RobustConsumer]):
         return self.error is None
 
     @property
-    def is_resuming(self) -> bool:
+    def is_recovering(self) -> bool:
         """Whether there is no connection, or not all is restored on it yet."""
-        return self.error is None and self._bare is None
+        return self.error is None and self._current is None
 
     @property
-    def unconfirmed(self) -> int:
-        return self.outstanding.confirms.outstanding if self.outstanding is not None else 0
+    def unconfirmed_count(self) -> int:
+        return self.unconfirmed.confirms.unconfirmed_count if self.unconfirmed is not None else 0
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def prepare(self, bare: Channel) -> None:
+    def attach(self, channel: Channel) -> None:
         """The next bare channel; it is not used before `resume`."""
-        bare.on_end = self._bare_ended
-        bare.on_return = self._came_back
-        if self.outstanding is not None:
-            bare.on_confirm = self._confirmed
-            self.outstanding.restart()
-        self._repeating = True
-        if bare.error is not None:
-            self._bare_ended(bare.error)
+        channel.on_end = self._handle_channel_closed
+        channel.on_return = self._handle_return
+        if self.unconfirmed is not None:
+            channel.on_confirm = self._handle_confirms
+            self.unconfirmed.start_channel()
+        self._is_republishing = True
+        if channel.error is not None:
+            self._handle_channel_closed(channel.error)
 
-    def resume(self, bare: Channel) -> None:
+    def resume(self, channel: Channel) -> None:
         """All that was is restored."""
-        self._repeating = False
-        if bare.is_open:
-            self._bare = bare
-        self._waiters.wake()
+        self._is_republishing = False
+        if channel.is_open:
+            self._current = channel
+        self._notifier.notify_all()
 
-    def _bare_ended(self, error: Exception) -> None:
-        self._bare = None
-        self._repeating = False
-        if not is_passing(error):
-            self.end(error)
-        self._waiters.wake()
+    def _handle_channel_closed(self, error: Exception) -> None:
+        self._current = None
+        self._is_republishing = False
+        if not is_recoverable(error):
+            self.terminate(error)
+        self._notifier.notify_all()
 
-    def end(self, error: Exception) -> None:
+    def terminate(self, error: Exception) -> None:
         """For good."""
         if self.error is not None:
             return
         self.error = error
-        self._bare = None
-        self.connection.forget(self)
-        if self.outstanding is not None:
-            self._waits.fail(error)
+        self._current = None
+        self.connection.remove_channel(self)
+        if self.unconfirmed is not None:
+            self._confirm_waiters.fail(error)
         for consumer in list(self.consumers.values()):
-            consumer.channel_ended(error)
-        self._waiters.wake()
+            consumer.handle_channel_closed(error)
+        self._notifier.notify_all()
 
     async def close(self) -> None:
         """What is not confirmed by now is not sent again."""
-        bare, closed = self._bare, ChannelClosed()
-        self.end(closed)
+        bare, closed = self._current, ChannelClosedByClientError()
+        self.terminate(closed)
         if bare is not None:
             try:
                 await bare.close()
-            except ConnectionEnded as error:
-                if not is_passing(error):
+            except ConnectionClosedError as error:
+                if not is_recoverable(error):
                     raise
 
     async def __aenter__(self) -> Self:
@@ -158,52 +166,52 @@ class RobustChannel(Commands[RobustConsumer]):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def check(self) -> None:
+    def check_open(self) -> None:
         if self.error is not None:
             raise self.error.with_traceback(None)
 
-    async def _ready(self) -> Channel:
+    async def _wait_connected(self) -> Channel:
         while True:
-            self.check()
-            if self._bare is not None:
-                return self._bare
-            await self._change()
+            self.check_open()
+            if self._current is not None:
+                return self._current
+            await self._wait_for_change()
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Wait until there may be a connection, or room."""
-        with self.connection.waits:
-            await self._waiters.wait()
+        with self.connection.wait_counter:
+            await self._notifier.wait()
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def call(self, method: m.Method, answer: type[M]) -> M:
-        method = self._meant(method)
+    async def call(self, method: m.Method, reply_type: type[M]) -> M:
+        method = self._resolve_empty_queue_name(method)
         topology = self.connection.topology
         while True:
-            bare = await self._ready()
-            asked = topology.present(method)
+            channel = await self._wait_connected()
+            request = topology.resolve_queue_name(method)
             try:
-                found = await bare.call(asked, answer)
-            except ConnectionEnded as error:
-                raise_unless_passing(error)
+                reply = await channel.call(request, reply_type)
+            except ConnectionClosedError as error:
+                raise_unless_retryable(error)
                 continue
-            topology.record(asked, found)
-            match found:
+            topology.record(request, reply)
+            match reply:
                 case m.QueueDeclareOk(name):
-                    self._last_queue = name
+                    self._last_declared_queue = name
                 case m.BasicQosOk():
-                    assert isinstance(asked, m.BasicQos)
-                    self.prefetch[asked.global_] = asked
+                    assert isinstance(request, m.BasicQos)
+                    self.prefetch[request.global_] = request
                 case _:
                     pass
-            return found
+            return reply
 
-    def _meant(self, method: M) -> M:
+    def _resolve_empty_queue_name(self, method: M) -> M:
         """AMQP's empty name, for the queue that was last declared on the channel, means another channel's
         after a reconnection; so it is spelled out."""
         match method:
             case m.QueueBind("", _, key):
-                name = self._last_queue
+                name = self._last_declared_queue
                 return msgspec.structs.replace(method, queue=name, routing_key=key or name)
             case (
                 m.QueueUnbind("")
@@ -212,26 +220,26 @@ class RobustChannel(Commands[RobustConsumer]):
                 | m.BasicConsume("")
                 | m.BasicGet("")
             ):
-                return msgspec.structs.replace(method, queue=self._last_queue)
+                return msgspec.structs.replace(method, queue=self._last_declared_queue)
             case _:
                 return method
 
     async def get(self, queue: str, *, no_ack: bool = False) -> Delivery | None:
         """One message, or None if the queue is empty."""
         while True:
-            bare = await self._ready()
-            name = self.connection.topology.name_of(queue or self._last_queue)
+            channel = await self._wait_connected()
+            name = self.connection.topology.current_name(queue or self._last_declared_queue)
             try:
-                return await bare.get(name, no_ack=no_ack)
-            except ConnectionEnded as error:
-                raise_unless_passing(error)
+                return await channel.get(name, no_ack=no_ack)
+            except ConnectionClosedError as error:
+                raise_unless_retryable(error)
 
     # ── publishing ────────────────────────────────────────────────────────────────────────────────────────
 
     def publish(
         self,
         exchange: str,
-        key: str,
+        routing_key: str,
         body: bytes,
         properties: Properties | bytes | None = None,
         *,
@@ -239,91 +247,98 @@ class RobustChannel(Commands[RobustConsumer]):
     ) -> int:
         """The message's number, for its confirm.
 
-        Without confirms it is 0, and while there is no connection `ConnectionLost` is raised.
+        Without confirms it is 0, and while there is no connection `ConnectionLostError` is raised.
         """
-        self.check()
-        encoded = property_bytes(properties)
-        if self.outstanding is None:
-            return self._now().publish(exchange, key, body, encoded, mandatory=mandatory)
-        check_publish(exchange, key, (body,))
-        batch = self.outstanding.add(exchange, key, (body,), encoded, mandatory)
-        if self._bare is not None:
-            self._bare.publish(exchange, key, body, encoded, mandatory=mandatory)
-            self.outstanding.sent_now()
-        return batch.first
+        self.check_open()
+        encoded = encode_optional_properties(properties)
+        if self.unconfirmed is None:
+            return self._require_current().publish(
+                exchange, routing_key, body, encoded, mandatory=mandatory
+            )
+        check_publish(exchange, routing_key, (body,))
+        batch = self.unconfirmed.add(exchange, routing_key, (body,), encoded, mandatory)
+        if self._current is not None:
+            self._current.publish(exchange, routing_key, body, encoded, mandatory=mandatory)
+            self.unconfirmed.mark_sent()
+        return batch.first_number
 
     def publish_many(
         self,
         exchange: str,
-        key: str,
+        routing_key: str,
         bodies: Sequence[bytes],
         properties: Properties | bytes | None = None,
         *,
         mandatory: bool = False,
     ) -> range:
         """Their numbers; `bodies` are kept until they are confirmed, so do not change the list."""
-        self.check()
-        encoded = property_bytes(properties)
-        if self.outstanding is None:
-            return self._now().publish_many(exchange, key, bodies, encoded, mandatory=mandatory)
-        check_publish(exchange, key, bodies)
-        batch = self.outstanding.add(exchange, key, bodies, encoded, mandatory)
-        if self._bare is not None:
-            self._bare.publish_many(exchange, key, bodies, encoded, mandatory=mandatory)
-            self.outstanding.sent_now()
-        return range(batch.first, batch.end)
+        self.check_open()
+        encoded = encode_optional_properties(properties)
+        if self.unconfirmed is None:
+            return self._require_current().publish_many(
+                exchange, routing_key, bodies, encoded, mandatory=mandatory
+            )
+        check_publish(exchange, routing_key, bodies)
+        batch = self.unconfirmed.add(exchange, routing_key, bodies, encoded, mandatory)
+        if self._current is not None:
+            self._current.publish_many(exchange, routing_key, bodies, encoded, mandatory=mandatory)
+            self.unconfirmed.mark_sent()
+        return range(batch.first_number, batch.end_number)
 
-    def _now(self) -> Channel:
-        if self._bare is None:
-            raise ConnectionLost(
+    def _require_current(self) -> Channel:
+        if self._current is None:
+            raise ConnectionLostError(
                 "there is no connection now, and messages without confirms are not kept",
                 "Open the channel with confirms=True, or drop the message.",
             )
-        return self._bare
+        return self._current
 
     async def drain(self) -> None:
         """Wait until there is room for more: in the socket, and within the window of what is unconfirmed."""
         while True:
-            self.check()
-            if self.outstanding is None:
-                full = self._bare is None
+            self.check_open()
+            if self.unconfirmed is None:
+                full = self._current is None
             else:
-                full = self._repeating or self.outstanding.weight >= self.window
+                full = (
+                    self._is_republishing
+                    or self.unconfirmed.memory_bytes >= self.unconfirmed_max_bytes
+                )
             if full:
-                await self._change()
-            elif self._bare is None:
+                await self._wait_for_change()
+            elif self._current is None:
                 return
             else:
                 try:
-                    await self._bare.drain()
-                except ConnectionEnded as error:
-                    raise_unless_passing(error)
+                    await self._current.drain()
+                except ConnectionClosedError as error:
+                    raise_unless_retryable(error)
                     continue
                 return
 
-    async def flush(self) -> None:
-        """Wait until all that was published so far is confirmed; `NotConfirmed` for what was refused."""
-        await self._confirm_waits().flush()
+    async def wait_for_confirms(self) -> None:
+        """Wait until all that was published so far is confirmed; `PublishNackedError` for what was refused."""
+        await self._require_confirms().wait_for_confirms()
 
-    async def confirmed(self, number: int) -> None:
-        """Wait until message `number` is confirmed; raises `NotConfirmed` if it was refused."""
-        await self._confirm_waits().confirmed(number)
+    async def wait_for_confirm(self, sequence_number: int) -> None:
+        """Wait until message `number` is confirmed; raises `PublishNackedError` if it was refused."""
+        await self._require_confirms().wait_for_confirm(sequence_number)
 
-    def _confirm_waits(self) -> ConfirmWaits:
-        if self.outstanding is None:
+    def _require_confirms(self) -> ConfirmWaiters:
+        if self.unconfirmed is None:
             raise ValueError("this channel was opened with confirms=False")
-        return self._waits
+        return self._confirm_waiters
 
-    def _confirmed(self, numbers: range, ok: bool) -> None:
-        assert self.outstanding is not None
-        for own in self.outstanding.settle(numbers):
-            self._waits.settled(own, ok=ok)
+    def _handle_confirms(self, channel_numbers: range, acked: bool) -> None:
+        assert self.unconfirmed is not None
+        for own in self.unconfirmed.settle(channel_numbers):
+            self._confirm_waiters.handle_confirms(own, acked=acked)
             if self.on_confirm is not None:
-                self.on_confirm(own, ok)
-        if self.outstanding.weight < self.window:
-            self._waiters.wake()
+                self.on_confirm(own, acked)
+        if self.unconfirmed.memory_bytes < self.unconfirmed_max_bytes:
+            self._notifier.notify_all()
 
-    def _came_back(self, message: Returned) -> None:
+    def _handle_return(self, message: ReturnedMessage) -> None:
         if self.on_return is not None:
             self.on_return(message)
 
@@ -334,21 +349,23 @@ class RobustChannel(Commands[RobustConsumer]):
         name = method.consumer_tag
         if name in self.consumers:
             raise ValueError(f"this channel has a consumer '{name}' already")
-        method = self._meant(method)
+        method = self._resolve_empty_queue_name(method)
         consumer = RobustConsumer(self, method)
         while True:
-            bare = await self._ready()
+            channel = await self._wait_connected()
             try:
-                await bare.start_consumer(consumer, self.connection.topology.present(method))
-            except ConnectionEnded as error:
-                raise_unless_passing(error)
+                await channel.start_consumer(
+                    consumer, self.connection.topology.resolve_queue_name(method)
+                )
+            except ConnectionClosedError as error:
+                raise_unless_retryable(error)
                 continue
             self.consumers[name] = consumer
             return consumer
 
-    def forget(self, consumer: RobustConsumer) -> None:
+    def remove_consumer(self, consumer: RobustConsumer) -> None:
         if self.consumers.pop(consumer.tag, None) is not None:
-            self.connection.consumer_left(consumer.queue)
+            self.connection.handle_consumer_removed(consumer.queue)
 
     def ack(self, delivery: Delivery, *, multiple: bool = False) -> bool:
         """False, and nothing is sent, if the delivery is stale."""
@@ -359,12 +376,17 @@ class RobustChannel(Commands[RobustConsumer]):
         return delivery.nack(multiple=multiple, requeue=requeue)
 
 
-def is_passing(error: Exception) -> bool:
+def is_recoverable(error: Exception) -> bool:
     """Whether another connection may do better."""
-    return isinstance(error, ConnectionEnded) and not isinstance(error, ConnectionClosed)
+    return isinstance(error, ConnectionClosedError) and not isinstance(
+        error, ConnectionClosedByClientError
+    )
 
 
-def raise_unless_passing(error: ConnectionEnded) -> None:
+def raise_unless_retryable(error: ConnectionClosedError) -> None:
     """What made the broker close the connection is not tried again: it would do so again."""
-    if not is_passing(error) or (isinstance(error, ClosedByBroker) and error.code != _FORCED):
+    if not is_recoverable(error) or (
+        isinstance(error, ConnectionClosedByBrokerError)
+        and error.reply_code != _CONNECTION_FORCED_CODE
+    ):
         raise error

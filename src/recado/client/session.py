@@ -15,38 +15,38 @@ from typing import Final
 from recado.amqp import events as e
 from recado.amqp import methods as m
 from recado.amqp.deliveries import Delivered
-from recado.amqp.errors import CommandInvalid, ProtocolError
+from recado.amqp.errors import AmqpError, CommandInvalidError
 from recado.amqp.frames import (
     HEARTBEAT_FRAME,
     PROTOCOL_HEADER,
-    body_of,
-    method_frame,
-    properties_of,
+    encode_method_frame,
+    extract_body,
+    extract_properties,
 )
-from recado.amqp.handshake import ClientHandshake, Step
-from recado.amqp.reader import Reader, Unheard
-from recado.amqp.values import Table
+from recado.amqp.handshake import ClientHandshake, HandshakeStep
+from recado.amqp.reader import ChannelFramePolicy, FrameReader
+from recado.amqp.values import FieldTable
 
 from . import errors
-from .address import Address
-from .confirms import Confirms
-from .messages import Returned
-from .occurrences import (
-    Answered,
-    BlockChanged,
-    CameBack,
-    ChannelEnded,
-    Confirmed,
-    ConsumerGone,
-    Ended,
+from .confirms import ConfirmTracker
+from .messages import ReturnedMessage
+from .parameters import ConnectionParameters
+from .session_events import (
+    BlockedStateChanged,
+    ChannelTerminated,
+    ConnectionOpened,
+    ConnectionTerminated,
+    ConsumerCancelReceived,
     FlowChanged,
-    Occurrence,
-    Opened,
-    Token,
+    MessageReturned,
+    PublishesConfirmed,
+    ReplyReceived,
+    ReplyToken,
+    SessionEvent,
 )
 
-BODY_MAX = 512 << 20  # as much as any broker allows
-CAPABILITIES: Final[Table] = {
+BODY_MAX_BYTES = 512 << 20  # as much as any broker allows
+CAPABILITIES: Final[FieldTable] = {
     "authentication_failure_close": True,
     "basic.nack": True,
     "connection.blocked": True,
@@ -55,7 +55,7 @@ CAPABILITIES: Final[Table] = {
     "publisher_confirms": True,
 }
 
-ANSWERS: Final[dict[type[m.Method], tuple[type[m.Method], ...]]] = {
+REPLY_TYPES: Final[dict[type[m.Method], tuple[type[m.Method], ...]]] = {
     m.ConnectionUpdateSecret: (m.ConnectionUpdateSecretOk,),
     m.ChannelOpen: (m.ChannelOpenOk,),
     m.ChannelClose: (m.ChannelCloseOk,),
@@ -81,52 +81,52 @@ ANSWERS: Final[dict[type[m.Method], tuple[type[m.Method], ...]]] = {
 }
 
 
-class State(Enum):
+class SessionState(Enum):
     OPENING = auto()
     OPEN = auto()
     CLOSING = auto()  # we asked to close and await the answer
     ENDED = auto()
 
 
-class _Line:
+class _ChannelCalls:
     """A channel, as far as the protocol goes."""
 
-    __slots__ = ("awaiting", "confirms")
+    __slots__ = ("confirms", "pending_calls")
 
     def __init__(self) -> None:
-        self.awaiting: deque[tuple[type[m.Method], Token]] = deque()
-        self.confirms: Confirms | None = None
+        self.pending_calls: deque[tuple[type[m.Method], ReplyToken]] = deque()
+        self.confirms: ConfirmTracker | None = None
 
 
 class Session:
     def __init__(
         self,
-        address: Address,
-        properties: Table,
-        wake: Callable[[], None],
-        body_max: int = BODY_MAX,
+        parameters: ConnectionParameters,
+        properties: FieldTable,
+        on_output: Callable[[], None],
+        body_max: int = BODY_MAX_BYTES,
     ) -> None:
         """`wake` is told when there is something to take, once until all is taken."""
-        self.state = State.OPENING
+        self.state = SessionState.OPENING
         self.output: list[bytes] = []
-        self.backlog = 0  # bytes in it
-        self.channel_max = address.channel_max
-        self.frame_max = address.frame_max
+        self.output_bytes = 0  # bytes in it
+        self.channel_max = parameters.channel_max
+        self.frame_max = parameters.frame_max
         self.heartbeat = 0
-        self._address = address
-        self._wake = wake
-        self._lines: dict[int, _Line] = {0: _Line()}
-        self._free: list[int] = []
-        self._highest = 0
-        self._reader = Reader(body_max=body_max, runs_of_deliveries=True)
+        self._parameters = parameters
+        self._on_output = on_output
+        self._channels: dict[int, _ChannelCalls] = {0: _ChannelCalls()}
+        self._free_numbers: list[int] = []
+        self._highest_number = 0
+        self._reader = FrameReader(body_max=body_max, batch_deliveries=True)
         self._handshake = ClientHandshake(
-            address.username,
-            address.password.encode(),
-            address.vhost,
+            parameters.username,
+            parameters.password.encode(),
+            parameters.vhost,
             {"capabilities": CAPABILITIES, **properties},
-            address.frame_max,
-            address.channel_max,
-            address.heartbeat,
+            parameters.frame_max,
+            parameters.channel_max,
+            parameters.heartbeat,
         )
         self.write(PROTOCOL_HEADER)
 
@@ -134,255 +134,278 @@ class Session:
 
     def write(self, *pieces: bytes) -> None:
         if not self.output:
-            self._wake()
+            self._on_output()
         self.output += pieces
-        self.backlog += sum(map(len, pieces))
+        self.output_bytes += sum(map(len, pieces))
 
-    def take(self) -> bytes:
+    def take_output(self) -> bytes:
         """All that is to be sent."""
-        output, self.output, self.backlog = self.output, [], 0
+        output, self.output, self.output_bytes = self.output, [], 0
         return output[0] if len(output) == 1 else b"".join(output)
 
     def send(self, number: int, method: m.Method) -> None:
-        self.write(method_frame(number, method))
+        self.write(encode_method_frame(number, method))
 
-    def call(self, number: int, method: m.Method, token: Token) -> None:
+    def call(self, number: int, method: m.Method, token: ReplyToken) -> None:
         self.send(number, method)  # first: a method that cannot be written awaits nothing
-        self._lines[number].awaiting.append((type(method), token))
+        self._channels[number].pending_calls.append((type(method), token))
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         self.write(HEARTBEAT_FRAME)
 
-    def open_channel(self, token: Token) -> int:
+    def open_channel(self, token: ReplyToken) -> int:
         """Its number. `ValueError` if the broker allows no more."""
-        if self._free:
-            number = self._free.pop()
-        elif self._highest < self.channel_max:
-            self._highest = number = self._highest + 1
+        if self._free_numbers:
+            number = self._free_numbers.pop()
+        elif self._highest_number < self.channel_max:
+            self._highest_number = number = self._highest_number + 1
         else:
             raise ValueError(f"all {self.channel_max} channels of this connection are open")
-        self._lines[number] = _Line()
+        self._channels[number] = _ChannelCalls()
         self.call(number, m.ChannelOpen(), token)
         return number
 
-    def close_channel(self, number: int, token: Token) -> None:
+    def close_channel(self, number: int, token: ReplyToken) -> None:
         self.call(number, m.ChannelClose(200, "bye"), token)
-        self._reader.discarding.add(number)
+        self._reader.closing_channels.add(number)
 
-    def start_confirms(self, number: int) -> Confirms:
+    def start_confirms(self, number: int) -> ConfirmTracker:
         """Numbers begin with the next message; the call for it is the caller's."""
-        line = self._lines[number]
-        line.confirms = line.confirms or Confirms()
+        line = self._channels[number]
+        line.confirms = line.confirms or ConfirmTracker()
         return line.confirms
 
     def close(self) -> None:
         """Say good-bye; `Ended` comes with the answer."""
-        if self.state is State.OPEN:
-            self.state = State.CLOSING
+        if self.state is SessionState.OPEN:
+            self.state = SessionState.CLOSING
             self.send(0, m.ConnectionClose(200, "bye"))
-            self._reader.unheard = Unheard.IGNORED
+            self._reader.channel_frame_policy = ChannelFramePolicy.IGNORE
 
     # ── what comes in ─────────────────────────────────────────────────────────────────────────────────────
 
-    def receive(self, data: bytes) -> Iterator[Occurrence]:
+    def receive(self, data: bytes) -> Iterator[SessionEvent]:
         """Handle each occurrence before asking for the next."""
         if self.has_ended():
             return
         try:
             for event in self._reader.feed(data):
                 match event:
-                    case Delivered() if self.state is State.OPEN:
+                    case Delivered() if self.state is SessionState.OPEN:
                         yield event
                     case _ if self.has_ended():
                         return
-                    case _ if self.state is State.OPENING:
-                        yield from self._open(event)
+                    case _ if self.state is SessionState.OPENING:
+                        yield from self._handle_opening(event)
                     case _:
-                        yield from self._handle(event)
-        except ProtocolError as fault:
-            yield self._broken(fault)
+                        yield from self._handle_event(event)
+        except AmqpError as fault:
+            yield self._handle_protocol_error(fault)
 
     def has_ended(self) -> bool:
-        return self.state is State.ENDED
+        return self.state is SessionState.ENDED
 
-    def lose(self, error: Exception) -> Ended | None:
+    def terminate(self, error: Exception) -> ConnectionTerminated | None:
         """The connection is gone, for this reason; nothing if it has ended already."""
-        return None if self.has_ended() else self._end(error)
+        return None if self.has_ended() else self._terminate(error)
 
-    def _end(self, error: Exception) -> Ended:
-        self.state = State.ENDED
-        tokens = [token for line in self._lines.values() for _, token in line.awaiting]
-        self._lines.clear()
-        return Ended(error, tokens)
+    def _terminate(self, error: Exception) -> ConnectionTerminated:
+        self.state = SessionState.ENDED
+        tokens = [token for line in self._channels.values() for _, token in line.pending_calls]
+        self._channels.clear()
+        return ConnectionTerminated(error, tokens)
 
-    def _broken(self, fault: ProtocolError) -> Ended:
-        if self.state is State.OPENING:
-            return self._end(
-                errors.CannotConnect(
-                    f"what listens at {self._address.host}:{self._address.port} does not speak "
+    def _handle_protocol_error(self, fault: AmqpError) -> ConnectionTerminated:
+        if self.state is SessionState.OPENING:
+            return self._terminate(
+                errors.CannotConnectError(
+                    f"what listens at {self._parameters.host}:{self._parameters.port} does not speak "
                     f"AMQP 0-9-1 ({fault})",
                     "A broker's TLS port wants amqps:// and another number than its plain one.",
                 )
             )
         self.send(0, m.ConnectionClose(fault.code, fault.reply_text[:120]))
-        return self._end(errors.ConnectionLost(f"the broker broke the protocol: {fault}"))
+        return self._terminate(
+            errors.ConnectionLostError(f"the broker broke the protocol: {fault}")
+        )
 
-    def _open(self, event: e.Event) -> Iterator[Occurrence]:
+    def _handle_opening(self, event: e.Event) -> Iterator[SessionEvent]:
         match event:
             case e.MethodReceived(0, m.ConnectionClose(code, text)):
                 self.send(0, m.ConnectionCloseOk())
-                yield self._end(self._refusal(code, text))
+                yield self._terminate(self._make_refused_error(code, text))
             case e.MethodReceived(0, method):
                 for answer in self._handshake.receive(method):
                     self.send(0, answer)
-                if self._handshake.step is Step.OPEN:
-                    self._agreed()
-                    yield Opened(self._handshake.server_properties)
+                if self._handshake.step is HandshakeStep.OPEN:
+                    self._apply_limits()
+                    yield ConnectionOpened(self._handshake.server_properties)
             case e.HeartbeatReceived():
                 pass
             case _:
-                raise CommandInvalid("something of a channel before the connection is open")
+                raise CommandInvalidError("something of a channel before the connection is open")
 
-    def _agreed(self) -> None:
+    def _apply_limits(self) -> None:
         limits = self._handshake.limits
-        self.state = State.OPEN
+        self.state = SessionState.OPEN
         self.frame_max = self._reader.frame_max = limits.frame_max
         self.channel_max = limits.channel_max
         self.heartbeat = limits.heartbeat
 
-    def cut_off(self) -> Exception:
+    def make_eof_error(self) -> Exception:
         """What it means that the broker hangs up now, without a word."""
-        address = self._address
-        if self.state is not State.OPENING:
-            return errors.ConnectionLost(f"the broker at {address.host}:{address.port} hung up")
-        if (
-            self._closes_refused_logins()
-        ):  # so it has refused nothing: it was stopped, or the network failed
-            return errors.CannotConnect(
-                f"the broker at {address.host}:{address.port} hung up during the handshake"
+        parameters = self._parameters
+        if self.state is not SessionState.OPENING:
+            return errors.ConnectionLostError(
+                f"the broker at {parameters.host}:{parameters.port} hung up"
             )
-        if self._handshake.step is Step.AWAIT_TUNE:  # so do brokers that do not tell of it
-            return self._refusal(403, "the broker hung up during login")
-        if self._handshake.step is Step.AWAIT_OPEN_OK:
-            return self._refusal(530, "the broker hung up when asked for the vhost")
-        return errors.CannotConnect(
-            f"what listens at {address.host}:{address.port} hung up at once",
+        if (
+            self._server_closes_on_auth_failure()
+        ):  # so it has refused nothing: it was stopped, or the network failed
+            return errors.CannotConnectError(
+                f"the broker at {parameters.host}:{parameters.port} hung up during the handshake"
+            )
+        if self._handshake.step is HandshakeStep.AWAIT_TUNE:  # so do brokers that do not tell of it
+            return self._make_refused_error(403, "the broker hung up during login")
+        if self._handshake.step is HandshakeStep.AWAIT_OPEN_OK:
+            return self._make_refused_error(530, "the broker hung up when asked for the vhost")
+        return errors.CannotConnectError(
+            f"what listens at {parameters.host}:{parameters.port} hung up at once",
             "A broker's TLS port wants amqps:// and another number than its plain one.",
         )
 
-    def _closes_refused_logins(self) -> bool:
+    def _server_closes_on_auth_failure(self) -> bool:
         """Whether the broker says that it answers a refused login with connection.close."""
         capabilities = self._handshake.server_properties.get("capabilities")
         if not isinstance(capabilities, dict):
             return False
         return capabilities.get("authentication_failure_close") is True
 
-    def _refusal(self, code: int, text: str) -> Exception:
-        address = self._address
-        if code == 403 and self._handshake.step is Step.AWAIT_TUNE:
-            return errors.LoginFailed(
-                f"the broker at {address.host}:{address.port} refused the login of "
-                f"'{address.username}': {text}",
+    def _make_refused_error(self, reply_code: int, reply_text: str) -> Exception:
+        parameters = self._parameters
+        if reply_code == 403 and self._handshake.step is HandshakeStep.AWAIT_TUNE:
+            return errors.AuthenticationError(
+                f"the broker at {parameters.host}:{parameters.port} refused the login of "
+                f"'{parameters.username}': {reply_text}",
                 "Name and password are percent-encoded in a URL; guest is let in via localhost only.",
             )
-        if self._handshake.step is Step.AWAIT_OPEN_OK and code in (402, 403, 404, 530):
-            return errors.VhostRefused(
-                f"'{address.username}' cannot open the vhost '{address.vhost}': {text}",
+        if self._handshake.step is HandshakeStep.AWAIT_OPEN_OK and reply_code in (
+            402,
+            403,
+            404,
+            530,
+        ):
+            return errors.VhostRefusedError(
+                f"'{parameters.username}' cannot open the vhost '{parameters.vhost}': {reply_text}",
                 "It must exist and the user needs permissions in it; in a URL the vhost / is %2F.",
             )
-        return errors.CannotConnect(f"the broker refused the connection: {code} {text}")
+        return errors.CannotConnectError(
+            f"the broker refused the connection: {reply_code} {reply_text}"
+        )
 
-    def _handle(self, event: e.Event) -> Iterator[Occurrence]:
+    def _handle_event(self, event: e.Event) -> Iterator[SessionEvent]:
         match event:
             case e.Acked(number, first, count):
-                yield from self._confirmed(number, first, count)
+                yield from self._confirm_range(number, first, count)
             case e.MethodReceived(number, m.BasicAck(tag, multiple)):
-                yield from self._settled(number, tag, multiple, ok=True)
+                yield from self._confirm(number, tag, multiple, acked=True)
             case e.MethodReceived(number, m.BasicNack(tag, multiple)):
-                yield from self._settled(number, tag, multiple, ok=False)
+                yield from self._confirm(number, tag, multiple, acked=False)
             case e.MethodReceived(0, method):
-                yield from self._connection_method(method)
+                yield from self._handle_connection_method(method)
             case e.MethodReceived(number, method):
-                yield from self._channel_method(number, method)
+                yield from self._handle_channel_method(number, method)
             case e.ContentReceived(number, m.BasicReturn() as r, content):
-                header, body = properties_of(content), body_of(content)
-                back = Returned(r.reply_code, r.reply_text, r.exchange, r.routing_key, header, body)
-                yield CameBack(number, back)
+                header, body = extract_properties(content), extract_body(content)
+                back = ReturnedMessage(
+                    r.reply_code, r.reply_text, r.exchange, r.routing_key, header, body
+                )
+                yield MessageReturned(number, back)
             case e.ContentReceived(number, method, content):
-                yield self._answer(number, method, properties_of(content), body_of(content))
-            case e.TooLarge(_, size):
-                raise CommandInvalid(f"a message of {size} bytes is more than this client takes")
+                yield self._match_reply(
+                    number, method, extract_properties(content), extract_body(content)
+                )
+            case e.OversizedBodyReceived(_, size):
+                raise CommandInvalidError(
+                    f"a message of {size} bytes is more than this client takes"
+                )
             case e.HeartbeatReceived() | e.Discarded():
                 pass
             case _:
-                raise CommandInvalid("a client's message from a broker")
+                raise CommandInvalidError("a client's message from a broker")
 
-    def _connection_method(self, method: m.Method) -> Iterator[Occurrence]:
+    def _handle_connection_method(self, method: m.Method) -> Iterator[SessionEvent]:
         match method:
             case m.ConnectionClose(code, text):
                 self.send(0, m.ConnectionCloseOk())
-                yield self._end(errors.ClosedByBroker(code, text))
-            case m.ConnectionCloseOk() if self.state is State.CLOSING:
-                yield self._end(errors.ConnectionClosed())
+                yield self._terminate(errors.ConnectionClosedByBrokerError(code, text))
+            case m.ConnectionCloseOk() if self.state is SessionState.CLOSING:
+                yield self._terminate(errors.ConnectionClosedByClientError())
             case m.ConnectionBlocked(reason):
-                yield BlockChanged(reason)
+                yield BlockedStateChanged(reason)
             case m.ConnectionUnblocked():
-                yield BlockChanged(None)
+                yield BlockedStateChanged(None)
             case _:
-                yield self._answer(0, method)
+                yield self._match_reply(0, method)
 
-    def _channel_method(self, number: int, method: m.Method) -> Iterator[Occurrence]:
+    def _handle_channel_method(self, number: int, method: m.Method) -> Iterator[SessionEvent]:
         match method:
             case m.ChannelClose(code, text):
                 self.send(number, m.ChannelCloseOk())
-                if number not in self._reader.discarding:  # else our own close awaits its answer
-                    yield self._end_channel(number, errors.ChannelRefused(code, text))
+                if (
+                    number not in self._reader.closing_channels
+                ):  # else our own close awaits its answer
+                    yield self._terminate_channel(
+                        number, errors.ChannelClosedByBrokerError(code, text)
+                    )
             case m.ChannelCloseOk():
-                self._reader.discarding.discard(number)
-                line = self._line(number)
-                if not line.awaiting or line.awaiting[-1][0] is not m.ChannelClose:
-                    raise CommandInvalid("an answer to a close that was not asked for")
-                token = line.awaiting.pop()[1]
-                yield self._end_channel(number, errors.ChannelClosed())
-                yield Answered(token, method)
+                self._reader.closing_channels.discard(number)
+                line = self._require_channel(number)
+                if not line.pending_calls or line.pending_calls[-1][0] is not m.ChannelClose:
+                    raise CommandInvalidError("an answer to a close that was not asked for")
+                token = line.pending_calls.pop()[1]
+                yield self._terminate_channel(number, errors.ChannelClosedByClientError())
+                yield ReplyReceived(token, method)
             case m.BasicCancel(tag):
-                yield ConsumerGone(number, tag)
+                yield ConsumerCancelReceived(number, tag)
             case m.ChannelFlow(active):
                 self.send(number, m.ChannelFlowOk(active))
                 yield FlowChanged(number, active)
             case _:
-                yield self._answer(number, method)
+                yield self._match_reply(number, method)
 
-    def _line(self, number: int) -> _Line:
-        line = self._lines.get(number)
+    def _require_channel(self, number: int) -> _ChannelCalls:
+        line = self._channels.get(number)
         if line is None:
-            raise CommandInvalid(f"something on channel {number}, which is not open")
+            raise CommandInvalidError(f"something on channel {number}, which is not open")
         return line
 
-    def _end_channel(self, number: int, error: Exception) -> ChannelEnded:
-        line = self._line(number)
-        del self._lines[number]
-        self._free.append(number)
-        return ChannelEnded(number, error, [token for _, token in line.awaiting])
+    def _terminate_channel(self, number: int, error: Exception) -> ChannelTerminated:
+        line = self._require_channel(number)
+        del self._channels[number]
+        self._free_numbers.append(number)
+        return ChannelTerminated(number, error, [token for _, token in line.pending_calls])
 
-    def _answer(
+    def _match_reply(
         self, number: int, method: m.Method, header: bytes = b"", body: bytes = b""
-    ) -> Answered:
-        awaiting = self._line(number).awaiting
-        if not awaiting or type(method) not in ANSWERS[awaiting[0][0]]:
-            raise CommandInvalid(
+    ) -> ReplyReceived:
+        awaiting = self._require_channel(number).pending_calls
+        if not awaiting or type(method) not in REPLY_TYPES[awaiting[0][0]]:
+            raise CommandInvalidError(
                 f"{method.name} answers nothing that was asked on channel {number}"
             )
-        return Answered(awaiting.popleft()[1], method, header, body)
+        return ReplyReceived(awaiting.popleft()[1], method, header, body)
 
-    def _confirmed(self, number: int, first: int, count: int) -> Iterator[Confirmed]:
-        confirms = self._line(number).confirms
+    def _confirm_range(self, number: int, first: int, count: int) -> Iterator[PublishesConfirmed]:
+        confirms = self._require_channel(number).confirms
         if confirms is not None:
-            for numbers in confirms.settle_each(first, count):
-                yield Confirmed(number, numbers, True)
+            for numbers in confirms.settle_range(first, count):
+                yield PublishesConfirmed(number, numbers, True)
 
-    def _settled(self, number: int, tag: int, multiple: bool, *, ok: bool) -> Iterator[Confirmed]:
-        confirms = self._line(number).confirms
+    def _confirm(
+        self, number: int, delivery_tag: int, multiple: bool, *, acked: bool
+    ) -> Iterator[PublishesConfirmed]:
+        confirms = self._require_channel(number).confirms
         if confirms is not None:
-            for numbers in confirms.settle(tag, multiple=multiple):
-                yield Confirmed(number, numbers, ok)
+            for numbers in confirms.settle(delivery_tag, multiple=multiple):
+                yield PublishesConfirmed(number, numbers, acked)

@@ -21,7 +21,7 @@ from recado.amqp.values import encode_table
 
 M = TypeVar("M", bound=m.Method)
 
-MOST_NAMES: Final = 100
+OLD_NAME_MAX_COUNT: Final = 100
 """Of a queue, beside its present one."""
 
 _QUEUE_METHODS = (
@@ -45,19 +45,19 @@ class Topology:
         self.exchanges: dict[str, m.ExchangeDeclare] = {}
         self.queues: dict[str, DeclaredQueue] = {}
         self._bindings: dict[tuple[str, ...], m.QueueBind | m.ExchangeBind] = {}
-        self._now_called: dict[str, str] = {}
+        self._current_names: dict[str, str] = {}
 
     @property
     def bindings(self) -> list[m.QueueBind | m.ExchangeBind]:
         return list(self._bindings.values())
 
-    def name_of(self, queue: str) -> str:
-        return self._now_called.get(queue, queue)
+    def current_name(self, queue: str) -> str:
+        return self._current_names.get(queue, queue)
 
-    def present(self, method: M) -> M:
+    def resolve_queue_name(self, method: M) -> M:
         """The same method with the name that its queue has now."""
-        if isinstance(method, _QUEUE_METHODS) and method.queue in self._now_called:
-            return msgspec.structs.replace(method, queue=self._now_called[method.queue])
+        if isinstance(method, _QUEUE_METHODS) and method.queue in self._current_names:
+            return msgspec.structs.replace(method, queue=self._current_names[method.queue])
         return method
 
     def record(self, method: m.Method, answer: m.Method) -> None:
@@ -74,38 +74,38 @@ class Topology:
             case m.QueueDelete(name):
                 self.forget_queue(name)
             case m.QueueBind() | m.ExchangeBind():
-                self._bindings[_key(method)] = method
+                self._bindings[_binding_key(method)] = method
             case m.QueueUnbind() | m.ExchangeUnbind():
-                self._unbind(_key(method))
+                self._forget_binding(_binding_key(method))
             case _:
                 pass
 
-    def renamed(self, old: str, new: str) -> None:
+    def record_rename(self, old: str, new: str) -> None:
         """A queue that was declared again got another name."""
         self.queues = {new if name == old else name: each for name, each in self.queues.items()}
-        names = [*self._names_of(old), old]
-        if len(names) > MOST_NAMES:
-            del self._now_called[names.pop(1)]
-        self._now_called.update(dict.fromkeys(names, new))
+        names = [*self._old_names(old), old]
+        if len(names) > OLD_NAME_MAX_COUNT:
+            del self._current_names[names.pop(1)]
+        self._current_names.update(dict.fromkeys(names, new))
         bindings = self.bindings
         self._bindings.clear()
         for binding in bindings:
             if isinstance(binding, m.QueueBind) and binding.queue == old:
                 binding = msgspec.structs.replace(binding, queue=new)
-            self._bindings[_key(binding)] = binding
+            self._bindings[_binding_key(binding)] = binding
 
-    def _names_of(self, queue: str) -> list[str]:
+    def _old_names(self, queue: str) -> list[str]:
         """Those that it had before, the oldest first."""
-        return [name for name, present in self._now_called.items() if present == queue]
+        return [name for name, present in self._current_names.items() if present == queue]
 
     def forget_queue(self, name: str) -> None:
         self.queues.pop(name, None)
-        for old in self._names_of(name):
-            del self._now_called[old]
+        for old in self._old_names(name):
+            del self._current_names[old]
         for key in [key for key in self._bindings if key[0] == "queue" and key[1] == name]:
-            self._unbind(key)
+            self._forget_binding(key)
 
-    def consumer_left(self, name: str) -> None:
+    def record_last_consumer_removed(self, name: str) -> None:
         """The last consumer of ours has left the queue."""
         queue = self.queues.get(name)
         if queue is not None and queue.declare.auto_delete:
@@ -116,9 +116,9 @@ class Topology:
         for key in [key for key in self._bindings if key[2] == name]:
             self._bindings.pop(key, None)
         for key in [key for key in self._bindings if key[:2] == ("exchange", name)]:
-            self._unbind(key)
+            self._forget_binding(key)
 
-    def _unbind(self, key: tuple[str, ...]) -> None:
+    def _forget_binding(self, key: tuple[str, ...]) -> None:
         if self._bindings.pop(key, None) is None:
             return
         exchange = self.exchanges.get(key[2])
@@ -127,7 +127,7 @@ class Topology:
             self._forget_exchange(key[2])
 
 
-def _key(
+def _binding_key(
     method: m.QueueBind | m.QueueUnbind | m.ExchangeBind | m.ExchangeUnbind,
 ) -> tuple[str, ...]:
     """| what is bound | its name | where to | routing key | arguments |"""

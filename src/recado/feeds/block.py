@@ -17,28 +17,28 @@ from itertools import accumulate
 from struct import Struct, pack, unpack_from
 from typing import Final, NamedTuple
 
-MAX_COUNT: Final = 65_536
-MAX_BLOCK: Final = 16 * 1024 * 1024
-MAX_EXPANDED: Final = 16 * MAX_BLOCK
+MAX_MESSAGE_COUNT: Final = 65_536
+MAX_BLOCK_BYTES: Final = 16 * 1024 * 1024
+MAX_EXPANDED_BYTES: Final = 16 * MAX_BLOCK_BYTES
 """What the values of all messages may have in bytes: a value that is the same for all travels once, but who
 makes rows of them has it for each."""
-MAX_KEY: Final = 255
+MAX_KEY_BYTES: Final = 255
 
-KEY: Final = 0
-MESSAGE_ID: Final = 1
-HEADERS: Final = 2
-PROPERTIES: Final = 3
-BODY: Final = 4
-COLUMNS: Final = 5
+KEY_INDEX: Final = 0
+MESSAGE_ID_INDEX: Final = 1
+HEADERS_INDEX: Final = 2
+PROPERTIES_INDEX: Final = 3
+BODY_INDEX: Final = 4
+COLUMN_COUNT: Final = 5
 
-EMPTY: Final = 0
-SAME: Final = 1
-EACH: Final = 2
+ALL_EMPTY_CODE: Final = 0
+CONSTANT_CODE: Final = 1
+VARYING_CODE: Final = 2
 
 _U32: Final = Struct("<I")
 
 
-class Malformed(ValueError):
+class MalformedDataError(ValueError):
     """Bytes from the network that are not what they should be."""
 
 
@@ -82,7 +82,7 @@ class Block:
         return f"Block({self.count} messages, {len(self.data)} bytes)"
 
     @classmethod
-    def of(
+    def build(
         cls,
         bodies: Sequence[bytes],
         *,
@@ -97,46 +97,50 @@ class Block:
         count = len(bodies)
         if isinstance(timestamps, int):
             timestamps = [timestamps] * count
-        given = (keys, message_ids, headers, properties, bodies)
-        if not 0 < count <= MAX_COUNT:
-            raise ValueError(f"a block has 1 to {MAX_COUNT} messages, not {count}")
-        if any(not isinstance(values, bytes) and len(values) != count for values in given):
+        inputs = (keys, message_ids, headers, properties, bodies)
+        if not 0 < count <= MAX_MESSAGE_COUNT:
+            raise ValueError(f"a block has 1 to {MAX_MESSAGE_COUNT} messages, not {count}")
+        if any(not isinstance(values, bytes) and len(values) != count for values in inputs):
             raise ValueError(f"every column of this block has {count} values, or one for all")
-        columns = tuple(map(_gather, given))
+        columns = tuple(map(_encode_column, inputs))
         parts = [pack(f"<{count}q", *timestamps)]
         for column in columns:
-            _write(column, parts)
+            _write_column(column, parts)
         data = b"".join(parts)
-        if len(data) > MAX_BLOCK:
-            raise ValueError(f"a block has at most {MAX_BLOCK} bytes, not {len(data)}")
-        if (size := _expanded(columns, count)) > MAX_EXPANDED:
-            raise ValueError(f"the values of a block have at most {MAX_EXPANDED} bytes, not {size}")
+        if len(data) > MAX_BLOCK_BYTES:
+            raise ValueError(f"a block has at most {MAX_BLOCK_BYTES} bytes, not {len(data)}")
+        if (size := _expanded_size(columns, count)) > MAX_EXPANDED_BYTES:
+            raise ValueError(
+                f"the values of a block have at most {MAX_EXPANDED_BYTES} bytes, not {size}"
+            )
         return cls(count, data, columns)
 
     @classmethod
     def parse(cls, data: bytes, count: int) -> "Block":
         """Raises Malformed."""
-        if not 0 < count <= MAX_COUNT or len(data) > MAX_BLOCK:
-            raise Malformed(f"a block of {count} messages and {len(data)} bytes")
+        if not 0 < count <= MAX_MESSAGE_COUNT or len(data) > MAX_BLOCK_BYTES:
+            raise MalformedDataError(f"a block of {count} messages and {len(data)} bytes")
         at = 8 * count
         columns = []
-        for _ in range(COLUMNS):
-            column, at = _read(data, at, count)
+        for _ in range(COLUMN_COUNT):
+            column, at = _read_column(data, at, count)
             columns.append(column)
         if at != len(data):
-            raise Malformed(f"{len(data) - at} bytes behind the last column")
-        if _expanded(columns, count) > MAX_EXPANDED:
-            raise Malformed(f"{count} messages of more than {MAX_EXPANDED} bytes in all")
+            raise MalformedDataError(f"{len(data) - at} bytes behind the last column")
+        if _expanded_size(columns, count) > MAX_EXPANDED_BYTES:
+            raise MalformedDataError(
+                f"{count} messages of more than {MAX_EXPANDED_BYTES} bytes in all"
+            )
         return cls(count, data, tuple(columns))
 
     def timestamps(self) -> tuple[int, ...]:
         return unpack_from(f"<{self.count}q", self.data)
 
-    def column(self, which: int) -> Column:
-        return self._columns[which]
+    def column(self, index: int) -> Column:
+        return self._columns[index]
 
-    def values(self, which: int) -> list[bytes]:
-        return self._columns[which].values(self.count)
+    def values(self, index: int) -> list[bytes]:
+        return self._columns[index].values(self.count)
 
     def slice(self, start: int, stop: int) -> "Block":
         """Messages start..stop-1 as a block of their own."""
@@ -144,20 +148,20 @@ class Block:
             return self
         count = stop - start
         assert 0 <= start < stop <= self.count
-        columns = tuple(_cut(column, start, stop) for column in self._columns)
+        columns = tuple(_slice_column(column, start, stop) for column in self._columns)
         parts = [self.data[8 * start : 8 * stop]]
         for column in columns:
-            _write(column, parts)
+            _write_column(column, parts)
         return Block(count, b"".join(parts), columns)
 
-    def sizes(self) -> list[int]:
+    def message_sizes(self) -> list[int]:
         """About how many bytes each message takes in a block of its own."""
-        fixed = 8 + COLUMNS
+        fixed = 8 + COLUMN_COUNT
         each = []
         for column in self._columns:
-            if column.mode == SAME:
+            if column.mode == CONSTANT_CODE:
                 fixed += len(column.data) + 4
-            elif column.mode == EACH:
+            elif column.mode == VARYING_CODE:
                 each.append(column.sizes)
         fixed += 4 * len(each)
         return (
@@ -165,69 +169,69 @@ class Block:
         )
 
 
-def joined(blocks: Iterable[Block]) -> Block:
+def join_blocks(blocks: Iterable[Block]) -> Block:
     """Blocks of consecutive messages as one."""
     first, *others = blocks
     if not others:
         return first
     every = (first, *others)
     timestamps = [t for block in every for t in block.timestamps()]
-    values = [[v for block in every for v in block.values(c)] for c in range(COLUMNS)]
-    return Block.of(
-        values[BODY],
+    values = [[v for block in every for v in block.values(c)] for c in range(COLUMN_COUNT)]
+    return Block.build(
+        values[BODY_INDEX],
         timestamps=timestamps,
-        keys=values[KEY],
-        message_ids=values[MESSAGE_ID],
-        headers=values[HEADERS],
-        properties=values[PROPERTIES],
+        keys=values[KEY_INDEX],
+        message_ids=values[MESSAGE_ID_INDEX],
+        headers=values[HEADERS_INDEX],
+        properties=values[PROPERTIES_INDEX],
     )
 
 
-def _gather(values: Sequence[bytes] | bytes) -> Column:
+def _encode_column(values: Sequence[bytes] | bytes) -> Column:
     if isinstance(values, bytes):
-        return Column(SAME, (), values) if values else Column(EMPTY, (), b"")
+        return Column(CONSTANT_CODE, (), values) if values else Column(ALL_EMPTY_CODE, (), b"")
     first = values[0]
     # A list that is all one value is as long as its count of that value; `count` compares in C.
     if list(values).count(first) == len(values):
-        return Column(SAME, (), first) if first else Column(EMPTY, (), b"")
-    return Column(EACH, tuple(map(len, values)), b"".join(values))
+        return Column(CONSTANT_CODE, (), first) if first else Column(ALL_EMPTY_CODE, (), b"")
+    return Column(VARYING_CODE, tuple(map(len, values)), b"".join(values))
 
 
-def _write(column: Column, parts: list[bytes]) -> None:
+def _write_column(column: Column, parts: list[bytes]) -> None:
     parts.append(bytes((column.mode,)))
-    if column.mode == SAME:
+    if column.mode == CONSTANT_CODE:
         parts.append(_U32.pack(len(column.data)))
-    elif column.mode == EACH:
+    elif column.mode == VARYING_CODE:
         parts.append(pack(f"<{len(column.sizes)}I", *column.sizes))
     parts.append(column.data)
 
 
-def _read(data: bytes, at: int, count: int) -> tuple[Column, int]:
+def _read_column(data: bytes, at: int, count: int) -> tuple[Column, int]:
     size = len(data)
     if at >= size:
-        raise Malformed("a block ends before its last column")
+        raise MalformedDataError("a block ends before its last column")
     mode = data[at]
     at += 1
-    if mode == EMPTY:
-        return Column(EMPTY, (), b""), at
-    numbers = 1 if mode == SAME else count
-    if mode not in (SAME, EACH) or at + 4 * numbers > size:
-        raise Malformed(f"a column of mode {mode} in {size - at} bytes")
+    if mode == ALL_EMPTY_CODE:
+        return Column(ALL_EMPTY_CODE, (), b""), at
+    numbers = 1 if mode == CONSTANT_CODE else count
+    if mode not in (CONSTANT_CODE, VARYING_CODE) or at + 4 * numbers > size:
+        raise MalformedDataError(f"a column of mode {mode} in {size - at} bytes")
     sizes: tuple[int, ...] = unpack_from(f"<{numbers}I", data, at)
     at += 4 * numbers
     end = at + sum(sizes)
     if end > size:
-        raise Malformed(f"a column of {end - at} bytes where {size - at} are left")
-    return Column(mode, sizes if mode == EACH else (), data[at:end]), end
+        raise MalformedDataError(f"a column of {end - at} bytes where {size - at} are left")
+    return Column(mode, sizes if mode == VARYING_CODE else (), data[at:end]), end
 
 
-def _expanded(columns: Iterable[Column], count: int) -> int:
-    return sum(len(c.data) * (count if c.mode == SAME else 1) for c in columns)
+def _expanded_size(columns: Iterable[Column], count: int) -> int:
+    return sum(len(c.data) * (count if c.mode == CONSTANT_CODE else 1) for c in columns)
 
 
-def _cut(column: Column, start: int, stop: int) -> Column:
-    if column.mode != EACH:
+def _slice_column(column: Column, start: int, stop: int) -> Column:
+    if column.mode != VARYING_CODE:
         return column
     low = sum(column.sizes[:start])
     sizes = column.sizes[start:stop]
-    return Column(EACH, sizes, column.data[low : low + sum(sizes)])
+    return Column(VARYING_CODE, sizes, column.data[low : low + sum(sizes)])

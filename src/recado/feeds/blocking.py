@@ -17,24 +17,29 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from recado.client.loop_thread import LoopThread, Threaded, waited, waited_as
+from recado.client.loop_thread import (
+    LoopThread,
+    LoopThreadProxy,
+    make_blocking_factory,
+    make_blocking_method,
+)
 
-from .errors import FeedClosed
+from .connection import FeedConnection
+from .errors import FeedClosedError
 from .feed import Feed
-from .link import Link
 from .message import Message
-from .subscription import Messages, Subscription
+from .subscription import DeliveredBatch, Subscription
 from .vector import Vector
-from .views import Lost, View
+from .views import LostRange, View
 
 if TYPE_CHECKING:
-    from .archivist import Archivist
+    from .archiver import Archiver
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def in_the_loop(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+def call_in_loop(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """What has nothing to wait for, but is made for the loop that it is called in."""
 
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -43,7 +48,7 @@ def in_the_loop(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return update_wrapper(call, method)
 
 
-class BlockingSubscription(Threaded[Subscription]):
+class BlockingSubscription(LoopThreadProxy[Subscription]):
     @property
     def vector(self) -> Vector:
         return self._inner.vector
@@ -53,7 +58,7 @@ class BlockingSubscription(Threaded[Subscription]):
         return self._inner.view
 
     @property
-    def lost(self) -> list[Lost]:
+    def lost(self) -> list[LostRange]:
         return self._inner.lost
 
     @property
@@ -68,19 +73,19 @@ class BlockingSubscription(Threaded[Subscription]):
         self._run(self._inner.close(finished=kind is None))
 
     def __iter__(self) -> Iterator[Message]:
-        while (batch := self._run(self._inner.take())) is not None:
-            yield from self._inner.walk(batch)
+        while (batch := self._run(self._inner.take_batch())) is not None:
+            yield from self._inner.iterate_batch(batch)
 
-    def next_batch(self, timeout: float | None = None) -> Messages | None:
+    def next_batch(self, timeout: float | None = None) -> DeliveredBatch | None:
         """None when the subscription was closed; `TimeoutError` if nothing came."""
         return self._run(self._inner.next_batch(), timeout)
 
 
-class BlockingFeed(Threaded[Feed]):
-    publish = waited(Feed.publish)
-    publish_many = waited(Feed.publish_many)
-    subscribe = waited_as(BlockingSubscription, in_the_loop(Feed.subscribe))
-    close = waited(Feed.close)
+class BlockingFeed(LoopThreadProxy[Feed]):
+    publish = make_blocking_method(Feed.publish)
+    publish_many = make_blocking_method(Feed.publish_many)
+    subscribe = make_blocking_factory(BlockingSubscription, call_in_loop(Feed.subscribe))
+    close = make_blocking_method(Feed.close)
 
     @property
     def name(self) -> str:
@@ -91,19 +96,19 @@ class BlockingFeed(Threaded[Feed]):
         return self._inner.publisher
 
     @property
-    def published(self) -> int:
-        return self._inner.published
+    def last_sequence(self) -> int:
+        return self._inner.last_sequence
 
     @property
-    def confirmed(self) -> int:
-        return self._inner.confirmed
+    def confirmed_sequence(self) -> int:
+        return self._inner.confirmed_sequence
 
     def flush(self, timeout: float | None = None) -> None:
         self._run(self._inner.flush(), timeout)
 
 
-class BlockingArchive(Threaded["Archivist"]):
-    _inner: Archivist  # by name only: it needs pyarrow
+class BlockingArchiver(LoopThreadProxy["Archiver"]):
+    _inner: Archiver  # by name only: it needs pyarrow
 
     @property
     def vector(self) -> Vector:
@@ -121,18 +126,18 @@ class BlockingArchive(Threaded["Archivist"]):
         self._run(self._inner.run(), timeout)
 
 
-class BlockingLink(Threaded[Link]):
+class BlockingFeedConnection(LoopThreadProxy[FeedConnection]):
     """Its thread runs from `with` on, until that is left."""
 
-    def __init__(self, link: Link) -> None:
-        super().__init__(LoopThread("recado feeds", closed), link)
+    def __init__(self, connection: FeedConnection) -> None:
+        super().__init__(LoopThread("recado feeds", connection_closed_error), connection)
 
     @property
     def url(self) -> str:
         return self._inner.url
 
-    feed = waited_as(BlockingFeed, Link.feed)
-    archive = waited_as(BlockingArchive, in_the_loop(Link.archive))
+    feed = make_blocking_factory(BlockingFeed, FeedConnection.feed)
+    archive = make_blocking_factory(BlockingArchiver, call_in_loop(FeedConnection.archive))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -150,5 +155,5 @@ class BlockingLink(Threaded[Link]):
             self._thread.stop()
 
 
-def closed() -> FeedClosed:
-    return FeedClosed("the link is not open: use `with recado.connect_blocking(…) as link`")
+def connection_closed_error() -> FeedClosedError:
+    return FeedClosedError("the link is not open: use `with recado.connect_blocking(…) as link`")

@@ -17,42 +17,42 @@ from .block import Block
 from .vector import Vector
 from .views import (
     NO_VIEW,
-    Acknowledged,
+    AcknowledgementRecord,
+    ArchiveRecord,
     Certainty,
-    Id,
-    Lost,
+    IncarnationId,
+    LostRange,
     MemberId,
-    Record,
-    Sequence,
-    Settled,
+    SequenceNumber,
     View,
     ViewId,
     ViewRecord,
+    ViewStability,
 )
 
 ARCHIVES: Final = "archives"
 MEMBERS: Final = "members"
 COORDINATORS: Final = "coordinators"
-"""Members that coordinate a view or may have to, as far as they have asked for it by `Listen`."""
-MOST_RECALLED: Final = 2_048
+"""Members that coordinate a view or may have to, as far as they have asked for it by `ListenToCoordinators`."""
+MAX_READ_BATCHES: Final = 2_048
 """Batches in an answer of an archive's store: half of what a packet has room for, as some are split there."""
 Target = MemberId | Literal["archives", "members", "coordinators"]
 
 
-class Channel(Enum):
-    P = "P"
-    A = "A"
+class PacketRoute(Enum):
+    BROADCAST = "P"
+    ADDRESSED = "A"
 
 
-class Range(Struct, frozen=True, array_like=True):
+class MessageRange(Struct, frozen=True, array_like=True):
     """Messages first..last of a publisher."""
 
-    publisher: Id
-    first: Sequence
-    last: Sequence
+    publisher: IncarnationId
+    first: SequenceNumber
+    last: SequenceNumber
 
 
-class Batch(Struct, frozen=True):
+class MessageBatch(Struct, frozen=True):
     """Consecutive messages of one publisher: message i has sequence first + i."""
 
     publisher: bytes
@@ -69,28 +69,28 @@ class Batch(Struct, frozen=True):
     def last(self) -> int:
         return self.first + self.block.count - 1
 
-    def part(self, first: int, last: int) -> "Batch":
+    def clip(self, first: int, last: int) -> "MessageBatch":
         """Only messages first..last of it."""
         low, high = max(first, self.first) - self.first, min(last, self.last) - self.first + 1
         if low == 0 and high == self.block.count:
             return self
         block = self.block.slice(low, high)
-        return Batch(self.publisher, self.first + low, block, self.view, self.certainty)
+        return MessageBatch(self.publisher, self.first + low, block, self.view, self.certainty)
 
 
-Entry = Batch | Record
+ArchiveEntry = MessageBatch | ArchiveRecord
 """What an archive stores, in the order of its offsets. Only batches have offsets: one per message."""
 
 
-class Query(Struct, frozen=True):
+class ArchiveQuery(Struct, frozen=True):
     """What is to be read from an archive's store: batches from `offset` on, in order of offset, trimmed to
     messages behind `after`, or to `ranges` if there are any; stop behind about `limit` bytes, or about
     MOST_RECALLED batches."""
 
     after: Vector
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[MessageRange, ...] = ()
     offset: int = 0
-    limit: int = 4 * 1024 * 1024
+    limit_bytes: int = 4 * 1024 * 1024
 
 
 class ArchiveState(Struct, frozen=True):
@@ -98,165 +98,174 @@ class ArchiveState(Struct, frozen=True):
 
     vector: Vector
     views: tuple[ViewRecord, ...] = ()
-    settled: tuple[Settled, ...] = ()
-    acknowledged: tuple[Acknowledged, ...] = ()
-    offset: int = 0
+    stability: tuple[ViewStability, ...] = ()
+    acknowledgements: tuple[AcknowledgementRecord, ...] = ()
+    next_offset: int = 0
     """The next one."""
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[LostRange, ...] = ()
     """What was recorded as lost, and not found since."""
 
 
 # --- what happened ---------------------------------------------------------------------------------
 
 
-class Publish(Struct, frozen=True):
+class PublishRequested(Struct, frozen=True):
     """The application publishes these messages. They get the next sequences."""
 
-    columns: Block
+    block: Block
 
 
-class Arrived(Struct, frozen=True):
-    channel: Channel
+class PacketArrived(Struct, frozen=True):
+    route: PacketRoute
     sender: MemberId
     packet: bytes
 
 
-class Ticked(Struct, frozen=True):
+class TimerFired(Struct, frozen=True):
     """Time has passed: at the latest when `deadline` says so."""
 
 
-class Stored(Struct, frozen=True):
+class EntriesStored(Struct, frozen=True):
     """The archive's store: everything up to this vector, and all entries given before, are durable."""
 
     vector: Vector
     offset: int
 
 
-class Recalled(Struct, frozen=True):
+class ArchiveRead(Struct, frozen=True):
     """An answer to Recall `number`. With `more`, ask on at `offset`; `reached` is the store's vector at
     `offset`."""
 
-    number: int
-    batches: list[Batch]
-    more: bool
+    query_number: int
+    batches: list[MessageBatch]
+    has_more: bool
     reached: Vector
     offset: int = 0
 
 
-class Damaged(Struct, frozen=True):
+class ArchiveDamaged(Struct, frozen=True):
     """The archive's store cannot read these messages any more."""
 
-    lost: tuple[Lost, ...]
+    lost: tuple[LostRange, ...]
 
 
-class Confirmed(Struct, frozen=True):
+class BroadcastsConfirmed(Struct, frozen=True):
     """The transport has taken all casts with numbers up to this one, for good."""
 
-    upto: int
+    last_sequence: int
 
 
-class Left(Struct, frozen=True):
+class LeaveRequested(Struct, frozen=True):
     """The application leaves the feed. `vector` is what it has taken, if that is less than what was
     delivered."""
 
     vector: Vector | None = None
 
 
-Event = Publish | Arrived | Ticked | Stored | Recalled | Damaged | Confirmed | Left
+Event = (
+    PublishRequested
+    | PacketArrived
+    | TimerFired
+    | EntriesStored
+    | ArchiveRead
+    | ArchiveDamaged
+    | BroadcastsConfirmed
+    | LeaveRequested
+)
 
 # --- what is to be done ----------------------------------------------------------------------------
 
 
-class Cast(Struct, frozen=True):
+class Broadcast(Struct, frozen=True):
     """Tell everybody, on P. `number` is the last sequence in the packet if it has messages, which must last
     and be confirmed; with number 0 it is transient."""
 
     packet: bytes
     key: str = ""
-    number: int = 0
+    last_sequence: int = 0
 
 
-class Listen(Struct, frozen=True):
+class ListenToCoordinators(Struct, frozen=True):
     """Whether packets to `COORDINATORS` are to be brought here from now on. At the start they are not."""
 
-    to_coordinators: bool
+    enabled: bool
 
 
-class Send(Struct, frozen=True):
+class SendAddressed(Struct, frozen=True):
     """Tell one member, all archives, all members or coordinators, on A; transient."""
 
     to: Target
     packet: bytes
 
 
-class Acknowledge(Struct, frozen=True):
+class SendAcknowledgement(Struct, frozen=True):
     """Send this to all archives on A, once the application has taken everything that was delivered before it.
     A newer one replaces one that still waits."""
 
     packet: bytes
 
 
-class Deliver(Struct, frozen=True):
-    batch: Batch
+class DeliverBatch(Struct, frozen=True):
+    batch: MessageBatch
 
 
-class Gap(Struct, frozen=True):
+class ReportLoss(Struct, frozen=True):
     """To the application: these messages are lost, and what is behind them follows."""
 
-    lost: Lost
+    lost: LostRange
 
 
-class Installed(Struct, frozen=True):
+class ReportView(Struct, frozen=True):
     """To the application: who takes part now; everything up to `cut` has been delivered before."""
 
     view: View
     cut: Vector
 
 
-class Recovered(Struct, frozen=True):
+class ReportRecovered(Struct, frozen=True):
     """To the application: what was missed has been delivered; from here on the flow is live."""
 
     vector: Vector
 
 
-class Store(Struct, frozen=True):
+class StoreEntries(Struct, frozen=True):
     """Append these in this order and make them durable, then tell `Stored`."""
 
-    entries: list[Entry]
+    entries: list[ArchiveEntry]
 
 
-class Recall(Struct, frozen=True):
-    number: int
-    query: Query
+class ReadArchive(Struct, frozen=True):
+    query_number: int
+    query: ArchiveQuery
 
 
-class Failed(Struct, frozen=True):
+class ReportFailure(Struct, frozen=True):
     """The feed cannot do what was asked, and why; the member is of no more use."""
 
     reason: str
-    recovery: bool = False
+    is_recovery: bool = False
     """Messages that were missed cannot be had."""
 
 
 Effect = (
-    Cast
-    | Listen
-    | Send
-    | Acknowledge
-    | Deliver
-    | Gap
-    | Installed
-    | Recovered
-    | Store
-    | Recall
-    | Failed
+    Broadcast
+    | ListenToCoordinators
+    | SendAddressed
+    | SendAcknowledgement
+    | DeliverBatch
+    | ReportLoss
+    | ReportView
+    | ReportRecovered
+    | StoreEntries
+    | ReadArchive
+    | ReportFailure
 )
 
 
 # --- how it is set up ------------------------------------------------------------------------------
 
 
-class Policy(Enum):
+class RecoveryPolicy(Enum):
     """What a subscriber that returns is given."""
 
     NONE = "none"
@@ -267,32 +276,32 @@ class Policy(Enum):
     """The archive begins by itself when it sees the name return; else as pessimistic."""
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class FeedOptions(Struct, frozen=True, kw_only=True):
     """Times are in seconds, sizes in bytes."""
 
-    ordered: bool = True
+    has_total_order: bool = True
     """The transport has one order for all on P, and publishers do not hear it (AMQP). Else as UDP."""
-    packet: int = 1024 * 1024
+    max_packet_bytes: int = 1024 * 1024
     """The largest packet that the transport takes."""
-    beat: float = 0.5
-    suspect: float = 2.0
+    heartbeat_interval: float = 0.5
+    failure_timeout: float = 2.0
     """A member that is silent for so long is taken for failed."""
     full_rate_members: int = 100
     """In a group of up to so many, subscribers send a heartbeat every `beat`; in one that is n times as large
-    every n beats, and it takes n times `suspect` until one is taken for failed. Archives and the oldest members
+    every n beats, and it takes n times `failure_timeout` until one is taken for failed. Archives and the oldest members
     always keep the full rate."""
-    flush: float = 1.0
+    view_change_timeout: float = 1.0
     """How long a change of view waits for answers."""
-    again: float = 0.2
+    retry_interval: float = 0.2
     """How soon a question without an answer is asked again."""
-    patience: float = 10.0
+    loss_timeout: float = 10.0
     """After so long a gap that nobody present can fill is closed and told as lost."""
-    window: int = 16 * 1024 * 1024
+    retransmit_bytes: int = 16 * 1024 * 1024
     """What is kept of recent messages for those who missed them."""
-    held: int = 64 * 1024 * 1024
+    buffer_bytes: int = 64 * 1024 * 1024
     """What may wait for its turn. What comes beyond it is dropped and asked for later."""
-    recovery: Policy = Policy.NONE
-    vector: Vector = field(default_factory=Vector)
+    recovery: RecoveryPolicy = RecoveryPolicy.NONE
+    start_vector: Vector = field(default_factory=Vector)
     """With Policy.VECTOR: what the application has."""
     recovery_timeout: float = 10.0
     """How long to wait for an archive to answer."""
@@ -301,11 +310,11 @@ class Options(Struct, frozen=True, kw_only=True):
     gap_timeout: float | None = None
     """Of a subscriber with recovery: how long it waits for a message that nobody present has, and that an
     absent archive may have, before it fails. None waits until an archive is back."""
-    acknowledge: float = 5.0
+    acknowledge_interval: float = 5.0
     """How often, between views, a member tells the archives what it has delivered."""
-    archives: int = 0
+    archive_count: int = 0
     """How many archives the feed has; 0: as many as are in the view."""
-    resumed: int = 0
+    resume_after: int = 0
     """Of a publisher that goes on as an earlier life of its own: the sequence behind which it does."""
-    copies: int = 0
+    uniform_copies: int = 0
     """UNIFORM: so many archives must have a message; 0: a majority of them."""

@@ -15,26 +15,26 @@ from math import inf
 class MemberClock:
     def __init__(self, tolerance: float) -> None:
         self._tolerance = tolerance
-        self._wanted = inf  # when the loop must have run again, in the member's time,
-        self._due = inf  # and in monotonic time
-        self.stalled = 0.0
+        self._due_member_time = inf  # when the loop must have run again, in the member's time,
+        self._due_monotonic = inf  # and in monotonic time
+        self.stalled_seconds = 0.0
         """Seconds left out so far."""
 
     def expect(self, due: float) -> float:
         """The loop is to run by `due`, in the member's time, at the latest; gives it in monotonic time."""
-        self._wanted, self._due = due, due + self.stalled
-        return self._due
+        self._due_member_time, self._due_monotonic = due, due + self.stalled_seconds
+        return self._due_monotonic
 
     def observe(self, monotonic: float) -> float:
         """The loop runs: how long it was stalled, 0 if it was not."""
-        late = monotonic - self._due
+        late = monotonic - self._due_monotonic
         if late <= self._tolerance:
             return 0.0
-        self._due = monotonic
-        self.stalled += late
+        self._due_monotonic = monotonic
+        self.stalled_seconds += late
         return late
 
-    def time(self, monotonic: float) -> float:
+    def member_time(self, monotonic: float) -> float:
         """What the member is told; by no rounding earlier than what it waits for."""
-        time = monotonic - self.stalled
-        return max(time, self._wanted) if monotonic >= self._due else time
+        time = monotonic - self.stalled_seconds
+        return max(time, self._due_member_time) if monotonic >= self._due_monotonic else time

@@ -23,53 +23,53 @@ from typing import Final
 from msgspec.structs import replace
 
 from .boundary import (
-    Acknowledge,
+    ArchiveEntry,
+    ArchiveQuery,
     ArchiveState,
-    Arrived,
-    Batch,
-    Cast,
-    Channel,
-    Confirmed,
-    Deliver,
+    Broadcast,
+    BroadcastsConfirmed,
+    DeliverBatch,
     Effect,
-    Entry,
     Event,
-    Failed,
-    Gap,
-    Installed,
-    Left,
-    Listen,
-    Options,
-    Query,
-    Recall,
-    Recovered,
-    Send,
-    Store,
-    Ticked,
+    FeedOptions,
+    LeaveRequested,
+    ListenToCoordinators,
+    MessageBatch,
+    PacketArrived,
+    PacketRoute,
+    ReadArchive,
+    ReportFailure,
+    ReportLoss,
+    ReportRecovered,
+    ReportView,
+    SendAcknowledgement,
+    SendAddressed,
+    StoreEntries,
+    TimerFired,
 )
 from .clock import MemberClock
-from .errors import CannotJoin
-from .layers.reception import room_for
-from .member import Member
-from .packet import HEAD, Kind
-from .stack import ARCHIVE, PUBLISHER, SUBSCRIBER, Stack, StackError
-from .transport.port import UNTAGGED, Carrier, Port
+from .errors import JoinError
+from .layers.receive_buffer import max_publishers
+from .member import FeedMember
+from .packet import HEADER_BYTES, PacketKind
+from .stack import ARCHIVE_STACK, PUBLISHER_STACK, SUBSCRIBER_STACK, Stack, StackError
+from .transport.endpoint import NO_TAG, FeedEndpoint, FeedTransport
 from .vector import Vector
-from .views import Lost, MemberId, Role, View
+from .views import LostRange, MemberId, Role, View
 
 log = logging.getLogger("recado.feeds")
 
-USUAL: Final = {
-    Role.PUBLISHER: PUBLISHER,
-    Role.SUBSCRIBER: SUBSCRIBER,
-    Role.ARCHIVE: ARCHIVE,
+DEFAULT_STACKS: Final = {
+    Role.PUBLISHER: PUBLISHER_STACK,
+    Role.SUBSCRIBER: SUBSCRIBER_STACK,
+    Role.ARCHIVE: ARCHIVE_STACK,
 }
 
-QUESTIONS: Final = (Kind.NAK, Kind.PULL)
-GIFTS: Final = (Kind.DATA, Kind.FRAGMENT, Kind.PULLED)
+REQUEST_KINDS: Final = (PacketKind.NAK, PacketKind.PULL_REQUEST)
+MESSAGE_KINDS: Final = (PacketKind.DATA, PacketKind.FRAGMENT, PacketKind.PULL_REPLY)
 
 
-class Station:
+class MemberListener:
     """What the member serves: a feed's publisher, a subscription, an archive. Each minds what matters to it."""
 
     _driver: Driver | None = None
@@ -82,64 +82,64 @@ class Station:
     def attach(self, driver: Driver) -> None:
         self._driver = driver
 
-    def deliver(self, batch: Batch) -> None:
+    def deliver(self, batch: MessageBatch) -> None:
         pass
 
     def acknowledge(self, packet: bytes) -> None:
         """Send it to the archives when everything delivered before was taken."""
 
-    def installed(self, view: View, cut: Vector) -> None:
+    def view_installed(self, view: View, cut: Vector) -> None:
         pass
 
-    def recovered(self, vector: Vector) -> None:
+    def recovery_finished(self, vector: Vector) -> None:
         pass
 
-    def lost_some(self, lost: Lost) -> None:
+    def messages_lost(self, lost: LostRange) -> None:
         pass
 
-    def store_entries(self, entries: Sequence[Entry]) -> None:
+    def store_entries(self, entries: Sequence[ArchiveEntry]) -> None:
         pass
 
-    def recall(self, number: int, query: Query) -> None:
+    def read_archive(self, query_number: int, query: ArchiveQuery) -> None:
         pass
 
-    def confirmed_upto(self, number: int) -> None:
+    def publish_confirmed(self, last_sequence: int) -> None:
         pass
 
-    def handled(self, packet: bytes, tag: int, *, refused: bool) -> None:
+    def packet_handled(self, packet: bytes, tag: int, *, is_malformed: bool) -> None:
         """A packet that came with a tag was given to the member, and all effects are done; or it was of no
         use."""
 
-    def failed(self, reason: str, *, recovery: bool) -> None:
+    def feed_failed(self, reason: str, *, is_recovery: bool) -> None:
         """`recovery`: because messages that were missed cannot be had."""
 
-    def broken(self, error: Exception) -> None:
+    def transport_lost(self, error: Exception) -> None:
         """By what carries packets."""
 
-    def faulted(self, fault: Exception) -> None:
+    def internal_error(self, error: Exception) -> None:
         """By a mistake in this program."""
 
 
 class Driver:
     """A `Listener` of its port."""
 
-    def __init__(self, member: Member, station: Station) -> None:
+    def __init__(self, member: FeedMember, listener: MemberListener) -> None:
         self.member = member
-        self.port: Port
-        self._station = station
+        self.endpoint: FeedEndpoint
+        self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._events: deque[Event] = deque()
         self._busy = True  # until it has a port to act by
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0  # by the loop's clock
-        self._clock = MemberClock(member.site.options.beat / 2)
-        self._turned_away = 0
+        self._clock = MemberClock(member.context.options.heartbeat_interval / 2)
+        self._logged_rejections = 0
 
-    def start(self, port: Port) -> None:
-        self.port = port
+    def start(self, endpoint: FeedEndpoint) -> None:
+        self.endpoint = endpoint
         self._busy = False
-        self.handle(Ticked())
+        self.handle(TimerFired())
 
     def handle(self, event: Event) -> None:
         self._events.append(event)
@@ -151,71 +151,73 @@ class Driver:
                 now = self._now()
                 for effect in self.member.handle(self._events.popleft(), now):
                     self._perform(effect)
-            self._arm()
+            self._arm_timer()
         except Exception as fault:  # noqa: BLE001 (whatever it is, whoever waits for us must know)
-            self._give_up(fault)
+            self._fail(fault)
         finally:
             self._busy = False
 
-    def _give_up(self, fault: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """What carries packets has no use for it, and would go on as if nothing were (D5)."""
-        log.error("a member of a feed fails", exc_info=fault)
+        log.error("a member of a feed fails", exc_info=error)
         self._stopped = True
-        self._station.faulted(fault)
+        self._listener.internal_error(error)
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case Cast(packet) | Send(_, packet) if self._is_too_much(packet, QUESTIONS):
+            case Broadcast(packet) | SendAddressed(_, packet) if self._is_dropped(
+                packet, REQUEST_KINDS
+            ):
                 pass
-            case Cast(packet, key, number):
-                self.port.cast(packet, key, number)
-            case Send(to, packet):
-                self.port.send(to, packet)
-            case Listen(to_coordinators):
-                self.port.listen(to_coordinators=to_coordinators)
-            case Acknowledge(packet):
-                self._station.acknowledge(packet)
-            case Deliver(batch):
-                self._station.deliver(batch)
-            case Gap(lost):
-                self._station.lost_some(lost)
-            case Installed(view, cut):
-                self._station.installed(view, cut)
-            case Recovered(vector):
-                self._station.recovered(vector)
-            case Store(entries):
-                self._station.store_entries(entries)
-            case Recall(number, query):
-                self._station.recall(number, query)
-            case Failed(reason, recovery):
-                self._station.failed(reason, recovery=recovery)
+            case Broadcast(packet, key, number):
+                self.endpoint.broadcast(packet, key, number)
+            case SendAddressed(to, packet):
+                self.endpoint.send(to, packet)
+            case ListenToCoordinators(to_coordinators):
+                self.endpoint.listen_to_coordinators(enabled=to_coordinators)
+            case SendAcknowledgement(packet):
+                self._listener.acknowledge(packet)
+            case DeliverBatch(batch):
+                self._listener.deliver(batch)
+            case ReportLoss(lost):
+                self._listener.messages_lost(lost)
+            case ReportView(view, cut):
+                self._listener.view_installed(view, cut)
+            case ReportRecovered(vector):
+                self._listener.recovery_finished(vector)
+            case StoreEntries(entries):
+                self._listener.store_entries(entries)
+            case ReadArchive(number, query):
+                self._listener.read_archive(number, query)
+            case ReportFailure(reason, recovery):
+                self._listener.feed_failed(reason, is_recovery=recovery)
 
     # --- time
 
-    def _arm(self) -> None:
+    def _arm_timer(self) -> None:
         """A timer that is too early costs one look at the deadline; to move it each time would cost more."""
         deadline = self.member.deadline()
         if deadline is None or self._stopped:
             return
         if self._timer is not None:
-            if self._timer_at <= deadline + self._clock.stalled:
+            if self._timer_at <= deadline + self._clock.stalled_seconds:
                 return
             self._timer.cancel()
         # A deadline in the past means "at once": it does not show that the loop was stalled since.
-        now = self._clock.time(self._loop.time())
+        now = self._clock.member_time(self._loop.time())
         self._timer_at = self._clock.expect(max(deadline, now))
-        self._timer = self._loop.call_at(self._timer_at, self._ring)
+        self._timer = self._loop.call_at(self._timer_at, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         now = self._now()
         self._timer = None
         self._clock.expect(inf)
-        self._tell_turned_away()
+        self._log_rejected_publishers()
         deadline = self.member.deadline()
         if deadline is not None and deadline <= now:
-            self.handle(Ticked())
+            self.handle(TimerFired())
         else:
-            self._arm()
+            self._arm_timer()
 
     def _now(self) -> float:
         monotonic = self._loop.time()
@@ -223,52 +225,60 @@ class Driver:
         if stalled:
             log.info(
                 "event loop stalled (member=%s stalled_s=%.1f): feed timeouts do not count this time",
-                *(self.member.site.me.name, stalled),
+                *(self.member.context.member_id.name, stalled),
             )
-            self.member.stall(stalled)
-        return self._clock.time(monotonic)
+            self.member.adjust_for_stall(stalled)
+        return self._clock.member_time(monotonic)
 
-    def _tell_turned_away(self) -> None:
+    def _log_rejected_publishers(self) -> None:
         """Once: whoever fills a feed must not fill a log."""
-        if self._turned_away or not self.member.turned_away:
+        if self._logged_rejections or not self.member.rejected_count:
             return
-        self._turned_away = self.member.turned_away
+        self._logged_rejections = self.member.rejected_count
         log.error(
             "%s follows as many publishers as it can, %d: messages of new ones are dropped here. Each start of "
             "a program that publishes is one; keep it running, let it go on as `Earlier`, or begin a new feed",
-            *(self.member.site.me.name, self.member.publishers[1]),
+            *(self.member.context.member_id.name, self.member.publisher_counts[1]),
         )
 
     # --- what comes
 
-    def arrived(self, channel: Channel, sender: MemberId, packet: bytes, tag: int) -> None:
-        if tag == UNTAGGED and self._is_too_much(packet, GIFTS):
+    def packet_received(
+        self, route: PacketRoute, sender: MemberId, packet: bytes, tag: int
+    ) -> None:
+        if tag == NO_TAG and self._is_dropped(packet, MESSAGE_KINDS):
             return
-        before = self.member.refused
-        self.handle(Arrived(channel, sender, packet))
-        if tag != UNTAGGED and not self._stopped:
+        before = self.member.malformed_count
+        self.handle(PacketArrived(route, sender, packet))
+        if tag != NO_TAG and not self._stopped:
             try:
-                self._station.handled(packet, tag, refused=self.member.refused != before)
+                self._listener.packet_handled(
+                    packet, tag, is_malformed=self.member.malformed_count != before
+                )
             except Exception as fault:  # noqa: BLE001 (as above)
-                self._give_up(fault)
+                self._fail(fault)
 
-    def _is_too_much(self, packet: bytes, kinds: tuple[Kind, ...]) -> bool:
+    def _is_dropped(self, packet: bytes, kinds: tuple[PacketKind, ...]) -> bool:
         """D6."""
-        return self.member.site.crowded and len(packet) >= HEAD and packet[HEAD - 1] in kinds
+        return (
+            self.member.context.is_inbox_full
+            and len(packet) >= HEADER_BYTES
+            and packet[HEADER_BYTES - 1] in kinds
+        )
 
-    def confirmed(self, upto: int) -> None:
-        self.handle(Confirmed(upto))
-        self._station.confirmed_upto(upto)
+    def broadcasts_confirmed(self, last_sequence: int) -> None:
+        self.handle(BroadcastsConfirmed(last_sequence))
+        self._listener.publish_confirmed(last_sequence)
 
-    def broken(self, error: Exception) -> None:
-        self._station.broken(error)
+    def transport_lost(self, error: Exception) -> None:
+        self._listener.transport_lost(error)
 
     # --- the end
 
     async def leave(self, vector: Vector | None = None) -> None:
         """In order: the others are told, and need not find out. `vector` is what the application has taken, if
         that is not all."""
-        self.handle(Left(vector))
+        self.handle(LeaveRequested(vector))
         await self.stop()
 
     async def stop(self) -> None:
@@ -276,13 +286,13 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        await self.port.close()
+        await self.endpoint.close()
 
 
-def stack_for(text: str | None, role: Role, transport: str) -> Stack:
+def resolve_stack(text: str | None, role: Role, transport: str) -> Stack:
     """As the text says, or the usual one for a role; a `StackError` if it does not end on our carrier."""
     if text is None:
-        text = USUAL[role].replace("AMQP", transport)
+        text = DEFAULT_STACKS[role].replace("AMQP", transport)
     stack = Stack.parse(text)
     if stack.transport != transport:
         raise StackError(
@@ -291,28 +301,34 @@ def stack_for(text: str | None, role: Role, transport: str) -> Stack:
     return stack
 
 
-async def join(
-    carrier: Carrier,
+async def join_feed(
+    transport: FeedTransport,
     feed: str,
-    me: MemberId,
+    member_id: MemberId,
     role: Role,
-    text: str | None,
-    options: Options,
-    station: Station,
-    stored: ArchiveState | None = None,
+    stack_text: str | None,
+    options: FeedOptions,
+    listener: MemberListener,
+    archive_state: ArchiveState | None = None,
 ) -> Driver:
     """A member of a feed, or a publisher, running."""
-    stack = stack_for(text, role, carrier.transport)
-    fitting = replace(options, ordered=carrier.transport == "AMQP", packet=carrier.largest)
-    known = max(len(fitting.vector), len(stored.vector) if stored is not None else 0)
-    if known > room_for(fitting):
-        raise CannotJoin(
-            f"{me.name} knows {known:,} publishers of the feed {feed}, and on {carrier.transport} a member "
-            f"follows at most {room_for(fitting):,}",
+    stack = resolve_stack(stack_text, role, transport.layer_name)
+    fitting = replace(
+        options,
+        has_total_order=transport.layer_name == "AMQP",
+        max_packet_bytes=transport.max_packet_bytes,
+    )
+    known = max(
+        len(fitting.start_vector), len(archive_state.vector) if archive_state is not None else 0
+    )
+    if known > max_publishers(fitting):
+        raise JoinError(
+            f"{member_id.name} knows {known:,} publishers of the feed {feed}, and on {transport.layer_name} a member "
+            f"follows at most {max_publishers(fitting):,}",
             "Begin a new feed, with a new archive, whose publishers keep running or go on as `Earlier`.",
         )
-    driver = Driver(Member(me, role, stack, fitting, stored), station)
-    port = await carrier.join(feed, me, role, driver)
-    station.attach(driver)  # before the first effect, which may need it
+    driver = Driver(FeedMember(member_id, role, stack, fitting, archive_state), listener)
+    port = await transport.join(feed, member_id, role, driver)
+    listener.attach(driver)  # before the first effect, which may need it
     driver.start(port)
     return driver

@@ -18,43 +18,43 @@ from __future__ import annotations
 class FeedError(Exception):
     """Anything of the above."""
 
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(f"{what}. {hint}" if hint else what)
-        self.what = what
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(f"{reason}. {hint}" if hint else reason)
+        self.reason = reason
         self.hint = hint
 
 
-class CannotJoin(FeedError):
+class JoinError(FeedError):
     pass
 
 
-class WrongUrl(CannotJoin):
+class InvalidUrlError(JoinError):
     pass
 
 
-class CarrierLost(FeedError):
+class TransportLostError(FeedError):
     pass
 
 
-class MemberFailed(FeedError):
+class MemberFailedError(FeedError):
     """Its cause is the fault, which is in recado, in a layer or in a callback of the application."""
 
-    def __init__(self, feed: str, fault: Exception) -> None:
+    def __init__(self, feed: str, cause: Exception) -> None:
         super().__init__(
             f"the feed {feed} stops by a fault in this program, not in what carries it: "
-            f"{type(fault).__name__}: {fault}",
+            f"{type(cause).__name__}: {cause}",
             "The log has its traceback.",
         )
-        self.__cause__ = fault
+        self.__cause__ = cause
 
 
-class RecoveryFailed(FeedError):
+class RecoveryError(FeedError):
     pass
 
 
-class ArchiveStopped(FeedError):
+class ArchiveStoppedError(FeedError):
     pass
 
 
-class FeedClosed(FeedError):
+class FeedClosedError(FeedError):
     pass

@@ -5,7 +5,7 @@
     await feed.flush()                           # all confirmed
 
 It becomes a publisher with the first message, and is then the same one until it is closed; the next life of
-the program is another publisher, unless it is told to go on as an earlier one (`Earlier`).
+the program is another publisher, unless it is told to go on as an earlier one (`ResumePoint`).
 """
 
 from __future__ import annotations
@@ -18,53 +18,56 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from recado.amqp.properties import Properties, encode_properties
-from recado.amqp.values import Value, encode_table
+from recado.amqp.values import FieldValue, encode_table
 
 from .block import Block
-from .boundary import Options, Policy, Publish
-from .driver import Driver, Station, join, stack_for
-from .errors import CarrierLost, FeedClosed, FeedError, MemberFailed
-from .gathering import BATCH_BYTES, WINDOW, Gatherer, check_size
-from .naming import check_feed, check_name, new_id
-from .selecting import wanted_by
+from .boundary import FeedOptions, PublishRequested, RecoveryPolicy
+from .coalescer import BATCH_BYTES, MAX_IN_FLIGHT_BATCHES, PublishCoalescer, check_message_size
+from .driver import Driver, MemberListener, join_feed, resolve_stack
+from .errors import FeedClosedError, FeedError, MemberFailedError, TransportLostError
+from .naming import check_feed_name, check_name, new_member_id
+from .selector_fields import compile_selector
 from .stack import StackError
-from .subscription import OnView, Recovery, Subscription, policy_of
-from .transport.port import Carrier
+from .subscription import Recovery, Subscription, ViewCallback, parse_recovery
+from .transport.endpoint import FeedTransport
 from .views import MemberId, Role
 
 
-class Earlier(NamedTuple):
+class ResumePoint(NamedTuple):
     """An earlier life of a publisher, to go on as the same one. What it may have published already can be
     published once more under its own sequences, and is then there once."""
 
     publisher: bytes
-    last: int
+    last_sequence: int
     """The sequence behind which to go on."""
 
 
-class Feed(Station):
+class Feed(MemberListener):
     """Made by `Link.feed`."""
 
     def __init__(
         self,
-        carrier: Carrier,
+        transport: FeedTransport,
         name: str,
         stack: str | None,
-        options: Options,
+        options: FeedOptions,
         *,
         batch_bytes: int = BATCH_BYTES,
-        window: int = WINDOW,
-        earlier: Earlier | None = None,
+        max_in_flight: int = MAX_IN_FLIGHT_BATCHES,
+        resume: ResumePoint | None = None,
     ) -> None:
-        self.name = check_feed(name)
-        self._carrier = carrier
+        self.name = check_feed_name(name)
+        self._transport = transport
         self._stack = stack
         self._options = options
-        self._me = new_id() if earlier is None else MemberId("", earlier.publisher)
-        self._resumed = 0 if earlier is None else earlier.last
-        self._opening = asyncio.Lock()
-        self._gatherer = Gatherer(
-            self._put, batch_bytes=batch_bytes, window=window, begun=self._resumed
+        self._member_id = new_member_id() if resume is None else MemberId("", resume.publisher)
+        self._resume_after = 0 if resume is None else resume.last_sequence
+        self._join_lock = asyncio.Lock()
+        self._coalescer = PublishCoalescer(
+            self._publish_block,
+            batch_bytes=batch_bytes,
+            max_in_flight=max_in_flight,
+            resume_after=self._resume_after,
         )
         self._subscriptions: list[Subscription] = []
         self._closed = False
@@ -72,17 +75,17 @@ class Feed(Station):
     @property
     def publisher(self) -> bytes:
         """What names us in `Message.publisher`."""
-        return self._me.incarnation
+        return self._member_id.incarnation
 
     @property
-    def published(self) -> int:
+    def last_sequence(self) -> int:
         """The sequence of the last message published; the first is 1."""
-        return self._gatherer.last
+        return self._coalescer.last_sequence
 
     @property
-    def confirmed(self) -> int:
+    def confirmed_sequence(self) -> int:
         """The sequence up to which all is confirmed."""
-        return self._gatherer.confirmed
+        return self._coalescer.confirmed_sequence
 
     @property
     def is_closed(self) -> bool:
@@ -95,15 +98,15 @@ class Feed(Station):
         body: bytes,
         *,
         key: str = "",
-        headers: Mapping[str, Value] | None = None,
+        headers: Mapping[str, FieldValue] | None = None,
         message_id: str = "",
         properties: Properties | None = None,
     ) -> int:
         """One message; gives its sequence. All of a turn of the loop travel together."""
-        gatherer = self._gatherer
-        while self._driver is None or not gatherer.has_room:
-            await self._ready()
-        return gatherer.add(
+        coalescer = self._coalescer
+        while self._driver is None or not coalescer.has_room:
+            await self._wait_ready()
+        return coalescer.add(
             body,
             key.encode(),
             message_id.encode(),
@@ -117,23 +120,23 @@ class Feed(Station):
         *,
         keys: Sequence[str] | str = "",
         message_ids: Sequence[str] | str = "",
-        headers: Mapping[str, Value] | None = None,
+        headers: Mapping[str, FieldValue] | None = None,
         properties: Properties | None = None,
     ) -> range:
         """Many at a time, which is much cheaper; gives their sequences."""
         if not bodies:
             return range(0)
-        key = encoded(keys, len(bodies), "keys")
-        message_id = encoded(message_ids, len(bodies), "message_ids")
+        key = encode_texts(keys, len(bodies), "keys")
+        message_id = encode_texts(message_ids, len(bodies), "message_ids")
         common = encode_table(dict(headers)) if headers else b""
         about = encode_properties(properties) if properties is not None else b""
-        besides = longest(key) + longest(message_id) + len(common) + len(about)
-        check_size(max(map(len, bodies)) + besides, longest(key))
+        besides = max_length(key) + max_length(message_id) + len(common) + len(about)
+        check_message_size(max(map(len, bodies)) + besides, max_length(key))
         first = 0
-        for piece in self._gatherer.pieces(bodies, besides):
-            while self._driver is None or not self._gatherer.has_room:
-                await self._ready()
-            last = self._gatherer.add_many(
+        for piece in self._coalescer.split(bodies, besides):
+            while self._driver is None or not self._coalescer.has_room:
+                await self._wait_ready()
+            last = self._coalescer.add_many(
                 bodies[piece],
                 key if isinstance(key, bytes) else key[piece],
                 message_id if isinstance(message_id, bytes) else message_id[piece],
@@ -159,38 +162,42 @@ class Feed(Station):
         longest_key = max(map(len, keys))
         others = (message_ids, headers, properties)
         besides = longest_key + sum(max(map(len, column)) for column in others)
-        check_size(max(map(len, bodies)) + besides, longest_key)
-        for piece in self._gatherer.pieces(bodies, besides):
-            while self._driver is None or not self._gatherer.has_room:
-                await self._ready()
-            self._gatherer.add_many(
+        check_message_size(max(map(len, bodies)) + besides, longest_key)
+        for piece in self._coalescer.split(bodies, besides):
+            while self._driver is None or not self._coalescer.has_room:
+                await self._wait_ready()
+            self._coalescer.add_many(
                 *(bodies[piece], keys[piece], message_ids[piece]),
                 *(headers[piece], properties[piece], timestamps[piece]),
             )
 
     async def flush(self) -> None:
         """Until all that was published so far is confirmed."""
-        await self._gatherer.settled()
+        await self._coalescer.wait_for_confirms()
 
-    async def _ready(self) -> None:
+    async def _wait_ready(self) -> None:
         if self._driver is None:
-            async with self._opening:
+            async with self._join_lock:
                 self._check_open()
                 if self._driver is None:
-                    driver = await join(
-                        *(self._carrier, self.name, self._me, Role.PUBLISHER),
-                        *(self._stack, replace(self._options, resumed=self._resumed), self),
+                    driver = await join_feed(
+                        *(self._transport, self.name, self._member_id, Role.PUBLISHER),
+                        *(
+                            self._stack,
+                            replace(self._options, resume_after=self._resume_after),
+                            self,
+                        ),
                     )
                     if self._closed:  # meanwhile, by one who did not wait for us
                         await driver.leave()
-        await self._gatherer.room()
+        await self._coalescer.wait_for_room()
 
     def _check_open(self) -> None:
         if self._closed:
-            raise self._closed_by_us()
+            raise self._closed_error()
 
-    def _closed_by_us(self) -> FeedClosed:
-        return FeedClosed(f"the feed {self.name} was closed by this program")
+    def _closed_error(self) -> FeedClosedError:
+        return FeedClosedError(f"the feed {self.name} was closed by this program")
 
     # --- subscribing
 
@@ -201,22 +208,22 @@ class Feed(Station):
         selector: str | None = None,
         recovery: Recovery = None,
         live_without_archive: bool = False,
-        on_view: OnView | None = None,
+        on_view: ViewCallback | None = None,
     ) -> Subscription:
         """To be entered by `async with`. The name is what an archive knows the subscriber by.
 
         Raises `SelectorError`, which shows the place, for a selector that cannot be understood, and
         `StackError` for `recovery` with a stack that has no SYNC.
         """
-        me = new_id(check_name(name, "a subscriber"))
-        policy, vector = policy_of(recovery)
-        stack = stack_for(self._stack, Role.SUBSCRIBER, self._carrier.transport)
-        if policy is not Policy.NONE and "SYNC" not in stack.names:
+        member_id = new_member_id(check_name(name, "a subscriber"))
+        policy, vector = parse_recovery(recovery)
+        stack = resolve_stack(self._stack, Role.SUBSCRIBER, self._transport.layer_name)
+        if policy is not RecoveryPolicy.NONE and "SYNC" not in stack.names:
             raise StackError(f'the stack "{stack}" has no SYNC, which recovers messages')
         options = replace(
             self._options,
             recovery=policy,
-            vector=vector,
+            start_vector=vector,
             live_without_archive=live_without_archive,
         )
 
@@ -224,13 +231,13 @@ class Feed(Station):
             self._check_open()
             still_open = (each for each in self._subscriptions if not each.is_closed)
             self._subscriptions = [*still_open, subscription]
-            return await join(
-                *(self._carrier, self.name, me, Role.SUBSCRIBER),
+            return await join_feed(
+                *(self._transport, self.name, member_id, Role.SUBSCRIBER),
                 *(self._stack, options, subscription),
             )
 
-        wanted = None if selector is None else wanted_by(selector, self.name)
-        return Subscription(self.name, name, joined, start=vector, wanted=wanted, on_view=on_view)
+        wanted = None if selector is None else compile_selector(selector, self.name)
+        return Subscription(self.name, name, joined, start=vector, filter_=wanted, on_view=on_view)
 
     # --- the end
 
@@ -249,36 +256,36 @@ class Feed(Station):
             if flush:
                 await self.flush()
         finally:
-            self._gatherer.fail(self._closed_by_us())
+            self._coalescer.fail(self._closed_error())
             if self._driver is not None:
                 await self._driver.leave()
 
     # --- for the driver
 
-    def _put(self, block: Block) -> None:
-        self.driver.handle(Publish(block))
+    def _publish_block(self, block: Block) -> None:
+        self.driver.handle(PublishRequested(block))
 
-    def confirmed_upto(self, number: int) -> None:
-        self._gatherer.confirm(number)
+    def publish_confirmed(self, last_sequence: int) -> None:
+        self._coalescer.confirm(last_sequence)
 
-    def failed(self, reason: str, *, recovery: bool) -> None:
-        self._gatherer.fail(FeedError(reason))
+    def feed_failed(self, reason: str, *, is_recovery: bool) -> None:
+        self._coalescer.fail(FeedError(reason))
 
-    def broken(self, error: Exception) -> None:
-        self._gatherer.fail(CarrierLost(f"the feed {self.name} is out of reach: {error}"))
+    def transport_lost(self, error: Exception) -> None:
+        self._coalescer.fail(TransportLostError(f"the feed {self.name} is out of reach: {error}"))
 
-    def faulted(self, fault: Exception) -> None:
-        self._gatherer.fail(MemberFailed(self.name, fault))
+    def internal_error(self, error: Exception) -> None:
+        self._coalescer.fail(MemberFailedError(self.name, error))
 
 
-def encoded(texts: Sequence[str] | str, count: int, what: str) -> list[bytes] | bytes:
+def encode_texts(texts: Sequence[str] | str, count: int, parameter: str) -> list[bytes] | bytes:
     if isinstance(texts, str):
         return texts.encode()
     if len(texts) != count:
-        raise ValueError(f"there are {count} bodies and {len(texts)} {what}")
+        raise ValueError(f"there are {count} bodies and {len(texts)} {parameter}")
     return [text.encode() for text in texts]
 
 
-def longest(values: list[bytes] | bytes) -> int:
+def max_length(values: list[bytes] | bytes) -> int:
     """Bytes of the longest, at least of one."""
     return len(values) if isinstance(values, bytes) else max(map(len, values))

@@ -9,83 +9,86 @@ M2  Nothing that arrives raises: what is malformed is counted in `refused`.
 
 from .boundary import (
     ArchiveState,
-    Arrived,
     Effect,
     Event,
-    Left,
-    Options,
-    Ticked,
+    FeedOptions,
+    LeaveRequested,
+    PacketArrived,
+    TimerFired,
 )
-from .layer import Layer, Site
-from .layers.dispatch import Dispatch
-from .layers.fifo import Numbering
-from .layers.reception import Reception, room_for
-from .layers.transport import Transport
-from .stack import Parts, Stack
+from .layer import Layer, MemberContext
+from .layers.dispatch import DispatchLayer
+from .layers.fifo import SequencerLayer
+from .layers.receive_buffer import ReceiveBuffer, max_publishers
+from .layers.transport import TransportLayer
+from .stack import LayerParts, Stack
 from .vector import Vector
 from .views import MemberId, Role, View
 
 
-class Member:
+class FeedMember:
     def __init__(
         self,
-        me: MemberId,
+        member_id: MemberId,
         role: Role,
         stack: Stack,
-        options: Options,
-        stored: ArchiveState | None = None,
+        options: FeedOptions,
+        archive_state: ArchiveState | None = None,
     ) -> None:
-        self.site = Site(me, role, options, frozenset(stack.names))
-        self._reception = Reception(
-            options.held, room_for(options), ordered=options.ordered, beat=options.beat
+        self.context = MemberContext(member_id, role, options, frozenset(stack.names))
+        self._receive_buffer = ReceiveBuffer(
+            options.buffer_bytes,
+            max_publishers(options),
+            has_total_order=options.has_total_order,
+            heartbeat_interval=options.heartbeat_interval,
         )
-        self._layers = stack.build(Parts(self.site, self._reception, stored))
+        self._layers = stack.build(LayerParts(self.context, self._receive_buffer, archive_state))
         top, bottom = self._layers[0], self._layers[-1]
-        assert isinstance(top, Dispatch)
-        assert isinstance(bottom, Transport)
+        assert isinstance(top, DispatchLayer)
+        assert isinstance(bottom, TransportLayer)
         # Many layers have nothing to do with time, and a deadline is asked for after every event.
         layers = self._layers
-        self._ticks = [one.tick for one in layers if type(one).tick is not Layer.tick]
-        self._deadlines = [
+        self._tick_methods = [one.tick for one in layers if type(one).tick is not Layer.tick]
+        self._deadline_methods = [
             one.deadline for one in layers if type(one).deadline is not Layer.deadline
         ]
         self._top = top
         self._bottom = bottom
-        self._begun = False
-        self._left = False
+        self._has_started = False
+        self._has_left = False
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        if self._left or self.site.failed:
+        if self._has_left or self.context.has_failed:
             return []
-        if not self._begun:
-            self._begun = True
+        if not self._has_started:
+            self._has_started = True
             for layer in self._layers:
                 layer.start(now)
         match event:
-            case Arrived():
-                self._bottom.arrived(event, now)
-            case Ticked():
-                for tick in self._ticks:
+            case PacketArrived():
+                self._bottom.receive(event, now)
+            case TimerFired():
+                for tick in self._tick_methods:
                     tick(now)
             case _:
-                self._left = isinstance(event, Left)
+                self._has_left = isinstance(event, LeaveRequested)
                 self._top.down(event, now)
-        effects, self.site.effects = self.site.effects, []
+        effects, self.context.effects = self.context.effects, []
         return effects
 
-    def stall(self, seconds: float) -> None:
+    def adjust_for_stall(self, seconds: float) -> None:
         """The process did not run for so long, and `now` leaves that out."""
         for layer in self._layers:
-            layer.stall(seconds)
+            layer.adjust_for_stall(seconds)
 
     def deadline(self) -> float | None:
         """When it wants the next Ticked; None: nothing is to be done until something comes."""
-        if self._left or self.site.failed:
+        if self._has_left or self.context.has_failed:
             return None
-        if not self._begun:
+        if not self._has_started:
             return 0.0
         earliest = None
-        for deadline in self._deadlines:
+        for deadline in self._deadline_methods:
             due = deadline()
             if due is not None and (earliest is None or due < earliest):
                 earliest = due
@@ -98,28 +101,28 @@ class Member:
 
     @property
     def view(self) -> View | None:
-        return self.site.view
+        return self.context.agreed_view
 
     @property
-    def published(self) -> int:
+    def last_sequence(self) -> int:
         """The last sequence that was given to a message; of a publisher."""
-        numbering = next((one for one in self._layers if isinstance(one, Numbering)), None)
-        return numbering.published if numbering is not None else 0
+        numbering = next((one for one in self._layers if isinstance(one, SequencerLayer)), None)
+        return numbering.last_sequence if numbering is not None else 0
 
     @property
-    def refused(self) -> int:
-        return self.site.refused
+    def malformed_count(self) -> int:
+        return self.context.malformed_count
 
-    def follows(self, publisher: bytes) -> bool:
+    def is_tracking(self, publisher: bytes) -> bool:
         """Whether it is one of those whose messages pass here."""
-        return publisher in self._reception.tracks
+        return publisher in self._receive_buffer.publishers
 
     @property
-    def publishers(self) -> tuple[int, int]:
+    def publisher_counts(self) -> tuple[int, int]:
         """How many it follows, and how many it can."""
-        return len(self._reception.tracks), self._reception.most
+        return len(self._receive_buffer.publishers), self._receive_buffer.max_publishers
 
     @property
-    def turned_away(self) -> int:
+    def rejected_count(self) -> int:
         """How often something came of a publisher for which there is no room."""
-        return self._reception.turned_away
+        return self._receive_buffer.rejected_count

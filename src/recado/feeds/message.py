@@ -10,16 +10,25 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from recado.amqp.errors import ProtocolError
+from recado.amqp.errors import AmqpError
 from recado.amqp.properties import Properties, decode_properties
-from recado.amqp.values import Value, decode_table
+from recado.amqp.values import FieldValue, decode_table
 
-from .block import BODY, EMPTY, HEADERS, KEY, MESSAGE_ID, PROPERTIES, SAME, Column
-from .boundary import Batch
+from .block import (
+    ALL_EMPTY_CODE,
+    BODY_INDEX,
+    CONSTANT_CODE,
+    HEADERS_INDEX,
+    KEY_INDEX,
+    MESSAGE_ID_INDEX,
+    PROPERTIES_INDEX,
+    Column,
+)
+from .boundary import MessageBatch
 from .views import Certainty, ViewId
 
 T = TypeVar("T")
-Headers = Mapping[str, Value]
+Headers = Mapping[str, FieldValue]
 
 NO_HEADERS: Final[Headers] = MappingProxyType({})
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,13 +56,13 @@ class Message(msgspec.Struct, frozen=True):
         return EPOCH + timedelta(microseconds=self.timestamp)
 
 
-def messages_of(feed: str, batch: Batch) -> list[Message]:
+def decode_messages(feed: str, batch: MessageBatch) -> list[Message]:
     """All messages of a batch, in order."""
     block = batch.block
     count = block.count
 
-    def each(which: int, read: Callable[[bytes], T], empty: T) -> Iterable[T]:
-        return column_of(block.column(which), count, read, empty)
+    def values_of(which: int, read: Callable[[bytes], T], empty: T) -> Iterable[T]:
+        return decode_column(block.column(which), count, read, empty)
 
     return list(
         map(
@@ -63,43 +72,43 @@ def messages_of(feed: str, batch: Batch) -> list[Message]:
             range(batch.first, batch.first + count),
             repeat(batch.view),
             block.timestamps(),
-            each(KEY, text_of, ""),
-            each(MESSAGE_ID, text_of, ""),
-            each(HEADERS, headers_of, NO_HEADERS),
-            each(PROPERTIES, properties_of, None),
-            block.values(BODY),
+            values_of(KEY_INDEX, decode_text, ""),
+            values_of(MESSAGE_ID_INDEX, decode_text, ""),
+            values_of(HEADERS_INDEX, decode_headers, NO_HEADERS),
+            values_of(PROPERTIES_INDEX, decode_message_properties, None),
+            block.values(BODY_INDEX),
             repeat(batch.certainty),
         )
     )
 
 
-def column_of(column: Column, count: int, read: Callable[[bytes], T], empty: T) -> Iterable[T]:
+def decode_column(column: Column, count: int, read: Callable[[bytes], T], empty: T) -> Iterable[T]:
     """What is the same for all is read once."""
-    if column.mode == EMPTY:
+    if column.mode == ALL_EMPTY_CODE:
         return repeat(empty)
-    if column.mode == SAME:
+    if column.mode == CONSTANT_CODE:
         return repeat(read(column.data))
     return map(read, column.values(count))
 
 
-def text_of(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Whatever a publisher sent; nobody can send what stops a subscriber."""
     return data.decode("utf-8", "surrogateescape")
 
 
-def headers_of(data: bytes) -> Headers:
+def decode_headers(data: bytes) -> Headers:
     if not data:
         return NO_HEADERS
     try:
         return MappingProxyType(decode_table(data, 0)[0])
-    except (ProtocolError, IndexError, ValueError):
+    except (AmqpError, IndexError, ValueError):
         return NO_HEADERS
 
 
-def properties_of(data: bytes) -> Properties | None:
+def decode_message_properties(data: bytes) -> Properties | None:
     if not data:
         return None
     try:
         return decode_properties(data)
-    except ProtocolError:
+    except AmqpError:
         return None

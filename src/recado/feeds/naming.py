@@ -12,26 +12,26 @@ import os
 from typing import Final
 
 from .boundary import Target
-from .vector import PUBLISHER_SIZE
+from .vector import PUBLISHER_ID_BYTES
 from .views import MemberId
 
-LONGEST: Final = 120
+MAX_NAME_BYTES: Final = 120
 """Bytes of a name: AMQP has 255 for that of a queue, and an archive's has two names in it."""
 
 
-def check_name(name: str, what: str) -> str:
+def check_name(name: str, label: str) -> str:
     """The name, or a `ValueError` that says what is wrong with it."""
     if not name:
-        raise ValueError(f"{what} needs a name")
+        raise ValueError(f"{label} needs a name")
     if not name.isprintable():
-        raise ValueError(f"the name of {what} has characters that cannot be printed: {name!r}")
+        raise ValueError(f"the name of {label} has characters that cannot be printed: {name!r}")
     size = len(name.encode("utf-8", "surrogatepass"))
-    if size > LONGEST:
-        raise ValueError(f"the name of {what} has {size} bytes; {LONGEST} are allowed")
+    if size > MAX_NAME_BYTES:
+        raise ValueError(f"the name of {label} has {size} bytes; {MAX_NAME_BYTES} are allowed")
     return name
 
 
-def check_feed(name: str) -> str:
+def check_feed_name(name: str) -> str:
     if name.endswith(".archive"):
         raise ValueError(
             f"a feed's name does not end with .archive, as {name!r} does: that is a part of another"
@@ -39,17 +39,17 @@ def check_feed(name: str) -> str:
     return check_name(name, "a feed")
 
 
-def new_id(name: str = "") -> MemberId:
+def new_member_id(name: str = "") -> MemberId:
     """For a member or a publisher that starts now."""
-    return MemberId(name, os.urandom(PUBLISHER_SIZE))
+    return MemberId(name, os.urandom(PUBLISHER_ID_BYTES))
 
 
-def text_of(to: Target) -> str:
+def format_target(to: Target) -> str:
     """As a routing key; `members` and `archives` are no member's."""
     return str(to)
 
 
-def id_of(text: str) -> MemberId | None:
+def parse_member_id(text: str) -> MemberId | None:
     """None if it is no member's."""
     try:
         return MemberId.parse(text)
@@ -57,13 +57,13 @@ def id_of(text: str) -> MemberId | None:
         return None
 
 
-def exchange_p(feed: str) -> str:
+def broadcast_exchange(feed: str) -> str:
     return f"feed.{feed}"
 
 
-def exchange_a(feed: str) -> str:
+def member_exchange(feed: str) -> str:
     return f"feed.{feed}.archive"
 
 
-def archive_queue(feed: str, name: str) -> str:
+def archive_queue_name(feed: str, name: str) -> str:
     return f"feed.{feed}.archive.{name}"

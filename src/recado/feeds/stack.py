@@ -13,72 +13,77 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from .boundary import ArchiveState
-from .layer import Layer, Site
-from .layers.archiver import Archiver
-from .layers.dispatch import Dispatch
-from .layers.fifo import Fifo, Numbering
-from .layers.frag import Frag
-from .layers.nak import NakMember, NakPublisher
+from .layer import Layer, MemberContext
+from .layers.archiver import ArchiverLayer
+from .layers.dispatch import DispatchLayer
+from .layers.fifo import FifoLayer, SequencerLayer
+from .layers.frag import FragLayer
+from .layers.membership import MembershipLayer
+from .layers.nak import NakMemberLayer, NakPublisherLayer
+from .layers.publisher_heartbeat import PublisherHeartbeatLayer
 from .layers.pull import PullLayer
-from .layers.pulse import Pulse
-from .layers.reach import Reach
-from .layers.reception import Reception
-from .layers.sync import Sync
-from .layers.total import Total
-from .layers.transport import Transport
-from .layers.uniform import Uniform
+from .layers.receive_buffer import ReceiveBuffer
+from .layers.sync import SyncLayer
+from .layers.total import TotalLayer
+from .layers.transport import TransportLayer
+from .layers.uniform import UniformLayer
 from .vector import Vector
 from .views import NO_VIEW, Role
 
-SUBSCRIBER: Final = "DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH:AMQP"
-ARCHIVE: Final = "DISPATCH:SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:REACH:AMQP"
-PUBLISHER: Final = "DISPATCH:FRAG:FIFO:NAK:REACH:AMQP"
-TRANSPORTS: Final = ("AMQP", "UDP")
+SUBSCRIBER_STACK: Final = "DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH:AMQP"
+ARCHIVE_STACK: Final = "DISPATCH:SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:REACH:AMQP"
+PUBLISHER_STACK: Final = "DISPATCH:FRAG:FIFO:NAK:REACH:AMQP"
+TRANSPORT_LAYERS: Final = ("AMQP", "UDP")
 
 
 class StackError(ValueError):
     """Says where in the text, what is wrong, and what would be right."""
 
 
-class Parts(NamedTuple):
+class LayerParts(NamedTuple):
     """What layers are made of."""
 
-    site: Site
-    reception: Reception
-    stored: ArchiveState | None
+    context: MemberContext
+    receive_buffer: ReceiveBuffer
+    archive_state: ArchiveState | None
 
 
-Maker = Callable[[Parts], Layer]
+LayerFactory = Callable[[LayerParts], Layer]
 
-_BUILT_IN: Final[dict[str, dict[Role, Maker]]] = {
-    "DISPATCH": dict.fromkeys(Role, lambda parts: Dispatch(parts.site)),
-    "SYNC": {Role.SUBSCRIBER: lambda parts: Sync(parts.site, parts.reception)},
-    "ARCHIVER": {Role.ARCHIVE: lambda parts: _archiver(parts)},
-    "UNIFORM": {Role.SUBSCRIBER: lambda parts: Uniform(parts.site)},
+_BUILT_IN_LAYERS: Final[dict[str, dict[Role, LayerFactory]]] = {
+    "DISPATCH": dict.fromkeys(Role, lambda parts: DispatchLayer(parts.context)),
+    "SYNC": {Role.SUBSCRIBER: lambda parts: SyncLayer(parts.context, parts.receive_buffer)},
+    "ARCHIVER": {Role.ARCHIVE: lambda parts: _build_archiver(parts)},
+    "UNIFORM": {Role.SUBSCRIBER: lambda parts: UniformLayer(parts.context)},
     "TOTAL": dict.fromkeys(
-        (Role.SUBSCRIBER, Role.ARCHIVE), lambda parts: Total(parts.site, parts.reception)
+        (Role.SUBSCRIBER, Role.ARCHIVE),
+        lambda parts: TotalLayer(parts.context, parts.receive_buffer),
     ),
     "PULL": dict.fromkeys(
-        (Role.SUBSCRIBER, Role.ARCHIVE), lambda parts: PullLayer(parts.site, parts.reception)
+        (Role.SUBSCRIBER, Role.ARCHIVE),
+        lambda parts: PullLayer(parts.context, parts.receive_buffer),
     ),
-    "FRAG": dict.fromkeys(Role, lambda parts: Frag(parts.site)),
+    "FRAG": dict.fromkeys(Role, lambda parts: FragLayer(parts.context)),
     "FIFO": {
-        Role.PUBLISHER: lambda parts: Numbering(parts.site),
-        **dict.fromkeys((Role.SUBSCRIBER, Role.ARCHIVE), lambda parts: _fifo(parts)),
+        Role.PUBLISHER: lambda parts: SequencerLayer(parts.context),
+        **dict.fromkeys((Role.SUBSCRIBER, Role.ARCHIVE), lambda parts: _build_fifo(parts)),
     },
     "NAK": {
-        Role.PUBLISHER: lambda parts: NakPublisher(parts.site),
+        Role.PUBLISHER: lambda parts: NakPublisherLayer(parts.context),
         **dict.fromkeys(
-            (Role.SUBSCRIBER, Role.ARCHIVE), lambda parts: NakMember(parts.site, parts.reception)
+            (Role.SUBSCRIBER, Role.ARCHIVE),
+            lambda parts: NakMemberLayer(parts.context, parts.receive_buffer),
         ),
     },
     "REACH": {
-        Role.PUBLISHER: lambda parts: Pulse(parts.site),
-        **dict.fromkeys((Role.SUBSCRIBER, Role.ARCHIVE), lambda parts: _reach(parts)),
+        Role.PUBLISHER: lambda parts: PublisherHeartbeatLayer(parts.context),
+        **dict.fromkeys((Role.SUBSCRIBER, Role.ARCHIVE), lambda parts: _build_membership(parts)),
     },
-    **dict.fromkeys(TRANSPORTS, dict.fromkeys(Role, lambda parts: Transport(parts.site))),
+    **dict.fromkeys(
+        TRANSPORT_LAYERS, dict.fromkeys(Role, lambda parts: TransportLayer(parts.context))
+    ),
 }
-_registered: dict[str, type[Layer]] = {}
+_registered_layers: dict[str, type[Layer]] = {}
 
 # Who must be above whom, and why. Each pair counts only if both are there.
 _ORDER: Final = (
@@ -96,7 +101,7 @@ _ORDER: Final = (
     ("FIFO", "NAK", "NAK gets the gaps filled that FIFO finds"),
     ("NAK", "REACH", "REACH decides about members before anybody asks them"),
 )
-_NEEDS: Final = (
+_REQUIREMENTS: Final = (
     ("FIFO", "NAK", "nobody else gets gaps filled"),
     ("SYNC", "REACH", "recovery begins at a view"),
     ("PULL", "REACH", "it has to know whom to ask"),
@@ -108,14 +113,14 @@ _NEEDS: Final = (
 )
 
 
-def register(name: str, layer: type[Layer]) -> None:
+def register_layer(name: str, layer: type[Layer]) -> None:
     """Make a layer known under this name. Its class is called with the site, for every role; one that changes
     messages belongs directly below DISPATCH, because archives store what passes ARCHIVER."""
     if not name.isidentifier() or name != name.upper():
         raise StackError(f"{name!r} is no name for a layer: letters, digits and _, in capitals")
-    if name in _BUILT_IN or _registered.get(name, layer) is not layer:
+    if name in _BUILT_IN_LAYERS or _registered_layers.get(name, layer) is not layer:
         raise StackError(f"there is a layer {name} already")
-    _registered[name] = layer
+    _registered_layers[name] = layer
 
 
 class Stack(Struct, frozen=True):
@@ -138,22 +143,22 @@ class Stack(Struct, frozen=True):
             _check_name(text, at, name, names)
             names.append(name)
             at += len(name) + 1
-        _check_whole(text, names)
+        _check_completeness(text, names)
         return cls(tuple(names))
 
-    def build(self, parts: Parts) -> list[Layer]:
+    def build(self, parts: LayerParts) -> list[Layer]:
         """The layers that this role plays, linked, top to bottom."""
-        role = parts.site.role
+        role = parts.context.role
         if role is Role.ARCHIVE and "ARCHIVER" not in self.names:
             raise StackError(
-                f'the stack "{self}" has no ARCHIVER, which makes an archive: "{ARCHIVE}"'
+                f'the stack "{self}" has no ARCHIVER, which makes an archive: "{ARCHIVE_STACK}"'
             )
         layers: list[Layer] = []
         for name in self.names:
-            if name in _registered:
-                layers.append(_registered[name](parts.site))
-            elif role in _BUILT_IN[name]:
-                layers.append(_BUILT_IN[name][role](parts))
+            if name in _registered_layers:
+                layers.append(_registered_layers[name](parts.context))
+            elif role in _BUILT_IN_LAYERS[name]:
+                layers.append(_BUILT_IN_LAYERS[name][role](parts))
         for i, layer in enumerate(layers):
             above = layers[i - 1].up if i else Layer.up.__get__(layer)
             below = layers[i + 1].down if i + 1 < len(layers) else Layer.down.__get__(layer)
@@ -162,53 +167,57 @@ class Stack(Struct, frozen=True):
 
 
 def _check_name(text: str, at: int, name: str, before: list[str]) -> None:
-    if name not in _BUILT_IN and name not in _registered:
-        known = ", ".join((*_BUILT_IN, *_registered))
+    if name not in _BUILT_IN_LAYERS and name not in _registered_layers:
+        known = ", ".join((*_BUILT_IN_LAYERS, *_registered_layers))
         what = f"there is no layer {name!r}" if name else "a name is missing"
-        raise _wrong(text, at, f"{what}; known are {known}")
+        raise _stack_error(text, at, f"{what}; known are {known}")
     if name in before:
-        raise _wrong(text, at, f"{name} is there twice; once is enough")
+        raise _stack_error(text, at, f"{name} is there twice; once is enough")
     for other in before:
-        if other in TRANSPORTS:
-            raise _wrong(
+        if other in TRANSPORT_LAYERS:
+            raise _stack_error(
                 text, at, f"{name} is below {other}; the transport comes last, and there is one"
             )
         for upper, lower, why in _ORDER:
             if (upper, lower) == (name, other):
-                raise _wrong(text, at, f"{name} must be above {other}: {why}")
+                raise _stack_error(text, at, f"{name} must be above {other}: {why}")
 
 
-def _check_whole(text: str, names: list[str]) -> None:
+def _check_completeness(text: str, names: list[str]) -> None:
     if names[0] != "DISPATCH":
-        raise _wrong(text, 0, "DISPATCH comes first: it hands over to the application")
-    if names[-1] not in TRANSPORTS:
-        transports = " or ".join(TRANSPORTS)
-        raise _wrong(text, len(text), f"a transport is missing at the end: {transports}")
+        raise _stack_error(text, 0, "DISPATCH comes first: it hands over to the application")
+    if names[-1] not in TRANSPORT_LAYERS:
+        transports = " or ".join(TRANSPORT_LAYERS)
+        raise _stack_error(text, len(text), f"a transport is missing at the end: {transports}")
     if "FIFO" not in names:
-        raise _wrong(text, len(text), "FIFO is missing: the least that a feed promises is order")
-    for name, needed, why in _NEEDS:
+        raise _stack_error(
+            text, len(text), "FIFO is missing: the least that a feed promises is order"
+        )
+    for name, needed, why in _REQUIREMENTS:
         if name in names and needed not in names:
-            raise _wrong(text, text.index(name), f"{name} needs {needed}: {why}")
+            raise _stack_error(text, text.index(name), f"{name} needs {needed}: {why}")
 
 
-def _wrong(text: str, at: int, what: str) -> StackError:
+def _stack_error(text: str, at: int, what: str) -> StackError:
     return StackError(f'in the stack "{text}", at character {at + 1}: {what}')
 
 
 # --- layers that need more than the site ---
 
 
-def _fifo(parts: Parts) -> Layer:
-    stored = parts.stored
+def _build_fifo(parts: LayerParts) -> Layer:
+    stored = parts.archive_state
     begun = stored.vector if stored is not None and (stored.vector or stored.views) else None
-    return Fifo(parts.site, parts.reception, begun)
+    return FifoLayer(parts.context, parts.receive_buffer, begun)
 
 
-def _reach(parts: Parts) -> Layer:
-    views = parts.stored.views if parts.stored is not None else ()
+def _build_membership(parts: LayerParts) -> Layer:
+    views = parts.archive_state.views if parts.archive_state is not None else ()
     last = max((record.view.id for record in views), default=NO_VIEW)
-    return Reach(parts.site, parts.reception, last)
+    return MembershipLayer(parts.context, parts.receive_buffer, last)
 
 
-def _archiver(parts: Parts) -> Layer:
-    return Archiver(parts.site, parts.reception, parts.stored or ArchiveState(Vector()))
+def _build_archiver(parts: LayerParts) -> Layer:
+    return ArchiverLayer(
+        parts.context, parts.receive_buffer, parts.archive_state or ArchiveState(Vector())
+    )

@@ -12,12 +12,12 @@ the vector asks for them again. Only vectors of what a subscriber was given have
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-PUBLISHER_SIZE: Final = 16
+PUBLISHER_ID_BYTES: Final = 16
 MAX_PUBLISHERS: Final = 65_536
 """That a member takes part with."""
-MAX_VECTOR: Final = 2 * MAX_PUBLISHERS
+MAX_VECTOR_ENTRIES: Final = 2 * MAX_PUBLISHERS
 """What is read. It may be that of two groups that meet, or know more publishers than a feed that began anew."""
-MAX_SEQUENCE: Final = 2**63 - 1
+MAX_SEQUENCE_ID: Final = 2**63 - 1
 MAX_HOLES: Final = 64
 """Of one publisher. Of more, the two that are nearest to each other become one: what is between them is then
 asked for again, rather than lost."""
@@ -40,12 +40,12 @@ class Vector(Mapping[bytes, int]):
         self._entries: dict[bytes, int] = {p: s for p, s in entries.items() if s} if entries else {}
         self._holes: dict[bytes, tuple[Span, ...]] = {}
         for publisher, spans in (holes or {}).items():
-            self._cut_out(publisher, spans)
+            self._set_holes(publisher, spans)
 
-    def _cut_out(self, publisher: bytes, spans: Iterable[Span]) -> None:
+    def _set_holes(self, publisher: bytes, spans: Iterable[Span]) -> None:
         """In normal form: in order, apart from each other, and none at the end."""
         last = self._entries.get(publisher, 0)
-        kept = [(low, min(high, last)) for low, high in merged(spans) if low <= last]
+        kept = [(low, min(high, last)) for low, high in merge_spans(spans) if low <= last]
         if kept and kept[-1][1] == last:
             last = kept.pop()[0] - 1
             self._entries[publisher] = last
@@ -76,7 +76,7 @@ class Vector(Mapping[bytes, int]):
     def __hash__(self) -> int:
         return hash((frozenset(self._entries.items()), frozenset(self._holes.items())))
 
-    def of(self, publisher: bytes) -> int:
+    def last_of(self, publisher: bytes) -> int:
         return self._entries.get(publisher, 0)
 
     @property
@@ -84,19 +84,19 @@ class Vector(Mapping[bytes, int]):
         """Of publishers that have some, the ranges below their sequence that were not had."""
         return self._holes
 
-    def has(self, publisher: bytes, sequence: int) -> bool:
+    def contains(self, publisher: bytes, sequence: int) -> bool:
         """Whether this message was had."""
         if sequence > self._entries.get(publisher, 0):
             return False
         return not any(low <= sequence <= high for low, high in self._holes.get(publisher, ()))
 
-    def joined(self, other: Mapping[bytes, int]) -> "Vector":
+    def merge(self, other: Mapping[bytes, int]) -> "Vector":
         """The larger of each, without holes: how far both have come."""
         entries = dict(self._entries)
-        raise_to(entries, other)
+        raise_entries(entries, other)
         return Vector(entries)
 
-    def met(self, other: Mapping[bytes, int]) -> "Vector":
+    def intersect(self, other: Mapping[bytes, int]) -> "Vector":
         """The smaller of each, without holes."""
         return Vector({p: min(s, other.get(p, 0)) for p, s in self._entries.items()})
 
@@ -106,21 +106,23 @@ class Vector(Mapping[bytes, int]):
             return False
         return all(self._entries.get(p, 0) >= s for p, s in other.items())
 
-    def with_holes(self, most: int) -> "Vector":
+    def limit_holes(self, max_holes: int) -> "Vector":
         """With at most so many holes: where there are more it ends before them, and says less than was had."""
         entries, holes = dict(self._entries), {}
         for publisher, spans in self._holes.items():
-            if most >= len(spans):
+            if max_holes >= len(spans):
                 holes[publisher] = spans
-                most -= len(spans)
+                max_holes -= len(spans)
             else:
                 entries[publisher] = spans[0][0] - 1
         return Vector(entries, holes)
 
     def to_text(self) -> str:
-        return ",".join(f"{p.hex()}:{s}{self._told(p)}" for p, s in sorted(self._entries.items()))
+        return ",".join(
+            f"{p.hex()}:{s}{self._format_holes(p)}" for p, s in sorted(self._entries.items())
+        )
 
-    def _told(self, publisher: bytes) -> str:
+    def _format_holes(self, publisher: bytes) -> str:
         return "".join(f"/{low}-{high}" for low, high in self._holes.get(publisher, ()))
 
     @classmethod
@@ -133,24 +135,24 @@ class Vector(Mapping[bytes, int]):
             sequence, *spans = numbers.split("/")
             try:
                 key, value = bytes.fromhex(publisher), int(sequence)
-                missing = [_span(span) for span in spans]
+                missing = [_parse_span(span) for span in spans]
             except ValueError:
                 key, value, missing = b"", 0, []
-            if not colon or len(key) != PUBLISHER_SIZE or not 0 <= value <= MAX_SEQUENCE:
+            if not colon or len(key) != PUBLISHER_ID_BYTES or not 0 <= value <= MAX_SEQUENCE_ID:
                 raise ValueError(
                     f"{part!r} is not a publisher's 32 hex digits, a colon and a sequence"
                 )
             entries[key] = value
             if missing:
                 holes[key] = missing
-        if len(entries) > MAX_VECTOR:
+        if len(entries) > MAX_VECTOR_ENTRIES:
             raise ValueError(
-                f"a vector has at most {MAX_VECTOR:,} publishers, not {len(entries):,}"
+                f"a vector has at most {MAX_VECTOR_ENTRIES:,} publishers, not {len(entries):,}"
             )
         return cls(entries, holes)
 
 
-class Progress:
+class DeliveryProgress:
     """A vector that grows with what a subscriber is given."""
 
     __slots__ = ("_holes", "entries")
@@ -164,30 +166,32 @@ class Progress:
         if last > self.entries.get(publisher, 0):
             self.entries[publisher] = last
         if publisher in self._holes:
-            self._keep(publisher, without(self._holes[publisher], first, last))
+            self._set_holes(publisher, subtract_span(self._holes[publisher], first, last))
 
     def skip(self, publisher: bytes, first: int, last: int) -> None:
         """These were passed over: they are a hole."""
         first = max(first, self.entries.get(publisher, 0) + 1)
         if first <= last:
             self.entries[publisher] = last
-            self._keep(publisher, merged([*self._holes.get(publisher, ()), (first, last)]))
+            self._set_holes(
+                publisher, merge_spans([*self._holes.get(publisher, ()), (first, last)])
+            )
 
     def withdraw(self, publisher: bytes, first: int, last: int) -> None:
         """These were given, and count as not given all the same."""
-        self._keep(publisher, merged([*self._holes.get(publisher, ()), (first, last)]))
+        self._set_holes(publisher, merge_spans([*self._holes.get(publisher, ()), (first, last)]))
 
-    def begin(self, publisher: bytes, last: int) -> None:
+    def start_after(self, publisher: bytes, last: int) -> None:
         """What is behind `last` follows, and nothing before."""
         self.entries[publisher] = last
 
-    def raise_to(self, other: Mapping[bytes, int]) -> None:
-        raise_to(self.entries, other)
+    def advance_to(self, other: Mapping[bytes, int]) -> None:
+        raise_entries(self.entries, other)
 
-    def vector(self) -> Vector:
+    def snapshot(self) -> Vector:
         return Vector(self.entries, self._holes)
 
-    def _keep(self, publisher: bytes, spans: list[Span]) -> None:
+    def _set_holes(self, publisher: bytes, spans: list[Span]) -> None:
         if len(spans) > MAX_HOLES:
             near = min(range(1, len(spans)), key=lambda i: spans[i][0] - spans[i - 1][1])
             spans[near - 1 : near + 1] = [(spans[near - 1][0], spans[near][1])]
@@ -197,7 +201,7 @@ class Progress:
             self._holes.pop(publisher, None)
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """In order; those that touch are one."""
     result: list[Span] = []
     for low, high in sorted(spans):
@@ -208,7 +212,7 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return result
 
 
-def without(spans: Iterable[Span], first: int, last: int) -> list[Span]:
+def subtract_span(spans: Iterable[Span], first: int, last: int) -> list[Span]:
     """What is left of them."""
     left: list[Span] = []
     for low, high in spans:
@@ -218,26 +222,26 @@ def without(spans: Iterable[Span], first: int, last: int) -> list[Span]:
     return left
 
 
-def within(spans: Iterable[Span], first: int, last: int) -> list[Span]:
+def clip_spans(spans: Iterable[Span], first: int, last: int) -> list[Span]:
     """The parts of them in first..last."""
     return [(max(a, first), min(b, last)) for a, b in spans if a <= last and b >= first]
 
 
-def _span(text: str) -> Span:
+def _parse_span(text: str) -> Span:
     low, _, high = text.partition("-")
-    if not 1 <= int(low) <= int(high) <= MAX_SEQUENCE:
+    if not 1 <= int(low) <= int(high) <= MAX_SEQUENCE_ID:
         raise ValueError(text)
     return int(low), int(high)
 
 
-def put_within(entries: dict[bytes, int], other: Mapping[bytes, int]) -> None:
+def update_bounded(entries: dict[bytes, int], other: Mapping[bytes, int]) -> None:
     """Replace entries by those of the other; of publishers that are new, as many as there is room for."""
     for publisher, sequence in other.items():
-        if publisher in entries or len(entries) < MAX_VECTOR:
+        if publisher in entries or len(entries) < MAX_VECTOR_ENTRIES:
             entries[publisher] = sequence
 
 
-def raise_to(entries: dict[bytes, int], other: Mapping[bytes, int]) -> None:
+def raise_entries(entries: dict[bytes, int], other: Mapping[bytes, int]) -> None:
     """Make each entry at least what it is in the other."""
     for publisher, sequence in other.items():
         if entries.get(publisher, 0) < sequence:

@@ -11,17 +11,17 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from .vector import MAX_SEQUENCE, PUBLISHER_SIZE, Vector
+from .vector import MAX_SEQUENCE_ID, PUBLISHER_ID_BYTES, Vector
 
-MAX_NAME: Final = 200
+MAX_NAME_BYTES: Final = 200
 MAX_MEMBERS: Final = 10_000
-FAR: Final = 2**40  # more views than a feed can have had
-STEP: Final = 2**20  # more than anybody can have missed
+MAX_PLAUSIBLE_VIEW_COUNT: Final = 2**40  # more views than a feed can have had
+MAX_MISSED_VIEW_COUNT: Final = 2**20  # more than anybody can have missed
 
-Id = Annotated[bytes, Meta(min_length=PUBLISHER_SIZE, max_length=PUBLISHER_SIZE)]
-Name = Annotated[str, Meta(max_length=MAX_NAME)]
-Count = Annotated[int, Meta(ge=0, le=MAX_SEQUENCE)]
-Sequence = Annotated[int, Meta(ge=1, le=MAX_SEQUENCE)]
+IncarnationId = Annotated[bytes, Meta(min_length=PUBLISHER_ID_BYTES, max_length=PUBLISHER_ID_BYTES)]
+MemberName = Annotated[str, Meta(max_length=MAX_NAME_BYTES)]
+Count = Annotated[int, Meta(ge=0, le=MAX_SEQUENCE_ID)]
+SequenceNumber = Annotated[int, Meta(ge=1, le=MAX_SEQUENCE_ID)]
 
 
 class Role(IntEnum):
@@ -47,8 +47,8 @@ class Certainty(IntEnum):
 class MemberId(Struct, frozen=True, array_like=True, order=True, cache_hash=True):
     """The name stays over restarts; the incarnation is new at each start. A publisher has no name."""
 
-    name: Name
-    incarnation: Id
+    name: MemberName
+    incarnation: IncarnationId
 
     def __str__(self) -> str:
         return f"{self.name}@{self.incarnation.hex()}"
@@ -58,24 +58,24 @@ class MemberId(Struct, frozen=True, array_like=True, order=True, cache_hash=True
         """Raises ValueError."""
         name, _, incarnation = text.rpartition("@")
         member = cls(name, bytes.fromhex(incarnation))
-        if len(member.incarnation) != PUBLISHER_SIZE or len(name.encode()) > MAX_NAME:
+        if len(member.incarnation) != PUBLISHER_ID_BYTES or len(name.encode()) > MAX_NAME_BYTES:
             raise ValueError(f"{text!r} is not a name, @ and 32 hex digits")
         return member
 
 
 class ViewId(Struct, frozen=True, array_like=True, order=True):
     number: Count
-    coordinator: Id
+    coordinator: IncarnationId
     """Incarnation of the member that made it."""
 
 
-def is_credible(number: int, known: int) -> bool:
+def is_plausible_view_number(number: int, known_number: int) -> bool:
     """Whether a view can have this number, for one who knows of another. Numbers grow by one and have an end:
     who said the last one would end all views, for ever."""
-    return number <= max(FAR, known + STEP)
+    return number <= max(MAX_PLAUSIBLE_VIEW_COUNT, known_number + MAX_MISSED_VIEW_COUNT)
 
 
-class Seat(Struct, frozen=True, array_like=True):
+class ViewEntry(Struct, frozen=True, array_like=True):
     """A place in a view."""
 
     member: MemberId
@@ -84,14 +84,14 @@ class Seat(Struct, frozen=True, array_like=True):
 
 class View(Struct, frozen=True, array_like=True):
     id: ViewId
-    seats: Annotated[tuple[Seat, ...], Meta(max_length=MAX_MEMBERS)]
+    entries: Annotated[tuple[ViewEntry, ...], Meta(max_length=MAX_MEMBERS)]
     """Oldest member first."""
 
     def members(self) -> list[MemberId]:
-        return [seat.member for seat in self.seats]
+        return [entry.member for entry in self.entries]
 
-    def archives(self) -> list[MemberId]:
-        return [seat.member for seat in self.seats if seat.role is Role.ARCHIVE]
+    def archive_members(self) -> list[MemberId]:
+        return [entry.member for entry in self.entries if entry.role is Role.ARCHIVE]
 
 
 class ViewRecord(Struct, frozen=True, array_like=True, tag=True):
@@ -99,7 +99,7 @@ class ViewRecord(Struct, frozen=True, array_like=True, tag=True):
 
     view: View
     cut: Vector
-    previous: tuple[ViewId, ...]
+    previous_views: tuple[ViewId, ...]
     """The views in which its members were before."""
     provisional: bool = False
     """The archive was asked to take part, and does not know whether it came to be. The same view replaces
@@ -109,49 +109,49 @@ class ViewRecord(Struct, frozen=True, array_like=True, tag=True):
     when it was begun."""
 
 
-class Settled(Struct, frozen=True, array_like=True, tag=True):
+class ViewStability(Struct, frozen=True, array_like=True, tag=True):
     """What an archive finds out later about a view: who failed before it has delivered nothing beyond `reach`.
 
     The cut alone does not say so: it is what those who live have received, and who failed may have been ahead
     of them. Of a publisher that was silent then nothing is known: its entry is OPEN until it is heard again.
     """
 
-    view: ViewId
-    reach: Vector
+    view_id: ViewId
+    delivery_bound: Vector
 
 
-class Acknowledged(Struct, frozen=True, array_like=True, tag=True):
+class AcknowledgementRecord(Struct, frozen=True, array_like=True, tag=True):
     """What an archive keeps of an acknowledgement: what `vector` has and `start` has not was delivered. What
     was passed over is a hole in `vector`."""
 
     member: MemberId
-    view: ViewId
+    view_id: ViewId
     start: Vector
     vector: Vector
-    final: bool = False
+    is_final: bool = False
     """It has left: nothing beyond `vector` was delivered to this incarnation."""
 
 
-class Lost(Struct, frozen=True, array_like=True, tag=True):
+class LostRange(Struct, frozen=True, array_like=True, tag=True):
     """Messages first..last of this publisher are nowhere: it failed before anybody who lives had them."""
 
-    publisher: Id
-    first: Sequence
-    last: Sequence
+    publisher: IncarnationId
+    first: SequenceNumber
+    last: SequenceNumber
 
 
-class Found(Struct, frozen=True, array_like=True, tag=True):
+class FoundRange(Struct, frozen=True, array_like=True, tag=True):
     """Messages first..last, of which an earlier record says that they are lost, are stored all the same: from
     the offset of this record on. Another archive had them."""
 
-    publisher: Id
-    first: Sequence
-    last: Sequence
+    publisher: IncarnationId
+    first: SequenceNumber
+    last: SequenceNumber
 
 
-Record = ViewRecord | Settled | Acknowledged | Lost | Found
+ArchiveRecord = ViewRecord | ViewStability | AcknowledgementRecord | LostRange | FoundRange
 """What an archive keeps beside messages."""
 
-NO_VIEW: Final = ViewId(0, bytes(PUBLISHER_SIZE))
-OPEN: Final = MAX_SEQUENCE
+NO_VIEW: Final = ViewId(0, bytes(PUBLISHER_ID_BYTES))
+UNBOUNDED: Final = MAX_SEQUENCE_ID
 """In a reach: any message of this publisher may have been delivered."""

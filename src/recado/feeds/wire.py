@@ -10,201 +10,215 @@ from typing import Any, Final
 from msgspec import MsgspecError, convert
 from msgspec.msgpack import Decoder, Encoder
 
-from .block import MAX_COUNT, Block, Malformed
-from .boundary import Batch
+from .block import MAX_MESSAGE_COUNT, Block, MalformedDataError
+from .boundary import MessageBatch
 from .packet import (
-    DATA_HEAD,
-    FRAGMENT_HEAD,
-    HEAD,
-    MAGIC,
-    MAX_PACKET,
-    MAX_PIECES,
-    PIECE_HEAD,
+    CONTROL_FRAGMENT_HEADER_BYTES,
+    DATA_HEADER_BYTES,
+    FRAGMENT_HEADER_BYTES,
+    HEADER_BYTES,
+    MAGIC_CODE,
+    MAX_FRAGMENTS,
+    MAX_PACKET_BYTES,
     VERSION,
-    Ack,
-    Answer,
-    Beat,
-    Bound,
-    Carried,
+    Acknowledgement,
+    ControlFragment,
     Data,
-    Doubt,
+    DeliveryBound,
+    DeliveryBoundRequest,
+    DurableReport,
+    EncodedBatch,
+    EncodedVector,
     Fragment,
-    Kind,
-    Known,
-    Lack,
-    Last,
+    Heartbeat,
+    MembersRequest,
     Nak,
     NewView,
-    NextView,
-    Offer,
     Packet,
-    Piece,
+    PacketKind,
     Prepare,
     Prepared,
-    Pull,
-    Pulled,
-    Records,
-    Recover,
-    Roll,
-    Stable,
-    VectorEntries,
+    PublisherStatus,
+    PullReply,
+    PullRequest,
+    RecordsReply,
+    RecordsSummary,
+    RecoveryOffer,
+    RecoveryReply,
+    RecoveryRequest,
+    Unavailable,
+    ViewDelta,
 )
-from .vector import MAX_SEQUENCE, Vector
-from .views import Record
+from .vector import MAX_SEQUENCE_ID, Vector
+from .views import ArchiveRecord
 
-_DATA: Final = Layout("<3B16sQI")
-_FRAGMENT: Final = Layout("<3B16sQHH")
-_PIECE: Final = Layout("<3BQHH")
+_DATA_LAYOUT: Final = Layout("<3B16sQI")
+_FRAGMENT_LAYOUT: Final = Layout("<3B16sQHH")
+_CONTROL_FRAGMENT_LAYOUT: Final = Layout("<3BQHH")
 
 
-_KINDS: Final[dict[type, Kind]] = {
-    Last: Kind.LAST,
-    Nak: Kind.NAK,
-    Lack: Kind.LACK,
-    Beat: Kind.BEAT,
-    Prepare: Kind.PREPARE,
-    Prepared: Kind.PREPARED,
-    NewView: Kind.VIEW,
-    NextView: Kind.NEXT_VIEW,
-    Roll: Kind.ROLL,
-    Ack: Kind.ACK,
-    Recover: Kind.RECOVER,
-    Answer: Kind.ANSWER,
-    Offer: Kind.OFFER,
-    Doubt: Kind.DOUBT,
-    Bound: Kind.BOUND,
-    Stable: Kind.STABLE,
-    Pull: Kind.PULL,
-    Pulled: Kind.PULLED,
-    Known: Kind.KNOWN,
-    Records: Kind.RECORDS,
+_KIND_BY_TYPE: Final[dict[type, PacketKind]] = {
+    PublisherStatus: PacketKind.PUBLISHER_STATUS,
+    Nak: PacketKind.NAK,
+    Unavailable: PacketKind.UNAVAILABLE,
+    Heartbeat: PacketKind.HEARTBEAT,
+    Prepare: PacketKind.PREPARE,
+    Prepared: PacketKind.PREPARED,
+    NewView: PacketKind.VIEW,
+    ViewDelta: PacketKind.VIEW_DELTA,
+    MembersRequest: PacketKind.MEMBERS_REQUEST,
+    Acknowledgement: PacketKind.ACK,
+    RecoveryRequest: PacketKind.RECOVERY_REQUEST,
+    RecoveryReply: PacketKind.RECOVERY_REPLY,
+    RecoveryOffer: PacketKind.RECOVERY_OFFER,
+    DeliveryBoundRequest: PacketKind.DELIVERY_BOUND_REQUEST,
+    DeliveryBound: PacketKind.DELIVERY_BOUND,
+    DurableReport: PacketKind.DURABLE_REPORT,
+    PullRequest: PacketKind.PULL_REQUEST,
+    PullReply: PacketKind.PULL_REPLY,
+    RecordsSummary: PacketKind.RECORDS_SUMMARY,
+    RecordsReply: PacketKind.RECORDS_REPLY,
 }
 
 
-def _plain(value: object) -> object:
+def _encode_vector(value: object) -> object:
     assert isinstance(value, Vector)
     plain: dict[bytes, int | list[int]] = dict(value)
     for publisher, spans in value.holes.items():
-        plain[publisher] = [value.of(publisher), *(bound for span in spans for bound in span)]
+        plain[publisher] = [value.last_of(publisher), *(bound for span in spans for bound in span)]
     return plain
 
 
-def _special(wanted: type, value: object) -> object:
+def _decode_vector(wanted: type, value: object) -> object:
     """Raises ValueError, which msgspec turns into its own."""
     assert wanted is Vector
     entries: dict[bytes, int] = {}
     holes: dict[bytes, list[tuple[int, int]]] = {}
-    for publisher, told in convert(value, VectorEntries).items():
-        if isinstance(told, int):
-            entries[publisher] = told
+    for publisher, encoded in convert(value, EncodedVector).items():
+        if isinstance(encoded, int):
+            entries[publisher] = encoded
             continue
-        entries[publisher], *bounds = told
+        entries[publisher], *bounds = encoded
         holes[publisher] = list(zip(bounds[::2], bounds[1::2], strict=True))
         if any(not 1 <= low <= high for low, high in holes[publisher]):
             raise ValueError(f"holes {bounds}")
     return Vector(entries, holes)
 
 
-_HEADS: Final = {cls: bytes((MAGIC, VERSION, kind)) for cls, kind in _KINDS.items()}
-_DECODERS: Final[dict[int, Decoder[Packet]]] = {
-    kind: Decoder(cls, dec_hook=_special) for cls, kind in _KINDS.items()
+_HEADER_BY_TYPE: Final = {
+    cls: bytes((MAGIC_CODE, VERSION, kind)) for cls, kind in _KIND_BY_TYPE.items()
 }
-_ENCODER: Final = Encoder(enc_hook=_plain)
-_RECORD: Final[Decoder[Record]] = Decoder(Record, dec_hook=_special)
+_DECODERS: Final[dict[int, Decoder[Packet]]] = {
+    kind: Decoder(cls, dec_hook=_decode_vector) for cls, kind in _KIND_BY_TYPE.items()
+}
+_ENCODER: Final = Encoder(enc_hook=_encode_vector)
+_RECORD_DECODER: Final[Decoder[ArchiveRecord]] = Decoder(ArchiveRecord, dec_hook=_decode_vector)
 
 
 def encode(packet: Packet) -> bytes:
     match packet:
         case Data(publisher, first, block):
-            return _DATA.pack(MAGIC, VERSION, Kind.DATA, publisher, first, block.count) + block.data
+            return (
+                _DATA_LAYOUT.pack(
+                    MAGIC_CODE, VERSION, PacketKind.DATA, publisher, first, block.count
+                )
+                + block.data
+            )
         case Fragment(publisher, sequence, index, total, piece):
-            return _fragment_head(publisher, sequence, index, total) + piece
-        case Piece(number, index, total, piece):
-            return _PIECE.pack(MAGIC, VERSION, Kind.PIECE, number, index, total) + piece
+            return _fragment_header(publisher, sequence, index, total) + piece
+        case ControlFragment(number, index, total, piece):
+            return (
+                _CONTROL_FRAGMENT_LAYOUT.pack(
+                    MAGIC_CODE, VERSION, PacketKind.CONTROL_FRAGMENT, number, index, total
+                )
+                + piece
+            )
         case _:
-            return _HEADS[type(packet)] + _ENCODER.encode(packet)
+            return _HEADER_BY_TYPE[type(packet)] + _ENCODER.encode(packet)
 
 
 def decode(data: bytes) -> Packet:
     """Raises Malformed."""
-    if len(data) < HEAD or data[0] != MAGIC or data[1] != VERSION:
-        raise Malformed("not a packet of a feed in this version")
-    if len(data) > MAX_PACKET:
-        raise Malformed(f"a packet of {len(data)} bytes")
+    if len(data) < HEADER_BYTES or data[0] != MAGIC_CODE or data[1] != VERSION:
+        raise MalformedDataError("not a packet of a feed in this version")
+    if len(data) > MAX_PACKET_BYTES:
+        raise MalformedDataError(f"a packet of {len(data)} bytes")
     kind = data[2]
     decoder = _DECODERS.get(kind)
     if decoder is not None:
         try:
-            return decoder.decode(memoryview(data)[HEAD:])
+            return decoder.decode(memoryview(data)[HEADER_BYTES:])
         except (MsgspecError, UnicodeDecodeError) as error:
-            raise Malformed(f"a packet of kind {kind}: {error}") from error
+            raise MalformedDataError(f"a packet of kind {kind}: {error}") from error
     match kind:
-        case Kind.DATA:
-            publisher, first, count = _numbers(_DATA, data)
-            _check(first, count, MAX_COUNT)
-            return Data(publisher, first, Block.parse(data[DATA_HEAD:], count))
-        case Kind.FRAGMENT:
-            publisher, sequence, index, total = _numbers(_FRAGMENT, data)
-            _check(sequence, total, MAX_PIECES)
+        case PacketKind.DATA:
+            publisher, first, count = _unpack_header(_DATA_LAYOUT, data)
+            _check_sequences(first, count, MAX_MESSAGE_COUNT)
+            return Data(publisher, first, Block.parse(data[DATA_HEADER_BYTES:], count))
+        case PacketKind.FRAGMENT:
+            publisher, sequence, index, total = _unpack_header(_FRAGMENT_LAYOUT, data)
+            _check_sequences(sequence, total, MAX_FRAGMENTS)
             if index >= total:
-                raise Malformed(f"fragment {index} of {total}")
-            return Fragment(publisher, sequence, index, total, data[FRAGMENT_HEAD:])
-        case Kind.PIECE:
-            number, index, total = _numbers(_PIECE, data)
+                raise MalformedDataError(f"fragment {index} of {total}")
+            return Fragment(publisher, sequence, index, total, data[FRAGMENT_HEADER_BYTES:])
+        case PacketKind.CONTROL_FRAGMENT:
+            number, index, total = _unpack_header(_CONTROL_FRAGMENT_LAYOUT, data)
             if index >= total:
-                raise Malformed(f"piece {index} of {total}")
-            return Piece(number, index, total, data[PIECE_HEAD:])
+                raise MalformedDataError(f"piece {index} of {total}")
+            return ControlFragment(number, index, total, data[CONTROL_FRAGMENT_HEADER_BYTES:])
         case _:
-            raise Malformed(f"a packet of unknown kind {kind}")
+            raise MalformedDataError(f"a packet of unknown kind {kind}")
 
 
-def record_to_bytes(record: Record) -> bytes:
+def encode_record(record: ArchiveRecord) -> bytes:
     return _ENCODER.encode(record)
 
 
-def record_from_bytes(data: bytes) -> Record:
+def decode_record(data: bytes) -> ArchiveRecord:
     """Raises Malformed."""
     try:
-        return _RECORD.decode(data)
+        return _RECORD_DECODER.decode(data)
     except (MsgspecError, UnicodeDecodeError) as error:
-        raise Malformed(f"a record of {len(data)} bytes: {error}") from error
+        raise MalformedDataError(f"a record of {len(data)} bytes: {error}") from error
 
 
-def extent(data: bytes) -> tuple[bytes, int] | None:
+def read_message_extent(data: bytes) -> tuple[bytes, int] | None:
     """Publisher and last sequence of a packet with messages or a part of one; None for all others. Of bytes
     that `decode` may refuse it says anything."""
-    if len(data) < FRAGMENT_HEAD or data[2] not in (Kind.DATA, Kind.FRAGMENT):
+    if len(data) < FRAGMENT_HEADER_BYTES or data[2] not in (PacketKind.DATA, PacketKind.FRAGMENT):
         return None
-    if data[2] == Kind.FRAGMENT:
-        publisher, sequence, _, _ = _numbers(_FRAGMENT, data)
+    if data[2] == PacketKind.FRAGMENT:
+        publisher, sequence, _, _ = _unpack_header(_FRAGMENT_LAYOUT, data)
         return publisher, sequence
-    publisher, first, count = _numbers(_DATA, data)
+    publisher, first, count = _unpack_header(_DATA_LAYOUT, data)
     return publisher, first + count - 1
 
 
-def carry(batch: Batch) -> Carried:
-    return Carried(
+def encode_batch(batch: MessageBatch) -> EncodedBatch:
+    return EncodedBatch(
         batch.publisher, batch.first, batch.count, batch.view, batch.certainty, batch.block.data
     )
 
 
-def carried(batch: Carried) -> Batch:
+def decode_batch(batch: EncodedBatch) -> MessageBatch:
     """Raises Malformed."""
-    _check(batch.first, batch.count, MAX_COUNT)
+    _check_sequences(batch.first, batch.count, MAX_MESSAGE_COUNT)
     block = Block.parse(batch.block, batch.count)
-    return Batch(batch.publisher, batch.first, block, batch.view, batch.certainty)
+    return MessageBatch(batch.publisher, batch.first, block, batch.view, batch.certainty)
 
 
-def _fragment_head(publisher: bytes, sequence: int, index: int, total: int) -> bytes:
-    return _FRAGMENT.pack(MAGIC, VERSION, Kind.FRAGMENT, publisher, sequence, index, total)
+def _fragment_header(publisher: bytes, sequence: int, index: int, total: int) -> bytes:
+    return _FRAGMENT_LAYOUT.pack(
+        MAGIC_CODE, VERSION, PacketKind.FRAGMENT, publisher, sequence, index, total
+    )
 
 
-def _numbers(layout: Layout, data: bytes) -> tuple[Any, ...]:
+def _unpack_header(layout: Layout, data: bytes) -> tuple[Any, ...]:
     if len(data) < layout.size:
-        raise Malformed(f"a packet of kind {data[2]} in {len(data)} bytes")
-    return layout.unpack_from(data)[HEAD:]
+        raise MalformedDataError(f"a packet of kind {data[2]} in {len(data)} bytes")
+    return layout.unpack_from(data)[HEADER_BYTES:]
 
 
-def _check(first: int, count: int, most: int) -> None:
-    if not 1 <= first <= MAX_SEQUENCE - most or not 1 <= count <= most:
-        raise Malformed(f"{count} messages from sequence {first}")
+def _check_sequences(first: int, count: int, most: int) -> None:
+    if not 1 <= first <= MAX_SEQUENCE_ID - most or not 1 <= count <= most:
+        raise MalformedDataError(f"{count} messages from sequence {first}")

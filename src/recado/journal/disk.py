@@ -1,7 +1,7 @@
 """The port to the disk, a folder of real files, and its twin in memory.
 
 It is as small as a log allows: files are written at offsets, and nothing is promised before `sync` (of a file)
-or `sync_names` (of the folder: creations, renames and removals).
+or `sync_folder` (of the folder: creations, renames and removals).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-LOCK = "LOCK"
+LOCK_FILE = "LOCK"
 # macOS has only the stronger one, and cannot reserve.
-_sync = getattr(os, "fdatasync", os.fsync)
-_reserve = getattr(os, "posix_fallocate", None)
+_sync_descriptor = getattr(os, "fdatasync", os.fsync)
+_reserve_descriptor = getattr(os, "posix_fallocate", None)
 
 
-class File(Protocol):
+class DiskFile(Protocol):
     def write(self, at: int, *parts: bytes) -> None:
         """Write all of it, or raise OSError; what a failed write left behind may be written over."""
 
@@ -48,15 +48,15 @@ class Disk(Protocol):
 
     def names(self) -> list[str]: ...
 
-    def open(self, name: str, *, create: bool = False) -> File: ...
+    def open(self, name: str, *, create: bool = False) -> DiskFile: ...
 
     def remove(self, name: str) -> None: ...
 
     def rename(self, old: str, new: str) -> None: ...
 
-    def sync_names(self) -> None: ...
+    def sync_folder(self) -> None: ...
 
-    def free(self) -> int:
+    def free_bytes(self) -> int:
         """Bytes that can still be written."""
         ...
 
@@ -66,7 +66,7 @@ class Disk(Protocol):
     def close(self) -> None: ...
 
 
-class InUse(OSError):
+class FolderInUseError(OSError):
     """Another node has the folder."""
 
     def __init__(self, folder: object, owner: str = "") -> None:
@@ -75,28 +75,28 @@ class InUse(OSError):
         super().__init__(errno.EBUSY, told)
 
 
-def _named(error: OSError, path: Path) -> OSError:
+def _with_path(error: OSError, path: Path) -> OSError:
     """The same error with a path: the system names none for a call with a descriptor."""
     return OSError(error.errno, error.strerror, str(path))
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _adding_path(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _named(error, path) from None
+        raise _with_path(error, path) from None
 
 
 class FolderFile:
     """Errors name its path."""
 
-    __slots__ = ("_descriptor", "_path", "_shortened")
+    __slots__ = ("_descriptor", "_path", "_was_truncated")
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
-        self._shortened = False
+        self._was_truncated = False
 
     def write(self, at: int, *parts: bytes) -> None:
         try:
@@ -106,7 +106,7 @@ class FolderFile:
                 while done < len(data):
                     done += os.pwrite(self._descriptor, data[done:], at + done)
         except OSError as error:
-            raise _named(error, self._path) from None
+            raise _with_path(error, self._path) from None
 
     def read(self, at: int, size: int) -> bytes:
         return os.pread(self._descriptor, size, at)
@@ -115,20 +115,20 @@ class FolderFile:
         return os.fstat(self._descriptor).st_size
 
     def reserve(self, size: int) -> None:
-        if _reserve is not None:
-            with _naming(self._path):
-                _reserve(self._descriptor, 0, size)
+        if _reserve_descriptor is not None:
+            with _adding_path(self._path):
+                _reserve_descriptor(self._descriptor, 0, size)
 
     def truncate(self, size: int) -> None:
-        with _naming(self._path):
+        with _adding_path(self._path):
             os.ftruncate(self._descriptor, size)
-        self._shortened = True
+        self._was_truncated = True
 
     def sync(self) -> None:
         # fdatasync promises what is needed to read the data; that what was cut off stays away, it does not.
-        with _naming(self._path):
-            (os.fsync if self._shortened else _sync)(self._descriptor)
-        self._shortened = False
+        with _adding_path(self._path):
+            (os.fsync if self._was_truncated else _sync_descriptor)(self._descriptor)
+        self._was_truncated = False
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -159,17 +159,17 @@ class FolderDisk:
     def rename(self, old: str, new: str) -> None:
         (self.folder / old).replace(self.folder / new)
 
-    def sync_names(self) -> None:
+    def sync_folder(self) -> None:
         _sync_folder(self.folder)
 
-    def free(self) -> int:
+    def free_bytes(self) -> int:
         facts = os.statvfs(self.folder)
         return facts.f_bavail * facts.f_frsize
 
     def lock(self) -> None:
         # On the folder itself, which nobody deletes to be rid of a lock; the file says who has it.
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        owner = self.folder / LOCK
+        owner = self.folder / LOCK_FILE
         try:
             # It goes with the process, however that ends; a file that merely exists would not.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -177,7 +177,7 @@ class FolderDisk:
         except BlockingIOError:
             os.close(descriptor)
             known = owner.read_bytes()[:20] if owner.is_file() else b""
-            raise InUse(self.folder, known.decode("ascii", "replace").strip()) from None
+            raise FolderInUseError(self.folder, known.decode("ascii", "replace").strip()) from None
         except OSError:
             os.close(descriptor)
             raise
@@ -192,7 +192,7 @@ class FolderDisk:
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with _naming(folder):
+        with _adding_path(folder):
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -253,15 +253,15 @@ class MemoryDisk:
     def rename(self, old: str, new: str) -> None:
         self.files[new] = self.files.pop(old)
 
-    def sync_names(self) -> None:
+    def sync_folder(self) -> None:
         pass
 
-    def free(self) -> int:
+    def free_bytes(self) -> int:
         return 1 << 62
 
     def lock(self) -> None:
         if self._locked:
-            raise InUse("this memory")
+            raise FolderInUseError("this memory")
         self._locked = True
 
     def close(self) -> None:

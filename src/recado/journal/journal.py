@@ -21,41 +21,41 @@ from pathlib import Path
 from threading import Lock
 
 from .checksum import crc32
-from .disk import Disk, File
-from .mark import Mark
+from .disk import Disk, DiskFile
+from .mark import DurableMark
 from .record import (
-    HEAD,
-    HEADER_SIZE,
-    LARGEST,
+    FILE_HEADER_BYTES,
+    GROUP_MAX_BYTES,
     LAST,
     MORE,
-    OVERHEAD,
+    RECORD_HEADER,
+    RECORD_HEADER_BYTES,
     SEAL,
-    Corrupt,
-    header,
-    record,
-    walk,
+    CorruptJournalError,
+    encode_file_header,
+    encode_record,
+    scan_records,
 )
-from .recovery import recover
-from .segment import Segment, file_of, open_segments
+from .recovery import recover_segments
+from .segment import Segment, open_segments, require_file
 
-SEGMENT_SIZE = 64 << 20
-RESERVE_FREE_SEGMENTS = 8
+SEGMENT_BYTES = 64 << 20
+RESERVE_FREE_FACTOR = 8
 """Room for a segment is reserved while so many times as much is free: on a small disk others need it more."""
-FULL = (errno.ENOSPC, errno.EDQUOT)
-FEW = 64
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+UNJOINED_PARTS_MAX = 64
 """So many parts are written as they are: to join them costs a copy, and to write many more than the copy."""
-_pack = HEAD.pack
+_pack = RECORD_HEADER.pack
 
 
-class Batch:
+class WriteBatch:
     """What was appended to a segment and not written yet; it goes to the offset `at`."""
 
-    __slots__ = ("at", "parts", "segment")
+    __slots__ = ("offset", "parts", "segment")
 
-    def __init__(self, segment: Segment, at: int) -> None:
+    def __init__(self, segment: Segment, offset: int) -> None:
         self.segment = segment
-        self.at = at
+        self.offset = offset
         self.parts: list[bytes] = []
 
     def join(self) -> bytes:
@@ -63,37 +63,37 @@ class Batch:
             self.parts[:] = [b"".join(self.parts)]
         return self.parts[0]
 
-    def write(self, file: File) -> int:
+    def write(self, file: DiskFile) -> int:
         """Gives where it ends."""
-        if len(self.parts) > FEW:
+        if len(self.parts) > UNJOINED_PARTS_MAX:
             self.join()
-        file.write(self.at, *self.parts)
-        return self.at + sum(map(len, self.parts))
+        file.write(self.offset, *self.parts)
+        return self.offset + sum(map(len, self.parts))
 
 
 class Journal:
-    def __init__(self, disk: Disk, *, segment_size: int = SEGMENT_SIZE) -> None:
+    def __init__(self, disk: Disk, *, segment_bytes: int = SEGMENT_BYTES) -> None:
         self.position = 0
         """Where the next record goes, unless it begins a new segment."""
-        self.durable = 0
-        self.cut = 0
+        self.durable_position = 0
+        self.truncated_bytes = 0
         """Bytes that recovery found behind the last whole group, and cut off."""
         self._disk = disk
-        self._segment_size = segment_size
+        self._segment_bytes = segment_bytes
         self._segments: list[Segment] = []
         self._bases: list[int] = []
-        self._mark: Mark | None = None
-        self._recovered = False
-        self._limit = 0  # no record of the last segment goes beyond this position
-        self._batches: deque[Batch] = deque()
+        self._mark: DurableMark | None = None
+        self._is_open = False
+        self._segment_limit = 0  # no record of the last segment goes beyond this position
+        self._batches: deque[WriteBatch] = deque()
         self._parts: list[bytes] = []  # of the last batch
         self._lock = Lock()
-        self._written = 0
+        self._written_position = 0
         self._unsynced: dict[Segment, None] = {}  # oldest first
-        self._dropped: deque[File] = deque()
-        self._names_changed = 0  # how often
-        self._names_synced = 0  # how many of these changes
-        self._begun = 0  # which of these was the last segment's creation
+        self._dropped: deque[DiskFile] = deque()
+        self._folder_changes = 0  # how often
+        self._folder_changes_synced = 0  # how many of these changes
+        self._last_creation = 0  # which of these was the last segment's creation
         self._failure: OSError | None = None
 
     def recover(self) -> Iterator[tuple[int, bytes]]:
@@ -101,18 +101,20 @@ class Journal:
 
         What is behind the last whole group is cut off if it may be an unfinished write; else Corrupt is raised.
         """
-        self._mark = mark = Mark(self._disk)
+        self._mark = mark = DurableMark(self._disk)
         self._segments = open_segments(self._disk)
         self._bases = [segment.base for segment in self._segments]
-        self.position, self.cut = yield from recover(self._disk, self._segments, mark.read())
+        self.position, self.truncated_bytes = yield from recover_segments(
+            self._disk, self._segments, mark.read()
+        )
         self._bases = [segment.base for segment in self._segments]
-        self._written = self.durable = self.position
-        self._recovered = True
-        mark.write(self.durable)
+        self._written_position = self.durable_position = self.position
+        self._is_open = True
+        mark.write(self.durable_position)
         if self._segments and not self._segments[-1].sealed:
             last = self._segments[-1]
-            last.room = self._segment_size
-            self._limit = last.base + self._segment_size - OVERHEAD
+            last.unreserved_bytes = self._segment_bytes
+            self._segment_limit = last.base + self._segment_bytes - RECORD_HEADER_BYTES
             self._begin_batch(last, last.end - last.base)
 
     # -- appending ---------------------------------------------------------------------------------
@@ -121,8 +123,8 @@ class Journal:
         """Take up records as one group: after a crash all are there, or none. Gives their positions."""
         room = 0
         for payload in records:
-            room += OVERHEAD + len(payload)
-        if self.position + room > self._limit and records:
+            room += RECORD_HEADER_BYTES + len(payload)
+        if self.position + room > self._segment_limit and records:
             self._begin_segment(room)
         position = self.position
         positions = []
@@ -137,33 +139,37 @@ class Journal:
             parts.append(_pack(size, kind, crc))
             parts.append(payload)
             positions.append(position)
-            position += OVERHEAD + size
+            position += RECORD_HEADER_BYTES + size
         self.position = position
         return positions
 
     def _begin_segment(self, room: int) -> None:
         """Seal the last segment, and begin one with room for the next group."""
-        if not self._recovered:
+        if not self._is_open:
             raise RuntimeError("records are appended after recovery and before close")
-        if room > LARGEST:
-            raise ValueError(f"a group of {room} bytes is too large; the limit is {LARGEST}")
+        if room > GROUP_MAX_BYTES:
+            raise ValueError(
+                f"a group of {room} bytes is too large; the limit is {GROUP_MAX_BYTES}"
+            )
         if self._segments and not self._segments[-1].sealed:
             last = self._segments[-1]
-            self._parts.append(record(self.position, SEAL, b""))
-            self.position += OVERHEAD
+            self._parts.append(encode_record(self.position, SEAL, b""))
+            self.position += RECORD_HEADER_BYTES
             last.end = self.position
             last.sealed = True
         base = self.position
-        size = max(self._segment_size, HEADER_SIZE + room + OVERHEAD)
-        segment = Segment(base, room=size)
+        size = max(self._segment_bytes, FILE_HEADER_BYTES + room + RECORD_HEADER_BYTES)
+        segment = Segment(base, unreserved_bytes=size)
         self._segments.append(segment)
         self._bases.append(base)
-        self.position = base + HEADER_SIZE
-        self._limit = base + size - OVERHEAD  # so that there is always room for the seal
-        self._begin_batch(segment, HEADER_SIZE)
+        self.position = base + FILE_HEADER_BYTES
+        self._segment_limit = (
+            base + size - RECORD_HEADER_BYTES
+        )  # so that there is always room for the seal
+        self._begin_batch(segment, FILE_HEADER_BYTES)
 
     def _begin_batch(self, segment: Segment, at: int) -> None:
-        batch = Batch(segment, at)
+        batch = WriteBatch(segment, at)
         self._batches.append(batch)
         self._parts = batch.parts
 
@@ -175,79 +181,79 @@ class Journal:
         while self._batches and self._batches[0].parts:
             batch = self._batches[0]
             segment = batch.segment
-            end = batch.write(self._prepared(segment))
+            end = batch.write(self._prepare_file(segment))
             self._batches.popleft()
             if not self._batches:
                 self._begin_batch(segment, end)
             with self._lock:
-                self._written = segment.base + end
+                self._written_position = segment.base + end
                 self._unsynced[segment] = None
 
-    def _prepared(self, segment: Segment) -> File:
+    def _prepare_file(self, segment: Segment) -> DiskFile:
         """The segment's file, with room for all that is to come."""
         if segment.file is None:
             # Without the segment before it, this one would seem to follow one that was dropped.
-            self._sync_names(self._begun)
+            self._sync_folder(self._last_creation)
             file = self._disk.open(segment.name, create=True)
-            self._names_changed += 1
-            self._begun = self._names_changed
+            self._folder_changes += 1
+            self._last_creation = self._folder_changes
             try:
-                self._reserve(file, segment.room)
-                file.write(0, header(segment.base, self.durable))
+                self._reserve(file, segment.unreserved_bytes)
+                file.write(0, encode_file_header(segment.base, self.durable_position))
             except OSError:
                 file.close()  # the next attempt begins anew; until then others may use the room
                 self._disk.remove(segment.name)
                 raise
             segment.file = file
-        elif segment.room:
-            self._reserve(segment.file, segment.room)
-        segment.room = 0
+        elif segment.unreserved_bytes:
+            self._reserve(segment.file, segment.unreserved_bytes)
+        segment.unreserved_bytes = 0
         return segment.file
 
-    def _reserve(self, file: File, room: int) -> None:
+    def _reserve(self, file: DiskFile, room: int) -> None:
         """Reserved room is synced sooner. Where there is less, the rest can still be written to."""
-        if self._disk.free() < RESERVE_FREE_SEGMENTS * room:
+        if self._disk.free_bytes() < RESERVE_FREE_FACTOR * room:
             return
         try:
             file.reserve(room)
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno not in DISK_FULL_ERRORS:
                 raise
 
     def sync(self) -> int:
         """Make durable what is written; gives the position up to which all is. For a thread of its own."""
         self._raise_failure()
         with self._lock:
-            position = self._written
+            position = self._written_position
             segments, self._unsynced = list(self._unsynced), {}
-            changes = self._names_changed
-        with self._keeping_failure():
+            changes = self._folder_changes
+        with self._recording_failure():
             for segment in segments:
-                file_of(segment).sync()
-        self._sync_names(changes)
-        if position > self.durable:
+                require_file(segment).sync()
+        self._sync_folder(changes)
+        if position > self.durable_position:
             assert self._mark is not None
             self._mark.write(position)
-            self.durable = position
+            self.durable_position = position
         return position
 
     def sync_mark(self) -> None:
         """Make it durable, too, how far all is. For whoever then drops segments and counts on what is behind
         them: if that has rotted, nobody shall take it for unfinished, and cut it off."""
         assert self._mark is not None
-        with self._keeping_failure():
+        with self._recording_failure():
             self._mark.sync()
 
-    def _sync_names(self, changes: int) -> None:
+    def _sync_folder(self, changes: int) -> None:
         """Make so many changes to the folder durable, unless they are."""
-        if self._names_synced < changes:
-            with self._keeping_failure():
-                self._disk.sync_names()
+        if self._folder_changes_synced < changes:
+            with self._recording_failure():
+                self._disk.sync_folder()
             with self._lock:
-                self._names_synced = max(self._names_synced, changes)
+                self._folder_changes_synced = max(self._folder_changes_synced, changes)
 
     @contextmanager
-    def _keeping_failure(self) -> Iterator[None]:
+    def _recording_failure(self) -> Iterator[None]:
         """No sync is tried again: the system may have given up what it could not write, and say all is well."""
         try:
             yield
@@ -274,22 +280,24 @@ class Journal:
         """
         for segment in self.segments[max(bisect_right(self._bases, start) - 1, 0) :]:
             base = segment.base
-            first = max(start - base, HEADER_SIZE)
+            first = max(start - base, FILE_HEADER_BYTES)
             until = min(end, segment.end) - base
             if first < until:
                 read = partial(self._read, segment)
                 size = segment.end - base
-                stop = yield from walk(read, base, first, until, size, groups=False)
+                stop = yield from scan_records(read, base, first, until, size, whole_groups=False)
                 if stop.damage is not None:
-                    raise Corrupt(self.path_of(segment), base + stop.at, stop.damage)
+                    raise CorruptJournalError(
+                        self.path_of(segment), base + stop.offset, stop.damage
+                    )
 
     def _read(self, segment: Segment, at: int, size: int) -> bytes:
         for batch in self._batches:
             if batch.segment is segment and batch.parts:
-                if at >= batch.at:
-                    return batch.join()[at - batch.at :][:size]
-                size = min(size, batch.at - at)
-        return file_of(segment).read(at, size)
+                if at >= batch.offset:
+                    return batch.join()[at - batch.offset :][:size]
+                size = min(size, batch.offset - at)
+        return require_file(segment).read(at, size)
 
     # -- segments ----------------------------------------------------------------------------------
 
@@ -304,11 +312,11 @@ class Journal:
         """To be told when something is wrong with it."""
         return self._disk.folder / segment.name
 
-    def segment_of(self, position: int) -> int:
+    def segment_base(self, position: int) -> int:
         """The base of the segment that has this position."""
         return self._bases[bisect_right(self._bases, position) - 1]
 
-    def last_file_size(self) -> int:
+    def last_file_bytes(self) -> int:
         """Bytes that the last segment takes up on disk, reserved or written."""
         if not self._segments or self._segments[-1].file is None:
             return 0
@@ -316,21 +324,21 @@ class Journal:
 
     def roll(self) -> None:
         """Let the next record begin a segment, so that the last one can be dropped in time."""
-        self._limit = 0
+        self._segment_limit = 0
 
     def drop(self, base: int) -> None:
         """Remove a segment, wherever it is, once something behind it is durable: that says where the journal
         goes on. A crash may undo it until the next sync. Its room is given back by `let_go`."""
         index = self._bases.index(base)
         segment = self._segments[index]
-        if segment.end >= self.durable:
+        if segment.end >= self.durable_position:
             raise ValueError(f"nothing behind the segment at {base} is durable yet")
         self._disk.remove(segment.name)
-        self._dropped.append(file_of(segment))
+        self._dropped.append(require_file(segment))
         del self._segments[index], self._bases[index]
-        self._names_changed += 1
+        self._folder_changes += 1
 
-    def let_go(self) -> None:
+    def close_dropped(self) -> None:
         """Give back the room of what was dropped; in whichever thread has the time, for the last who closes a
         file of 64 MiB that has no name any more waits for 12 ms."""
         with suppress(IndexError):
@@ -342,14 +350,14 @@ class Journal:
     def close(self) -> None:
         """Make everything durable, and let go of the files."""
         try:
-            if self._recovered and self._failure is None:
+            if self._is_open and self._failure is None:
                 self.write()
                 self.sync()
                 for batch in self._batches:  # what is reserved and not used is given back
-                    file_of(batch.segment).truncate(batch.at)
+                    require_file(batch.segment).truncate(batch.offset)
         finally:
-            self._recovered, self._limit = False, 0
-            self.let_go()
+            self._is_open, self._segment_limit = False, 0
+            self.close_dropped()
             for segment in self._segments:
                 if segment.file is not None:
                     segment.file.close()

@@ -16,25 +16,25 @@ from __future__ import annotations
 import contextlib
 
 from .checksum import crc32
-from .disk import Disk, File
+from .disk import Disk, DiskFile
 
-NAME = "MARK"
-SIZE = 12
+MARK_FILE = "MARK"
+MARK_BYTES = 12
 
 
-class Mark:
+class DurableMark:
     def __init__(self, disk: Disk) -> None:
-        self._file: File = disk.open(NAME, create=True)
+        self._file: DiskFile = disk.open(MARK_FILE, create=True)
 
     def read(self) -> int:
         """The position, or 0 if there is no whole mark."""
-        found = self._file.read(0, SIZE)
+        found = self._file.read(0, MARK_BYTES)
         position = int.from_bytes(found[:8], "little")
-        return position if found == _encoded(position) else 0
+        return position if found == _encode(position) else 0
 
     def write(self, position: int) -> None:
         with contextlib.suppress(OSError):  # nothing is wrong without it, only less is known
-            self._file.write(0, _encoded(position))
+            self._file.write(0, _encode(position))
 
     def sync(self) -> None:
         self._file.sync()
@@ -43,6 +43,6 @@ class Mark:
         self._file.close()
 
 
-def _encoded(position: int) -> bytes:
+def _encode(position: int) -> bytes:
     number = position.to_bytes(8, "little")
     return number + crc32(number).to_bytes(4, "little")

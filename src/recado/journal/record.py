@@ -23,82 +23,90 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAST, MORE, SEAL, VOID = 1, 2, 3, 4  # never 0: reserved zeros are no record
-HEAD = Struct("<IBI")
-OVERHEAD = HEAD.size
-LARGEST = (1 << 32) - 1
+RECORD_HEADER = Struct("<IBI")
+RECORD_HEADER_BYTES = RECORD_HEADER.size
+GROUP_MAX_BYTES = (1 << 32) - 1
 
 MAGIC = b"recado/1"
-_HEADER = Struct("<8sQQI")
-HEADER_SIZE = _HEADER.size
+_FILE_HEADER = Struct("<8sQQI")
+FILE_HEADER_BYTES = _FILE_HEADER.size
 
-CHUNK = 1 << 20
-_PAGE = 4096
+READ_CHUNK_BYTES = 1 << 20
+_PAGE_BYTES = 4096
 _MASK = 0xFFFF_FFFF
 
 
-class Corrupt(Exception):
+class CorruptJournalError(Exception):
     """What was safely on disk is there no more, or no longer as it was."""
 
-    def __init__(self, file: Path | str, position: int, what: str) -> None:
-        super().__init__(f"{file} is damaged at position {position}: {what}")
+    def __init__(self, file: Path | str, position: int, reason: str) -> None:
+        super().__init__(f"{file} is damaged at position {position}: {reason}")
         self.file = str(file)
         self.position = position
-        self.what = what
+        self.reason = reason
 
 
-class Unknown(Exception):
+class UnknownFormatError(Exception):
     """What is on disk was written by a later release, and is whole as far as we can tell."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}: it was written by a later release of recado; start that one")
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"{subject}: it was written by a later release of recado; start that one")
 
 
-def record(position: int, kind: int, payload: bytes) -> bytes:
-    return HEAD.pack(len(payload), kind, checksum(position, kind, payload)) + payload
+def encode_record(position: int, kind: int, payload: bytes) -> bytes:
+    return RECORD_HEADER.pack(len(payload), kind, checksum(position, kind, payload)) + payload
 
 
 def checksum(position: int, kind: int, payload: bytes | memoryview) -> int:
     return crc32(payload, (position ^ len(payload) << 8 ^ kind) & _MASK)
 
 
-def header(base: int, mark: int) -> bytes:
+def encode_file_header(base: int, mark: int) -> bytes:
     """The beginning of a file."""
-    start = _HEADER.pack(MAGIC, base, mark, 0)
+    start = _FILE_HEADER.pack(MAGIC, base, mark, 0)
     return start[:-4] + crc32(start).to_bytes(4, "little")
 
 
-def mark_in(start: bytes, base: int) -> int | None:
+def decode_mark(start: bytes, base: int) -> int | None:
     """The mark in the beginning of a file, or None if that is no whole header for this base.
 
     Raises Unknown if it is one of another format.
     """
-    if len(start) < HEADER_SIZE:
+    if len(start) < FILE_HEADER_BYTES:
         return None
-    magic, _, mark, crc = _HEADER.unpack_from(start)
+    magic, _, mark, crc = _FILE_HEADER.unpack_from(start)
     known, number = MAGIC[:-1], magic[len(MAGIC) - 1 :]
     if magic != MAGIC and magic.startswith(known) and crc32(start[:-4] + bytes(4)) == crc:
-        raise Unknown(f"a file of format {number.decode(errors='replace')!r} is not known here")
-    return mark if start == header(base, mark) else None
+        raise UnknownFormatError(
+            f"a file of format {number.decode(errors='replace')!r} is not known here"
+        )
+    return mark if start == encode_file_header(base, mark) else None
 
 
-class Stop(NamedTuple):
+class ScanEnd(NamedTuple):
     """Where a walk ended: behind the last whole group."""
 
-    at: int
+    offset: int
     sealed: bool = False
     damage: str | None = None
     """What is wrong with the record that comes next, if one should."""
 
 
-def walk(
-    read: Callable[[int, int], bytes], base: int, at: int, until: int, end: int, *, groups: bool
-) -> Generator[tuple[int, bytes], None, Stop]:
+def scan_records(
+    read: Callable[[int, int], bytes],
+    base: int,
+    at: int,
+    until: int,
+    end: int,
+    *,
+    whole_groups: bool,
+) -> Generator[tuple[int, bytes], None, ScanEnd]:
     """Position and payload of every record that begins in [at, until), offsets in a file of `end` bytes.
 
     It stops at the first record that is not whole. With `groups` no part of a group comes without the rest.
     """
     # 1 M records of 120 bytes take 0.9 s, 1 GB in records of 16 KiB 0.6 s: big chunks, local names, one yield.
-    unpack, overhead, mask, crc_of = HEAD.unpack_from, OVERHEAD, _MASK, crc32
+    unpack, overhead, mask, crc_of = RECORD_HEADER.unpack_from, RECORD_HEADER_BYTES, _MASK, crc32
     last, more = LAST, MORE
     limit = base + until
     group: list[tuple[int, bytes]] = []
@@ -128,7 +136,7 @@ def walk(
                     yield position, payload
                 elif kind == more:
                     index = after
-                    if groups:
+                    if whole_groups:
                         group.append((position, payload))
                     else:
                         yield position, payload
@@ -150,14 +158,14 @@ def walk(
         index = 0
         if start >= until:
             break
-        buffer = b"" if start + wanted > end else read(start, _portion(wanted, until - start))
+        buffer = b"" if start + wanted > end else read(start, _read_size(wanted, until - start))
         have = len(buffer)
         if have < wanted:
             damage = "the file ends within a record"
             break
-    return Stop(group[0][0] - base if group else start + index, sealed, damage)
+    return ScanEnd(group[0][0] - base if group else start + index, sealed, damage)
 
 
-def _portion(wanted: int, left: int) -> int:
+def _read_size(wanted: int, left: int) -> int:
     """How much to read at once: no more than is asked for in all, no less than a page."""
-    return max(wanted, min(CHUNK, max(left, _PAGE)))
+    return max(wanted, min(READ_CHUNK_BYTES, max(left, _PAGE_BYTES)))

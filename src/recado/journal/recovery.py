@@ -14,80 +14,93 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import NamedTuple
 
-from .disk import Disk, File
-from .record import CHUNK, HEADER_SIZE, Corrupt, Stop, mark_in, walk
-from .segment import Segment, file_name, file_of
+from .disk import Disk, DiskFile
+from .record import (
+    FILE_HEADER_BYTES,
+    READ_CHUNK_BYTES,
+    CorruptJournalError,
+    ScanEnd,
+    decode_mark,
+    scan_records,
+)
+from .segment import Segment, file_name, require_file
 
-_ZEROS = bytes(CHUNK)
+_ZEROS = bytes(READ_CHUNK_BYTES)
 
 
-class Recovered(NamedTuple):
+class RecoveryResult(NamedTuple):
     position: int
-    cut: int
+    truncated_bytes: int
 
 
-def recover(
+def recover_segments(
     disk: Disk, segments: list[Segment], mark: int
-) -> Generator[tuple[int, bytes], None, Recovered]:
+) -> Generator[tuple[int, bytes], None, RecoveryResult]:
     """Position and payload of every record. `segments` are those that were found, then those that are left."""
-    known = known_durable(segments, mark)
+    known = known_durable_position(segments, mark)
     position = cut = 0
     for number, segment in enumerate(segments):
         if segment.base < position:
             what = f"the segment before it ends at {position}"
-            raise Corrupt(disk.folder / segment.name, segment.base, what)
-        stop = yield from records(segment)
-        position = segment.end = segment.base + stop.at
+            raise CorruptJournalError(disk.folder / segment.name, segment.base, what)
+        stop = yield from read_segment(segment)
+        position = segment.end = segment.base + stop.offset
         segment.sealed = stop.sealed
         if not stop.sealed:
             if position < known:
                 what = stop.damage or "the rest of it is missing"
-                raise Corrupt(disk.folder / segment.name, position, what)
-            cut = _cut(disk, segments, number + 1 if stop.at else number)
+                raise CorruptJournalError(disk.folder / segment.name, position, what)
+            cut = _truncate(disk, segments, number + 1 if stop.offset else number)
             break
     if position < known:
-        raise Corrupt(disk.folder / file_name(position), position, "the file is missing")
+        raise CorruptJournalError(
+            disk.folder / file_name(position), position, "the file is missing"
+        )
     for segment in segments:
         if segment.end > known:
-            _secure(segment, known)
-    disk.sync_names()
-    return Recovered(position, cut)
+            _rewrite_and_sync(segment, known)
+    disk.sync_folder()
+    return RecoveryResult(position, cut)
 
 
-def known_durable(segments: list[Segment], mark: int) -> int:
+def known_durable_position(segments: list[Segment], mark: int) -> int:
     """The position before which everything was durable, by all that is left of the evidence."""
-    return max([mark, *(mark_of(segment) or 0 for segment in segments)])
+    return max([mark, *(read_mark(segment) or 0 for segment in segments)])
 
 
-def records(segment: Segment) -> Generator[tuple[int, bytes], None, Stop]:
+def read_segment(segment: Segment) -> Generator[tuple[int, bytes], None, ScanEnd]:
     """The records of one file, whole groups only."""
-    if mark_of(segment) is None:
-        return Stop(0, damage="its header is wrong")
-    file = file_of(segment)
+    if read_mark(segment) is None:
+        return ScanEnd(0, damage="its header is wrong")
+    file = require_file(segment)
     size = file.size()
-    return (yield from walk(file.read, segment.base, HEADER_SIZE, size, size, groups=True))
+    return (
+        yield from scan_records(
+            file.read, segment.base, FILE_HEADER_BYTES, size, size, whole_groups=True
+        )
+    )
 
 
-def mark_of(segment: Segment) -> int | None:
-    return mark_in(file_of(segment).read(0, HEADER_SIZE), segment.base)
+def read_mark(segment: Segment) -> int | None:
+    return decode_mark(require_file(segment).read(0, FILE_HEADER_BYTES), segment.base)
 
 
-def _cut(disk: Disk, segments: list[Segment], count: int) -> int:
+def _truncate(disk: Disk, segments: list[Segment], count: int) -> int:
     """Keep `count` segments, the last of them up to its end; gives the bytes that were behind it."""
     cut = 0
     for segment in reversed(segments[count:]):
-        file = file_of(segment)
-        cut += filled(file, 0)
+        file = require_file(segment)
+        cut += find_data_end(file, 0)
         file.close()
         disk.remove(segment.name)
         # Before an older one goes: without that, this one would seem to follow one that was dropped.
-        disk.sync_names()
+        disk.sync_folder()
     del segments[count:]
     if segments and not segments[-1].sealed:
         last = segments[-1]
-        file = file_of(last)
+        file = require_file(last)
         end = last.end - last.base
-        rest = filled(file, end) - end
+        rest = find_data_end(file, end) - end
         if rest > 0:
             file.truncate(end)
             file.sync()
@@ -95,22 +108,22 @@ def _cut(disk: Disk, segments: list[Segment], count: int) -> int:
     return cut
 
 
-def filled(file: File, at: int) -> int:
+def find_data_end(file: DiskFile, at: int) -> int:
     """Where the file's last byte ends that is no zero, from `at` on; reserved room is zeros."""
     filled = at
-    while chunk := file.read(at, CHUNK):
+    while chunk := file.read(at, READ_CHUNK_BYTES):
         if chunk != _ZEROS[: len(chunk)]:
             filled = at + len(chunk.rstrip(b"\0"))
         at += len(chunk)
     return filled
 
 
-def _secure(segment: Segment, known: int) -> None:
-    file = file_of(segment)
+def _rewrite_and_sync(segment: Segment, known: int) -> None:
+    file = require_file(segment)
     at = max(known - segment.base, 0)
     end = segment.end - segment.base
     while at < end:
-        chunk = file.read(at, min(CHUNK, end - at))
+        chunk = file.read(at, min(READ_CHUNK_BYTES, end - at))
         file.write(at, chunk)
         at += len(chunk)
     file.sync()

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from .disk import Disk, File
-from .record import HEADER_SIZE
+from .disk import Disk, DiskFile
+from .record import FILE_HEADER_BYTES
 
-SUFFIX = ".journal"
+SEGMENT_SUFFIX = ".journal"
 
 
 class Segment:
     """The positions [base, end), the header included. Only the last one is not sealed."""
 
-    __slots__ = ("base", "end", "file", "room", "sealed")
+    __slots__ = ("base", "end", "file", "sealed", "unreserved_bytes")
 
-    def __init__(self, base: int, file: File | None = None, room: int = 0) -> None:
+    def __init__(self, base: int, file: DiskFile | None = None, unreserved_bytes: int = 0) -> None:
         self.base = base
-        self.end = base + HEADER_SIZE
+        self.end = base + FILE_HEADER_BYTES
         self.sealed = False
         self.file = file
-        self.room = room
+        self.unreserved_bytes = unreserved_bytes
         """What has to be reserved before the next write; 0 when that is done."""
 
     @property
@@ -27,20 +27,22 @@ class Segment:
 
 
 def file_name(base: int) -> str:
-    return f"{base:020d}{SUFFIX}"
+    return f"{base:020d}{SEGMENT_SUFFIX}"
 
 
-def bases_in(disk: Disk) -> list[int]:
+def list_bases(disk: Disk) -> list[int]:
     """Of the segments of a folder, oldest first."""
-    stems = [name.removesuffix(SUFFIX) for name in disk.names() if name.endswith(SUFFIX)]
+    stems = [
+        name.removesuffix(SEGMENT_SUFFIX) for name in disk.names() if name.endswith(SEGMENT_SUFFIX)
+    ]
     return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
 def open_segments(disk: Disk) -> list[Segment]:
     """The segments of a folder as they are found: none known to be sealed, or where it ends."""
-    return [Segment(base, disk.open(file_name(base))) for base in bases_in(disk)]
+    return [Segment(base, disk.open(file_name(base))) for base in list_bases(disk)]
 
 
-def file_of(segment: Segment) -> File:
+def require_file(segment: Segment) -> DiskFile:
     assert segment.file is not None
     return segment.file

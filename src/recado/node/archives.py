@@ -11,68 +11,70 @@ import logging
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from recado.feeds.archive.collection import Limits
 from recado.feeds.archive.errors import ArchiveError
-from recado.feeds.archivist import Archivist, Upkeep
+from recado.feeds.archive.retention import RetentionLimits
+from recado.feeds.archiver import ArchiveOptions, Archiver
+from recado.feeds.connection import FeedConnection
 from recado.feeds.errors import FeedError
-from recado.feeds.link import Link
 from recado.feeds.stack import StackError
-from recado.node.login import url_for
+from recado.node.login import build_local_url
 from recado.node.settings import ArchiveSettings, Settings
 
 log = logging.getLogger("recado.node")
 
-FOLDER = "feeds"
+ARCHIVES_FOLDER = "feeds"
 """Within the data folder, for those that have none of their own."""
 
 
-class CannotArchive(OSError):
+class ArchiveStartError(OSError):
     """An archive of the configuration does not start; the text says which, and why."""
 
 
-class Archives:
+class NodeArchives:
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
-        self._watches: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
-    async def start(cls, settings: Settings, address: str) -> Archives:
+    async def start(cls, settings: Settings, address: str) -> NodeArchives:
         """All of them, or none: what prevents one is raised."""
         archives = cls()
         try:
             for name, chosen in settings.feeds.archives.items():
-                await archives._begin(name, chosen, settings, address)
+                await archives._start_archive(name, chosen, settings, address)
         except BaseException:
             await archives.stop()
             raise
         return archives
 
-    async def _begin(
+    async def _start_archive(
         self, name: str, chosen: ArchiveSettings, settings: Settings, address: str
     ) -> None:
         try:
-            url = url_for(settings, address, chosen.vhost)
-            link = await self._stack.enter_async_context(Link(url, give_up=None))
+            url = build_local_url(settings, address, chosen.vhost)
+            link = await self._stack.enter_async_context(
+                FeedConnection(url, reconnect_timeout=None)
+            )
             archive = link.archive(
                 chosen.feed,
-                folder_for(settings, name),
+                archive_folder(settings, name),
                 name=name,
                 stack=chosen.stack,
-                upkeep=upkeep_of(chosen),
+                archive_options=build_upkeep(chosen),
             )
             await self._stack.enter_async_context(archive)
         except (FeedError, ArchiveError, StackError, ValueError) as error:
-            raise CannotArchive(f"feeds.archives.{name}: {error}") from error
-        self._watches.append(asyncio.create_task(watch(name, archive)))
+            raise ArchiveStartError(f"feeds.archives.{name}: {error}") from error
+        self._tasks.append(asyncio.create_task(run_archive(name, archive)))
 
     async def stop(self) -> None:
-        for task in self._watches:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._watches, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._stack.aclose()
 
 
-async def watch(name: str, archive: Archivist) -> None:
+async def run_archive(name: str, archive: Archiver) -> None:
     """The broker goes on without an archive that had to stop; what it misses waits in its queue."""
     try:
         await archive.run()
@@ -80,16 +82,16 @@ async def watch(name: str, archive: Archivist) -> None:
         log.error("feeds.archives.%s: %s", name, error)
 
 
-def folder_for(settings: Settings, name: str) -> Path:
+def archive_folder(settings: Settings, name: str) -> Path:
     """Where the archive of that name is."""
     folder = settings.feeds.archives[name].folder
-    return Path(folder) if folder else Path(settings.node.data or ".") / FOLDER / name
+    return Path(folder) if folder else Path(settings.node.data or ".") / ARCHIVES_FOLDER / name
 
 
-def upkeep_of(chosen: ArchiveSettings) -> Upkeep:
-    return Upkeep(
+def build_upkeep(chosen: ArchiveSettings) -> ArchiveOptions:
+    return ArchiveOptions(
         seal_rows=chosen.seal_rows,
-        seal_seconds=chosen.seal_seconds,
+        seal_interval=chosen.seal_seconds,
         grace=chosen.grace,
-        limits=Limits(chosen.max_age, chosen.max_messages, chosen.max_share),
+        retention=RetentionLimits(chosen.max_age, chosen.max_messages, chosen.max_share),
     )

@@ -12,32 +12,32 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from recado import __version__
-from recado.amqp.values import Table
+from recado.amqp.values import FieldTable
 from recado.broker.broker import Broker
-from recado.node.population import populate
+from recado.node.bootstrap import populate
 from recado.node.settings import ServerSettings, Settings
-from recado.server.connection import clock
-from recado.server.listener import Server, ServerLimits
-from recado.server.offer import Offer
-from recado.server.open_files import raise_limit
+from recado.server.connection import now_ms
+from recado.server.open_files import raise_file_limit
+from recado.server.options import ConnectionOptions
+from recado.server.server import Server, ServerLimits
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from recado.node.archives import Archives
-    from recado.node.metrics import Metrics
-    from recado.node.storage import Storage
+    from recado.node.archives import NodeArchives
+    from recado.node.data_folder import DataFolder
+    from recado.node.metrics import MetricsPublisher
 
 
-class Running(msgspec.Struct, frozen=True):
+class RunningNode(msgspec.Struct, frozen=True):
     """A broker that accepts connections, in the event loop that started it."""
 
     server: Server
     port: int
     tls_port: int | None
-    storage: Storage | None
-    archives: Archives | None = None
-    metrics: Metrics | None = None
+    data_folder: DataFolder | None
+    archives: NodeArchives | None = None
+    metrics: MetricsPublisher | None = None
 
     async def stop(self) -> None:
         if self.metrics is not None:
@@ -45,11 +45,11 @@ class Running(msgspec.Struct, frozen=True):
         if self.archives is not None:
             await self.archives.stop()
         await self.server.stop()
-        if self.storage is not None:
-            self.storage.release()
+        if self.data_folder is not None:
+            self.data_folder.release()
 
 
-class CannotListen(OSError):
+class ListenError(OSError):
     """The system does not give us a port; `key` is the setting that names it."""
 
     def __init__(self, key: str, host: str, port: int, cause: OSError) -> None:
@@ -61,18 +61,20 @@ class CannotListen(OSError):
         self.port = port
 
     def __str__(self) -> str:
-        return f"cannot listen on {at(self.host, self.port)} (server.{self.key}): {self.strerror}"
+        return f"cannot listen on {format_address(self.host, self.port)} (server.{self.key}): {self.strerror}"
 
 
-async def start(settings: Settings) -> Running:
+async def start_node(settings: Settings) -> RunningNode:
     """Build the parts and listen; whatever prevents that is raised, and nothing is left open."""
-    raise_limit()
-    tls = tls_context(settings.server)
-    storage = open_storage(settings)
+    raise_file_limit()
+    tls = build_tls_context(settings.server)
+    storage = open_data_folder(settings)
     try:
-        server = Server(populated(settings, storage), offer(settings), limits(settings))
+        server = Server(
+            build_broker(settings, storage), connection_options(settings), server_limits(settings)
+        )
         if storage is not None:
-            storage.serve(server, settings.broker.disk_free_limit)
+            storage.attach(server, settings.broker.disk_free_limit)
         try:
             port = await listen(server, settings.server, "port")
             tls_port = await listen(server, settings.server, "tls_port", tls) if tls else None
@@ -90,60 +92,62 @@ async def start(settings: Settings) -> Running:
         if storage is not None:
             storage.release()
         raise
-    return Running(server, port, tls_port, storage, archives, metrics)
+    return RunningNode(server, port, tls_port, storage, archives, metrics)
 
 
-async def start_archives(settings: Settings, port: int) -> Archives | None:
+async def start_archives(settings: Settings, port: int) -> NodeArchives | None:
     """Those of the configuration. A node without any need not load feeds."""
     if not settings.feeds.archives:
         return None
-    from recado.node.archives import Archives
+    from recado.node.archives import NodeArchives
 
-    return await Archives.start(settings, at(reachable(settings.server.host), port))
+    return await NodeArchives.start(
+        settings, format_address(connectable_host(settings.server.host), port)
+    )
 
 
 async def start_metrics(
-    settings: Settings, port: int, server: Server, storage: Storage | None
-) -> Metrics | None:
+    settings: Settings, port: int, server: Server, storage: DataFolder | None
+) -> MetricsPublisher | None:
     if not settings.metrics.publish:
         return None
-    from recado.node.metrics import Metrics
+    from recado.node.metrics import MetricsPublisher
 
-    address = at(reachable(settings.server.host), port)
-    return await Metrics.start(settings, address, server, storage)
+    address = format_address(connectable_host(settings.server.host), port)
+    return await MetricsPublisher.start(settings, address, server, storage)
 
 
 # Addresses to listen on that are none to connect to, and the one of theirs that lets guest in.
-EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+LOOPBACK_BY_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-def reachable(host: str) -> str:
-    return EVERYWHERE.get(host, host)
+def connectable_host(host: str) -> str:
+    return LOOPBACK_BY_WILDCARD.get(host, host)
 
 
-def open_storage(settings: Settings) -> Storage | None:
+def open_data_folder(settings: Settings) -> DataFolder | None:
     """The data folder, if there is one. Who keeps nothing need not load what can."""
     if settings.node.data is None:
         return None
-    from recado.node.storage import Storage
+    from recado.node.data_folder import DataFolder
 
-    return Storage(settings.node.data)
+    return DataFolder(settings.node.data)
 
 
-def populated(settings: Settings, storage: Storage | None) -> Broker:
+def build_broker(settings: Settings, data_folder: DataFolder | None) -> Broker:
     """A broker with all that is in it before anybody connects."""
-    now = clock()
+    now = now_ms()
     vhosts = settings.access.vhosts
-    keeper = None if storage is None else storage.ledger
-    broker = Broker(random_name, vhosts, keeper)
-    if storage is not None:
-        storage.recover(broker, now)
+    keeper = None if data_folder is None else data_folder.store
+    broker = Broker(generate_name, vhosts, keeper)
+    if data_folder is not None:
+        data_folder.recover(broker, now)
     populate(broker, settings, now)
-    broker.timeouts.default = round(settings.broker.consumer_timeout * 1000)
+    broker.consumer_timeouts.default_ms = round(settings.broker.consumer_timeout * 1000)
     return broker
 
 
-def random_name() -> str:
+def generate_name() -> str:
     """That nobody can guess; not by `secrets`, which takes 4 ms to load."""
     return os.urandom(16).hex()
 
@@ -155,49 +159,49 @@ async def listen(
     try:
         return await server.listen(chosen.host, port, tls)
     except OSError as error:
-        raise CannotListen(key, chosen.host, port, error) from error
+        raise ListenError(key, chosen.host, port, error) from error
 
 
-def at(host: str, port: int) -> str:
+def format_address(host: str, port: int) -> str:
     """Host and port as an URL has them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def tls_context(chosen: ServerSettings) -> SSLContext | None:
+def build_tls_context(chosen: ServerSettings) -> SSLContext | None:
     if chosen.tls_port is None:
         return None
-    from recado.node.certificates import check_files
+    from recado.node.tls import check_tls_files
     from recado.server.tls import server_context
 
     assert chosen.certificate is not None
     assert chosen.key is not None
-    check_files(chosen.certificate, chosen.key, chosen.ca)
+    check_tls_files(chosen.certificate, chosen.key, chosen.ca)
     return server_context(chosen.certificate, chosen.key, chosen.ca, verify=chosen.verify)
 
 
-def offer(settings: Settings) -> Offer:
+def connection_options(settings: Settings) -> ConnectionOptions:
     server = settings.server
-    properties: Table = {
+    properties: FieldTable = {
         "product": server.product,
         "version": server.version,
         "platform": f"Python {sys.version.split()[0]}",
         "information": f"recado {__version__}",
         "cluster_name": "recado",
     }
-    return Offer(
-        properties=properties,
+    return ConnectionOptions(
+        product_properties=properties,
         frame_max=server.frame_max,
         channel_max=server.channel_max,
         heartbeat=server.heartbeat,
-        body_max=settings.broker.max_message_size,
+        body_max_bytes=settings.broker.max_message_size,
     )
 
 
-def limits(settings: Settings) -> ServerLimits:
+def server_limits(settings: Settings) -> ServerLimits:
     return ServerLimits(
-        handshake_seconds=settings.server.handshake_timeout,
+        handshake_timeout=settings.server.handshake_timeout,
         max_connections=settings.server.max_connections,
-        memory_share=settings.broker.memory_watermark,
-        backlog_bytes=settings.broker.backlog_limit,
-        backlog_seconds=settings.broker.backlog_seconds,
+        memory_watermark=settings.broker.memory_watermark,
+        unread_limit_bytes=settings.broker.backlog_limit,
+        unread_timeout=settings.broker.backlog_seconds,
     )

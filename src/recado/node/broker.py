@@ -20,9 +20,9 @@ from threading import Thread, current_thread
 from typing import Any, Self, TypeVar
 
 from recado.broker.broker import Broker as Core
-from recado.node.assembly import Running, at, reachable, start
+from recado.node.assembly import RunningNode, connectable_host, format_address, start_node
 from recado.node.config import from_mapping
-from recado.node.loop import new_runner
+from recado.node.event_loop import new_runner
 from recado.node.settings import Settings
 
 T = TypeVar("T")
@@ -47,12 +47,12 @@ class Broker:
         server = {"host": host, "port": port}
         node = {} if data is None else {"data": fspath(data)}
         self.settings = from_mapping(config or {}, server=server, node=node)
-        self._running: Running | None = None
+        self._running: RunningNode | None = None
         self._loop: asyncio.AbstractEventLoop
         self._thread: Thread | None = None
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
+    def from_settings(cls, settings: Settings) -> Self:
         """A broker with settings that were found and checked elsewhere, as by the command line."""
         broker = cls()
         broker.settings = settings
@@ -66,34 +66,37 @@ class Broker:
 
     @property
     def port(self) -> int:
-        return self._now().port
+        return self._require_running().port
 
     @property
     def tls_port(self) -> int | None:
-        return self._now().tls_port
+        return self._require_running().tls_port
 
     @property
     def url(self) -> str:
         """For any client: with name and password while there is the default user, else without."""
-        default = not self.settings.access.users and "guest" in self._now().server.broker.users
+        default = (
+            not self.settings.access.users
+            and "guest" in self._require_running().server.broker.users
+        )
         user = "guest:guest@" if default else ""
-        return f"amqp://{user}{at(reachable(self.host), self.port)}/%2F"
+        return f"amqp://{user}{format_address(connectable_host(self.host), self.port)}/%2F"
 
     @property
     def address(self) -> str:
-        return at(self.host, self.port)
+        return format_address(self.host, self.port)
 
     @property
     def failure(self) -> asyncio.Future[str]:
         """Done when the broker had to end itself, with the reason: what is on disk is not certain any more."""
-        return self._now().server.failure
+        return self._require_running().server.failure
 
-    def _now(self) -> Running:
+    def _require_running(self) -> RunningNode:
         if self._running is None:
             raise RuntimeError("the broker is not running: use `with` or `async with`")
         return self._running
 
-    def _refuse_second_start(self) -> None:
+    def _require_stopped(self) -> None:
         if self._running is not None:
             raise RuntimeError("the broker is running already")
 
@@ -107,10 +110,10 @@ class Broker:
         A `DefinitionsError` says what is wrong, and then nothing was changed. With `vhost` all goes there.
         From another thread than the loop's it returns when all is on disk, if there is a data folder.
         """
-        from recado.node.definitions.importing import import_definitions
+        from recado.node.definitions.importer import import_definitions
 
         local = self.settings.access.loopback_users
-        return self._administer(
+        return self._run_on_broker(
             lambda broker, now: import_definitions(
                 broker, definitions, now, vhost=vhost, loopback_users=local
             )
@@ -118,9 +121,9 @@ class Broker:
 
     def export_definitions(self, vhost: str | None = None) -> dict[str, Any]:
         """All definitions, or those of one vhost, as RabbitMQ 3.10 imports them."""
-        from recado.node.definitions.exporting import export_definitions
+        from recado.node.definitions.exporter import export_definitions
 
-        return self._administer(lambda broker, _: export_definitions(broker, vhost))
+        return self._run_on_broker(lambda broker, _: export_definitions(broker, vhost))
 
     def delete_policy(self, name: str, vhost: str = "/", *, operator: bool = False) -> None:
         """Take a policy away, or an operator's, and undo what it made of queues and exchanges.
@@ -134,17 +137,17 @@ class Broker:
                 raise DefinitionsError(f"there is no vhost '{vhost}'")
             broker.delete_policy(vhost, name, now, operator=operator)
 
-        self._administer(delete)
+        self._run_on_broker(delete)
 
-    def _administer(self, action: Callable[[Core, int], T]) -> T:
+    def _run_on_broker(self, action: Callable[[Core, int], T]) -> T:
         """In the thread of the loop, whichever thread asks."""
-        server = self._now().server
+        server = self._require_running().server
         if self._thread is None or self._thread is current_thread():
-            return server.administer(action)
+            return server.run_on_broker(action)
 
         async def there() -> T:
-            result = server.administer(action)
-            await server.until_safe()
+            result = server.run_on_broker(action)
+            await server.wait_until_durable()
             return result
 
         return asyncio.run_coroutine_threadsafe(there(), server.loop).result()
@@ -152,21 +155,21 @@ class Broker:
     # --- in the running loop
 
     async def __aenter__(self) -> Self:
-        self._refuse_second_start()
-        self._running = await start(self.settings)
+        self._require_stopped()
+        self._running = await start_node(self.settings)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        running, self._running = self._now(), None
+        running, self._running = self._require_running(), None
         await running.stop()
 
     # --- in a thread of its own
 
     def __enter__(self) -> Self:
-        self._refuse_second_start()
+        self._require_stopped()
         runner = new_runner(self.settings)
         self._loop = runner.get_loop()
-        self._thread = Thread(target=live, args=[runner], name="recado", daemon=True)
+        self._thread = Thread(target=_run_thread, args=[runner], name="recado", daemon=True)
         self._thread.start()
         try:
             asyncio.run_coroutine_threadsafe(self.__aenter__(), self._loop).result()
@@ -188,7 +191,7 @@ class Broker:
         self._thread = None
 
 
-def live(runner: asyncio.Runner) -> None:
+def _run_thread(runner: asyncio.Runner) -> None:
     """The life of a thread; it also ends its loop, which the caller cannot if it runs one itself."""
     with runner:
         runner.get_loop().run_forever()

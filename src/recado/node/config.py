@@ -19,22 +19,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args,
 
 import msgspec
 
-from recado.node.settings import Settings, complaints
+from recado.node.settings import Settings, find_problems
 
 if TYPE_CHECKING:
     from pathlib import Path  # the start of a broker without a file does without it
 
-FILE = "recado.toml"
-PREFIX = "RECADO_"
-DEFAULT = "default"
+CONFIG_FILE = "recado.toml"
+VARIABLE_PREFIX = "RECADO_"
+DEFAULT_ORIGIN = "default"
 # Values of these, and below them, are not repeated in messages.
-SECRET = ("access.", "actors.cookie", "actors.password")
-ARCHIVES = "feeds.archives"
-PATHS = (
+SECRET_KEYS = ("access.", "actors.cookie", "actors.password")
+ARCHIVES_KEY = "feeds.archives"
+PATH_KEYS = (
     "node.data", "node.definitions", "server.certificate", "server.key", "server.ca", "actors.mailboxes",
 )  # fmt: skip
 
-Tree = dict[str, Any]
+ConfigTree = dict[str, Any]
 
 
 class ConfigError(Exception):
@@ -48,17 +48,17 @@ class Config(NamedTuple):
     origins: dict[str, str]
 
     def origin(self, key: str) -> str:
-        return self.origins.get(key, DEFAULT)
+        return self.origins.get(key, DEFAULT_ORIGIN)
 
 
-def load(
+def load_config(
     *,
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
 ) -> Config:
     """Put the layers over each other. `flags` maps dotted keys to values, None where not given."""
-    tree: Tree = {}
+    tree: ConfigTree = {}
     origins: dict[str, str] = {}
 
     def put(key: str, value: object, origin: str) -> None:
@@ -67,14 +67,14 @@ def load(
         origins[key] = origin
 
     if file is not None:
-        for key, value in from_file(file):
+        for key, value in read_file(file):
             put(key, value, str(file))
-    for key, value, variable in from_environment(environment or {}):
+    for key, value, variable in read_environment(environment or {}):
         put(key, value, variable)
     for key, value in (flags or {}).items():
         if value is not None:
             put(key, value, f"--{key.split('.')[1].replace('_', '-')}")
-    return Config(checked(tree, origins), origins)
+    return Config(validate(tree, origins), origins)
 
 
 def read_settings(
@@ -86,18 +86,18 @@ def read_settings(
     `environment` is that of the process by default; its variables override the file. Raises ConfigError,
     which names the key and where it is written.
     """
-    return load(
-        file=file_of(file), environment=os.environ if environment is None else environment
+    return load_config(
+        file=find_file(file), environment=os.environ if environment is None else environment
     ).settings
 
 
-def file_of(named: Path | str | None) -> Path | None:
+def find_file(named: Path | str | None) -> Path | None:
     """The file that was named, else recado.toml of the current folder, if there is one."""
-    if named is None and not os.access(FILE, os.F_OK):
+    if named is None and not os.access(CONFIG_FILE, os.F_OK):
         return None
     from pathlib import Path
 
-    return Path(named or FILE)
+    return Path(named or CONFIG_FILE)
 
 
 def from_mapping(tree: object, **sections: Mapping[str, object]) -> Settings:
@@ -106,14 +106,14 @@ def from_mapping(tree: object, **sections: Mapping[str, object]) -> Settings:
     `sections` have values that count where the tree has none.
     """
     origin = "Broker(…)"
-    plain = plain_tables(tree)
-    refuse_unknown(plain, Settings, "", origin)
+    plain = copy_sections(tree)
+    reject_unknown_keys(plain, Settings, "", origin)
     for section, values in sections.items():
         plain[section] = {**values, **plain.get(section, {})}
-    return checked(plain, {key: origin for key, _ in keys_of_settings()})
+    return validate(plain, {key: origin for key, _ in list_keys()})
 
 
-def plain_tables(tree: object) -> Tree:
+def copy_sections(tree: object) -> ConfigTree:
     if not isinstance(tree, Mapping):
         raise ConfigError("Broker(config=…) takes a mapping with the sections of recado.toml")
     for section, keys in tree.items():
@@ -125,7 +125,7 @@ def plain_tables(tree: object) -> Tree:
 # --- the layers ----------------------------------------------------------------------------------
 
 
-def from_file(file: Path) -> Iterable[tuple[str, object]]:
+def read_file(file: Path) -> Iterable[tuple[str, object]]:
     """The keys of a TOML file; paths in it are relative to the folder it lies in."""
     import tomllib
 
@@ -135,52 +135,56 @@ def from_file(file: Path) -> Iterable[tuple[str, object]]:
         raise ConfigError(f"cannot read the configuration {file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is not valid TOML: {error}") from error
-    refuse_unknown(tree, Settings, "", str(file))
+    reject_unknown_keys(tree, Settings, "", str(file))
     for section, keys in tree.items():
         if not isinstance(keys, dict):
             raise ConfigError(f"{section} in {file} must be a table: [{section}]")
         for name, value in keys.items():
             key = f"{section}.{name}"
-            if key in PATHS and isinstance(value, str) and value:
+            if key in PATH_KEYS and isinstance(value, str) and value:
                 value = str(file.parent / value)
-            elif key == ARCHIVES and isinstance(value, dict):
-                value = {each: beside(file, archive) for each, archive in value.items()}
+            elif key == ARCHIVES_KEY and isinstance(value, dict):
+                value = {
+                    each: resolve_archive_folder(file, archive) for each, archive in value.items()
+                }
             yield key, value
 
 
-def beside(file: Path, archive: object) -> object:
+def resolve_archive_folder(file: Path, archive: object) -> object:
     """An archive's settings, with its folder relative to the file."""
     if isinstance(archive, dict) and isinstance(archive.get("folder"), str):
         return {**archive, "folder": str(file.parent / archive["folder"])}
     return archive
 
 
-def from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, object, str]]:
+def read_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, object, str]]:
     """RECADO_SECTION_KEY; lists and tables are written as JSON."""
-    known = {variable_of(key): (key, kind) for key, kind in keys_of_settings()}
+    known = {variable_name(key): (key, kind) for key, kind in list_keys()}
     for variable in sorted(environment):
         text = environment[variable]
-        if not variable.startswith(PREFIX) or is_of_kubernetes(variable, text):
+        if not variable.startswith(VARIABLE_PREFIX) or is_kubernetes_variable(variable, text):
             continue
         if variable not in known:
             raise ConfigError(
-                f"the environment has {variable}, which is no setting{near(variable, known)}"
+                f"the environment has {variable}, which is no setting{suggest_similar(variable, known)}"
             )
         key, kind = known[variable]
         try:
             if is_collection(kind):
                 value = msgspec.json.decode(text)
-                refuse_unknown_within(value, kind, key, variable)
+                reject_unknown_keys_in(value, kind, key, variable)
             else:
                 value = msgspec.convert(text, kind, strict=False)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{key} ({variable}): {reason(key, text, kind, error)}") from error
+            raise ConfigError(
+                f"{key} ({variable}): {describe_error(key, text, kind, error)}"
+            ) from error
         except msgspec.DecodeError as error:
-            raise ConfigError(f"{key} ({variable}): expected {as_json(kind)}") from error
+            raise ConfigError(f"{key} ({variable}): expected {describe_json(kind)}") from error
         yield key, value, variable
 
 
-def is_of_kubernetes(variable: str, text: str) -> bool:
+def is_kubernetes_variable(variable: str, text: str) -> bool:
     """Where a service is called recado, Kubernetes sets such variables in every pod beside it:
 
     RECADO_SERVICE_HOST=10.0.0.1, RECADO_PORT=tcp://10.0.0.1:5672, RECADO_PORT_5672_TCP_ADDR=10.0.0.1
@@ -194,19 +198,21 @@ def is_of_kubernetes(variable: str, text: str) -> bool:
 # --- checking ------------------------------------------------------------------------------------
 
 
-def checked(tree: Tree, origins: Mapping[str, str]) -> Settings:
+def validate(tree: ConfigTree, origins: Mapping[str, str]) -> Settings:
     """The tree as settings; whatever is wrong is told with the place where it was written."""
-    error = failure(tree, Settings)
+    error = find_validation_error(tree, Settings)
     if error is not None:
-        wrong = innermost(Wrong("", tree, Settings, error))
-        raise ConfigError(f"{wrong.key}{origin_of(wrong.key, origins)}: {reason(*wrong)}")
+        wrong = find_innermost(InvalidValue("", tree, Settings, error))
+        raise ConfigError(
+            f"{wrong.key}{describe_origin(wrong.key, origins)}: {describe_error(*wrong)}"
+        )
     settings = msgspec.convert(tree, Settings)
-    for key, complaint in complaints(settings):
-        raise ConfigError(f"{key}{origin_of(key, origins)} {complaint}")
+    for key, complaint in find_problems(settings):
+        raise ConfigError(f"{key}{describe_origin(key, origins)} {complaint}")
     return settings
 
 
-class Wrong(NamedTuple):
+class InvalidValue(NamedTuple):
     """A value that is not of its kind, and what the library says of it."""
 
     key: str
@@ -215,7 +221,7 @@ class Wrong(NamedTuple):
     error: msgspec.ValidationError
 
 
-def failure(value: object, kind: Any) -> msgspec.ValidationError | None:
+def find_validation_error(value: object, kind: Any) -> msgspec.ValidationError | None:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -223,7 +229,7 @@ def failure(value: object, kind: Any) -> msgspec.ValidationError | None:
     return None
 
 
-def innermost(wrong: Wrong) -> Wrong:
+def find_innermost(wrong: InvalidValue) -> InvalidValue:
     """The very part that is wrong. The library does not name it: it says `users[...]`."""
     key, value, kind, _ = wrong
     if isinstance(value, dict):
@@ -231,39 +237,43 @@ def innermost(wrong: Wrong) -> Wrong:
             if is_struct(kind):
                 # Not the field's kind alone: a struct may have more to say about its fields.
                 inner = {field.name: field.type for field in msgspec.structs.fields(kind)}[name]
-                error = failure({name: part}, kind)
+                error = find_validation_error({name: part}, kind)
             elif get_origin(kind) is dict:
                 inner = get_args(kind)[1]
-                error = failure(part, inner)
+                error = find_validation_error(part, inner)
             else:
                 break
             if error is not None:
-                return innermost(Wrong(f"{key}.{name}" if key else name, part, inner, error))
+                return find_innermost(
+                    InvalidValue(f"{key}.{name}" if key else name, part, inner, error)
+                )
     return wrong
 
 
-def reason(key: str, value: object, kind: Any, error: Exception) -> str:
+def describe_error(key: str, value: object, kind: Any, error: Exception) -> str:
     """The library's message in our words: without its path, and with the value where that helps."""
     if get_origin(kind) is Literal:
         return f"expected {' or '.join(get_args(kind))}, not {value!r}"
     told = str(error).split(" - at `$")[0].replace("`", "'")
     told = told[:1].lower() + told[1:]
-    if key.startswith(SECRET) or not isinstance(value, str | int | float):
+    if key.startswith(SECRET_KEYS) or not isinstance(value, str | int | float):
         return told
-    return f"{told.partition(', got ')[0]}, not {without_login(value)!r}"
+    return f"{told.partition(', got ')[0]}, not {hide_credentials(value)!r}"
 
 
-def without_login(value: object) -> object:
+def hide_credentials(value: object) -> object:
     """A value that may be shown: a URL says where, but not as whom and by which password."""
     return re.sub("://.*@", "://(hidden)@", value) if isinstance(value, str) else value
 
 
-def as_json(kind: Any) -> str:
+def describe_json(kind: Any) -> str:
     """How a list or a table is written in a variable."""
     return "JSON such as " + ('{"ana": {…}}' if get_origin(kind) is dict else '["/", "orders"]')
 
 
-def refuse_unknown(tree: Tree, kind: type[msgspec.Struct], path: str, origin: str) -> None:
+def reject_unknown_keys(
+    tree: ConfigTree, kind: type[msgspec.Struct], path: str, origin: str
+) -> None:
     """Raise for the first key, at any depth, that `kind` does not have."""
     fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
     for name, value in tree.items():
@@ -271,20 +281,20 @@ def refuse_unknown(tree: Tree, kind: type[msgspec.Struct], path: str, origin: st
         if name not in fields:
             known = [f"{path}{field}" for field in fields]
             if not path:
-                known += [each for each, _ in keys_of_settings()]
-            raise ConfigError(f"{key!r} in {origin} is no setting{near(key, known)}")
-        refuse_unknown_within(value, fields[name], key, origin)
+                known += [each for each, _ in list_keys()]
+            raise ConfigError(f"{key!r} in {origin} is no setting{suggest_similar(key, known)}")
+        reject_unknown_keys_in(value, fields[name], key, origin)
 
 
-def refuse_unknown_within(value: object, kind: Any, key: str, origin: str) -> None:
+def reject_unknown_keys_in(value: object, kind: Any, key: str, origin: str) -> None:
     """A value that is a table of settings, or a table of such tables under names of their own."""
     if not isinstance(value, dict):
         return
     if is_struct(kind):
-        refuse_unknown(value, kind, f"{key}.", origin)
+        reject_unknown_keys(value, kind, f"{key}.", origin)
     elif get_origin(kind) is dict:
         for name, inner in value.items():
-            refuse_unknown_within(inner, get_args(kind)[1], f"{key}.{name}", origin)
+            reject_unknown_keys_in(inner, get_args(kind)[1], f"{key}.{name}", origin)
 
 
 def is_struct(kind: Any) -> bool:
@@ -298,7 +308,7 @@ def is_collection(kind: Any) -> bool:
 
 
 @cache
-def keys_of_settings() -> tuple[tuple[str, Any], ...]:
+def list_keys() -> tuple[tuple[str, Any], ...]:
     """Every dotted key, with its type."""
     return tuple(
         (f"{section.name}.{field.name}", field.type)
@@ -307,17 +317,17 @@ def keys_of_settings() -> tuple[tuple[str, Any], ...]:
     )
 
 
-def variable_of(key: str) -> str:
-    return PREFIX + key.replace(".", "_").upper()
+def variable_name(key: str) -> str:
+    return VARIABLE_PREFIX + key.replace(".", "_").upper()
 
 
-def origin_of(key: str, origins: Mapping[str, str]) -> str:
+def describe_origin(key: str, origins: Mapping[str, str]) -> str:
     """Where the value was written; the key may go deeper than those that have an origin."""
     setting = ".".join(key.split(".")[:2])
     return f" ({origins[setting]})" if setting in origins else ""
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def suggest_similar(name: str, known: Iterable[str]) -> str:
     """`; did you mean …?`, by the last part of the name: `prot` and `port` find `server.port`."""
     import difflib
 

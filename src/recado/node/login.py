@@ -7,8 +7,8 @@ from urllib.parse import quote
 from recado.node.settings import Settings
 
 
-def url_for(settings: Settings, address: str, vhost: str) -> str:
-    """As the user that `feeds.user` names; `complaints` saw to it that there is a plain password."""
+def build_local_url(settings: Settings, address: str, vhost: str) -> str:
+    """As the user that `feeds.user` names; `find_problems` saw to it that there is a plain password."""
     user = settings.feeds.user
-    password = settings.access.known_users()[user].password or ""
+    password = settings.access.effective_users()[user].password or ""
     return f"amqp://{quote(user, '')}:{quote(password, '')}@{address}/{quote(vhost, '')}"

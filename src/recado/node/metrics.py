@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from recado.feeds.connection import FeedConnection
 from recado.feeds.errors import FeedError
-from recado.feeds.link import Link
-from recado.node.login import url_for
+from recado.node.login import build_local_url
 from recado.node.settings import Settings
 from recado.server import memory
 
 if TYPE_CHECKING:
     from recado.feeds.feed import Feed
-    from recado.node.storage import Storage
-    from recado.server.listener import Server
+    from recado.node.data_folder import DataFolder
+    from recado.server.server import Server
 
 log = logging.getLogger("recado.node")
 
-FEED: Final = "recado.metrics"
+METRICS_FEED: Final = "recado.metrics"
 
 
-class CannotPublish(OSError):
+class MetricsStartError(OSError):
     """The feed of the counters does not start; the text says why."""
 
 
@@ -70,17 +70,17 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     sync_seconds: float | None = None
 
 
-class Gauge:
+class CounterReader:
     """Looks at a node that runs."""
 
     def __init__(
-        self, server: Server, storage: Storage | None, node: str, memory_share: float
+        self, server: Server, storage: DataFolder | None, node: str, memory_watermark: float
     ) -> None:
         self._server = server
-        self._storage = storage
+        self._data_folder = storage
         self._node = node
-        self._memory_limit = int(memory.available() * memory_share)
-        self._started = now()
+        self._memory_limit = int(memory.total_bytes() * memory_watermark)
+        self._started = now_us()
 
     def read(self, late: float = 0.0) -> Counters:
         """In the loop's thread; the work is in proportion to the number of queues and channels."""
@@ -90,21 +90,24 @@ class Gauge:
             for connection in server.connections
             for channel in connection.session.channels.values()
         ]
-        tally = broker.tally.together_with(channels)
+        tally = broker.counters.total_with(channels)
         vhosts = broker.vhosts.values()
         queues = [
-            queue for vhost in vhosts for queue in vhost.queues.values() if not queue.is_address
+            queue
+            for vhost in vhosts
+            for queue in vhost.queues.values()
+            if not queue.is_reply_address
         ]
         return Counters(
             node=self._node,
-            at=now(),
+            at=now_us(),
             started=self._started,
             late_seconds=round(late, 6),
             connections=len(server.connections),
             channels=len(channels),
             exchanges=sum(len(vhost.exchanges) for vhost in vhosts),
             queues=len(queues),
-            consumers=sum(len(queue.consumers) + len(queue.taps) for queue in queues),
+            consumers=sum(len(queue.consumers) + len(queue.wire_taps) for queue in queues),
             messages_ready=sum(queue.ready for queue in queues),
             messages_unacknowledged=sum(queue.unacked for queue in queues),
             published=tally.published,
@@ -113,51 +116,53 @@ class Gauge:
             acknowledged=tally.acknowledged,
             blocked=len(server.blocked),
             alarm=server.alarm,
-            memory_used=memory.used(),
+            memory_used=memory.resident_bytes(),
             memory_limit=self._memory_limit,
             processor_seconds=round(time.process_time(), 6),
-            **self._of_disk(),
+            **self._read_disk(),
         )
 
-    def _of_disk(self) -> dict[str, Any]:
-        storage, committer = self._storage, self._server.committer
+    def _read_disk(self) -> dict[str, Any]:
+        storage, committer = self._data_folder, self._server.committer
         if storage is None or committer is None:
             return {}
         return {
-            "disk_free": storage.free(),
+            "disk_free": storage.free_bytes(),
             "journal_bytes": storage.journal_bytes(),
-            "syncs": committer.syncs,
+            "syncs": committer.sync_count,
             "sync_seconds": round(committer.sync_seconds, 6),
         }
 
 
-def now() -> int:
+def now_us() -> int:
     return time.time_ns() // 1_000
 
 
-class Metrics:
+class MetricsPublisher:
     """The counters on their feed, by a connection of their own."""
 
-    def __init__(self, gauge: Gauge, seconds: float) -> None:
-        self._gauge = gauge
-        self._seconds = seconds
+    def __init__(self, gauge: CounterReader, seconds: float) -> None:
+        self._reader = gauge
+        self._interval = seconds
         self._stack = AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
     async def start(
-        cls, settings: Settings, address: str, server: Server, storage: Storage | None
-    ) -> Metrics:
+        cls, settings: Settings, address: str, server: Server, storage: DataFolder | None
+    ) -> MetricsPublisher:
         chosen = settings.metrics
-        gauge = Gauge(server, storage, address, settings.broker.memory_watermark)
+        gauge = CounterReader(server, storage, address, settings.broker.memory_watermark)
         metrics = cls(gauge, chosen.seconds)
         try:
-            url = url_for(settings, address, chosen.vhost)
-            link = await metrics._stack.enter_async_context(Link(url, give_up=None))
-            feed = await link.feed(FEED)
+            url = build_local_url(settings, address, chosen.vhost)
+            link = await metrics._stack.enter_async_context(
+                FeedConnection(url, reconnect_timeout=None)
+            )
+            feed = await link.feed(METRICS_FEED)
         except FeedError as error:
             await metrics.stop()
-            raise CannotPublish(f"metrics.publish: {error}") from error
+            raise MetricsStartError(f"metrics.publish: {error}") from error
         metrics._task = asyncio.create_task(metrics._publish(feed, address))
         return metrics
 
@@ -168,9 +173,9 @@ class Metrics:
         try:
             while True:
                 late = clock() - due
-                body = msgspec.json.encode(self._gauge.read(late))
+                body = msgspec.json.encode(self._reader.read(late))
                 await feed.publish(body, key=address)
-                due = max(due + self._seconds, clock())
+                due = max(due + self._interval, clock())
                 await asyncio.sleep(due - clock())
         except FeedError as error:  # the broker goes on without
             log.error("the counters are published no more: %s", error)

@@ -8,22 +8,24 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from recado.broker.broker import Broker
-from recado.node.assembly import open_storage, populated
+from recado.node.assembly import build_broker, open_data_folder
 from recado.node.settings import Settings
 
 
 @contextmanager
-def at_rest(settings: Settings) -> Iterator[Broker]:
+def open_offline_broker(settings: Settings) -> Iterator[Broker]:
     """The broker as it would start, but without clients, and without the file of `node.definitions`.
 
     What was done to it is kept in the end, unless by an exception. Without a data folder it has only what the
     configuration says.
     """
-    storage = open_storage(settings)
+    storage = open_data_folder(settings)
     try:
-        yield populated(replace(settings, node=replace(settings.node, definitions=None)), storage)
+        yield build_broker(
+            replace(settings, node=replace(settings.node, definitions=None)), storage
+        )
         if storage is not None:
-            storage.ledger.close()
+            storage.store.close()
     finally:
         if storage is not None:
             storage.release()

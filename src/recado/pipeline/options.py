@@ -19,20 +19,20 @@ import msgspec
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "mergeschema", "outputmode"})
+SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname", "mergeschema", "outputmode"})
 """What Spark itself was told, and passes on."""
 
 _SECRET_NAMES: Final = ("storage", "password", "secret", "token", "jaas")
-HIDDEN: Final = "…"
+REDACTED: Final = "…"
 
-_BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
+_BOOLEAN_TEXTS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 class OptionError(ValueError):
     """An option is unknown, missing or has no meaning; the text says which, and what to do."""
 
 
-def read(kind: type[S], source: str, given: Mapping[str, str]) -> S:
+def parse_options(kind: type[S], format_: str, given: Mapping[str, str]) -> S:
     """The options of `format(source)`."""
     names = {field.encode_name.lower(): field for field in msgspec.structs.fields(kind)}
     known = [each.encode_name for each in names.values()]
@@ -41,18 +41,20 @@ def read(kind: type[S], source: str, given: Mapping[str, str]) -> S:
     for name, text in given.items():
         field = names.get(name.lower())
         if field is not None:
-            values[field.encode_name] = _value(field.type, text)
-        elif name.lower() not in OF_SPARK:
-            refused.append(f'format("{source}") has no option {name!r}; {nearest(name, known)}')
+            values[field.encode_name] = _parse_value(field.type, text)
+        elif name.lower() not in SPARK_OPTIONS:
+            refused.append(
+                f'format("{format_}") has no option {name!r}; {suggest_name(name, known)}'
+            )
     if refused:
         raise OptionError("; ".join(refused))
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _complaint(source, str(error), values) from None
+        raise _to_option_error(format_, str(error), values) from None
 
 
-def refuse_catalog_table(source: str, given: Mapping[str, str], instead: str) -> None:
+def reject_catalog_table(format_: str, given: Mapping[str, str], hint: str) -> None:
     """Raises OptionError if Spark asks for a table of its catalog, as `CREATE TABLE … USING` makes one.
 
     Spark gives the options of such a table to a format in Python only when the table is created, with some of
@@ -61,8 +63,8 @@ def refuse_catalog_table(source: str, given: Mapping[str, str], instead: str) ->
     names = {name.lower() for name in given}
     if not given or {"provider", "owner"} <= names:
         raise OptionError(
-            f'format("{source}") got no options, or is a table of a catalog (CREATE TABLE): Spark passes no '
-            f"options of such a table to a format in Python, so it could not be used; {instead}"
+            f'format("{format_}") got no options, or is a table of a catalog (CREATE TABLE): Spark passes no '
+            f"options of such a table to a format in Python, so it could not be used; {hint}"
         )
 
 
@@ -76,12 +78,12 @@ def is_secret(name: str, value: str = "") -> bool:
     return any(each in name.lower() for each in _SECRET_NAMES) or ("@" in value and "://" in value)
 
 
-def without_secrets(options: Mapping[str, str]) -> dict[str, str]:
+def redact_secrets(options: Mapping[str, str]) -> dict[str, str]:
     """Options as they may be shown and logged."""
-    return {name: HIDDEN if is_secret(name, value) else value for name, value in options.items()}
+    return {name: REDACTED if is_secret(name, value) else value for name, value in options.items()}
 
 
-def check_columns(
+def check_message_columns(
     types: Mapping[str, str | None], known: Mapping[str, Sequence[str]], sink: str
 ) -> None:
     """Whether rows can be messages for `format(sink)`. Raises OptionError.
@@ -102,30 +104,30 @@ def check_columns(
             )
 
 
-def nearest(name: str, known: Iterable[str], otherwise: str = "there are") -> str:
+def suggest_name(name: str, known: Iterable[str], list_intro: str = "there are") -> str:
     """`did you mean …?`, or all that there is."""
     names = [*known]
-    close = closest(name, names)
+    close = closest_name(name, names)
     if close:
         return f"did you mean {close}?"
-    return f"{otherwise} {', '.join(names)}" if names else ""
+    return f"{list_intro} {', '.join(names)}" if names else ""
 
 
-def closest(name: str, known: Iterable[str]) -> str | None:
+def closest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that is spelt most alike, if one is; names have no case."""
     by_lower = {each.lower(): each for each in known}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
 
 
-def _value(kind: object, text: str) -> object:
+def _parse_value(kind: object, text: str) -> object:
     """Booleans as Spark reads them, tables from JSON; msgspec reads numbers from texts."""
     if kind is bool:
-        return _BOOLEANS.get(text.strip().lower(), text)
-    return _table(text) if get_origin(kind) is dict else text
+        return _BOOLEAN_TEXTS.get(text.strip().lower(), text)
+    return _parse_table(text) if get_origin(kind) is dict else text
 
 
-def _table(text: str) -> object:
+def _parse_table(text: str) -> object:
     """A table of texts, from JSON whose values may be numbers and booleans as well."""
     try:
         found = msgspec.json.decode(text)
@@ -139,7 +141,7 @@ def _table(text: str) -> object:
     }
 
 
-def _complaint(source: str, told: str, values: Mapping[str, object]) -> OptionError:
+def _to_option_error(source: str, told: str, values: Mapping[str, object]) -> OptionError:
     what, _, place = told.partition(" - at `$.")
     name = place.rstrip("`")
     if name in values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Came(msgspec.Struct):
+class SourceReport(msgspec.Struct):
     """Of one source."""
 
     rows: int = 0
@@ -14,7 +14,7 @@ class Came(msgspec.Struct):
     """How many rows there are that were not read yet, if the source can tell."""
 
 
-class Report(msgspec.Struct):
+class PipelineReport(msgspec.Struct):
     """Of a run so far; the last one is that of the run."""
 
     pipeline: str
@@ -23,7 +23,7 @@ class Report(msgspec.Struct):
     batches: int = 0
     batch_seconds: float = 0.0
     seconds: float = 0.0
-    sources: dict[str, Came] = {}
+    sources: dict[str, SourceReport] = {}
     sinks: dict[str, int] = {}
     """Rows that were written, by this run."""
     dead: dict[str, int] = {}
@@ -49,16 +49,16 @@ class Report(msgspec.Struct):
         return "\n".join(lines)
 
 
-class Tally:
+class RowCounter:
     """Counts what is written; each batch adds to it, in whatever thread Spark runs it."""
 
     def __init__(self) -> None:
         self.sinks: dict[str, int] = {}
         self.dead: dict[str, int] = {}
 
-    def add(self, sink: str, rows: int) -> None:
+    def add_written(self, sink: str, rows: int) -> None:
         self.sinks[sink] = self.sinks.get(sink, 0) + rows
 
-    def bury(self, step: str, rows: int) -> None:
+    def add_dead_letters(self, step: str, rows: int) -> None:
         if rows:
             self.dead[step] = self.dead.get(step, 0) + rows

@@ -4,7 +4,7 @@
     spark = spark_session(ui=True)     # with Spark's web interface
     register(spark)                    # any other one, of Spark Connect as well
 
-After it `format("recado")` and `format("amqp")` are known to the session, and to SQL `recado_headers(bytes)`
+After it `format("recado")` and `format("amqp_transport")` are known to the session, and to SQL `recado_headers(bytes)`
 and `recado_properties(bytes)`.
 
 In a job of spark-submit it is the Spark that this was told: its master and its settings stay as they are.
@@ -20,22 +20,22 @@ from itertools import pairwise
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from .java import java_home
-from .python import worker_python
+from .java import find_java_home
+from .worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
 
-HERE: Final = "local[*]"
-UI: Final = "spark.ui.enabled"
-DEFAULTS: Final[dict[str, str]] = {
+DEFAULT_MASTER: Final = "local[*]"
+UI_ENABLED_KEY: Final = "spark.ui.enabled"
+DEFAULT_SETTINGS: Final[dict[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.variant.allowDuplicateKeys": "true",  # selectors on JSON ask for it
 }
-LOCAL: Final[dict[str, str]] = {
-    UI: "false",
+LOCAL_SETTINGS: Final[dict[str, str]] = {
+    UI_ENABLED_KEY: "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",  # 200, Spark's own, are for a cluster
@@ -43,19 +43,19 @@ LOCAL: Final[dict[str, str]] = {
     "spark.python.unix.domain.socket.enabled": "true",
 }
 """For one machine; executors elsewhere could not reach such a driver."""
-SOCKETS: Final = "spark.python.unix.domain.socket.dir"
-_PUT_BY_STREAMS: Final = (
+SOCKET_DIR_KEY: Final = "spark.python.unix.domain.socket.dir"
+_STREAM_VARIABLES: Final = (
     "SPARK_LOCAL_DIRS",
     "SPARK_AUTH_SOCKET_TIMEOUT",
     "SPARK_BUFFER_SIZE",
     "SPARK_PYTHON_RUNTIME",
 )
-_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+_GATEWAY_PORT_VARIABLE: Final = "PYSPARK_GATEWAY_PORT"
 """In the environment of a job of spark-submit: where the Java is that it has started."""
 
 
 def spark_session(
-    app: str = "recado",
+    app_name: str = "recado",
     *,
     master: str | None = None,
     ui: bool = False,
@@ -67,21 +67,23 @@ def spark_session(
     Spark's web interface, at `spark.sparkContext.uiWebUrl`. On one machine it is off by default, elsewhere as
     Spark is configured. `settings` are Spark's, and take precedence. Raises NoJava.
     """
-    told = submitted()
-    where = master or told.get("spark.master") or HERE
-    if _SUBMITTED not in os.environ:
-        os.environ["JAVA_HOME"] = str(java_home())
-    defaults = DEFAULTS
-    if where.startswith("local"):
-        defaults = DEFAULTS | LOCAL | {SOCKETS: _socket_folder().name}
+    submit_settings = read_submit_settings()
+    effective_master = master or submit_settings.get("spark.master") or DEFAULT_MASTER
+    if _GATEWAY_PORT_VARIABLE not in os.environ:
+        os.environ["JAVA_HOME"] = str(find_java_home())
+    defaults = DEFAULT_SETTINGS
+    if effective_master.startswith("local"):
+        defaults = DEFAULT_SETTINGS | LOCAL_SETTINGS | {SOCKET_DIR_KEY: _socket_directory().name}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", worker_python(where))
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python(effective_master))
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(app).master(where)
-    ours = {key: value for key, value in defaults.items() if key not in told}
-    asked = {UI: "true"} if ui else {}
-    for key, value in {**ours, **asked, **(settings or {})}.items():
+    builder = SparkSession.builder.appName(app_name).master(effective_master)
+    effective_defaults = {
+        key: value for key, value in defaults.items() if key not in submit_settings
+    }
+    ui_setting = {UI_ENABLED_KEY: "true"} if ui else {}
+    for key, value in {**effective_defaults, **ui_setting, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
@@ -89,15 +91,15 @@ def spark_session(
 
 
 @cache
-def _socket_folder() -> TemporaryDirectory[str]:
+def _socket_directory() -> TemporaryDirectory[str]:
     """Only its owner can enter it, for whoever reaches Spark's sockets is not asked for a secret. It goes when
     the process ends. Not where TMPDIR says: the name of a socket has a hundred bytes at most."""
     return TemporaryDirectory(prefix="recado-", dir="/tmp")
 
 
-def submitted(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def read_submit_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What spark-submit was told, if this is a job of it; or is to be told when Spark starts."""
-    if _SUBMITTED in environment:
+    if _GATEWAY_PORT_VARIABLE in environment:
         from pyspark import SparkConf, SparkContext
 
         SparkContext._ensure_initialized()  # its settings are in Java, which is up
@@ -106,13 +108,13 @@ def submitted(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     for word in shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "")):
         option, _, value = word.partition("=")
         words += [option, value] if option in ("--conf", "--master") and value else [word]
-    told = {}
+    found = {}
     for option, value in pairwise(words):
         if option in ("--conf", "-c"):
-            key, _, told[key] = value.partition("=")
+            key, _, found[key] = value.partition("=")
         elif option == "--master":
-            told["spark.master"] = value
-    return told
+            found["spark.master"] = value
+    return found
 
 
 def register_sources(spark: SparkSession, *sources: type[DataSource]) -> None:
@@ -122,8 +124,8 @@ def register_sources(spark: SparkSession, *sources: type[DataSource]) -> None:
     when it begins, while the map of others is on its way to tasks. Two that add names at once break it for
     good: tasks fail with an `OptionalDataException`. Where a name is there already, nothing is added.
     """
-    environment = _environment(spark)
-    added = [name for name in _PUT_BY_STREAMS if name not in environment]
+    environment = _worker_environment(spark)
+    added = [name for name in _STREAM_VARIABLES if name not in environment]
     environment.update(dict.fromkeys(added, ""))
     try:
         for source in sources:
@@ -133,7 +135,7 @@ def register_sources(spark: SparkSession, *sources: type[DataSource]) -> None:
             del environment[name]
 
 
-def _environment(spark: object) -> dict[str, str]:
+def _worker_environment(spark: object) -> dict[str, str]:
     """Of the Python of a Spark in this process; over Spark Connect the server has it."""
     from pyspark.sql import SparkSession
 

@@ -13,19 +13,19 @@ arrow.py       tree → pyarrow expression, and what is left over
 spark.py       tree → Spark SQL
 """
 
-from .arrow import ArrowFilter, arrow_filter
+from .arrow import ArrowFilter, to_arrow_filter
 from .errors import SelectorError
 from .parser import parse
-from .predicate import predicate
-from .spark import spark_sql
+from .predicate import compile_predicate
+from .spark import to_spark_sql
 from .tree import Selector
 
 __all__ = [
     "ArrowFilter",
     "Selector",
     "SelectorError",
-    "arrow_filter",
+    "compile_predicate",
     "parse",
-    "predicate",
-    "spark_sql",
+    "to_arrow_filter",
+    "to_spark_sql",
 ]

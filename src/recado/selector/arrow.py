@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from .fields import BODY
+from .fields import BODY_FIELD
 from .tree import (
+    And,
     Arithmetic,
-    Compare,
+    Comparison,
     Condition,
     Constant,
-    Every,
-    Field,
-    In,
+    InList,
     IsNull,
-    Kind,
     Like,
-    Member,
-    Negative,
+    MessageField,
+    Negate,
+    NestedField,
+    Or,
     Selector,
-    Some,
     Value,
-    sources,
+    ValueType,
+    iterate_fields,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.compute import Expression
 
-_PER_SECOND: Final = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+_UNITS_PER_SECOND: Final = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 class ArrowFilter(msgspec.Struct, frozen=True):
@@ -46,24 +46,24 @@ class ArrowFilter(msgspec.Struct, frozen=True):
     residual: Selector | None
 
 
-def arrow_filter(selector: Selector, schema: "pa.Schema") -> ArrowFilter:
+def to_arrow_filter(selector: Selector, schema: "pa.Schema") -> ArrowFilter:
     """The selector for tables of this schema, whose columns have the names of the fields.
 
     A column is used if it is text where the field is, or a number or a time (which counts in seconds since
     1970) where the field is a number.
     """
-    writer = _Writer(schema)
+    writer = _ArrowCompiler(schema)
     condition = selector.condition
-    parts = condition.parts if isinstance(condition, Every) else (condition,)
-    columnar = [part for part in parts if writer.knows(part)]
-    others = tuple(part for part in parts if not writer.knows(part))
+    parts = condition.parts if isinstance(condition, And) else (condition,)
+    columnar = [part for part in parts if writer.supports(part)]
+    others = tuple(part for part in parts if not writer.supports(part))
     return ArrowFilter(
-        reduce(and_, map(writer.condition, columnar)) if columnar else None,
-        Selector(selector.text, Every(others)) if others else None,
+        reduce(and_, map(writer.compile_condition, columnar)) if columnar else None,
+        Selector(selector.text, And(others)) if others else None,
     )
 
 
-class _Writer:
+class _ArrowCompiler:
     def __init__(self, schema: "pa.Schema") -> None:
         import pyarrow
         import pyarrow.compute
@@ -72,16 +72,19 @@ class _Writer:
         self._pc: Any = pyarrow.compute
         self._schema = schema
         self._types: Any = pyarrow.types
-        self._double = pyarrow.float64()
+        self._double_type = pyarrow.float64()
 
-    def knows(self, part: Condition) -> bool:
-        return all(isinstance(each, Field) and self._fits(each) for each in sources(part))
+    def supports(self, part: Condition) -> bool:
+        return all(
+            isinstance(each, MessageField) and self._has_column(each)
+            for each in iterate_fields(part)
+        )
 
-    def _fits(self, field: Field) -> bool:
-        if field.name == BODY or self._schema.get_field_index(field.name) < 0:
+    def _has_column(self, field: MessageField) -> bool:
+        if field.name == BODY_FIELD or self._schema.get_field_index(field.name) < 0:
             return False
         kind, types = self._schema.field(field.name).type, self._types
-        if field.kind is Kind.TEXT:
+        if field.value_type is ValueType.TEXT:
             if types.is_dictionary(kind):
                 kind = kind.value_type
             return bool(types.is_string(kind) or types.is_large_string(kind))
@@ -89,33 +92,35 @@ class _Writer:
 
     # ── conditions ────────────────────────────────────────────────────────────────────────────────────
 
-    def condition(self, condition: Condition) -> Any:
+    def compile_condition(self, condition: Condition) -> Any:
         match condition:
-            case Every(parts):
-                return reduce(and_, map(self.condition, parts))
-            case Some(parts):
-                return reduce(or_, map(self.condition, parts))
-            case Compare(sign, left, right):
-                return self._comparison(sign, self._value(left), self._value(right))
-            case In(value, choices, wanted):
-                operand = self._value(value)
-                if value.kind is Kind.NUMBER:
+            case And(parts):
+                return reduce(and_, map(self.compile_condition, parts))
+            case Or(parts):
+                return reduce(or_, map(self.compile_condition, parts))
+            case Comparison(sign, left, right):
+                return self._compile_comparison(
+                    sign, self._compile_value(left), self._compile_value(right)
+                )
+            case InList(value, choices, wanted):
+                operand = self._compile_value(value)
+                if value.value_type is ValueType.NUMBER:
                     # Looked up by their bits, in which 0 and -0 differ; -0 + 0 is 0.
                     operand = self._pc.add(operand, self._pc.scalar(0.0))
                     choices = tuple(float(each) + 0.0 for each in choices)
-                among = operand.isin(self._pa.array(choices))
+                among = operand.isin(self._pa.read_array(choices))
                 return among if wanted else ~among & operand.is_valid()
             case Like(value, pattern, wanted):
-                like = self._pc.match_like(self._value(value), pattern.written("\\"))
+                like = self._pc.match_like(self._compile_value(value), pattern.to_text("\\"))
                 return like if wanted else ~like
             case IsNull(value, wanted):
-                operand = self._value(value)
+                operand = self._compile_value(value)
                 return operand.is_null() if wanted else operand.is_valid()
             case _:
-                operand = self._value(condition.value)
+                operand = self._compile_value(condition.value)
                 return operand if condition.wanted else ~operand
 
-    def _comparison(self, sign: str, left: Any, right: Any) -> Any:
+    def _compile_comparison(self, sign: str, left: Any, right: Any) -> Any:
         pc = self._pc
         compare = {
             "=": pc.equal,
@@ -129,39 +134,39 @@ class _Writer:
 
     # ── values ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _value(self, value: Value) -> Any:
-        result = self._computed(value)
-        if isinstance(value, Constant) or value.kind is not Kind.NUMBER:
+    def _compile_value(self, value: Value) -> Any:
+        result = self._compile_arithmetic(value)
+        if isinstance(value, Constant) or value.value_type is not ValueType.NUMBER:
             return result
-        if isinstance(value, Field) and not self._may_be_nan(value):
+        if isinstance(value, MessageField) and not self._may_be_nan(value):
             return result
-        nothing = self._pc.scalar(self._pa.scalar(None, self._double))
+        nothing = self._pc.scalar(self._pa.scalar(None, self._double_type))
         return self._pc.if_else(self._pc.is_nan(result), nothing, result)
 
-    def _may_be_nan(self, field: Field) -> bool:
+    def _may_be_nan(self, field: MessageField) -> bool:
         return bool(self._types.is_floating(self._schema.field(field.name).type))
 
-    def _computed(self, value: Value) -> Any:
+    def _compile_arithmetic(self, value: Value) -> Any:
         pc = self._pc
         match value:
             case Constant(constant):
                 return pc.scalar(constant)
-            case Field():
-                return self._column(value)
-            case Negative(inner):
-                return pc.negate(self._computed(inner))
+            case MessageField():
+                return self._compile_column(value)
+            case Negate(inner):
+                return pc.negate(self._compile_arithmetic(inner))
             case Arithmetic(sign, left, right):
                 compute = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[sign]
-                return compute(self._computed(left), self._computed(right))
-            case Member():  # pragma: no cover - left to the residual, see `knows`
+                return compute(self._compile_arithmetic(left), self._compile_arithmetic(right))
+            case NestedField():  # pragma: no cover - left to the residual, see `supports`
                 raise AssertionError(value)
 
-    def _column(self, field: Field) -> Any:
+    def _compile_column(self, field: MessageField) -> Any:
         kind = self._schema.field(field.name).type
         column = self._pc.field(field.name)
-        if field.kind is Kind.TEXT:
+        if field.value_type is ValueType.TEXT:
             return column.cast(kind.value_type) if self._types.is_dictionary(kind) else column
         if self._types.is_timestamp(kind):
-            whole = column.cast(self._pa.int64()).cast(self._double, safe=False)
-            return self._pc.divide(whole, self._pc.scalar(_PER_SECOND[kind.unit]))
-        return column.cast(self._double, safe=False)
+            whole = column.cast(self._pa.int64()).cast(self._double_type, safe=False)
+            return self._pc.divide(whole, self._pc.scalar(_UNITS_PER_SECOND[kind.unit]))
+        return column.cast(self._double_type, safe=False)

@@ -1,6 +1,8 @@
 """What is wrong with a selector, and where."""
 
-_SHOWN = 60  # characters of a long line, so that the caret is beside what it points at
+_SHOWN_CHARACTER_COUNT = (
+    60  # characters of a long line, so that the caret is beside what it points at
+)
 
 
 class SelectorError(ValueError):
@@ -11,23 +13,25 @@ class SelectorError(ValueError):
                 ^
     """
 
-    def __init__(self, text: str, at: int, reason: str) -> None:
-        before = text[:at]
+    def __init__(self, text: str, offset: int, reason: str) -> None:
+        before = text[:offset]
         self.line = before.count("\n") + 1
-        self.column = at - (before.rfind("\n") + 1) + 1
+        self.column = offset - (before.rfind("\n") + 1) + 1
         self.reason = reason
-        super().__init__(f"{self.brief}\n{_drawing(text, at, self.column)}")
+        super().__init__(f"{self.summary}\n{_draw_caret(text, offset, self.column)}")
 
     @property
-    def brief(self) -> str:
+    def summary(self) -> str:
         """The place and the reason, in one line."""
         return f"line {self.line}, column {self.column}: {self.reason}"
 
 
-def _drawing(text: str, at: int, column: int) -> str:
-    start = at - column + 1
-    end = text.find("\n", at)
+def _draw_caret(text: str, offset: int, column: int) -> str:
+    start = offset - column + 1
+    end = text.find("\n", offset)
     line = text[start : end if end >= 0 else len(text)]
-    skipped = max(0, column - 1 - _SHOWN // 2)
-    shown = "".join(each if each.isprintable() else " " for each in line[skipped:][:_SHOWN])
+    skipped = max(0, column - 1 - _SHOWN_CHARACTER_COUNT // 2)
+    shown = "".join(
+        each if each.isprintable() else " " for each in line[skipped:][:_SHOWN_CHARACTER_COUNT]
+    )
     return f"  {shown}\n  {' ' * (column - 1 - skipped)}^"

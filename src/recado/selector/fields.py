@@ -3,45 +3,45 @@
 from difflib import get_close_matches
 from typing import Final
 
-from .tree import Kind
+from .tree import ValueType
 
-HEADERS: Final = "headers"
-JSON: Final = "json"
-BODY: Final = "body"
+HEADERS_FIELD: Final = "headers"
+JSON_FIELD: Final = "json"
+BODY_FIELD: Final = "body"
 
-FIELDS: Final[dict[str, Kind]] = {
+FIELD_TYPES: Final[dict[str, ValueType]] = {
     # AMQP's properties
-    "content_type": Kind.TEXT,
-    "content_encoding": Kind.TEXT,
-    "delivery_mode": Kind.NUMBER,
-    "priority": Kind.NUMBER,
-    "correlation_id": Kind.TEXT,
-    "reply_to": Kind.TEXT,
-    "expiration": Kind.TEXT,
-    "message_id": Kind.TEXT,
-    "timestamp": Kind.NUMBER,
-    "type": Kind.TEXT,
-    "user_id": Kind.TEXT,
-    "app_id": Kind.TEXT,
-    "cluster_id": Kind.TEXT,
+    "content_type": ValueType.TEXT,
+    "content_encoding": ValueType.TEXT,
+    "delivery_mode": ValueType.NUMBER,
+    "priority": ValueType.NUMBER,
+    "correlation_id": ValueType.TEXT,
+    "reply_to": ValueType.TEXT,
+    "expiration": ValueType.TEXT,
+    "message_id": ValueType.TEXT,
+    "timestamp": ValueType.NUMBER,
+    "type": ValueType.TEXT,
+    "user_id": ValueType.TEXT,
+    "app_id": ValueType.TEXT,
+    "cluster_id": ValueType.TEXT,
     # where it came from
-    "exchange": Kind.TEXT,
-    "routing_key": Kind.TEXT,
-    "publisher": Kind.TEXT,
-    "sequence": Kind.NUMBER,
-    "offset": Kind.NUMBER,
-    BODY: Kind.TEXT,
+    "exchange": ValueType.TEXT,
+    "routing_key": ValueType.TEXT,
+    "publisher": ValueType.TEXT,
+    "sequence": ValueType.NUMBER,
+    "offset": ValueType.NUMBER,
+    BODY_FIELD: ValueType.TEXT,
 }
 
 ALIASES: Final = {"key": "routing_key"}
 
 # Octets: they are the same number as an int and as a double, whatever they are compared with.
-OCTETS: Final = frozenset(("delivery_mode", "priority"))
+OCTET_FIELDS: Final = frozenset(("delivery_mode", "priority"))
 
 
-def unknown(name: str, known: frozenset[str]) -> str:
+def explain_unknown_field(name: str, known: frozenset[str]) -> str:
     """What to say of a name that is none of those known."""
-    if name in (*FIELDS, HEADERS, JSON):
+    if name in (*FIELD_TYPES, HEADERS_FIELD, JSON_FIELD):
         return f"{name} is not known here"
     close = get_close_matches(name, sorted(known), 1)
     if close:

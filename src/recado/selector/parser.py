@@ -20,36 +20,44 @@ from contextlib import contextmanager
 from typing import Final, NoReturn, TypeVar
 
 from .errors import SelectorError
-from .fields import ALIASES, FIELDS, HEADERS, JSON, unknown
-from .operands import WrongKind, alike, as_kind, asserted, compared, computed, settled
-from .pattern import BadPattern, read_pattern
-from .tokens import Sort, Token, tokens
+from .fields import ALIASES, FIELD_TYPES, HEADERS_FIELD, JSON_FIELD, explain_unknown_field
+from .pattern import PatternError, parse_pattern
+from .tokenizer import Token, TokenType, tokenize
 from .tree import (
+    And,
     Arithmetic,
+    ArithmeticOperator,
+    ComparisonOperator,
     Condition,
     Constant,
-    Every,
-    Field,
-    In,
+    InList,
     IsNull,
-    Kind,
     Like,
-    Member,
-    Negative,
-    Operator,
+    MessageField,
+    Negate,
+    NestedField,
+    Or,
     Selector,
-    Sign,
-    Some,
     Value,
-    denied,
+    ValueType,
+    negate,
+)
+from .type_check import (
+    OperandTypeError,
+    convert_type,
+    expand_untyped_comparisons,
+    make_arithmetic,
+    make_boolean_test,
+    make_comparison,
+    unify_types,
 )
 
-MAX_NODES: Final = 64
-MAX_DEPTH: Final = 16
-MAX_CHOICES: Final = 256
+MAX_NODE_COUNT: Final = 64
+MAX_NESTING_LEVEL: Final = 16
+MAX_CHOICE_COUNT: Final = 256
 
-_VALUES: Final = (Constant, Field, Member, Arithmetic, Negative)
-_SIGNS: Final[dict[str, Sign]] = {
+_VALUE_CLASSES: Final = (Constant, MessageField, NestedField, Arithmetic, Negate)
+_COMPARISON_OPERATORS: Final[dict[str, ComparisonOperator]] = {
     "=": "=",
     "<>": "<>",
     "!=": "<>",
@@ -62,294 +70,313 @@ _SIGNS: Final[dict[str, Sign]] = {
 T = TypeVar("T")
 
 
-def parse(text: str, fields: frozenset[str] = frozenset((*FIELDS, HEADERS, JSON))) -> Selector:
+def parse(
+    text: str, fields: frozenset[str] = frozenset((*FIELD_TYPES, HEADERS_FIELD, JSON_FIELD))
+) -> Selector:
     """The selector that a text stands for, or a `SelectorError` that says what is wrong and where.
 
     `fields` are those that there are: a selector that names another is refused.
     """
-    return _Parser(text, fields).selector()
+    return _Parser(text, fields).parse_selector()
 
 
 class _Parser:
     def __init__(self, text: str, fields: frozenset[str]) -> None:
         self._text = text
         self._fields = fields
-        self._tokens = iter(tokens(text))
+        self._tokens = iter(tokenize(text))
         self._token = next(self._tokens)
-        self._nodes = 0
+        self._node_count = 0
         self._depth = 0
 
-    def selector(self) -> Selector:
-        condition = self._conditional(self._condition)
-        self._need(Sort.END, "", "AND, OR or the end")
-        return Selector(self._text, settled(condition))
+    def parse_selector(self) -> Selector:
+        condition = self._parse_as_condition(self._parse_condition)
+        self._expect(TokenType.END, "", "AND, OR or the end")
+        return Selector(self._text, expand_untyped_comparisons(condition))
 
     # ── conditions ────────────────────────────────────────────────────────────────────────────────────
 
-    def _condition(self) -> Condition | Value:
-        return self._chain("OR", self._conjunction, Some)
+    def _parse_condition(self) -> Condition | Value:
+        return self._parse_chain("OR", self._parse_conjunction, Or)
 
-    def _conjunction(self) -> Condition | Value:
-        return self._chain("AND", self._denial, Every)
+    def _parse_conjunction(self) -> Condition | Value:
+        return self._parse_chain("AND", self._parse_negation, And)
 
-    def _chain(
+    def _parse_chain(
         self,
         word: str,
         part: Callable[[], Condition | Value],
         join: Callable[[tuple[Condition, ...]], Condition],
     ) -> Condition | Value:
         first = part()
-        if not self._sees(Sort.WORD, word):
+        if not self._is_at(TokenType.KEYWORD, word):
             return first
-        parts = [self._asserted(first)]
-        while self._takes(Sort.WORD, word):
-            self._count()
-            parts.append(self._conditional(part))
+        parts = [self._require_condition(first)]
+        while self._accept(TokenType.KEYWORD, word):
+            self._count_node()
+            parts.append(self._parse_as_condition(part))
         return join(tuple(parts))
 
-    def _denial(self) -> Condition | Value:
-        if not self._sees(Sort.WORD, "NOT"):
-            return self._relation()
-        with self._deeper():
-            self._next()
-            self._count()
-            return denied(self._conditional(self._denial))
+    def _parse_negation(self) -> Condition | Value:
+        if not self._is_at(TokenType.KEYWORD, "NOT"):
+            return self._parse_relation()
+        with self._nest():
+            self._advance()
+            self._count_node()
+            return negate(self._parse_as_condition(self._parse_negation))
 
-    def _relation(self) -> Condition | Value:
-        at = self._token.at
-        left = self._sum()
+    def _parse_relation(self) -> Condition | Value:
+        at = self._token.offset
+        left = self._parse_sum()
         token = self._token
-        if token.sort is Sort.SIGN and token.value in _SIGNS:
-            left = self._valued(left, at)
-            self._next()
-            right = self._operand()
-            self._count()
-            return self._checked(compared, _SIGNS[token.value], left, right)
-        if token.sort is not Sort.WORD or token.value not in ("NOT", "IN", "BETWEEN", "LIKE", "IS"):
+        if token.type is TokenType.SYMBOL and token.value in _COMPARISON_OPERATORS:
+            left = self._require_value(left, at)
+            self._advance()
+            right = self._parse_operand()
+            self._count_node()
+            return self._check_types(
+                make_comparison, _COMPARISON_OPERATORS[token.value], left, right
+            )
+        if token.type is not TokenType.KEYWORD or token.value not in (
+            "NOT",
+            "IN",
+            "BETWEEN",
+            "LIKE",
+            "IS",
+        ):
             return left
-        value = self._valued(left, at)
-        self._count()
-        if self._takes(Sort.WORD, "IS"):
-            wanted = not self._takes(Sort.WORD, "NOT")
-            self._need(Sort.WORD, "NULL", "NULL or NOT NULL")
+        value = self._require_value(left, at)
+        self._count_node()
+        if self._accept(TokenType.KEYWORD, "IS"):
+            wanted = not self._accept(TokenType.KEYWORD, "NOT")
+            self._expect(TokenType.KEYWORD, "NULL", "NULL or NOT NULL")
             return IsNull(value, wanted)
-        wanted = not self._takes(Sort.WORD, "NOT")
-        if self._takes(Sort.WORD, "IN"):
-            return self._choice(value, wanted)
-        if self._takes(Sort.WORD, "BETWEEN"):
-            return self._range(value, wanted)
-        if self._takes(Sort.WORD, "LIKE"):
-            return self._likeness(value, wanted)
-        return self._expected("IN, BETWEEN or LIKE")
+        wanted = not self._accept(TokenType.KEYWORD, "NOT")
+        if self._accept(TokenType.KEYWORD, "IN"):
+            return self._parse_in_list(value, wanted)
+        if self._accept(TokenType.KEYWORD, "BETWEEN"):
+            return self._parse_between(value, wanted)
+        if self._accept(TokenType.KEYWORD, "LIKE"):
+            return self._parse_like(value, wanted)
+        return self._fail_expected("IN, BETWEEN or LIKE")
 
-    def _choice(self, value: Value, wanted: bool) -> Condition:
-        self._need(Sort.SIGN, "(", "( and a list of constants")
-        choices = [self._constant()]
-        while self._takes(Sort.SIGN, ","):
-            if len(choices) == MAX_CHOICES:
-                self._fail(f"a list has at most {MAX_CHOICES} choices")
-            choices.append(self._constant())
-        self._need(Sort.SIGN, ")", ", or )")
-        value = self._checked(alike, value, *choices)[0]
+    def _parse_in_list(self, value: Value, wanted: bool) -> Condition:
+        self._expect(TokenType.SYMBOL, "(", "( and a list of constants")
+        choices = [self._parse_list_constant()]
+        while self._accept(TokenType.SYMBOL, ","):
+            if len(choices) == MAX_CHOICE_COUNT:
+                self._fail(f"a list has at most {MAX_CHOICE_COUNT} choices")
+            choices.append(self._parse_list_constant())
+        self._expect(TokenType.SYMBOL, ")", ", or )")
+        value = self._check_types(unify_types, value, *choices)[0]
         numbers = tuple(each.value for each in choices if isinstance(each.value, float))
         texts = tuple(each.value for each in choices if isinstance(each.value, str))
-        return In(value, texts or numbers, wanted)
+        return InList(value, texts or numbers, wanted)
 
-    def _range(self, value: Value, wanted: bool) -> Condition:
-        low = self._operand()
-        self._need(Sort.WORD, "AND", "AND and the upper limit")
-        high = self._operand()
-        value, low, high = self._checked(alike, value, low, high)
-        within = Every(
-            (self._checked(compared, ">=", value, low), self._checked(compared, "<=", value, high))
+    def _parse_between(self, value: Value, wanted: bool) -> Condition:
+        low = self._parse_operand()
+        self._expect(TokenType.KEYWORD, "AND", "AND and the upper limit")
+        high = self._parse_operand()
+        value, low, high = self._check_types(unify_types, value, low, high)
+        within = And(
+            (
+                self._check_types(make_comparison, ">=", value, low),
+                self._check_types(make_comparison, "<=", value, high),
+            )
         )
-        return within if wanted else denied(within)
+        return within if wanted else negate(within)
 
-    def _likeness(self, value: Value, wanted: bool) -> Condition:
+    def _parse_like(self, value: Value, wanted: bool) -> Condition:
         pattern = self._token
-        if pattern.sort is not Sort.TEXT:
-            self._expected("a pattern, as in '%carro%'")
-        self._next()
+        if pattern.type is not TokenType.TEXT:
+            self._fail_expected("a pattern, as in '%carro%'")
+        self._advance()
         escape = None
-        if self._takes(Sort.WORD, "ESCAPE"):
+        if self._accept(TokenType.KEYWORD, "ESCAPE"):
             token = self._token
-            if token.sort is not Sort.TEXT or len(token.value) != 1 or token.value in "%_":
+            if token.type is not TokenType.TEXT or len(token.value) != 1 or token.value in "%_":
                 self._fail("expected one character as the escape, and neither % nor _", token)
-            self._next()
+            self._advance()
             escape = token.value
-        value = self._checked(as_kind, value, Kind.TEXT)
+        value = self._check_types(convert_type, value, ValueType.TEXT)
         try:
-            return Like(value, read_pattern(pattern.value, escape), wanted)
-        except BadPattern as error:
+            return Like(value, parse_pattern(pattern.value, escape), wanted)
+        except PatternError as error:
             self._fail(f"{error} in this pattern", pattern)
 
     # ── values ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _operand(self) -> Value:
-        at = self._token.at
-        return self._valued(self._sum(), at)
+    def _parse_operand(self) -> Value:
+        at = self._token.offset
+        return self._require_value(self._parse_sum(), at)
 
-    def _sum(self) -> Condition | Value:
-        return self._computed({"+": "+", "-": "-"}, self._product)
+    def _parse_sum(self) -> Condition | Value:
+        return self._parse_arithmetic({"+": "+", "-": "-"}, self._parse_product)
 
-    def _product(self) -> Condition | Value:
-        return self._computed({"*": "*"}, self._factor)
+    def _parse_product(self) -> Condition | Value:
+        return self._parse_arithmetic({"*": "*"}, self._parse_factor)
 
-    def _computed(
-        self, signs: dict[str, Operator], part: Callable[[], Condition | Value]
+    def _parse_arithmetic(
+        self, signs: dict[str, ArithmeticOperator], part: Callable[[], Condition | Value]
     ) -> Condition | Value:
-        at = self._token.at
+        at = self._token.offset
         left = part()
-        while self._token.sort is Sort.SIGN and self._token.value in signs:
+        while self._token.type is TokenType.SYMBOL and self._token.value in signs:
             sign = self._token
-            left = self._valued(left, at)
-            self._next()
-            self._count()
-            behind = self._token.at
-            right = self._valued(part(), behind)
-            left = self._checked(computed, signs[sign.value], left, right, sign.at)
+            left = self._require_value(left, at)
+            self._advance()
+            self._count_node()
+            behind = self._token.offset
+            right = self._require_value(part(), behind)
+            left = self._check_types(make_arithmetic, signs[sign.value], left, right, sign.offset)
         return left
 
-    def _factor(self) -> Condition | Value:
+    def _parse_factor(self) -> Condition | Value:
         token = self._token
-        match token.sort, token.value:
-            case (Sort.NUMBER | Sort.TEXT, _) | (Sort.WORD, "TRUE" | "FALSE"):
-                return self._literal()
-            case Sort.NAME, _:
-                return self._field()
-            case Sort.SIGN, "-":
-                with self._deeper():
-                    self._next()
-                    self._count()
-                    value = self._checked(as_kind, self._signed(), Kind.NUMBER)
-                return Negative(value, token.at)
-            case Sort.SIGN, "(":
-                with self._deeper():
-                    self._next()
-                    inside = self._condition()
-                    self._need(Sort.SIGN, ")", "an operator or )")
+        match token.type, token.value:
+            case (TokenType.NUMBER | TokenType.TEXT, _) | (TokenType.KEYWORD, "TRUE" | "FALSE"):
+                return self._parse_literal()
+            case TokenType.NAME, _:
+                return self._parse_field()
+            case TokenType.SYMBOL, "-":
+                with self._nest():
+                    self._advance()
+                    self._count_node()
+                    value = self._check_types(
+                        convert_type, self._parse_signed_operand(), ValueType.NUMBER
+                    )
+                return Negate(value, token.offset)
+            case TokenType.SYMBOL, "(":
+                with self._nest():
+                    self._advance()
+                    inside = self._parse_condition()
+                    self._expect(TokenType.SYMBOL, ")", "an operator or )")
                 return inside
-            case Sort.WORD, "NULL":
+            case TokenType.KEYWORD, "NULL":
                 return self._fail("nothing equals NULL: write IS NULL or IS NOT NULL")
-            case Sort.QUOTED, _:
-                return self._expected(
+            case TokenType.QUOTED_NAME, _:
+                return self._fail_expected(
                     f"a value (a text is in single quotes, a header headers.{token})"
                 )
             case _:
-                return self._expected("a value")
+                return self._fail_expected("a value")
 
-    def _signed(self) -> Value:
-        at = self._token.at
-        return self._valued(self._factor(), at)
+    def _parse_signed_operand(self) -> Value:
+        at = self._token.offset
+        return self._require_value(self._parse_factor(), at)
 
-    def _literal(self) -> Constant:
-        token = self._next()
-        self._count()
-        match token.sort:
-            case Sort.NUMBER:
+    def _parse_literal(self) -> Constant:
+        token = self._advance()
+        self._count_node()
+        match token.type:
+            case TokenType.NUMBER:
                 number = float(token.value)
                 if number == float("inf"):
                     self._fail("this number is too large for a double", token)
-                return Constant(number, token.at)
-            case Sort.WORD:
-                return Constant(token.value == "TRUE", token.at)
+                return Constant(number, token.offset)
+            case TokenType.KEYWORD:
+                return Constant(token.value == "TRUE", token.offset)
             case _:
-                return Constant(token.value, token.at)
+                return Constant(token.value, token.offset)
 
-    def _constant(self) -> Constant:
+    def _parse_list_constant(self) -> Constant:
         """A choice of a list: a number, which may be negative, or a text."""
-        negative = self._takes(Sort.SIGN, "-")
+        negative = self._accept(TokenType.SYMBOL, "-")
         token = self._token
-        if token.sort is not Sort.NUMBER and (negative or token.sort is not Sort.TEXT):
-            self._expected("a number" if negative else "a number or a text")
-        constant = self._literal()
-        self._nodes -= 1  # lists have a limit of their own
+        if token.type is not TokenType.NUMBER and (negative or token.type is not TokenType.TEXT):
+            self._fail_expected("a number" if negative else "a number or a text")
+        constant = self._parse_literal()
+        self._node_count -= 1  # lists have a limit of their own
         if negative:
             assert isinstance(constant.value, float)
-            return Constant(-constant.value, constant.at)
+            return Constant(-constant.value, constant.offset)
         return constant
 
-    def _field(self) -> Value:
-        token = self._next()
-        self._count()
+    def _parse_field(self) -> Value:
+        token = self._advance()
+        self._count_node()
         name = ALIASES.get(token.value, token.value)
         if name not in self._fields:
-            self._fail(unknown(name, self._fields), token)
-        if name not in (HEADERS, JSON):
-            return Field(name, FIELDS[name], token.at)
+            self._fail(explain_unknown_field(name, self._fields), token)
+        if name not in (HEADERS_FIELD, JSON_FIELD):
+            return MessageField(name, FIELD_TYPES[name], token.offset)
         path = []
-        while self._takes(Sort.SIGN, "."):
-            if self._token.sort not in (Sort.NAME, Sort.WORD, Sort.QUOTED):
-                self._expected(f'a name behind {name}, as in {name}.colour or {name}."x-colour"')
-            step = self._next()
+        while self._accept(TokenType.SYMBOL, "."):
+            if self._token.type not in (TokenType.NAME, TokenType.KEYWORD, TokenType.QUOTED_NAME):
+                self._fail_expected(
+                    f'a name behind {name}, as in {name}.colour or {name}."x-colour"'
+                )
+            step = self._advance()
             # A word of the language is a name here, in the case in which it is written.
             path.append(
-                self._text[step.at : step.at + len(step.value)]
-                if step.sort is Sort.WORD
+                self._text[step.offset : step.offset + len(step.value)]
+                if step.type is TokenType.KEYWORD
                 else step.value
             )
         if not path:
-            self._expected(f'a name behind {name}, as in {name}.colour or {name}."x-colour"')
-        if len(path) > MAX_DEPTH:
-            self._fail(f"a path has at most {MAX_DEPTH} names", token)
-        return Member("headers" if name == HEADERS else "json", tuple(path), Kind.ANY, token.at)
+            self._fail_expected(f'a name behind {name}, as in {name}.colour or {name}."x-colour"')
+        if len(path) > MAX_NESTING_LEVEL:
+            self._fail(f"a path has at most {MAX_NESTING_LEVEL} names", token)
+        return NestedField(
+            "headers" if name == HEADERS_FIELD else "json", tuple(path), ValueType.ANY, token.offset
+        )
 
     # ── tokens and limits ─────────────────────────────────────────────────────────────────────────────
 
-    def _next(self) -> Token:
+    def _advance(self) -> Token:
         token = self._token
         self._token = next(self._tokens, token)
         return token
 
-    def _sees(self, sort: Sort, value: str) -> bool:
-        return self._token.sort is sort and self._token.value == value
+    def _is_at(self, sort: TokenType, value: str) -> bool:
+        return self._token.type is sort and self._token.value == value
 
-    def _takes(self, sort: Sort, value: str) -> bool:
-        if self._sees(sort, value):
-            self._next()
+    def _accept(self, sort: TokenType, value: str) -> bool:
+        if self._is_at(sort, value):
+            self._advance()
             return True
         return False
 
-    def _need(self, sort: Sort, value: str, expected: str) -> None:
-        if not self._takes(sort, value):
-            self._expected(expected)
+    def _expect(self, sort: TokenType, value: str, expected: str) -> None:
+        if not self._accept(sort, value):
+            self._fail_expected(expected)
 
-    def _count(self) -> None:
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
-            self._fail(f"a selector has at most {MAX_NODES} values and operators")
+    def _count_node(self) -> None:
+        self._node_count += 1
+        if self._node_count > MAX_NODE_COUNT:
+            self._fail(f"a selector has at most {MAX_NODE_COUNT} values and operators")
 
     @contextmanager
-    def _deeper(self) -> Iterator[None]:
-        if self._depth == MAX_DEPTH:
-            self._fail(f"nested deeper than {MAX_DEPTH} levels")
+    def _nest(self) -> Iterator[None]:
+        if self._depth == MAX_NESTING_LEVEL:
+            self._fail(f"nested deeper than {MAX_NESTING_LEVEL} levels")
         self._depth += 1
         yield
         self._depth -= 1
 
     # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────
 
-    def _conditional(self, part: Callable[[], Condition | Value]) -> Condition:
-        return self._asserted(part())
+    def _parse_as_condition(self, part: Callable[[], Condition | Value]) -> Condition:
+        return self._require_condition(part())
 
-    def _asserted(self, found: Condition | Value) -> Condition:
-        if isinstance(found, _VALUES):
-            return self._checked(asserted, found)
+    def _require_condition(self, found: Condition | Value) -> Condition:
+        if isinstance(found, _VALUE_CLASSES):
+            return self._check_types(make_boolean_test, found)
         return found
 
-    def _valued(self, found: Condition | Value, at: int) -> Value:
-        if isinstance(found, _VALUES):
+    def _require_value(self, found: Condition | Value, at: int) -> Value:
+        if isinstance(found, _VALUE_CLASSES):
             return found
         raise SelectorError(self._text, at, "expected a value, found a condition")
 
-    def _checked(self, check: Callable[..., T], *arguments: object) -> T:
+    def _check_types(self, check: Callable[..., T], *arguments: object) -> T:
         try:
             return check(*arguments)
-        except WrongKind as error:
-            raise SelectorError(self._text, error.value.at, str(error)) from None
+        except OperandTypeError as error:
+            raise SelectorError(self._text, error.value.offset, str(error)) from None
 
-    def _expected(self, what: str) -> NoReturn:
+    def _fail_expected(self, what: str) -> NoReturn:
         self._fail(f"expected {what}, found {self._token}")
 
     def _fail(self, reason: str, token: Token | None = None) -> NoReturn:
-        raise SelectorError(self._text, (token or self._token).at, reason)
+        raise SelectorError(self._text, (token or self._token).offset, reason)

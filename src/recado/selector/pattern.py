@@ -17,26 +17,26 @@ from typing import Final
 
 import msgspec
 
-ONE: Final = None  # in a part: any one character
+ANY_CHARACTER: Final = None  # in a part: any one character
 
-Part = tuple[str | None, ...]
+PatternPart = tuple[str | None, ...]
 
 
-class BadPattern(ValueError):
+class PatternError(ValueError):
     """What is wrong with a pattern."""
 
 
-class Pattern(msgspec.Struct, frozen=True):
+class LikePattern(msgspec.Struct, frozen=True):
     """What stands between the `%` of a pattern, each a tuple of texts and ONEs; without a `%`, one part."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PatternPart, ...]
 
-    def written(self, escape: str) -> str:
+    def to_text(self, escape: str) -> str:
         """The pattern as text, with another escape."""
         special = ("%", "_", escape)
         texts = (
             "".join(
-                "_" if each is ONE else "".join(escape * (c in special) + c for c in each)
+                "_" if each is ANY_CHARACTER else "".join(escape * (c in special) + c for c in each)
                 for each in part
             )
             for part in self.parts
@@ -44,50 +44,50 @@ class Pattern(msgspec.Struct, frozen=True):
         return "%".join(texts)
 
 
-def read_pattern(text: str, escape: str | None) -> Pattern:
+def parse_pattern(text: str, escape: str | None) -> LikePattern:
     parts: list[list[str | None]] = [[]]
     characters = iter(text)
     for character in characters:
         if character == escape:
             following = next(characters, None)
             if following not in ("%", "_", escape):
-                raise BadPattern(f"expected %, _ or {escape} behind the escape {escape}")
-            _add(parts[-1], following)
+                raise PatternError(f"expected %, _ or {escape} behind the escape {escape}")
+            _append_character(parts[-1], following)
         elif character == "%":
             parts.append([])
         elif character == "_":
-            parts[-1].append(ONE)
+            parts[-1].append(ANY_CHARACTER)
         else:
-            _add(parts[-1], character)
+            _append_character(parts[-1], character)
     inner = [part for part in parts[1:-1] if part]  # %% is %
     edges = [parts[0], *inner, parts[-1]] if len(parts) > 1 else parts
-    return Pattern(tuple(map(tuple, edges)))
+    return LikePattern(tuple(map(tuple, edges)))
 
 
-def _add(part: list[str | None], character: str) -> None:
-    if part and part[-1] is not ONE:
+def _append_character(part: list[str | None], character: str) -> None:
+    if part and part[-1] is not ANY_CHARACTER:
         part[-1] = f"{part[-1]}{character}"
     else:
         part.append(character)
 
 
-def matcher(pattern: Pattern) -> Callable[[str], bool]:
+def compile_matcher(pattern: LikePattern) -> Callable[[str], bool]:
     """Whether a text is like the pattern, for patterns that are more than one method of `str`."""
     first, *others = pattern.parts
     if not others:
-        whole = _Fixed(first)
-        return lambda text: len(text) == whole.size and whole.at(text, 0)
-    start, end = _Fixed(first), _Fixed(others.pop())
-    inner = [_Sought(part) for part in others]
+        whole = _AnchoredPart(first)
+        return lambda text: len(text) == whole.size and whole.matches_at(text, 0)
+    start, end = _AnchoredPart(first), _AnchoredPart(others.pop())
+    inner = [_FloatingPart(part) for part in others]
 
     def matches(text: str) -> bool:
         last = len(text) - end.size
-        if start.size > last or not (start.at(text, 0) and end.at(text, last)):
+        if start.size > last or not (start.matches_at(text, 0) and end.matches_at(text, last)):
             return False
         at = start.size
-        places = _Places(text)
+        places = _CharacterBitmaps(text)
         for part in inner:
-            at = part.behind(places, at, last)
+            at = part.find_end(places, at, last)
             if at < 0:
                 return False
         return True
@@ -95,94 +95,99 @@ def matcher(pattern: Pattern) -> Callable[[str], bool]:
     return matches
 
 
-class _Fixed:
+class _AnchoredPart:
     """A part at a place that is known."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: PatternPart) -> None:
         self.texts: list[tuple[int, str]] = []
         self.size = 0
         for each in part:
-            if each is ONE:
+            if each is ANY_CHARACTER:
                 self.size += 1
             else:
                 self.texts.append((self.size, each))
                 self.size += len(each)
 
-    def at(self, text: str, at: int) -> bool:
+    def matches_at(self, text: str, at: int) -> bool:
         """For a place with room enough."""
         return all(text.startswith(each, at + offset) for offset, each in self.texts)
 
 
-class _Places:
+class _CharacterBitmaps:
     """Where the characters of a text are: bit p of a number is for place p."""
 
-    __slots__ = ("_found", "_planes", "text")
+    __slots__ = ("_bitmaps", "_byte_planes", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._found: dict[str, int] = {}
-        self._planes: tuple[bytes, ...] = ()
+        self._bitmaps: dict[str, int] = {}
+        self._byte_planes: tuple[bytes, ...] = ()
 
-    def of(self, character: str) -> int:
-        if character not in self._found:
-            self._found[character] = self._find(character)
-        return self._found[character]
+    def bitmap_of(self, character: str) -> int:
+        if character not in self._bitmaps:
+            self._bitmaps[character] = self._build_bitmap(character)
+        return self._bitmaps[character]
 
-    def _find(self, character: str) -> int:
+    def _build_bitmap(self, character: str) -> int:
         if self.text.isascii():
             if not character.isascii():
                 return 0
-            self._planes = self._planes or (self.text.encode()[::-1],)
-        elif not self._planes:
+            self._byte_planes = self._byte_planes or (self.text.encode()[::-1],)
+        elif not self._byte_planes:
             # By the function itself: to look a codec up by its name imports it, at the first message.
             wide = utf_32_be_encode(self.text, "surrogatepass")[0][::-1]
-            self._planes = (wide[0::4], wide[1::4], wide[2::4])
+            self._byte_planes = (wide[0::4], wide[1::4], wide[2::4])
         found = -1
-        for place, plane in enumerate(self._planes):
-            found &= int(plane.translate(_only(ord(character) >> 8 * place & 0xFF)), 2)
+        for place, plane in enumerate(self._byte_planes):
+            found &= int(
+                plane.translate(_make_translation_table(ord(character) >> 8 * place & 0xFF)), 2
+            )
         return found
 
 
 @lru_cache(256)
-def _only(byte: int) -> bytes:
+def _make_translation_table(byte: int) -> bytes:
     """A table that makes this byte a one and all others zeros."""
     return b"0" * byte + b"1" + b"0" * (255 - byte)
 
 
-class _Sought:
+class _FloatingPart:
     """A part between two `%`, at the first place where it fits."""
 
-    def __init__(self, part: Part) -> None:
-        texts = [at for at, each in enumerate(part) if each is not ONE]
+    def __init__(self, part: PatternPart) -> None:
+        texts = [at for at, each in enumerate(part) if each is not ANY_CHARACTER]
         low, high = (texts[0], texts[-1] + 1) if texts else (len(part), len(part))
-        self._before, self._after = low, len(part) - high  # ONEs around it only need room
-        core = _Fixed(part[low:high])
+        self._leading_wildcards, self._trailing_wildcards = (
+            low,
+            len(part) - high,
+        )  # ONEs around it only need room
+        core = _AnchoredPart(part[low:high])
         self._size = core.size
-        self._first = core.texts[0][1] if texts else ""
-        self._single = len(core.texts) <= 1
+        self._first_text = core.texts[0][1] if texts else ""
+        self._is_single_text = len(core.texts) <= 1
         self._characters = [
             (offset + i, character)
             for offset, each in core.texts
             for i, character in enumerate(each)
         ]
 
-    def behind(self, places: _Places, at: int, end: int) -> int:
+    def find_end(self, places: _CharacterBitmaps, at: int, end: int) -> int:
         """Where the part ends that is found first in text[at:end], or -1."""
-        at += self._before
-        end -= self._after
+        at += self._leading_wildcards
+        end -= self._trailing_wildcards
         if at > end:
             return -1
-        found = places.text.find(self._first, at, end)
-        if found >= 0 and not self._single:
-            found = self._fitting(places, found, end)
-        return found + self._size + self._after if found >= 0 else -1
+        found = places.text.find(self._first_text, at, end)
+        if found >= 0 and not self._is_single_text:
+            found = self._find_fit(places, found, end)
+        return found + self._size + self._trailing_wildcards if found >= 0 else -1
 
-    def _fitting(self, places: _Places, at: int, end: int) -> int:
+    def _find_fit(self, places: _CharacterBitmaps, at: int, end: int) -> int:
         """The first place from `at` on where all characters fit, or -1."""
         room = end - at - self._size + 1
         fitting = (1 << room) - 1 if room > 0 else 0
         for offset, character in self._characters:
             if not fitting:
                 return -1
-            fitting &= places.of(character) >> (at + offset)
+            fitting &= places.bitmap_of(character) >> (at + offset)
         return at + (fitting & -fitting).bit_length() - 1 if fitting else -1

@@ -17,188 +17,196 @@ from typing import Any, Final
 import msgspec
 
 from . import values
-from .fields import BODY, HEADERS, OCTETS
-from .pattern import Pattern, matcher
+from .fields import BODY_FIELD, HEADERS_FIELD, OCTET_FIELDS
+from .pattern import LikePattern, compile_matcher
 from .tree import (
+    And,
     Arithmetic,
-    Compare,
+    Comparison,
     Condition,
     Constant,
-    Every,
-    Field,
-    In,
+    InList,
     IsNull,
-    Kind,
     Like,
-    Negative,
+    MessageField,
+    Negate,
+    Or,
     Selector,
-    Some,
     Value,
+    ValueType,
 )
 
-Path = str | Callable[[Any], Any]
+FieldPath = str | Callable[[Any], Any]
 
-_KIND_OF: Final = {
-    Kind.NUMBER: values.number,
-    Kind.TEXT: values.text,
-    Kind.BOOLEAN: values.boolean,
-    Kind.ANY: values.anything,
+_CONVERTERS: Final = {
+    ValueType.NUMBER: values.to_number,
+    ValueType.TEXT: values.to_text,
+    ValueType.BOOLEAN: values.to_boolean,
+    ValueType.ANY: values.to_any,
 }
-_PYTHON: Final = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_PYTHON_OPERATORS: Final = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
-def predicate(selector: Selector, paths: Mapping[str, Path] | None = None) -> Callable[[Any], bool]:
+def compile_predicate(
+    selector: Selector, paths: Mapping[str, FieldPath] | None = None
+) -> Callable[[Any], bool]:
     """A function that says of a message whether it is wanted.
 
     A field is an attribute of the message with the field's name, unless `paths` has another for it: a dotted
     path of attributes, or a function of the message. Texts are `str`, numbers `int` or `float`, all of them
     may be None; `headers` is a mapping or None, `body` is `bytes`, and `json` is read from it.
     """
-    return _Writer(paths or {}).function(selector.condition)
+    return _PredicateCompiler(paths or {}).compile(selector.condition)
 
 
-class _Bound(msgspec.Struct, frozen=True):
+class _CompiledValue(msgspec.Struct, frozen=True):
     guards: tuple[str, ...]
     operand: str
-    raw: str | None = None
+    unguarded: str | None = None
     """The value with no guard before it, where NULL would be None."""
 
     @property
-    def known(self) -> str:
+    def is_known(self) -> str:
         return " and ".join(self.guards) or "True"
 
-    def then(self, test: str) -> str:
+    def guard(self, test: str) -> str:
         return " and ".join((*self.guards, test))
 
 
-class _Writer:
-    def __init__(self, paths: Mapping[str, Path]) -> None:
+class _PredicateCompiler:
+    def __init__(self, paths: Mapping[str, FieldPath]) -> None:
         self._paths = paths
-        self._names: dict[str, Any] = {"unread": object()}
-        self._variables = 0
+        self._namespace: dict[str, Any] = {"unread": object()}
+        self._variable_count = 0
 
-    def function(self, condition: Condition) -> Callable[[Any], bool]:
-        expression = self._condition(condition)
+    def compile(self, condition: Condition) -> Callable[[Any], bool]:
+        expression = self._compile_condition(condition)
         source = f"def selects(m):\n body = json = unread\n return {expression}\n"
-        exec(compile(source, "<selector>", "exec"), self._names)
-        function: Callable[[Any], bool] = self._names["selects"]
+        exec(compile(source, "<selector>", "exec"), self._namespace)
+        function: Callable[[Any], bool] = self._namespace["selects"]
         return function
 
     # ── conditions ────────────────────────────────────────────────────────────────────────────────────
 
-    def _condition(self, condition: Condition) -> str:
+    def _compile_condition(self, condition: Condition) -> str:
         match condition:
-            case Every(parts):
-                return f"({' and '.join(map(self._condition, parts))})"
-            case Some(parts):
-                return f"({' or '.join(map(self._condition, parts))})"
-            case Compare(sign, left, right):
-                return f"({self._comparison(sign, self._value(left), self._value(right))})"
-            case In(value, choices, wanted):
-                bound, among = self._value(value), self._constant(frozenset(choices))
-                if wanted and bound.raw is not None:
-                    return f"({bound.raw} in {among})"
+            case And(parts):
+                return f"({' and '.join(map(self._compile_condition, parts))})"
+            case Or(parts):
+                return f"({' or '.join(map(self._compile_condition, parts))})"
+            case Comparison(sign, left, right):
+                return f"({self._compile_comparison(sign, self._compile_value(left), self._compile_value(right))})"
+            case InList(value, choices, wanted):
+                bound, among = self._compile_value(value), self._bind_constant(frozenset(choices))
+                if wanted and bound.unguarded is not None:
+                    return f"({bound.unguarded} in {among})"
                 test = f"{bound.operand} {'in' if wanted else 'not in'} {among}"
-                return f"({bound.then(test)})"
+                return f"({bound.guard(test)})"
             case Like(value, pattern, wanted):
-                bound = self._value(value)
-                test = self._likeness(pattern, bound.operand)
-                return f"({bound.then(test if wanted else f'not {test}')})"
+                bound = self._compile_value(value)
+                test = self._compile_like(pattern, bound.operand)
+                return f"({bound.guard(test if wanted else f'not {test}')})"
             case IsNull(value, wanted):
-                known = self._value(value).known
+                known = self._compile_value(value).is_known
                 return f"(not ({known}))" if wanted else f"({known})"
             case _:
-                bound = self._value(condition.value)
-                return f"({bound.raw or bound.operand} is {condition.wanted})"
+                bound = self._compile_value(condition.value)
+                return f"({bound.unguarded or bound.operand} is {condition.wanted})"
 
-    def _comparison(self, sign: str, left: _Bound, right: _Bound) -> str:
+    def _compile_comparison(self, sign: str, left: _CompiledValue, right: _CompiledValue) -> str:
         if sign == "=":  # nothing equals None, so one that is alone with a constant needs no guard
-            if left.raw is not None and not right.guards:
-                return f"{left.raw} == {right.operand}"
-            if right.raw is not None and not left.guards:
-                return f"{left.operand} == {right.raw}"
+            if left.unguarded is not None and not right.guards:
+                return f"{left.unguarded} == {right.operand}"
+            if right.unguarded is not None and not left.guards:
+                return f"{left.operand} == {right.unguarded}"
         guards = (*left.guards, *right.guards)
-        return " and ".join((*guards, f"{left.operand} {_PYTHON[sign]} {right.operand}"))
+        return " and ".join((*guards, f"{left.operand} {_PYTHON_OPERATORS[sign]} {right.operand}"))
 
-    def _likeness(self, pattern: Pattern, operand: str) -> str:
+    def _compile_like(self, pattern: LikePattern, operand: str) -> str:
         match pattern.parts:
             case ((),):
-                return f"({operand} == {self._constant('')})"
+                return f"({operand} == {self._bind_constant('')})"
             case ((str(text),),):
-                return f"({operand} == {self._constant(text)})"
+                return f"({operand} == {self._bind_constant(text)})"
             case ((str(text),), ()):
-                return f"{operand}.startswith({self._constant(text)})"
+                return f"{operand}.startswith({self._bind_constant(text)})"
             case ((), (str(text),)):
-                return f"{operand}.endswith({self._constant(text)})"
+                return f"{operand}.endswith({self._bind_constant(text)})"
             case ((), (str(text),), ()):
-                return f"({self._constant(text)} in {operand})"
+                return f"({self._bind_constant(text)} in {operand})"
             case _:
-                return f"{self._constant(matcher(pattern))}({operand})"
+                return f"{self._bind_constant(compile_matcher(pattern))}({operand})"
 
     # ── values ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _value(self, value: Value) -> _Bound:
+    def _compile_value(self, value: Value) -> _CompiledValue:
         match value:
-            case Arithmetic() | Negative():
+            case Arithmetic() | Negate():
                 guards: list[str] = []
-                result, variable = self._computed(value, guards), self._variable()
+                result, variable = self._compile_arithmetic(value, guards), self._new_variable()
                 guards.append(f"({variable} := {result}) == {variable}")  # NaN equals nothing
-                return _Bound(tuple(guards), variable)
+                return _CompiledValue(tuple(guards), variable)
             case Constant(constant):
-                return _Bound((), self._constant(constant))
-            case Field(name):
-                return self._field(name, value.kind)
+                return _CompiledValue((), self._bind_constant(constant))
+            case MessageField(name):
+                return self._compile_field(name, value.value_type)
             case _:
-                found = self._member(value.source, value.path)
-                return self._guarded(f"{self._constant(_KIND_OF[value.kind])}({found})")
+                found = self._compile_nested_field(value.source, value.path)
+                return self._compile_guarded(
+                    f"{self._bind_constant(_CONVERTERS[value.value_type])}({found})"
+                )
 
-    def _computed(self, value: Value, guards: list[str]) -> str:
+    def _compile_arithmetic(self, value: Value, guards: list[str]) -> str:
         match value:
             case Arithmetic(sign, left, right):
-                return f"({self._computed(left, guards)} {sign} {self._computed(right, guards)})"
-            case Negative(inner):
-                return f"(-{self._computed(inner, guards)})"
+                return f"({self._compile_arithmetic(left, guards)} {sign} {self._compile_arithmetic(right, guards)})"
+            case Negate(inner):
+                return f"(-{self._compile_arithmetic(inner, guards)})"
             case _:
-                bound = self._value(value)
+                bound = self._compile_value(value)
                 guards += bound.guards
-                octet = isinstance(value, Field) and value.name in OCTETS
+                octet = isinstance(value, MessageField) and value.name in OCTET_FIELDS
                 return f"float({bound.operand})" if octet else bound.operand
 
-    def _guarded(self, source: str) -> _Bound:
-        variable = self._variable()
-        return _Bound((f"({variable} := {source}) is not None",), variable, source)
+    def _compile_guarded(self, source: str) -> _CompiledValue:
+        variable = self._new_variable()
+        return _CompiledValue((f"({variable} := {source}) is not None",), variable, source)
 
-    def _field(self, name: str, kind: Kind) -> _Bound:
-        if name == BODY:
-            return self._guarded(self._body())
-        attribute = self._attribute(name)
-        if kind is Kind.NUMBER and name not in OCTETS:
-            attribute = f"{self._constant(values.number)}({attribute})"
-        return self._guarded(attribute)
+    def _compile_field(self, name: str, kind: ValueType) -> _CompiledValue:
+        if name == BODY_FIELD:
+            return self._compile_guarded(self._compile_body())
+        attribute = self._compile_attribute(name)
+        if kind is ValueType.NUMBER and name not in OCTET_FIELDS:
+            attribute = f"{self._bind_constant(values.to_number)}({attribute})"
+        return self._compile_guarded(attribute)
 
-    def _member(self, source: str, path: tuple[str, ...]) -> str:
-        if source == HEADERS:
-            table = f"({self._attribute(HEADERS)} or {self._constant({})})"
-            found, path = f"{table}.get({self._constant(path[0])})", path[1:]
+    def _compile_nested_field(self, source: str, path: tuple[str, ...]) -> str:
+        if source == HEADERS_FIELD:
+            table = f"({self._compile_attribute(HEADERS_FIELD)} or {self._bind_constant({})})"
+            found, path = f"{table}.get({self._bind_constant(path[0])})", path[1:]
         else:
-            read = f"{self._constant(values.body_json)}({self._attribute(BODY)})"
+            read = f"{self._bind_constant(values.decode_body_json)}({self._compile_attribute(BODY_FIELD)})"
             found = f"(json if json is not unread else (json := {read}))"
         match path:
             case ():
                 return found
             case (name,):
-                return f"{self._constant(values.field)}({found}, {self._constant(name)})"
+                return (
+                    f"{self._bind_constant(values.get_field)}({found}, {self._bind_constant(name)})"
+                )
             case _:
-                return f"{self._constant(values.field_within)}({found}, {self._constant(path)})"
+                return f"{self._bind_constant(values.get_nested_field)}({found}, {self._bind_constant(path)})"
 
-    def _body(self) -> str:
-        read = f"{self._constant(values.body_text)}({self._attribute(BODY)})"
+    def _compile_body(self) -> str:
+        read = (
+            f"{self._bind_constant(values.decode_body_text)}({self._compile_attribute(BODY_FIELD)})"
+        )
         return f"(body if body is not unread else (body := {read}))"
 
-    def _attribute(self, name: str) -> str:
+    def _compile_attribute(self, name: str) -> str:
         path = self._paths.get(name, name)
         if not isinstance(path, str):
-            return f"{self._constant(path)}(m)"
+            return f"{self._bind_constant(path)}(m)"
         steps = path.split(".")
         if not all(step.isidentifier() and not keyword.iskeyword(step) for step in steps):
             raise ValueError(
@@ -208,11 +216,11 @@ class _Writer:
 
     # ── names ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def _constant(self, value: Any) -> str:
-        name = f"k{len(self._names)}"
-        self._names[name] = value
+    def _bind_constant(self, value: Any) -> str:
+        name = f"k{len(self._namespace)}"
+        self._namespace[name] = value
         return name
 
-    def _variable(self) -> str:
-        self._variables += 1
-        return f"v{self._variables}"
+    def _new_variable(self) -> str:
+        self._variable_count += 1
+        return f"v{self._variable_count}"

@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from .pattern import Pattern
+from .pattern import LikePattern
 
 
-class Kind(Enum):
+class ValueType(Enum):
     NUMBER = "a number"
     TEXT = "a text"
     BOOLEAN = "true or false"
@@ -25,11 +25,11 @@ class Kind(Enum):
     """Only IS NULL uses a value without minding its kind."""
 
 
-Sign = Literal["=", "<>", "<", "<=", ">", ">="]
+ComparisonOperator = Literal["=", "<>", "<", "<=", ">", ">="]
 
-Operator = Literal["+", "-", "*"]
+ArithmeticOperator = Literal["+", "-", "*"]
 
-OPPOSITE: Final[dict[Sign, Sign]] = {
+NEGATED_OPERATORS: Final[dict[ComparisonOperator, ComparisonOperator]] = {
     "=": "<>",
     "<>": "=",
     "<": ">=",
@@ -44,69 +44,69 @@ OPPOSITE: Final[dict[Sign, Sign]] = {
 
 class Constant(msgspec.Struct, frozen=True):
     value: float | str | bool
-    at: int
+    offset: int
 
     @property
-    def kind(self) -> Kind:
+    def value_type(self) -> ValueType:
         match self.value:
             case bool():
-                return Kind.BOOLEAN
+                return ValueType.BOOLEAN
             case float():
-                return Kind.NUMBER
+                return ValueType.NUMBER
             case _:
-                return Kind.TEXT
+                return ValueType.TEXT
 
 
-class Field(msgspec.Struct, frozen=True):
+class MessageField(msgspec.Struct, frozen=True):
     name: str
-    kind: Kind
-    at: int
+    value_type: ValueType
+    offset: int
 
 
-class Member(msgspec.Struct, frozen=True):
+class NestedField(msgspec.Struct, frozen=True):
     """A field of the headers or of a JSON body."""
 
     source: Literal["headers", "json"]
     path: tuple[str, ...]
-    kind: Kind
-    at: int
+    value_type: ValueType
+    offset: int
 
 
 class Arithmetic(msgspec.Struct, frozen=True):
-    sign: Operator
+    operator: ArithmeticOperator
     left: "Value"
     right: "Value"
-    at: int
-    kind: Kind = Kind.NUMBER
+    offset: int
+    value_type: ValueType = ValueType.NUMBER
 
 
-class Negative(msgspec.Struct, frozen=True):
+class Negate(msgspec.Struct, frozen=True):
     value: "Value"
-    at: int
-    kind: Kind = Kind.NUMBER
+    offset: int
+    value_type: ValueType = ValueType.NUMBER
 
 
-Value = Constant | Field | Member | Arithmetic | Negative
+Value = Constant | MessageField | NestedField | Arithmetic | Negate
 
 
 # ── conditions ──────────────────────────────────────────────────────────────────────────────────
 
 
-class Compare(msgspec.Struct, frozen=True):
+class Comparison(msgspec.Struct, frozen=True):
     """Two values of one kind. True and false are equal or not, and in no order."""
 
-    sign: Sign
+    operator: ComparisonOperator
     left: Value
     right: Value
 
 
 class Like(msgspec.Struct, frozen=True):
     value: Value
-    pattern: Pattern
+    pattern: LikePattern
     wanted: bool = True
 
 
-class In(msgspec.Struct, frozen=True):
+class InList(msgspec.Struct, frozen=True):
     value: Value
     choices: tuple[float, ...] | tuple[str, ...]
     wanted: bool = True
@@ -117,22 +117,22 @@ class IsNull(msgspec.Struct, frozen=True):
     wanted: bool = True
 
 
-class Is(msgspec.Struct, frozen=True):
+class BooleanTest(msgspec.Struct, frozen=True):
     """A value that is true, or false, by itself."""
 
-    value: Constant | Member
+    value: Constant | NestedField
     wanted: bool = True
 
 
-class Every(msgspec.Struct, frozen=True):
+class And(msgspec.Struct, frozen=True):
     parts: "tuple[Condition, ...]"
 
 
-class Some(msgspec.Struct, frozen=True):
+class Or(msgspec.Struct, frozen=True):
     parts: "tuple[Condition, ...]"
 
 
-Condition = Compare | Like | In | IsNull | Is | Every | Some
+Condition = Comparison | Like | InList | IsNull | BooleanTest | And | Or
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -142,36 +142,36 @@ class Selector(msgspec.Struct, frozen=True):
     def fields(self) -> frozenset[str]:
         """The names of the fields that it looks at, `headers` and `json` among them."""
         return frozenset(
-            each.source if isinstance(each, Member) else each.name
-            for each in sources(self.condition)
+            each.source if isinstance(each, NestedField) else each.name
+            for each in iterate_fields(self.condition)
         )
 
 
-def sources(node: Condition | Value) -> Iterator[Field | Member]:
+def iterate_fields(node: Condition | Value) -> Iterator[MessageField | NestedField]:
     """All that is read of a message."""
     match node:
-        case Field() | Member():
+        case MessageField() | NestedField():
             yield node
-        case Arithmetic() | Compare():
-            yield from sources(node.left)
-            yield from sources(node.right)
-        case Negative() | Like() | In() | IsNull() | Is():
-            yield from sources(node.value)
+        case Arithmetic() | Comparison():
+            yield from iterate_fields(node.left)
+            yield from iterate_fields(node.right)
+        case Negate() | Like() | InList() | IsNull() | BooleanTest():
+            yield from iterate_fields(node.value)
         case Constant():
             pass
         case _:
             for part in node.parts:
-                yield from sources(part)
+                yield from iterate_fields(part)
 
 
-def denied(condition: Condition) -> Condition:
+def negate(condition: Condition) -> Condition:
     """True where the condition is false, false where it is true, NULL where it is NULL (R1)."""
     match condition:
-        case Compare(sign, left, right):
-            return Compare(OPPOSITE[sign], left, right)
-        case Every(parts):
-            return Some(tuple(map(denied, parts)))
-        case Some(parts):
-            return Every(tuple(map(denied, parts)))
+        case Comparison(sign, left, right):
+            return Comparison(NEGATED_OPERATORS[sign], left, right)
+        case And(parts):
+            return Or(tuple(map(negate, parts)))
+        case Or(parts):
+            return And(tuple(map(negate, parts)))
         case _:
             return msgspec.structs.replace(condition, wanted=not condition.wanted)

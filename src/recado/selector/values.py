@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-MAX_BODY: Final = 1 << 20
+MAX_BODY_BYTES: Final = 1 << 20
 
 _decode = msgspec.json.decode
 
 
-def number(value: Any) -> float | None:
+def to_number(value: Any) -> float | None:
     kind = type(value)
     if kind is float:
         return value if value == value else None
@@ -30,31 +30,31 @@ def number(value: Any) -> float | None:
     return double if double == double else None
 
 
-def text(value: Any) -> str | None:
+def to_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def boolean(value: Any) -> bool | None:
+def to_boolean(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def anything(value: Any) -> Any:
+def to_any(value: Any) -> Any:
     """Whatever is there; only NaN is not."""
     return None if isinstance(value, float) and value != value else value
 
 
-def field(table: Any, name: str) -> Any:
+def get_field(table: Any, name: str) -> Any:
     return table.get(name) if isinstance(table, dict) else None
 
 
-def field_within(table: Any, path: Sequence[str]) -> Any:
+def get_nested_field(table: Any, path: Sequence[str]) -> Any:
     for name in path:
-        table = field(table, name)
+        table = get_field(table, name)
     return table
 
 
-def body_text(body: bytes | None) -> str | None:
-    if body is None or len(body) > MAX_BODY:
+def decode_body_text(body: bytes | None) -> str | None:
+    if body is None or len(body) > MAX_BODY_BYTES:
         return None
     try:
         return body.decode()
@@ -62,24 +62,24 @@ def body_text(body: bytes | None) -> str | None:
         return None
 
 
-def body_json(body: bytes | None) -> Any:
-    words = body_text(body)
+def decode_body_json(body: bytes | None) -> Any:
+    words = decode_body_text(body)
     if words is None:
         return None
     try:
         return _decode(words)
     except msgspec.ValidationError:  # its one reason here is a number that is too large
-        return _with_large_numbers(words)
+        return _decode_with_large_numbers(words)
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
-def _with_large_numbers(words: str) -> Any:
+def _decode_with_large_numbers(words: str) -> Any:
     try:
-        return json.loads(words, parse_int=float, parse_constant=_refuse)
+        return json.loads(words, parse_int=float, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         return None
 
 
-def _refuse(word: str) -> None:
+def _reject_constant(word: str) -> None:
     raise ValueError(word)

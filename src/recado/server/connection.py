@@ -14,48 +14,48 @@ from typing import TYPE_CHECKING, cast
 from recado.amqp.errors import InternalError
 from recado.amqp.handshake import Credentials
 
-from .session import Session, State
+from .session import Session, SessionState
 
 if TYPE_CHECKING:
-    from .listener import Server
+    from .server import Server
 
 log = logging.getLogger("recado.server")
 
 # The transport copies what the socket does not take into a buffer of its own, one per slow reader, and such
 # buffers leave holes in the heap. So it is given little at a time; the rest waits in the outbox.
-WRITE_HIGH = 64 * 1024
-WRITE_SIZE = 256 * 1024
-CLOSE_SECONDS = 5.0  # for a client to answer connection.close
-REFUSAL_SECONDS = 1.0  # before a client that is not told of a refusal sees the socket close
+WRITE_BUFFER_MAX_BYTES = 64 * 1024
+WRITE_CHUNK_BYTES = 256 * 1024
+CLOSE_TIMEOUT_S = 5.0  # for a client to answer connection.close
+REFUSAL_DELAY_S = 1.0  # before a client that is not told of a refusal sees the socket close
 
 
-def clock() -> int:
+def now_ms() -> int:
     """Milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_beat_timer",
         "_blocked",
-        "_end_timer",
         "_ending",
         "_finished",
+        "_heartbeat_timer",
         "_opening",
-        "_paused_for_others",
-        "_quiet_beats",
-        "_reads",
-        "_reads_seen",
+        "_read_count",
+        "_read_count_seen",
         "_server",
-        "_unsent",
-        "_writes",
-        "_writes_seen",
-        "full_since",
-        "overfull_since",
+        "_silent_intervals",
+        "_timeout_timer",
+        "_unsent_bytes",
+        "_write_count",
+        "_write_count_seen",
+        "_yielding",
+        "last_write_progress",
         "peer",
         "reading_paused",
         "session",
         "transport",
+        "unread_since",
         "writing_paused",
     )
 
@@ -67,14 +67,14 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = False
         self._finished = False
         self._blocked = False  # by an alarm
-        self._paused_for_others = False
-        self.full_since = 0.0  # when the socket took something for the last time
-        self._unsent = 0
-        self.overfull_since: float | None = None
-        self._reads = self._reads_seen = 0
-        self._writes = self._writes_seen = 0
-        self._quiet_beats = 0
-        self._beat_timer: asyncio.TimerHandle | None = None
+        self._yielding = False
+        self.last_write_progress = 0.0  # when the socket took something for the last time
+        self._unsent_bytes = 0
+        self.unread_since: float | None = None
+        self._read_count = self._read_count_seen = 0
+        self._write_count = self._write_count_seen = 0
+        self._silent_intervals = 0
+        self._heartbeat_timer: asyncio.TimerHandle | None = None
 
     # ── the socket ────────────────────────────────────────────────────────────────────────────────────
 
@@ -83,130 +83,130 @@ class Connection(asyncio.BufferedProtocol):
         server = self._server
         server.connections.add(self)
         # Not before: many protocols may be created before the first of them is connected, and counted.
-        wake = partial(server.flush_soon, self)
+        wake = partial(server.request_flush, self)
         self.session = Session(
-            server.broker, server.offer, self._verify, wake, server.full_reason()
+            server.broker, server.options, self._verify, wake, server.refusal_reason()
         )
-        self.transport.set_write_buffer_limits(WRITE_HIGH)
+        self.transport.set_write_buffer_limits(WRITE_BUFFER_MAX_BYTES)
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else "local"
-        self._end_timer: asyncio.TimerHandle = server.loop.call_later(
-            server.limits.handshake_seconds, self._handshake_over
+        self._timeout_timer: asyncio.TimerHandle = server.loop.call_later(
+            server.limits.handshake_timeout, self._on_handshake_timeout
         )
-        if server.is_overrun():
-            server.turned_away += 1
+        if server.is_overloaded():
+            server.aborted_count += 1
             self.transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._server.buffer
+        return self._server.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._reads += 1
+        self._read_count += 1
         session, server = self.session, self._server
         if server.alarm is not None:
-            session.publishes = False
-        now = clock()
-        server.begin_read()
+            session.has_published = False
+        now = now_ms()
+        server.begin_turn()
         try:
-            session.receive(bytes(server.buffer[:nbytes]), now)
+            session.receive(bytes(server.read_buffer[:nbytes]), now)
         except Exception as error:  # noqa: BLE001 - see _fault
-            self._fault(error, now)
+            self._handle_internal_error(error, now)
         if server.alarm is not None and session.is_publishing:
-            self.pause_publisher(server.alarm)
+            self.block_publisher(server.alarm)
         # All that it would find out, for the many times that there is nothing: 1 µs of 40.
         changing = self._opening or self._blocked or self.reading_paused
-        if nbytes == len(server.buffer) and server.reads_repeatedly:
-            self._pause_for_others()
-        elif changing or session.has_more or session.state is not State.OPEN:
-            self._look_after()
-        server.end_read()
+        if nbytes == len(server.read_buffer) and server.reads_repeatedly_per_turn:
+            self._yield_to_other_connections()
+        elif changing or session.has_input or session.state is not SessionState.OPEN:
+            self._sync_transport()
+        server.end_turn()
 
-    def _pause_for_others(self) -> None:
+    def _yield_to_other_connections(self) -> None:
         """Read on in the next turn of the loop. uvloop reads up to 32 times from a socket that fills the buffer
         before it looks at any other: a busy publisher had an idle client wait 0.5 s, and it is 20 ms so."""
-        self._paused_for_others = True
-        self._look_after()
-        self._server.loop.call_soon(self._read_on)
+        self._yielding = True
+        self._sync_transport()
+        self._server.loop.call_soon(self._resume_after_yield)
 
-    def _read_on(self) -> None:
-        self._paused_for_others = False
-        self._look_after()
+    def _resume_after_yield(self) -> None:
+        self._yielding = False
+        self._sync_transport()
 
-    def _fault(self, error: Exception, now: int) -> None:
+    def _handle_internal_error(self, error: Exception, now: int) -> None:
         """A fault of ours costs the client that met it, and nobody else."""
         log.error("connection from %s", self.peer, exc_info=error)
         self.session.fail(InternalError("see the broker's log"), now)
 
-    def _look_after(self) -> None:
+    def _sync_transport(self) -> None:
         """What may have to be done once the session has handled something."""
         session, loop = self.session, self._server.loop
-        if session.state is State.OPEN:
+        if session.state is SessionState.OPEN:
             if self._opening:
-                self._opened()
-        elif session.state in (State.CLOSING, State.CLOSED) and not self._ending:
+                self._on_open()
+        elif session.state in (SessionState.CLOSING, SessionState.CLOSED) and not self._ending:
             self._ending = True
             self._cancel_timers()
-            self._end_timer = loop.call_later(CLOSE_SECONDS, self.transport.abort)
-        if session.is_done:
-            self._finish()
-        more = session.has_more
+            self._timeout_timer = loop.call_later(CLOSE_TIMEOUT_S, self.transport.abort)
+        if session.is_finished:
+            self._half_close()
+        more = session.has_input
         if more and not session.is_stalled:
-            self._server.flush_soon(self)
-        hold = more or self._paused_for_others or (self._blocked and session.state is State.OPEN)
+            self._server.request_flush(self)
+        hold = more or self._yielding or (self._blocked and session.state is SessionState.OPEN)
         if hold is not self.reading_paused and not self.transport.is_closing():
             self.reading_paused = hold
             if hold:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
-        self._server.arm()
+        self._server.schedule_pending()
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.forget(self)
+        self._server.remove_connection(self)
         self._cancel_timers()
-        self.session.end(clock())
+        self.session.terminate(now_ms())
         self.session.detach()
-        self._server.arm()
+        self._server.schedule_pending()
         # asyncio's transport refers to itself by this, until the garbage collector looks at it.
         if hasattr(self.transport, "_read_ready_cb"):
             self.transport._read_ready_cb = None
 
     def pause_writing(self) -> None:
         self.writing_paused = True
-        self.full_since = self._server.loop.time()
-        self._unsent = self.transport.get_write_buffer_size()
-        self._server.overfull.add(self)
+        self.last_write_progress = self._server.loop.time()
+        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self._server.write_paused.add(self)
 
     def resume_writing(self) -> None:
         self.writing_paused = False
-        self.overfull_since = None
-        self._server.overfull.discard(self)
-        self._server.flush_soon(self)
+        self.unread_since = None
+        self._server.write_paused.discard(self)
+        self._server.request_flush(self)
 
-    def note_progress(self, now: float) -> None:
+    def update_write_progress(self, now: float) -> None:
         """However slowly a peer reads, it is not one that takes nothing."""
         unsent = self.transport.get_write_buffer_size()
-        if unsent < self._unsent:
-            self.full_since = now
-        self._unsent = unsent
+        if unsent < self._unsent_bytes:
+            self.last_write_progress = now
+        self._unsent_bytes = unsent
 
-    def unread(self) -> int:
+    def unread_bytes(self) -> int:
         """Bytes that the peer has not taken."""
-        return self.transport.get_write_buffer_size() + self.session.backlog
+        return self.transport.get_write_buffer_size() + self.session.unsent_bytes
 
-    def drop(self, why: str) -> None:
+    def abort(self, reason: str) -> None:
         """End a connection whose peer would not hear why."""
-        log.warning("connection from %s ends: %s", self.peer, why)
+        log.warning("connection from %s ends: %s", self.peer, reason)
         self.transport.abort()
 
     def shut_down(self) -> None:
-        self.session.shut_down(clock())
-        self._look_after()
+        self.session.shut_down(now_ms())
+        self._sync_transport()
 
-    def leave(self) -> None:
+    def close_socket(self) -> None:
         """Close the socket; what the peer does not take by now is lost.
 
         A peer that speaks TLS would be asked to take its leave, and waited for.
@@ -218,36 +218,36 @@ class Connection(asyncio.BufferedProtocol):
 
     # ── output ────────────────────────────────────────────────────────────────────────────────────────
 
-    def write(self) -> None:
+    def write_output(self) -> None:
         """What there is, unless the socket is full, or gone."""
         session = self.session
         if self.transport.is_closing():  # uvloop's raises then
             return
         while session.output and not self.writing_paused:
-            output = session.take(WRITE_SIZE)
-            self._writes += 1
+            output = session.take_output(WRITE_CHUNK_BYTES)
+            self._write_count += 1
             self.transport.write(output[0] if len(output) == 1 else b"".join(output))
 
-    def proceed(self) -> None:
+    def resume_input(self) -> None:
         """With what had to wait for that."""
         session = self.session
         if self.writing_paused:
             return
-        if session.congested or session.has_more:
-            self._go_on()
-        elif session.is_done:
-            self._finish()
+        if session.congested or session.has_input:
+            self._continue_input()
+        elif session.is_finished:
+            self._half_close()
 
-    def _go_on(self) -> None:
-        session, now = self.session, clock()
+    def _continue_input(self) -> None:
+        session, now = self.session, now_ms()
         try:
-            session.keeps_up(now)
-            session.go_on(now)
+            session.on_drained(now)
+            session.process_input(now)
         except Exception as error:  # noqa: BLE001 - see _fault
-            self._fault(error, now)
-        self._look_after()
+            self._handle_internal_error(error, now)
+        self._sync_transport()
 
-    def _finish(self) -> None:
+    def _half_close(self) -> None:
         """End our half and read on until the peer ends its own: it may be writing still.
 
         Closing a socket on which unread bytes arrive would reset it, and the peer could lose our last words.
@@ -263,56 +263,60 @@ class Connection(asyncio.BufferedProtocol):
 
     # ── login ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def _handshake_over(self) -> None:
-        self.drop("its handshake took too long")
+    def _on_handshake_timeout(self) -> None:
+        self.abort("its handshake took too long")
 
     def _verify(self, session: Session, credentials: Credentials) -> None:
-        self._server.logins.verify(self, credentials)
+        self._server.authenticator.verify(self, credentials)
 
-    def refuse(self) -> None:
-        self.session.refuse()
-        if self.session.state is State.REFUSED:
-            self._server.loop.call_later(REFUSAL_SECONDS, self.transport.close)
+    def refuse_login(self) -> None:
+        self.session.refuse_login()
+        if self.session.state is SessionState.REFUSED:
+            self._server.loop.call_later(REFUSAL_DELAY_S, self.transport.close)
 
-    def _opened(self) -> None:
+    def _on_open(self) -> None:
         self._opening = False
         self._cancel_timers()
         if self.session.heartbeat:
-            self._schedule_beat()
+            self._schedule_heartbeat()
 
     def _cancel_timers(self) -> None:
-        self._end_timer.cancel()
-        if self._beat_timer is not None:
-            self._beat_timer.cancel()
+        self._timeout_timer.cancel()
+        if self._heartbeat_timer is not None:
+            self._heartbeat_timer.cancel()
 
     # ── heartbeats ────────────────────────────────────────────────────────────────────────────────────
 
-    def _schedule_beat(self) -> None:
-        self._beat_timer = self._server.loop.call_later(self.session.heartbeat / 2, self._beat)
+    def _schedule_heartbeat(self) -> None:
+        self._heartbeat_timer = self._server.loop.call_later(
+            self.session.heartbeat / 2, self._check_heartbeat
+        )
 
-    def _beat(self) -> None:
+    def _check_heartbeat(self) -> None:
         """Twice per interval: say something if we said nothing, and end what was silent for two intervals."""
-        silent = self._writes == self._writes_seen
-        self._writes_seen = self._writes + silent  # the beat itself is no reason to skip the next
+        silent = self._write_count == self._write_count_seen
+        self._write_count_seen = (
+            self._write_count + silent
+        )  # the beat itself is no reason to skip the next
         if silent:
-            self.session.beat()
-        heard = self._reads != self._reads_seen or self.reading_paused
-        self._reads_seen = self._reads
-        self._quiet_beats = 0 if heard else self._quiet_beats + 1
-        if self._quiet_beats >= 4:
-            self.drop("it has been silent for two heartbeats")
+            self.session.send_heartbeat()
+        heard = self._read_count != self._read_count_seen or self.reading_paused
+        self._read_count_seen = self._read_count
+        self._silent_intervals = 0 if heard else self._silent_intervals + 1
+        if self._silent_intervals >= 4:
+            self.abort("it has been silent for two heartbeats")
         else:
-            self._schedule_beat()
+            self._schedule_heartbeat()
 
     # ── alarms ────────────────────────────────────────────────────────────────────────────────────────
 
-    def pause_publisher(self, reason: str) -> None:
+    def block_publisher(self, reason: str) -> None:
         if not self._blocked:
             self._blocked = True
-            self.session.block(reason)
+            self.session.send_blocked(reason)
             self._server.blocked.add(self)
 
-    def resume_publisher(self) -> None:
+    def unblock_publisher(self) -> None:
         self._blocked = False
-        self.session.unblock()
-        self._look_after()
+        self.session.send_unblocked()
+        self._sync_transport()

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from recado.amqp.errors import AccessRefused, NotFound
+from recado.amqp.errors import AccessRefusedError, NotFoundError
 from recado.broker.channel import Channel
 from recado.broker.queue import Queue
 
@@ -18,43 +18,43 @@ def strip_line_breaks(name: str) -> str:
     return name.translate(_LINE_BREAKS)
 
 
-def queue_name(channel: Channel, name: str) -> str:
+def resolve_queue_name(channel: Channel, name: str) -> str:
     """The name of a queue; an empty one stands for the queue that the channel declared last."""
     if name:
         return name
     if channel.last_queue is None:
-        raise NotFound("no previously declared queue")
+        raise NotFoundError("no previously declared queue")
     return channel.last_queue
 
 
-def binding_names(channel: Channel, queue: str, key: str) -> tuple[str, str]:
+def resolve_binding_names(channel: Channel, queue: str, key: str) -> tuple[str, str]:
     """Both left empty, the queue declared last is bound by its own name."""
-    name = strip_line_breaks(queue_name(channel, queue))
+    name = strip_line_breaks(resolve_queue_name(channel, queue))
     return name, name if not queue and not key else key
 
 
-def readable_queue(session: "Session", channel: Channel, name: str) -> Queue:
-    name = queue_name(channel, name)
-    channel.admission.access.check_read("queue", name)
-    return channel.admission.vhost.find_queue_for(session, name)
+def find_readable_queue(session: "Session", channel: Channel, name: str) -> Queue:
+    name = resolve_queue_name(channel, name)
+    channel.access.permissions.check_read("queue", name)
+    return channel.access.vhost.find_accessible_queue(session, name)
 
 
 def check_binding(channel: Channel, kind: str, destination: str, source: str, key: str) -> None:
-    access, vhost = channel.admission.access, channel.admission.vhost
+    access, vhost = channel.access.permissions, channel.access.vhost
     access.check_write(kind, destination)
     access.check_read("exchange", source)
     exchange = vhost.exchanges.get(source)
-    if exchange is not None and exchange.settings.kind == "topic":
+    if exchange is not None and exchange.settings.exchange_type == "topic":
         access.check_topic_read(source, key)
 
 
-def check_some_access(channel: Channel, kind: str, name: str) -> None:
+def check_any_access(channel: Channel, kind: str, name: str) -> None:
     """Who has no permission on a name at all is not told whether it exists."""
-    access = channel.admission.access
+    access = channel.access.permissions
     for check in (access.check_configure, access.check_write):
         try:
             check(kind, name)
-        except AccessRefused:
+        except AccessRefusedError:
             continue
         return
     access.check_read(kind, name)

@@ -10,14 +10,14 @@ from contextlib import suppress
 
 import msgspec
 
-OPEN_MAX = 10_240
+MACOS_FILES_MAX = 10_240
 """macOS accepts no more files, though it reports no hard limit."""
-BACKLOG_MAX = 128
+BACKLOG_CONNECTIONS_MAX = 128
 REFUSALS_MAX = 64
 OTHER_FILES_MAX = 128
 
 
-class Allotment(msgspec.Struct, frozen=True):
+class FileBudget(msgspec.Struct, frozen=True):
     """What an open file limit is spent on."""
 
     limit: int | None
@@ -26,33 +26,33 @@ class Allotment(msgspec.Struct, frozen=True):
     @property
     def backlog(self) -> int:
         """Connections that are accepted before any of them can be counted."""
-        return _share(self.limit, 8, BACKLOG_MAX)
+        return _reserve(self.limit, 8, BACKLOG_CONNECTIONS_MAX)
 
     @property
     def refusals(self) -> int:
         """Connections that are accepted to be told that there are too many."""
-        return _share(self.limit, 16, REFUSALS_MAX)
+        return _reserve(self.limit, 16, REFUSALS_MAX)
 
     @property
     def connections(self) -> int | None:
         """The most that can be open; None if there is no limit."""
         if self.limit is None:
             return None
-        other_files = _share(self.limit, 8, OTHER_FILES_MAX)
+        other_files = _reserve(self.limit, 8, OTHER_FILES_MAX)
         return self.limit - self.backlog - self.refusals - other_files
 
 
-def _share(limit: int | None, divisor: int, most: int) -> int:
-    return most if limit is None else min(most, max(limit // divisor, 1))
+def _reserve(limit: int | None, divisor: int, maximum: int) -> int:
+    return maximum if limit is None else min(maximum, max(limit // divisor, 1))
 
 
-def current() -> Allotment:
+def current_budget() -> FileBudget:
     """The allotment of this process."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return Allotment(None if soft == resource.RLIM_INFINITY else soft)
+    return FileBudget(None if soft == resource.RLIM_INFINITY else soft)
 
 
-def raise_limit() -> None:
+def raise_file_limit() -> None:
     """Raise the soft limit as far as the system allows: the usual one is made for programs with few files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft in (hard, resource.RLIM_INFINITY):
@@ -60,6 +60,6 @@ def raise_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError):
-        if soft < OPEN_MAX:
+        if soft < MACOS_FILES_MAX:
             with suppress(OSError, ValueError):
-                resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_MAX, hard))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (MACOS_FILES_MAX, hard))

@@ -14,17 +14,19 @@ import binascii
 import os
 import re
 
-_DIGESTS_REMEMBERED = 4096
-_SALT = 4
+_CACHED_DIGESTS_MAX = 4096
+_SALT_BYTES = 4
 _ALGORITHMS = {32: "sha256", 64: "sha512"}  # by the size of what they give
 # What `argon2` writes, with the shortest salt and hash that it takes: 8 and 4 bytes.
-_ARGON2 = r"\$argon2(id|i|d)(\$v=\d+)?\$m=\d+,t=\d+,p=\d+\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{6,}"
+_ARGON2_PATTERN = (
+    r"\$argon2(id|i|d)(\$v=\d+)?\$m=\d+,t=\d+,p=\d+\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{6,}"
+)
 
 
 def hash_password(password: str) -> str:
     """A quick hash, for passwords that the configuration has in plain text anyway."""
-    salt = os.urandom(_SALT)
-    return base64.b64encode(salt + _hashed("sha256", salt + password.encode())).decode()
+    salt = os.urandom(_SALT_BYTES)
+    return base64.b64encode(salt + _hash("sha256", salt + password.encode())).decode()
 
 
 def is_slow(password_hash: str) -> bool:
@@ -35,55 +37,57 @@ def is_slow(password_hash: str) -> bool:
 def is_password_hash(text: str) -> bool:
     """Whether any password could fit, to tell a hash of another kind or one that was cut off."""
     if is_slow(text):
-        return re.fullmatch(_ARGON2, text) is not None
-    return hash_algorithm(text) is not None
+        return re.fullmatch(_ARGON2_PATTERN, text) is not None
+    return find_hash_algorithm(text) is not None
 
 
-def hash_algorithm(text: str) -> str | None:
+def find_hash_algorithm(text: str) -> str | None:
     """Which of the two that RabbitMQ may have made a hash by, if any."""
-    return _ALGORITHMS.get(len(_salted(text)) - _SALT)
+    return _ALGORITHMS.get(len(_decode_base64(text)) - _SALT_BYTES)
 
 
-def _salted(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return b""
 
 
-def _hashed(algorithm: str, data: bytes) -> bytes:
+def _hash(algorithm: str, data: bytes) -> bytes:
     import hashlib
 
     return hashlib.new(algorithm, data).digest()
 
 
-class Passwords:
+class PasswordChecker:
     def __init__(self) -> None:
         self._key = os.urandom(32)
-        self._right: set[bytes] = set()
+        self._verified_digests: set[bytes] = set()
 
     def check_now(self, password_hash: str, password: bytes) -> bool | None:
         """The answer, or None where it takes time to find it."""
-        if self._digest(password_hash, password) in self._right:
+        if self._digest(password_hash, password) in self._verified_digests:
             return True
         if is_slow(password_hash):
             return None
-        algorithm = hash_algorithm(password_hash)
+        algorithm = find_hash_algorithm(password_hash)
         if algorithm is None:
             return False
         from hmac import compare_digest
 
-        stored = _salted(password_hash)
-        return compare_digest(stored[_SALT:], _hashed(algorithm, stored[:_SALT] + password))
+        stored = _decode_base64(password_hash)
+        return compare_digest(
+            stored[_SALT_BYTES:], _hash(algorithm, stored[:_SALT_BYTES] + password)
+        )
 
-    async def check(self, password_hash: str, password: bytes) -> bool:
+    async def check_in_thread(self, password_hash: str, password: bytes) -> bool:
         right = await asyncio.get_running_loop().run_in_executor(
             None, _check_argon2, password_hash, password
         )
         if right:
-            if len(self._right) >= _DIGESTS_REMEMBERED:
-                self._right.clear()
-            self._right.add(self._digest(password_hash, password))
+            if len(self._verified_digests) >= _CACHED_DIGESTS_MAX:
+                self._verified_digests.clear()
+            self._verified_digests.add(self._digest(password_hash, password))
         return right
 
     def _digest(self, password_hash: str, password: bytes) -> bytes:

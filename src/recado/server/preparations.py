@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from recado.amqp import methods as m
 from recado.broker.channel import Channel
 from recado.broker.queue import Queue
-from recado.broker.steps import TURN_UNITS, Steps
+from recado.broker.steps import TURN_UNITS_MAX, Steps
 
 from .names import strip_line_breaks
 
@@ -24,7 +24,7 @@ PREPARATIONS: dict[type[m.Method], Preparation[Any]] = {}
 """Each returns the work that is to be done, or None if there is none."""
 
 
-def _preparation(method: type[M]) -> Callable[[Preparation[M]], Preparation[M]]:
+def _prepares(method: type[M]) -> Callable[[Preparation[M]], Preparation[M]]:
     def register(preparation: Preparation[M]) -> Preparation[M]:
         PREPARATIONS[method] = preparation
         return preparation
@@ -32,37 +32,39 @@ def _preparation(method: type[M]) -> Callable[[Preparation[M]], Preparation[M]]:
     return register
 
 
-@_preparation(m.ExchangeDeclare)
+@_prepares(m.ExchangeDeclare)
 def prepare_exchange_declare(
     session: "Session", channel: Channel, method: m.ExchangeDeclare
 ) -> Steps[None] | None:
     """An exchange of that name may still be on its way out."""
-    vhost, name = channel.admission.vhost, strip_line_breaks(method.exchange)
-    if not vhost.is_leaving("exchange", name):
+    vhost, name = channel.access.vhost, strip_line_breaks(method.exchange)
+    if not vhost.is_deleting("exchange", name):
         return None
-    return vhost.until_gone("exchange", name)
+    return vhost.wait_until_deleted("exchange", name)
 
 
-@_preparation(m.QueueDeclare)
+@_prepares(m.QueueDeclare)
 def prepare_queue_declare(
     session: "Session", channel: Channel, method: m.QueueDeclare
 ) -> Steps[None] | None:
     """A queue of that name may still be on its way out, or be about to: one of a connection that has ended."""
-    vhost, name = channel.admission.vhost, strip_line_breaks(method.queue)
-    if vhost.is_leaving("queue", name):
-        return vhost.until_gone("queue", name)
+    vhost, name = channel.access.vhost, strip_line_breaks(method.queue)
+    if vhost.is_deleting("queue", name):
+        return vhost.wait_until_deleted("queue", name)
     queue = vhost.queues.get(name)
-    if queue is None or queue.owner is None or not queue.owner.leaving:
+    if queue is None or queue.owner is None or not queue.owner.has_ended:
         return None
-    return _until_deleted(queue)
+    return _wait_until_deleted(queue)
 
 
-def _until_deleted(queue: Queue) -> Steps[None]:
+def _wait_until_deleted(queue: Queue) -> Steps[None]:
     while not queue.deleted:
-        yield TURN_UNITS
+        yield TURN_UNITS_MAX
 
 
-@_preparation(m.TxCommit)
+@_prepares(m.TxCommit)
 def prepare_commit(session: "Session", channel: Channel, method: m.TxCommit) -> Steps[None] | None:
     publisher = channel.publisher
-    return publisher.prepare() if publisher.pending and not publisher.is_prepared else None
+    return (
+        publisher.prepare_commit() if publisher.transaction and not publisher.is_prepared else None
+    )

@@ -21,7 +21,7 @@ from threading import RLock
 from types import MappingProxyType
 
 Operation = tuple[object, ...]
-SECTOR = 512
+SECTOR_BYTES = 512
 
 
 class Inode:
@@ -40,7 +40,7 @@ class SimulatedFile:
         self._number = number
 
     def write(self, at: int, *parts: bytes) -> None:
-        self._disk.do("write", self._number, at, b"".join(parts))
+        self._disk.perform("write", self._number, at, b"".join(parts))
 
     def read(self, at: int, size: int) -> bytes:
         return bytes(self._disk.inodes[self._number].content[at : at + size])
@@ -50,13 +50,13 @@ class SimulatedFile:
 
     def reserve(self, size: int) -> None:
         if size > self.size():
-            self._disk.do("resize", self._number, size)
+            self._disk.perform("resize", self._number, size)
 
     def truncate(self, size: int) -> None:
-        self._disk.do("resize", self._number, size)
+        self._disk.perform("resize", self._number, size)
 
     def sync(self) -> None:
-        self._disk.do("sync", self._number)
+        self._disk.perform("sync", self._number)
 
     def close(self) -> None:
         pass
@@ -73,11 +73,11 @@ class SimulatedDisk:
         self._names = {name: number for number, name in enumerate(files)}
         self._durable_names = dict(self._names)
         self._unsynced_names: list[dict[str, int | None]] = []  # None: the name is gone
-        self._room: int | None = None
+        self._free_bytes: int | None = None
         self._syncs_left: int | None = None
         self._locked = False
-        self._guard = RLock()  # syncs come from another thread
-        self.watch: Callable[[str], None] | None = None
+        self._lock = RLock()  # syncs come from another thread
+        self.on_operation: Callable[[str], None] | None = None
         """Told of each operation before it is done: it may do others first, or raise instead."""
 
     # -- as a disk ---------------------------------------------------------------------------------
@@ -86,24 +86,24 @@ class SimulatedDisk:
         return sorted(self._names)
 
     def open(self, name: str, *, create: bool = False) -> SimulatedFile:
-        with self._guard:
+        with self._lock:
             if name not in self._names:
                 if not create:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-                self.do("create", name)
+                self.perform("create", name)
             return SimulatedFile(self, self._names[name])
 
     def remove(self, name: str) -> None:
-        self.do("remove", name)
+        self.perform("remove", name)
 
     def rename(self, old: str, new: str) -> None:
-        self.do("rename", old, new)
+        self.perform("rename", old, new)
 
-    def sync_names(self) -> None:
-        self.do("sync_names")
+    def sync_folder(self) -> None:
+        self.perform("sync_names")
 
-    def free(self) -> int:
-        return 1 << 62 if self._room is None else self._room
+    def free_bytes(self) -> int:
+        return 1 << 62 if self._free_bytes is None else self._free_bytes
 
     def lock(self) -> None:
         if self._locked:
@@ -115,58 +115,58 @@ class SimulatedDisk:
 
     # -- what befalls it ---------------------------------------------------------------------------
 
-    def fill(self, room: int | None = 0) -> None:
+    def fill(self, free_bytes: int | None = 0) -> None:
         """Leave room for so many bytes more; None: any number."""
-        self.do("fill", room)
+        self.perform("fill", free_bytes)
 
-    def fail_sync(self, after: int = 0) -> None:
+    def fail_sync(self, after_syncs: int = 0) -> None:
         """Let a sync fail, this one or a later one. What it should have written is lost; the next is silent."""
-        self.do("fail_sync", after)
+        self.perform("fail_sync", after_syncs)
 
-    def flip(self, name: str, bit: int) -> None:
+    def flip_bit(self, name: str, bit: int) -> None:
         """Let one bit of a file rot."""
-        self.do("flip", self._names[name], bit)
+        self.perform("flip", self._names[name], bit)
 
-    def crash(self, chance: int = 0, mercy: float | None = None) -> SimulatedDisk:
+    def crash(self, variant: int = 0, survival_ratio: float | None = None) -> SimulatedDisk:
         """The disk after a loss of power at this moment; another `chance`, another outcome.
 
         `mercy` is how much of what was not synced survives: 0 nothing, 1 everything.
         """
-        with self._guard:  # another thread may be writing
-            random = Random(f"{self.seed} {len(self.log)} {chance}")
+        with self._lock:  # another thread may be writing
+            random = Random(f"{self.seed} {len(self.log)} {variant}")
             # All or nothing is as likely as every mixture: syncs protect from both, and bugs hide in either.
-            if mercy is None:
-                mercy = random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
+            if survival_ratio is None:
+                survival_ratio = random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
             names = dict(self._durable_names)
             for changes in self._unsynced_names:
-                if random.random() < mercy:
-                    _change(names, changes)
+                if random.random() < survival_ratio:
+                    _apply_names(names, changes)
             files = {
-                name: _survived(self.inodes[number], random, mercy)
+                name: _surviving_content(self.inodes[number], random, survival_ratio)
                 for name, number in sorted(names.items())
             }
             return SimulatedDisk(random.getrandbits(32), files)
 
-    def crash_points(self, chance: int = 0) -> Iterator[tuple[int, SimulatedDisk]]:
+    def crash_points(self, variant: int = 0) -> Iterator[tuple[int, SimulatedDisk]]:
         """For every moment of the log: how many operations were done, and the disk after a crash then."""
         again = SimulatedDisk(self.seed, self._files)
-        yield 0, again.crash(chance)
+        yield 0, again.crash(variant)
         for operation in self.log:
-            again.repeat(operation)
-            yield len(again.log), again.crash(chance)
+            again.replay(operation)
+            yield len(again.log), again.crash(variant)
 
-    def repeat(self, operation: Operation) -> None:
+    def replay(self, operation: Operation) -> None:
         """Do again what another disk's log says; it fails again where it failed."""
         name, *arguments = operation
         with contextlib.suppress(OSError):
-            self.do(str(name), *arguments)
+            self.perform(str(name), *arguments)
 
     # -- the operations ----------------------------------------------------------------------------
 
-    def do(self, name: str, *arguments: object) -> None:
-        if self.watch is not None:
-            self.watch(name)
-        with self._guard:
+    def perform(self, name: str, *arguments: object) -> None:
+        if self.on_operation is not None:
+            self.on_operation(name)
+        with self._lock:
             self.log.append((name, *arguments))
             getattr(self, f"_{name}")(*arguments)
 
@@ -175,39 +175,41 @@ class SimulatedDisk:
         self._set_names({name: len(self.inodes) - 1})
 
     def _remove(self, name: str) -> None:
-        self._use(-len(self.inodes[self._names[name]].content))
+        self._allocate(-len(self.inodes[self._names[name]].content))
         self._set_names({name: None})
 
     def _rename(self, old: str, new: str) -> None:
         self._set_names({old: None, new: self._names[old]})
 
     def _set_names(self, changes: dict[str, int | None]) -> None:
-        _change(self._names, changes)
+        _apply_names(self._names, changes)
         self._unsynced_names.append(changes)
 
-    def _use(self, size: int) -> None:
-        if self._room is not None:
-            if size > self._room:
+    def _allocate(self, size: int) -> None:
+        if self._free_bytes is not None:
+            if size > self._free_bytes:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._room -= size
+            self._free_bytes -= size
 
     def _write(self, number: int, at: int, data: bytes) -> None:
         inode = self.inodes[number]
         end = len(inode.content)
         try:
-            self._use(max(0, at + len(data) - end))
+            self._allocate(max(0, at + len(data) - end))
         except OSError:
-            part = data[: max(0, end + self.free() - at)]  # is written, as far as there is room
+            part = data[
+                : max(0, end + self.free_bytes() - at)
+            ]  # is written, as far as there is room
             if part:
                 self._write(number, at, part)
             raise
-        _apply(inode.content, at, data)
+        _apply_write(inode.content, at, data)
         inode.unsynced.append((at, data))
 
     def _resize(self, number: int, size: int) -> None:
         inode = self.inodes[number]
-        self._use(size - len(inode.content))
-        _apply(inode.content, size, None)
+        self._allocate(size - len(inode.content))
+        _apply_write(inode.content, size, None)
         inode.unsynced.append((size, None))
 
     def _sync(self, number: int) -> None:
@@ -215,7 +217,7 @@ class SimulatedDisk:
         unsynced, inode.unsynced = inode.unsynced, []
         self._fail_if_due()
         for at, data in unsynced:
-            _apply(inode.durable, at, data)
+            _apply_write(inode.durable, at, data)
 
     def _sync_names(self) -> None:
         self._fail_if_due()
@@ -230,7 +232,7 @@ class SimulatedDisk:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def _fill(self, room: int | None) -> None:
-        self._room = room
+        self._free_bytes = room
 
     def _fail_sync(self, after: int) -> None:
         self._syncs_left = after
@@ -242,7 +244,7 @@ class SimulatedDisk:
                 content[bit // 8] ^= 1 << bit % 8
 
 
-def _change(names: dict[str, int], changes: dict[str, int | None]) -> None:
+def _apply_names(names: dict[str, int], changes: dict[str, int | None]) -> None:
     for name, number in changes.items():
         if number is None:
             names.pop(name, None)
@@ -250,7 +252,7 @@ def _change(names: dict[str, int], changes: dict[str, int | None]) -> None:
             names[name] = number
 
 
-def _apply(content: bytearray, at: int, data: bytes | None) -> None:
+def _apply_write(content: bytearray, at: int, data: bytes | None) -> None:
     """A write at an offset, or without data a change of size to it."""
     content.extend(bytes(max(0, at - len(content))))
     if data is None:
@@ -259,12 +261,12 @@ def _apply(content: bytearray, at: int, data: bytes | None) -> None:
         content[at : at + len(data)] = data
 
 
-def _survived(inode: Inode, random: Random, mercy: float) -> bytes:
+def _surviving_content(inode: Inode, random: Random, survival_ratio: float) -> bytes:
     content = bytearray(inode.durable)
     for at, data in inode.unsynced:
-        if random.random() < mercy:
-            _apply(content, at, data)
-        elif data and mercy:
+        if random.random() < survival_ratio:
+            _apply_write(content, at, data)
+        elif data and survival_ratio:
             _tear(content, at, data, random)
     return bytes(content)
 
@@ -275,13 +277,13 @@ def _tear(content: bytearray, at: int, data: bytes, random: Random) -> None:
         case "nothing":
             pass
         case "zeros":
-            _apply(content, max(len(content), at + cut), None)
+            _apply_write(content, max(len(content), at + cut), None)
         case "start":
-            _apply(content, at, data[:cut])
+            _apply_write(content, at, data[:cut])
         case "end":
-            _apply(content, at + cut, data[cut:])
+            _apply_write(content, at + cut, data[cut:])
         case _:
-            for start in range(at - at % SECTOR, at + len(data), SECTOR):
+            for start in range(at - at % SECTOR_BYTES, at + len(data), SECTOR_BYTES):
                 if random.random() < 0.5:
-                    piece = data[max(start - at, 0) : start + SECTOR - at]
-                    _apply(content, max(start, at), piece)
+                    piece = data[max(start - at, 0) : start + SECTOR_BYTES - at]
+                    _apply_write(content, max(start, at), piece)

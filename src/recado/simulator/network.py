@@ -19,72 +19,72 @@ from typing import Generic, TypeVar
 from recado.simulator.schedule import Schedule
 
 Packet = TypeVar("Packet")
-Way = tuple[str, str]
+Direction = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Weather:
+class NetworkConditions:
     """How the network is today. Shares are of all packets, times in seconds."""
 
     delay: tuple[float, float] = (0.001, 0.010)
-    loss: float = 0.0
-    duplication: float = 0.0
-    straying: float = 0.0
+    loss_ratio: float = 0.0
+    duplicate_ratio: float = 0.0
+    reorder_ratio: float = 0.0
     """The share that takes a detour, and so comes behind what was sent later."""
-    detour: float = 0.1
+    reorder_delay: float = 0.1
     ordered: bool = False
-    lifetime: float = inf
+    max_delay: float = inf
     """What would be under way for longer, because nodes are slow, is lost."""
 
 
-class Network(Generic[Packet]):
+class SimulatedNetwork(Generic[Packet]):
     def __init__(
         self,
         schedule: Schedule,
         random: Random,
-        arrive: Callable[[str, str, Packet], object],
-        weather: Weather | None = None,
+        deliver: Callable[[str, str, Packet], object],
+        conditions: NetworkConditions | None = None,
     ) -> None:
         """`arrive` is called with the sender, the receiver and the packet."""
-        self.weather = weather or Weather()
-        self.sent = self.lost = self.doubled = self.strayed = 0
+        self.conditions = conditions or NetworkConditions()
+        self.sent = self.lost = self.duplicated = self.reordered = 0
         self._schedule = schedule
         self._random = random.random
-        self._arrive = arrive
-        self._cut: dict[Way, None] = {}
+        self._deliver = deliver
+        self._cut: dict[Direction, None] = {}
         self._slow: dict[str, float] = {}
-        self._last: dict[Way, float] = {}
+        self._last_arrival: dict[Direction, float] = {}
 
     def send(self, source: str, target: str, packet: Packet) -> None:
-        weather, chance = self.weather, self._random
+        weather, chance = self.conditions, self._random
         lost, doubled, strays, first, second = chance(), chance(), chance(), chance(), chance()
         self.sent += 1
         way = (source, target)
-        if lost < weather.loss or way in self._cut:
+        if lost < weather.loss_ratio or way in self._cut:
             self.lost += 1
             return
         shortest, longest = weather.delay
         delay = shortest + (longest - shortest) * first
-        if strays < weather.straying:
-            self.strayed += 1
-            delay += weather.detour * second
-        self._carry(way, packet, delay)
-        if doubled < weather.duplication:
-            self.doubled += 1
-            self._carry(way, packet, shortest + (longest - shortest) * second)
+        if strays < weather.reorder_ratio:
+            self.reordered += 1
+            delay += weather.reorder_delay * second
+        self._schedule_arrival(way, packet, delay)
+        if doubled < weather.duplicate_ratio:
+            self.duplicated += 1
+            self._schedule_arrival(way, packet, shortest + (longest - shortest) * second)
 
-    def _carry(self, way: Way, packet: Packet, delay: float) -> None:
+    def _schedule_arrival(self, way: Direction, packet: Packet, delay: float) -> None:
         if self._slow:
             delay *= self._slow.get(way[0], 1.0) * self._slow.get(way[1], 1.0)
-            if delay > self.weather.lifetime:
+            if delay > self.conditions.max_delay:
                 self.lost += 1
                 return
         moment = self._schedule.now + delay
-        if self.weather.ordered:
+        if self.conditions.ordered:
             # Of equal moments the schedule keeps the order.
-            moment = max(moment, self._last.get(way, 0.0))
-            self._last[way] = moment
-        self._schedule.at(moment, self._arrive, *way, packet)
+            moment = max(moment, self._last_arrival.get(way, 0.0))
+            self._last_arrival[way] = moment
+        self._schedule.call_at(moment, self._deliver, *way, packet)
 
     # ── what may be wrong with it ─────────────────────────────────────────────────────────────────
 
@@ -92,13 +92,13 @@ class Network(Generic[Packet]):
         """One way; what is under way already arrives."""
         self._cut[source, target] = None
 
-    def mend(self) -> None:
+    def heal(self) -> None:
         """All that was cut."""
         self._cut.clear()
 
-    def slow(self, node: str, times: float) -> None:
+    def slow_down(self, node: str, factor: float) -> None:
         """All that it sends and receives takes so many times as long."""
-        if times == 1.0:
+        if factor == 1.0:
             self._slow.pop(node, None)
         else:
-            self._slow[node] = times
+            self._slow[node] = factor

@@ -16,26 +16,26 @@ from math import inf
 class Schedule:
     def __init__(self) -> None:
         self.now = 0.0
-        self.done = 0
+        self.executed_count = 0
         """How many actions."""
         self._heap: list[tuple[float, int, Callable[..., object], tuple[object, ...]]] = []
-        self._numbers = 0
+        self._sequence = 0
 
-    def at(self, moment: float, action: Callable[..., object], *arguments: object) -> None:
-        self._numbers += 1
-        if moment < self.now:
-            moment = self.now
-        heappush(self._heap, (moment, self._numbers, action, arguments))
+    def call_at(self, when: float, action: Callable[..., object], *arguments: object) -> None:
+        self._sequence += 1
+        if when < self.now:
+            when = self.now
+        heappush(self._heap, (when, self._sequence, action, arguments))
 
-    def after(self, seconds: float, action: Callable[..., object], *arguments: object) -> None:
-        self.at(self.now + seconds, action, *arguments)
+    def call_later(self, delay: float, action: Callable[..., object], *arguments: object) -> None:
+        self.call_at(self.now + delay, action, *arguments)
 
     def run(self, until: float = inf) -> None:
         """Do all that is due by then, also what is put down meanwhile; with no limit, until nothing is left."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             self.now, _, action, arguments = heappop(heap)
-            self.done += 1
+            self.executed_count += 1
             action(*arguments)
         if until < inf:
             self.now = max(self.now, until)

@@ -15,22 +15,27 @@ import pytest
 
 from recado.actors import blocking
 from recado.actors.actor import Actor
-from recado.actors.dispatchers import Pool, SelfSizing, ThreadPerActor, WorkStealing
-from recado.actors.dispatchers.crew import Crew
-from recado.actors.errors import Interrupted
-from recado.actors.failing.supervision import OneForOne
+from recado.actors.dispatchers import ElasticPool, FixedPool, ThreadPerActor, WorkStealingPool
+from recado.actors.dispatchers.worker_threads import WorkerThreads
+from recado.actors.errors import ActorInterruptedError
 from recado.actors.message import Message
 from recado.actors.ref import ActorRef
-from recado.actors.running.cell import Cell
+from recado.actors.runtime.cell import Cell
+from recado.actors.supervision.strategy import OneForOne
 from recado.actors.system import ActorSystem
 
-MAKERS: list[Callable[[], Crew]] = [ThreadPerActor, Pool, SelfSizing, WorkStealing]
+MAKERS: list[Callable[[], WorkerThreads]] = [
+    ThreadPerActor,
+    FixedPool,
+    ElasticPool,
+    WorkStealingPool,
+]
 ALWAYS = OneForOne(max_restarts=None)
 
 
 @pytest.fixture(params=MAKERS, ids=lambda make: make.__name__)
-def make(request: pytest.FixtureRequest) -> Callable[[], Crew]:
-    chosen: Callable[[], Crew] = request.param
+def make(request: pytest.FixtureRequest) -> Callable[[], WorkerThreads]:
+    chosen: Callable[[], WorkerThreads] = request.param
     return chosen
 
 
@@ -80,7 +85,7 @@ class Counter(Actor[Add | Where | WhereAwaited | Exit]):
 
 
 def test_messages_are_handled_in_threads_one_at_a_time_and_in_order(
-    make: Callable[[], Crew],
+    make: Callable[[], WorkerThreads],
 ) -> None:
     counters: list[Counter] = []
 
@@ -105,10 +110,10 @@ def test_messages_are_handled_in_threads_one_at_a_time_and_in_order(
     assert len(counters) == 5
 
 
-def test_a_failure_restarts_the_actor_and_the_rest_waits(make: Callable[[], Crew]) -> None:
+def test_a_failure_restarts_the_actor_and_the_rest_waits(make: Callable[[], WorkerThreads]) -> None:
     async def story() -> None:
         async with make() as crew, ActorSystem("test") as system:
-            ref = await system.spawn(Counter, dispatcher=crew, supervision=ALWAYS)
+            ref = await system.spawn(Counter, dispatcher=crew, supervisor_strategy=ALWAYS)
             for number in (1, 2, -1, 3, -1, 4):
                 ref.tell(Add(number))
             assert await ref.ask(Add(5)) == 2
@@ -119,12 +124,12 @@ def test_a_failure_restarts_the_actor_and_the_rest_waits(make: Callable[[], Crew
 
 
 def test_a_handler_that_would_exit_the_thread_is_a_failure_of_its_actor(
-    make: Callable[[], Crew],
+    make: Callable[[], WorkerThreads],
 ) -> None:
     async def story() -> None:
         async with make() as crew, ActorSystem("test") as system:
-            ref = await system.spawn(Counter, dispatcher=crew, supervision=ALWAYS)
-            with pytest.raises(Interrupted):
+            ref = await system.spawn(Counter, dispatcher=crew, supervisor_strategy=ALWAYS)
+            with pytest.raises(ActorInterruptedError):
                 await ref.ask(Exit())
             assert await ref.ask(Add(1)) == 1
 
@@ -132,7 +137,7 @@ def test_a_handler_that_would_exit_the_thread_is_a_failure_of_its_actor(
 
 
 def test_after_the_end_no_thread_is_left_and_late_messages_are_not_lost(
-    make: Callable[[], Crew],
+    make: Callable[[], WorkerThreads],
 ) -> None:
     async def story() -> None:
         async with ActorSystem("test") as system:
@@ -141,16 +146,16 @@ def test_after_the_end_no_thread_is_left_and_late_messages_are_not_lost(
                 for number in range(100):
                     ref.tell(Add(number))
                 assert await ref.ask(Add(100)) == 101
-                assert crew.threads > 0
-            assert crew.threads == 0
+                assert crew.thread_count > 0
+            assert crew.thread_count == 0
             assert await ref.ask(Add(101)) == 102
             assert await ref.ask(Where()) == threading.main_thread().name
 
     asyncio.run(story())
 
 
-def test_without_an_event_loop_too(make: Callable[[], Crew]) -> None:
-    with make() as crew, blocking.ActorSystem("test") as system:
+def test_without_an_event_loop_too(make: Callable[[], WorkerThreads]) -> None:
+    with make() as crew, blocking.BlockingActorSystem("test") as system:
         ref = system.spawn(Counter, dispatcher=crew)
         assert [ref.ask(Add(number)) for number in range(3)] == [1, 2, 3]
 
@@ -168,7 +173,7 @@ class Chain(Actor[Add]):
             self.reply(blocking.ask(self.following, Add(message.number + 1), timeout=10))
 
 
-def test_handlers_may_ask_and_wait(make: Callable[[], Crew]) -> None:
+def test_handlers_may_ask_and_wait(make: Callable[[], WorkerThreads]) -> None:
     async def story() -> None:
         async with make() as crew, ActorSystem("test") as system:
             ref: ActorRef[Add] | None = None
@@ -213,23 +218,25 @@ def test_a_dispatcher_of_ones_own_is_one_method() -> None:
 
 
 def test_crews_are_given_back_when_a_system_is_closed() -> None:
-    """`at_close` is the other way to end one, for who keeps no context."""
+    """`on_close` is the other way to end one, for who keeps no context."""
 
-    async def story() -> Crew:
+    async def story() -> WorkerThreads:
         async with ActorSystem("test") as system:
-            pool = Pool(2)
-            system.at_close(pool.close)
+            pool = FixedPool(2)
+            system.on_close(pool.close)
             ref = await system.spawn(Counter, dispatcher=pool)
             assert await ref.ask(Add(1)) == 1
         return pool
 
-    assert asyncio.run(story()).threads == 0
+    assert asyncio.run(story()).thread_count == 0
 
 
 def test_a_handler_that_does_not_end_holds_up_nobody(
-    make: Callable[[], Crew], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    make: Callable[[], WorkerThreads],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("recado.actors.dispatchers.crew.GRACE", 0.05)
+    monkeypatch.setattr("recado.actors.dispatchers.worker_threads.STOP_GRACE_S", 0.05)
     gate, inside = threading.Event(), threading.Event()
 
     class Blocks(Actor[Add]):
@@ -237,7 +244,7 @@ def test_a_handler_that_does_not_end_holds_up_nobody(
             inside.set()
             gate.wait()
 
-    async def story() -> Crew:
+    async def story() -> WorkerThreads:
         crew = make()
         async with ActorSystem("test") as system:
             ref = await system.spawn(Blocks, dispatcher=crew)
@@ -251,10 +258,10 @@ def test_a_handler_that_does_not_end_holds_up_nobody(
     assert "left behind" in caplog.text
     gate.set()
     crew.close()
-    assert crew.threads == 0
+    assert crew.thread_count == 0
 
 
-def test_they_are_context_managers_of_both_kinds(make: Callable[[], Crew]) -> None:
+def test_they_are_context_managers_of_both_kinds(make: Callable[[], WorkerThreads]) -> None:
     assert isinstance(make(), AbstractAsyncContextManager)
     with make() as crew:
-        assert crew.threads == 0
+        assert crew.thread_count == 0

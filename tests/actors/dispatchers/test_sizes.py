@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from recado.actors.actor import Actor
-from recado.actors.dispatchers import Pool, SelfSizing, ThreadPerActor, WorkStealing
-from recado.actors.dispatchers.crew import Crew
-from recado.actors.errors import ActorStopped
+from recado.actors.dispatchers import ElasticPool, FixedPool, ThreadPerActor, WorkStealingPool
+from recado.actors.dispatchers.worker_threads import WorkerThreads
+from recado.actors.errors import ActorStoppedError
 from recado.actors.message import Message
 from recado.actors.system import ActorSystem
 
@@ -47,20 +47,20 @@ def blocked(gate: threading.Event | None = None, parties: int = 1) -> Callable[[
     return lambda: Blocked(gate or opened, meeting)
 
 
-def shrunk(crew: Crew, threads: int) -> bool:
+def shrunk(crew: WorkerThreads, threads: int) -> bool:
     """Wait until no more are left."""
     with crew._lock:
-        return crew._ended.wait_for(lambda: crew.threads <= threads, SOON)
+        return crew._thread_ended.wait_for(lambda: crew.thread_count <= threads, SOON)
 
 
 def test_a_thread_per_actor_begins_with_its_first_message_and_ends_with_it() -> None:
     async def story() -> None:
         async with ThreadPerActor() as crew, ActorSystem("test") as system:
             refs = [await system.spawn(blocked(), dispatcher=crew) for _ in range(4)]
-            assert crew.threads == 0
+            assert crew.thread_count == 0
             names = [await ref.ask(Wait()) for ref in refs]
             assert names == [await ref.ask(Wait()) for ref in refs]
-            assert len(set(names)) == crew.threads == 4
+            assert len(set(names)) == crew.thread_count == 4
             for ref in refs[:3]:
                 await system.stop(ref)
             assert await asyncio.to_thread(shrunk, crew, 1)
@@ -72,11 +72,11 @@ def test_a_thread_per_actor_begins_with_its_first_message_and_ends_with_it() -> 
 def test_a_pool_has_as_many_threads_as_it_has_work_for_and_no_more_than_it_may() -> None:
     async def story() -> None:
         gate = threading.Event()
-        async with Pool(3) as crew, ActorSystem("test") as system:
+        async with FixedPool(3) as crew, ActorSystem("test") as system:
             refs = [await system.spawn(blocked(gate), dispatcher=crew) for _ in range(10)]
             for at, ref in enumerate(refs):
                 ref.tell(Wait())
-                assert crew.threads == min(at + 1, 3)
+                assert crew.thread_count == min(at + 1, 3)
             gate.set()
             assert len({await ref.ask(Wait()) for ref in refs}) <= 3
 
@@ -85,24 +85,24 @@ def test_a_pool_has_as_many_threads_as_it_has_work_for_and_no_more_than_it_may()
 
 def test_a_pool_without_threads_is_an_error() -> None:
     with pytest.raises(ValueError, match="0 threads"):
-        Pool(0)
+        FixedPool(0)
     with pytest.raises(ValueError, match="nothing to choose"):
-        SelfSizing(3, 2)
+        ElasticPool(3, 2)
 
 
 def test_a_self_sizing_pool_grows_while_its_threads_block_and_shrinks_when_they_idle() -> None:
     async def story() -> None:
         async with (
-            SelfSizing(1, 6, patience=0.002, linger=0.05) as crew,
+            ElasticPool(1, 6, grow_delay=0.002, idle_timeout=0.05) as crew,
             ActorSystem("test") as system,
         ):
             make = blocked(parties=6)
             refs = [await system.spawn(make, dispatcher=crew) for _ in range(6)]
             # Each waits for all others, so they only end if there are six threads.
             await asyncio.gather(*(ref.ask(Meet(), timeout=SOON) for ref in refs))
-            assert crew.wakings >= 6
+            assert crew.wakeup_count >= 6
             assert await asyncio.to_thread(shrunk, crew, 2)  # one works, one watches
-            assert crew.workers == 1
+            assert crew.worker_count == 1
             assert await refs[0].ask(Wait()) == await refs[1].ask(Wait())
 
     asyncio.run(story())
@@ -111,41 +111,41 @@ def test_a_self_sizing_pool_grows_while_its_threads_block_and_shrinks_when_they_
 def test_a_self_sizing_pool_does_not_grow_beyond_what_it_may() -> None:
     async def story() -> None:
         gate = threading.Event()
-        async with SelfSizing(1, 2, patience=0.0) as crew, ActorSystem("test") as system:
+        async with ElasticPool(1, 2, grow_delay=0.0) as crew, ActorSystem("test") as system:
             make = blocked(gate, parties=2)
             refs = [await system.spawn(make, dispatcher=crew) for _ in range(6)]
             await asyncio.gather(*(ref.ask(Meet(), timeout=SOON) for ref in refs[:2]))
             for ref in refs:
                 ref.tell(Wait())
-            assert crew.workers == 2
+            assert crew.worker_count == 2
             gate.set()
             for ref in refs:
                 await ref.ask(Wait())
-            assert crew.workers == 2
+            assert crew.worker_count == 2
 
     asyncio.run(story())
 
 
 def test_a_self_sizing_pool_does_not_grow_for_work_that_is_quickly_done() -> None:
     async def story() -> None:
-        async with SelfSizing(1, 100, patience=60) as crew, ActorSystem("test") as system:
+        async with ElasticPool(1, 100, grow_delay=60) as crew, ActorSystem("test") as system:
             refs = [await system.spawn(blocked(), dispatcher=crew) for _ in range(50)]
             for _ in range(20):
                 await asyncio.gather(*(ref.ask(Wait()) for ref in refs))
-            assert crew.workers == 1
+            assert crew.worker_count == 1
 
     asyncio.run(story())
 
 
 def test_events_that_come_close_together_wake_one_thread_once() -> None:
     async def story() -> None:
-        async with SelfSizing(1, 1) as crew, ActorSystem("test") as system:
+        async with ElasticPool(1, 1) as crew, ActorSystem("test") as system:
             gate = threading.Event()
             refs = [await system.spawn(blocked(gate), dispatcher=crew) for _ in range(200)]
             asks = [ref.ask_future(Wait(), timeout=SOON) for ref in refs]
             gate.set()
             await asyncio.gather(*asks)
-            assert crew.wakings == 1
+            assert crew.wakeup_count == 1
 
     asyncio.run(story())
 
@@ -153,10 +153,10 @@ def test_events_that_come_close_together_wake_one_thread_once() -> None:
 def test_the_idle_take_what_waits_for_the_busy() -> None:
     async def story() -> None:
         gate = threading.Event()
-        async with WorkStealing(3) as crew, ActorSystem("test") as system:
+        async with WorkStealingPool(3) as crew, ActorSystem("test") as system:
             busy, *idle = [
                 await system.spawn(
-                    blocked(gate), dispatcher=crew, mailbox=crew.mailbox, supervision=None
+                    blocked(gate), dispatcher=crew, mailbox=crew.mailbox, supervisor_strategy=None
                 )
                 for _ in range(3)
             ]
@@ -173,12 +173,12 @@ def test_the_idle_take_what_waits_for_the_busy() -> None:
 
 def test_who_has_stopped_or_never_started_takes_nothing() -> None:
     class Frail(Blocked):
-        def started(self) -> None:
+        def pre_start(self) -> None:
             raise ValueError("frail")
 
     async def story() -> None:
         gate = threading.Event()
-        async with WorkStealing(2) as crew, ActorSystem("test") as system:
+        async with WorkStealingPool(2) as crew, ActorSystem("test") as system:
             busy, other = [
                 await system.spawn(blocked(gate), dispatcher=crew, mailbox=crew.mailbox)
                 for _ in range(2)
@@ -191,15 +191,15 @@ def test_who_has_stopped_or_never_started_takes_nothing() -> None:
                     dispatcher=crew,
                     mailbox=crew.mailbox,
                 )
-            cell, gone = system.cell(other.address), asyncio.Event()
+            cell, gone = system._find_cell(other.address), asyncio.Event()
             assert cell is not None
-            cell.at_stop(gone.set)
+            cell.on_stop(gone.set)
             other.stop()
             gate.set()
             await asyncio.gather(*asks, *waiting)
-            assert system.dead_letters == 0
+            assert system.dead_letter_count == 0
             await gone.wait()  # until then another one may do what it is asked
-            with pytest.raises(ActorStopped):
+            with pytest.raises(ActorStoppedError):
                 await other.ask(Wait())
             await busy.ask(Wait())
 

@@ -6,23 +6,23 @@ import asyncio
 from collections.abc import Callable, Sequence
 from itertools import repeat
 
-from recado.actors.remote.occurrences import BridgeEvent
-from recado.actors.remote.transport import Link, Settle
+from recado.actors.remote.events import LinkEvent
+from recado.actors.remote.transport import PeerLink, Settle
 
 
 class Recorder:
     def __init__(self) -> None:
         self.frames: list[bytes] = []
-        self.links: list[Link] = []  # on which they came
+        self.links: list[PeerLink] = []  # on which they came
         self.settles: list[Settle | None] = []
         self.unproved: list[bytes] = []
         self.returned_frames: list[bytes] = []
         self.events: list[str] = []
-        self.told: list[BridgeEvent] = []
+        self.told: list[LinkEvent] = []
         self.answer: Callable[[bytes], bytes | None] = lambda frame: None
         self._changed = asyncio.Event()
 
-    def received(self, link: Link, frame: bytes, settle: Settle | None) -> None:
+    def frame_received(self, link: PeerLink, frame: bytes, settle: Settle | None) -> None:
         self.frames.append(frame)
         self.links.append(link)
         self.settles.append(settle)
@@ -30,36 +30,36 @@ class Recorder:
             link.post(answer)
         self._changed.set()
 
-    def received_together(
-        self, link: Link, frames: list[bytes], settles: Sequence[Settle] | None = None
+    def frames_received(
+        self, link: PeerLink, frames: list[bytes], settles: Sequence[Settle] | None = None
     ) -> None:
         for frame, settle in zip(frames, settles or repeat(None), strict=False):
-            self.received(link, frame, settle)
+            self.frame_received(link, frame, settle)
 
-    def prove(self, text: bytes) -> bytes:
+    def make_proof(self, text: bytes) -> bytes:
         return b"a proof, perhaps"
 
-    def proofs(self, text: bytes) -> list[bytes]:
+    def accepted_proofs(self, text: bytes) -> list[bytes]:
         return [b"a proof, perhaps"]
 
-    def received_unproved(self, link: Link, frames: list[bytes]) -> None:
+    def unauthenticated_frames_received(self, link: PeerLink, frames: list[bytes]) -> None:
         self.unproved += frames
         self._changed.set()
 
-    def returned(self, link: Link, frame: bytes, reason: str) -> None:
+    def frame_returned(self, link: PeerLink, frame: bytes, reason: str) -> None:
         self.returned_frames.append(frame)
         self._changed.set()
 
-    def lost(self, link: Link, reason: str) -> None:
+    def link_lost(self, link: PeerLink, reason: str) -> None:
         self._note("lost")
 
-    def healed(self, link: Link) -> None:
+    def link_restored(self, link: PeerLink) -> None:
         self._note("healed")
 
-    def gone(self, link: Link, reason: str) -> None:
+    def link_closed(self, link: PeerLink, reason: str) -> None:
         self._note("gone")
 
-    def happened(self, event: BridgeEvent) -> None:
+    def publish_event(self, event: LinkEvent) -> None:
         self.told.append(event)
         self._changed.set()
 

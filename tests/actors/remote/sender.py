@@ -8,10 +8,10 @@ import msgspec
 
 from recado.actors import ActorSystem, Message
 from recado.actors.remote.node import Node
-from recado.actors.remote.sealed.envelope_pb2 import MSGPACK, Envelope, Payload
-from recado.actors.remote.sealed.frame import Seal, Sealer
 from recado.actors.remote.transport import Settle
-from recado.actors.serialising.catalogue import manifest_of
+from recado.actors.remote.wire.envelope_pb2 import MSGPACK, Envelope, Payload
+from recado.actors.remote.wire.frame import FrameAuthenticator, FrameSigner
+from recado.actors.serialization.class_registry import manifest_of
 
 INCARNATION = b"another node, 16"
 NAME = "sender"
@@ -21,12 +21,12 @@ class Sender:
     """Its own link: what is answered stays in it."""
 
     peer = NAME
-    lasting = True
+    is_durable = True
     is_up = True
 
     def __init__(self) -> None:
         self.answered: list[bytes] = []
-        self._sealer = Sealer(Seal(), INCARNATION)
+        self._sealer = FrameSigner(FrameAuthenticator(), INCARNATION)
 
     def give(
         self,
@@ -52,12 +52,12 @@ class Sender:
                 body=msgspec.msgpack.encode(message),
             ),
         )
-        frame = self._sealer.seal(envelope.SerializeToString())
-        Node.of(system).received(self, frame, settle)
+        frame = self._sealer.sign(envelope.SerializeToString())
+        Node.of(system).frame_received(self, frame, settle)
 
     def post(self, frame: bytes) -> None:
         self.answered.append(frame)
 
-    async def room(self) -> None: ...
+    async def drain(self) -> None: ...
 
     def close(self) -> None: ...

@@ -10,11 +10,11 @@ from typing import Any
 
 from recado import Broker
 from recado.actors import Actor, ActorRef, ActorSystem, Message, Signal
-from recado.actors.remote.amqp import Amqp
-from recado.actors.remote.memory import Hub, MemoryTransport
+from recado.actors.remote.amqp import AmqpTransport
+from recado.actors.remote.memory import MemoryNetwork, MemoryTransport
 from recado.actors.remote.node import Node
-from recado.actors.remote.options import Options
-from recado.actors.remote.tcp import Tcp
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.tcp import TcpTransport
 from recado.actors.remote.transport import Transport
 
 
@@ -113,7 +113,7 @@ class Watcher(Actor[Any]):
 class Pair:
     server: ActorSystem
     client: ActorSystem
-    hub: Hub | None = None
+    hub: MemoryNetwork | None = None
 
     def book(self, name: str = "book") -> ActorRef[Any]:
         """As the client knows it."""
@@ -132,17 +132,17 @@ class Pair:
         """It says nothing any more, not even that."""
         transport = self.at_server.transport
         match transport:
-            case Tcp():
+            case TcpTransport():
                 assert transport._server is not None
                 transport._server.close()
-                for accepted in list(transport._accepted):
-                    assert accepted.wire is not None
-                    accepted.wire.abort("a test")
-            case Amqp():  # the broker is there, and takes what is for it
+                for accepted in list(transport._inbound_links):
+                    assert accepted.connection is not None
+                    accepted.connection.abort("a test")
+            case AmqpTransport():  # the broker is there, and takes what is for it
                 await transport.close()
             case _:
                 assert self.hub is not None
-                self.hub.wire = lambda sender, to, frame: False
+                self.hub.frame_filter = lambda sender, to, frame: False
 
 
 KINDS = ["tcp", "memory", "lasting", "amqp"]
@@ -150,27 +150,27 @@ KINDS = ["tcp", "memory", "lasting", "amqp"]
 
 @asynccontextmanager
 async def pair(
-    kind: str = "memory", server: Options | None = None, client: Options | None = None
+    kind: str = "memory", server: RemoteOptions | None = None, client: RemoteOptions | None = None
 ) -> AsyncIterator[Pair]:
     """A server with a book, and a client."""
     async with AsyncExitStack() as stack:
         hub = None
         if kind == "tcp":
-            tcp = Tcp("127.0.0.1:0")
+            tcp = TcpTransport("127.0.0.1:0")
             first = await stack.enter_async_context(
                 ActorSystem("server", transport=tcp, options=server)
             )
             host, port = tcp.address
-            to_server: Transport = Tcp(nodes={"server": f"{host}:{port}"})
+            to_server: Transport = TcpTransport(nodes={"server": f"{host}:{port}"})
         elif kind == "amqp":
             # One of its own: it is there in milliseconds, and the names are free.
             broker = await stack.enter_async_context(Broker())
             first = await stack.enter_async_context(
-                ActorSystem("server", transport=Amqp(broker.url), options=server)
+                ActorSystem("server", transport=AmqpTransport(broker.url), options=server)
             )
-            to_server = Amqp(broker.url)
+            to_server = AmqpTransport(broker.url)
         else:
-            hub = Hub(lasting=kind == "lasting")
+            hub = MemoryNetwork(durable=kind == "lasting")
             first = await stack.enter_async_context(
                 ActorSystem("server", transport=MemoryTransport(hub), options=server)
             )
@@ -188,7 +188,7 @@ async def watcher(system: ActorSystem) -> Watcher:
 
 
 def actor_of(system: ActorSystem, ref: ActorRef[Any]) -> Actor[Any]:
-    cell = system.cell(ref.address)
+    cell = system._find_cell(ref.address)
     assert cell is not None
     assert cell.actor is not None
     return cell.actor

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from recado.actors import Actor, ActorRef, ActorSystem, Message
-from recado.actors.durable.mailboxes import DurableMailboxes
-from recado.actors.errors import ActorStopped
-from recado.actors.remote.memory import Hub, MemoryTransport
+from recado.actors.durable_mailbox.mailboxes import DurableMailboxes
+from recado.actors.errors import ActorStoppedError
+from recado.actors.remote.memory import MemoryNetwork, MemoryTransport
 from recado.actors.remote.node import Node
-from recado.actors.remote.options import Options
+from recado.actors.remote.options import RemoteOptions
 from recado.journal.disk import Disk, MemoryDisk
 
 from .running import in_a_loop
@@ -25,7 +25,7 @@ class Lingers(Actor[Any]):
     def __init__(self, going: asyncio.Event, gate: asyncio.Event) -> None:
         self.going, self.gate = going, gate
 
-    async def stopped(self) -> None:
+    async def post_stop(self) -> None:
         self.going.set()
         await self.gate.wait()
 
@@ -67,10 +67,12 @@ async def ledger(
 async def test_a_node_that_is_closed_finds_what_came_meanwhile_in_its_next_life(
     durable: bool,
 ) -> None:  # I4, R9, R11
-    hub, disk, placed = Hub(lasting=True), MemoryDisk() if durable else None, list[int]()
+    hub, disk, placed = MemoryNetwork(durable=True), MemoryDisk() if durable else None, list[int]()
     going, gate = asyncio.Event(), asyncio.Event()
     async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
-        cold = Options(warm_up=0.0)  # or what comes for a name that is gone would be held anyway
+        cold = RemoteOptions(
+            warm_up=0.0
+        )  # or what comes for a name that is gone would be held anyway
         async with ActorSystem("server", transport=MemoryTransport(hub), options=cold) as server:
             await ledger(server, placed, disk)
             await server.spawn(lambda: Lingers(going, gate))
@@ -82,11 +84,11 @@ async def test_a_node_that_is_closed_finds_what_came_meanwhile_in_its_next_life(
                 book.tell(Place(order))
             asked = book.ask_future(Place(10))
             passed = asyncio.Event()
-            client.loop.call_soon(client.loop.call_soon, passed.set)  # behind what was sent
+            client._loop.call_soon(client._loop.call_soon, passed.set)  # behind what was sent
             await passed.wait()
             gate.set()
             await closing
-            assert server.dead_letters == 0
+            assert server.dead_letter_count == 0
         async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
             await ledger(server, placed, disk)
             assert await asked == Ack(10)
@@ -95,7 +97,7 @@ async def test_a_node_that_is_closed_finds_what_came_meanwhile_in_its_next_life(
 
 @in_a_loop
 async def test_a_reference_that_travelled_reaches_the_durable_mailbox_later() -> None:  # R11
-    hub, disk, placed = Hub(lasting=True), MemoryDisk(), list[int]()
+    hub, disk, placed = MemoryNetwork(durable=True), MemoryDisk(), list[int]()
     async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
         named = client.actor("ledger", node="server")
         async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
@@ -104,52 +106,52 @@ async def test_a_reference_that_travelled_reaches_the_durable_mailbox_later() ->
             assert travelled == server.actor("ledger")
         for order in range(1, 5):
             (travelled if order % 2 else named).tell(Place(order))
-        patient = Options(warm_up=30.0)  # however busy the machine is
+        patient = RemoteOptions(warm_up=30.0)  # however busy the machine is
         async with ActorSystem("server", transport=MemoryTransport(hub), options=patient) as server:
             of_last_life = server.ref(str(travelled))
-            await until(lambda: Node.of(server).inbound.early.is_early("ledger"))
+            await until(lambda: Node.of(server).inbound.warmup.must_hold("ledger"))
             await ledger(server, placed, disk)
             assert await travelled.ask(Place(5)) == Ack(5)
             assert await of_last_life.ask(Place(6)) == Ack(6)
             await of_last_life.tell_wait(Place(7))
             await until(lambda: len(placed) == 7)
-            assert server.dead_letters == 0
+            assert server.dead_letter_count == 0
     assert placed == list(range(1, 8))
 
 
 @in_a_loop
 async def test_a_reference_that_travelled_reaches_nobody_else_in_the_next_life() -> None:  # R11
-    hub, placed = Hub(lasting=True), list[int]()
+    hub, placed = MemoryNetwork(durable=True), list[int]()
     async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
         async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
             await ledger(server, placed, None)
             travelled = (await client.actor("ledger", node="server").ask(Where())).ledger
         async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
             await ledger(server, placed, None)
-            with pytest.raises(ActorStopped):
+            with pytest.raises(ActorStoppedError):
                 await travelled.ask(Place(1))
-            assert server.dead_letters == 1
+            assert server.dead_letter_count == 1
     assert placed == []
 
 
 @in_a_loop
 async def test_what_found_no_room_comes_to_the_next_life() -> None:  # I4
     """It was in a mailbox, over its capacity, so the broker has it still."""
-    hub, placed = Hub(lasting=True), list[int]()
+    hub, placed = MemoryNetwork(durable=True), list[int]()
     async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
         async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
             gate = asyncio.Event()
             await ledger(server, placed, None, gate)
             book = client.actor("ledger", node="server")
-            cell = server.cell(server.actor("ledger").address)
+            cell = server._find_cell(server.actor("ledger").address)
             assert cell is not None
             book.tell(Place(0))
-            await until(lambda: cell.busy)
+            await until(lambda: cell.is_claimed)
             for order in range(1, 4):
                 book.tell(Place(order))
             await until(lambda: cell.mailbox.qsize() == 3)
-            server.loop.call_soon(gate.set)
-        assert server.dead_letters == 3
+            server._loop.call_soon(gate.set)
+        assert server.dead_letter_count == 3
         async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
             await ledger(server, placed, None)
             assert await book.ask(Place(4)) == Ack(4)

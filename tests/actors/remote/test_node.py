@@ -13,32 +13,32 @@ import pytest
 from recado.actors import (
     Actor,
     ActorRef,
-    ActorStopped,
+    ActorStoppedError,
     ActorSystem,
-    AskTimeout,
+    AskTimeoutError,
     DeadLetter,
     Message,
-    NotHere,
-    Unhandled,
+    UnhandledMessageError,
+    WrongContextError,
 )
 from recado.actors.address import Address
-from recado.actors.durable.mailboxes import DurableMailboxes
-from recado.actors.inspection import INSPECTOR, Inspect
-from recado.actors.remote.faults import (
-    BadEnvelope,
-    CannotSerialise,
-    Cut,
-    Gone,
-    NoWay,
-    Refused,
-    RemoteFault,
-    Undelivered,
+from recado.actors.durable_mailbox.mailboxes import DurableMailboxes
+from recado.actors.inspection import INSPECTOR_NAME, Inspect
+from recado.actors.remote.errors import (
+    InvalidEnvelopeError,
+    LinkClosedError,
+    LinkLostError,
+    MessageRefusedError,
+    NoRouteError,
+    NotDeliveredError,
+    RemoteError,
+    SerializationError,
 )
-from recado.actors.remote.memory import Hub, MemoryTransport
+from recado.actors.remote.events import MessageRefused
+from recado.actors.remote.inbound import store_retry
+from recado.actors.remote.memory import MemoryNetwork, MemoryTransport
 from recado.actors.remote.node import Node
-from recado.actors.remote.occurrences import MessageRefused
-from recado.actors.remote.options import Options
-from recado.actors.remote.receiving import storing
+from recado.actors.remote.options import RemoteOptions
 from recado.simulator.disk import SimulatedDisk
 from tests.actors.values import EXAMPLES, Ask, BestBid, Bid, Carry, Echoing, Rank, alike
 
@@ -109,7 +109,7 @@ async def test_exceptions_travel_back_and_the_actor_is_restarted(kind: str) -> N
     async with pair(kind) as it:
         with pytest.raises(ValueError, match="no such thing"):
             await it.book().ask(Fail("no such thing"))
-        with pytest.raises(Unhandled):
+        with pytest.raises(UnhandledMessageError):
             await it.book().ask(Ack(1))
         assert await it.book().ask(Place(4)) == Ack(4)
 
@@ -124,8 +124,8 @@ async def test_a_class_is_sent_in_the_serialisation_that_was_chosen_for_it() -> 
             sent.append(frame)
             return True
 
-        it.hub.wire = carried
-        it.at_client.serialisers.use(Place, "json")
+        it.hub.frame_filter = carried
+        it.at_client.serializers.set_serializer(Place, "json")
         assert await it.book().ask(Place(3)) == Ack(3)
         asked, answered = sent
         assert b'{"order":3}' in asked
@@ -146,18 +146,18 @@ async def test_many_asks_at_once_get_their_own_answers(kind: str) -> None:
 @in_a_loop
 async def test_nobody_lives_there(kind: str) -> None:
     async with pair(kind) as it:
-        with pytest.raises(ActorStopped, match="not there"):
+        with pytest.raises(ActorStoppedError, match="not there"):
             await it.book("nobody").ask(Place(1))
-        assert it.server.dead_letters == 1
+        assert it.server.dead_letter_count == 1
 
 
 @in_a_loop
 async def test_who_never_answers_is_not_waited_for_and_a_late_answer_is_dropped() -> None:
-    async with pair(client=Options()) as it:
-        with pytest.raises(AskTimeout):
+    async with pair(client=RemoteOptions()) as it:
+        with pytest.raises(AskTimeoutError):
             await it.book().ask(Silence(), timeout=0.01)
         it.at_client.outbound._sweep()
-        assert len(it.at_client.outbound.pending) == 0
+        assert len(it.at_client.outbound.pending_asks) == 0
 
 
 @each_kind
@@ -204,15 +204,15 @@ async def test_what_cannot_be_sent_fails_who_asked_and_is_a_dead_letter() -> Non
 
     async with pair() as it:
         letters: list[object] = []
-        it.client.listeners.append(letters.append)
-        with pytest.raises(CannotSerialise):
+        it.client._listeners.append(letters.append)
+        with pytest.raises(SerializationError):
             await it.book().ask(Odd(object()))
         it.book().tell(Odd(object()))
-        with pytest.raises(NoWay):
+        with pytest.raises(NoRouteError):
             await it.client.actor("book", node="nowhere").ask(Place(1))
         it.client.actor("book", node="nowhere").tell(Place(1))
         assert [type(letter) for letter in letters] == [DeadLetter] * 4
-        with pytest.raises(CannotSerialise, match="more than"):
+        with pytest.raises(SerializationError, match="more than"):
             await it.book().ask(Fail("x" * (1 << 20)))
 
 
@@ -227,7 +227,7 @@ async def test_an_answer_that_cannot_be_sent_is_an_error_of_who_asked() -> None:
 
     async with pair() as it:
         await it.server.spawn(Giver, name="giver")
-        with pytest.raises(CannotSerialise):
+        with pytest.raises(SerializationError):
             await it.book("giver").ask(Give())
 
 
@@ -242,7 +242,7 @@ async def test_an_answer_of_the_wrong_type_is_an_error_of_who_asked() -> None:
 
     async with pair() as it:
         await it.server.spawn(Liar, name="liar")
-        with pytest.raises(BadEnvelope):
+        with pytest.raises(InvalidEnvelopeError):
             await it.book("liar").ask(Count())
 
 
@@ -257,7 +257,7 @@ async def test_any_thread_may_tell(kind: str) -> None:
                 book.tell(Place(order))
 
         await asyncio.to_thread(work)
-        await until(lambda: it.server.waiting(it.server.actor("book")) == 0)
+        await until(lambda: it.server.mailbox_size(it.server.actor("book")) == 0)
         async with asyncio.timeout(10):
             while await book.ask(Log()) != list(range(50)):
                 pass
@@ -276,10 +276,10 @@ async def test_tell_wait_returns_when_the_other_node_has_the_message(kind: str) 
 @each_kind
 @in_a_loop
 async def test_tell_wait_raises_where_there_is_no_such_actor_or_node(kind: str) -> None:
-    async with pair(kind, server=Options(warm_up=0)) as it:
-        with pytest.raises(ActorStopped, match="nobody"):
+    async with pair(kind, server=RemoteOptions(warm_up=0)) as it:
+        with pytest.raises(ActorStoppedError, match="nobody"):
             await it.book("nobody").tell_wait(Place(1))
-        with pytest.raises(RemoteFault):
+        with pytest.raises(RemoteError):
             await it.client.actor("book", node="nowhere").tell_wait(Place(1))
 
 
@@ -307,13 +307,15 @@ async def test_tell_wait_keeps_the_sender_and_takes_no_answer_of_the_actor(kind:
 async def test_tell_wait_returns_when_a_durable_mailbox_has_the_message_on_disk(kind: str) -> None:
     disk, gate = SimulatedDisk(), asyncio.Event()
     async with pair(kind) as it:
-        boxes = DurableMailboxes(it.server, disk, segment_size=4096)
+        boxes = DurableMailboxes(it.server, disk, segment_bytes=4096)
         await it.server.spawn(lambda: Held(gate), name="kept", mailbox=boxes.mailbox("kept"))
         kept = it.book("kept")
         for order in range(1, 6):
             await kept.tell_wait(Place(order))
             async with ActorSystem() as later:  # after a loss of power
-                left = DurableMailboxes(later, disk.crash(order, mercy=0.0)).left()
+                left = DurableMailboxes(
+                    later, disk.crash(order, survival_ratio=0.0)
+                ).pending_counts()
             assert left == {"kept": order}
         gate.set()
 
@@ -323,7 +325,7 @@ async def test_tell_wait_returns_when_a_durable_mailbox_has_the_message_on_disk(
 async def test_tell_wait_waits_for_room_on_the_disk_of_a_durable_mailbox(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storing, "AGAIN", 0.01)
+    monkeypatch.setattr(store_retry, "STORE_RETRY_INTERVAL_S", 0.01)
     disk = SimulatedDisk()
     async with pair(kind) as it:
         boxes = DurableMailboxes(it.server, disk)
@@ -343,9 +345,9 @@ async def test_tell_wait_waits_for_room_on_the_disk_of_a_durable_mailbox(
 async def test_tell_wait_learns_why_a_durable_mailbox_cannot_store_a_message(kind: str) -> None:
     async with pair(kind) as it:
         boxes = DurableMailboxes(it.server, SimulatedDisk())
-        boxes.serialisers.use(Place, "protobuf")  # which it is not
+        boxes._serializers.set_serializer(Place, "protobuf")  # which it is not
         await it.server.spawn(Book, name="kept", mailbox=boxes.mailbox("kept"))
-        with pytest.raises(CannotSerialise, match="protobuf"):
+        with pytest.raises(SerializationError, match="protobuf"):
             await it.book("kept").tell_wait(Place(1))
 
 
@@ -371,7 +373,7 @@ async def test_tell_wait_raises_when_the_outcome_is_not_known_in_time(kind: str)
     async with pair(kind) as it:
         await it.book().tell_wait(Place(1))
         await it.silence_server()
-        with pytest.raises((TimeoutError, RemoteFault)):
+        with pytest.raises((TimeoutError, RemoteError)):
             await it.book().tell_wait(Place(2), timeout=0.3)
 
 
@@ -392,8 +394,8 @@ async def test_the_returned_value_answers_an_ask_of_another_node(kind: str) -> N
 async def test_tell_wait_of_a_message_above_the_frame_limit_raises(kind: str) -> None:
     async with pair(kind) as it:
         letters: list[object] = []
-        it.client.listeners.append(letters.append)
-        with pytest.raises(CannotSerialise, match="frame_limit"):
+        it.client._listeners.append(letters.append)
+        with pytest.raises(SerializationError, match="frame_limit"):
             await it.book().tell_wait(Fail("x" * (1 << 20)))
         (letter,) = (each for each in letters if isinstance(each, DeadLetter))
         assert "frame_limit" in letter.reason
@@ -402,9 +404,9 @@ async def test_tell_wait_of_a_message_above_the_frame_limit_raises(kind: str) ->
 
 @in_a_loop
 async def test_a_message_that_the_other_node_would_not_expand_is_refused_when_it_is_sent() -> None:
-    options = Options(compression="zlib", expanded_limit=50_000)
+    options = RemoteOptions(compression="zlib", max_decompressed_bytes=50_000)
     async with pair(client=options, server=options) as it:
-        with pytest.raises(CannotSerialise, match="expanded_limit"):
+        with pytest.raises(SerializationError, match="expanded_limit"):
             await it.book().ask(Fail("x" * 60_000))
         with pytest.raises(ValueError, match="xxx"):
             await it.book().ask(Fail("x" * 40_000))
@@ -414,7 +416,7 @@ async def test_a_message_that_the_other_node_would_not_expand_is_refused_when_it
 @pytest.mark.parametrize("compression", ["zlib", "zstd"])
 @in_a_loop
 async def test_compressed_messages_travel(kind: str, compression: str) -> None:
-    options = Options(compression=compression)  # type: ignore[arg-type]
+    options = RemoteOptions(compression=compression)  # type: ignore[arg-type]
     async with pair(kind, client=options, server=options) as it:
         with pytest.raises(ValueError, match="x" * 100):
             await it.book().ask(Fail("x" * 50_000))
@@ -422,7 +424,9 @@ async def test_compressed_messages_travel(kind: str, compression: str) -> None:
 
 @in_a_loop
 async def test_json_is_for_those_who_want_it() -> None:
-    async with pair(server=Options(serialiser="json"), client=Options(serialiser="json")) as it:
+    async with pair(
+        server=RemoteOptions(serializer="json"), client=RemoteOptions(serializer="json")
+    ) as it:
         assert await it.book().ask(Place(3)) == Ack(3)
         assert await it.book().ask(Log()) == [3]
 
@@ -432,7 +436,7 @@ async def test_json_is_for_those_who_want_it() -> None:
 @in_a_loop
 async def test_values_of_every_type_arrive_as_they_were(kind: str, serialiser: str) -> None:
     """In a field of the type Any, as a reply, in a union of messages, and as a message by themselves."""
-    options = Options(serialiser=serialiser)  # type: ignore[arg-type]
+    options = RemoteOptions(serializer=serialiser)  # type: ignore[arg-type]
     seen: list[Any] = []
     async with pair(kind, client=options, server=options) as it:
         local = await it.server.spawn(lambda: Echoing(seen), name="echo")
@@ -470,22 +474,22 @@ async def test_the_asker_of_a_refused_message_learns_the_reason() -> None:
     """A message whose class the other node knows otherwise."""
     async with pair() as it:
         heard: list[object] = []
-        it.client.listeners.append(heard.append)
-        write = it.at_client.serialisers.write
+        it.client._listeners.append(heard.append)
+        write = it.at_client.serializers.serialize
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                it.at_client.serialisers, "write", lambda value: (*write(value)[:2], b"\x80")
+                it.at_client.serializers, "serialize", lambda value: (*write(value)[:2], b"\x80")
             )
             with pytest.raises(
-                Refused, match=r"envelope: .*Place .*missing required field `order`"
+                MessageRefusedError, match=r"envelope: .*Place .*missing required field `order`"
             ):
                 await it.book().ask(Place(1))
             it.book().tell(Place(1))
             await until(lambda: bool(heard))
         (told,) = heard
         assert isinstance(told, MessageRefused)
-        assert "missing required field" in told.why
-        with pytest.raises(CannotSerialise, match=r"Place\.order: the str 'x' does not fit int"):
+        assert "missing required field" in told.detail
+        with pytest.raises(SerializationError, match=r"Place\.order: the str 'x' does not fit int"):
             await it.book().ask(Place("x"))  # type: ignore[arg-type]
         assert await it.book().ask(Place(1)) == Ack(1)
 
@@ -499,9 +503,9 @@ async def test_asks_end_when_the_server_goes() -> None:
         asking = asyncio.create_task(it.book().ask(Silence(), timeout=30))
         assert await it.book().ask(Place(1)) == Ack(1)
         await it.server.close()
-        with pytest.raises(Cut):
+        with pytest.raises(LinkLostError):
             await asking
-        with pytest.raises((Undelivered, Cut)):
+        with pytest.raises((NotDeliveredError, LinkLostError)):
             await it.book().ask(Place(1), timeout=30)
 
 
@@ -511,7 +515,7 @@ async def test_messages_for_a_node_that_is_away_are_dead_letters() -> None:
         await it.book().ask(Place(1))
         await it.server.close()
         letters: list[object] = []
-        it.client.listeners.append(letters.append)
+        it.client._listeners.append(letters.append)
         it.book().tell(Place(2))
         await until(lambda: bool(letters))
         assert letters == [DeadLetter(Place(2), None, it.book())]
@@ -519,9 +523,9 @@ async def test_messages_for_a_node_that_is_away_are_dead_letters() -> None:
 
 @in_a_loop
 async def test_with_a_lasting_transport_a_stopped_node_finds_its_messages() -> None:
-    hub = Hub(lasting=True)
+    hub = MemoryNetwork(durable=True)
     async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
-        hub.known.add("server")
+        hub.known_nodes.add("server")
         book = client.actor("book", node="server")
         for order in range(5):
             book.tell(Place(order))
@@ -532,7 +536,7 @@ async def test_with_a_lasting_transport_a_stopped_node_finds_its_messages() -> N
             here = await server.spawn(Book, name="book")
             assert await asking == [0, 1, 2, 3, 4]
             assert await here.ask(Log()) == [0, 1, 2, 3, 4]
-            assert not any(hub.queues.values())
+            assert not any(hub.unsettled.values())
 
 
 @in_a_loop
@@ -546,9 +550,9 @@ async def test_what_a_link_repeats_is_processed_once() -> None:
                 repeated.append(frame)
             return True
 
-        it.hub.wire = twice
+        it.hub.frame_filter = twice
         await it.book().ask(Place(1))
-        link = it.at_client.ways.link_to(it.at_client.ways.peer("server"))
+        link = it.at_client.peer_table.link_to(it.at_client.peer_table.peer("server"))
         for frame in repeated[:]:
             link.post(frame)
         assert await it.book().ask(Log()) == [1]
@@ -556,20 +560,20 @@ async def test_what_a_link_repeats_is_processed_once() -> None:
 
 @in_a_loop
 async def test_asks_of_a_closed_node_end() -> None:
-    hub = Hub()
+    hub = MemoryNetwork()
     system = ActorSystem("client", transport=MemoryTransport(hub))
     async with system, ActorSystem("server", transport=MemoryTransport(hub)) as server:
         await server.spawn(Book, name="book")
         asking = asyncio.create_task(system.actor("book", node="server").ask(Silence(), timeout=30))
         await asyncio.sleep(0)
         await system.close()
-        with pytest.raises(Gone):
+        with pytest.raises(LinkClosedError):
             await asking
 
 
 @in_a_loop
 async def test_asks_that_wait_are_bounded() -> None:
-    async with pair(client=Options(asks_limit=2)) as it:
+    async with pair(client=RemoteOptions(max_pending_asks=2)) as it:
         asks = [asyncio.create_task(it.book().ask(Silence(), timeout=0.05)) for _ in range(3)]
         results = await asyncio.gather(*asks, return_exceptions=True)
         assert sorted(type(result).__name__ for result in results) == [
@@ -582,9 +586,9 @@ async def test_asks_that_wait_are_bounded() -> None:
 @in_a_loop
 async def test_a_system_without_transport_has_no_node() -> None:
     async with ActorSystem("alone") as system:
-        with pytest.raises(NotHere):
+        with pytest.raises(WrongContextError):
             Node.of(system)
-        with pytest.raises(ActorStopped):
+        with pytest.raises(ActorStoppedError):
             await system.actor("book", node="server").ask(Place(1))
 
 
@@ -592,29 +596,32 @@ async def test_a_system_without_transport_has_no_node() -> None:
 async def test_the_systems_own_actors_are_not_for_others() -> None:
     async with pair() as it:
         own = await it.server.spawn(Book, name="own", internal=True)
-        with pytest.raises(ActorStopped):
+        with pytest.raises(ActorStoppedError):
             await it.book("own").ask(Place(1))
         # Nor by its uid under the name of one that is.
-        alias = it.client.ref(Address("server", INSPECTOR, own.address.uid))
-        with pytest.raises(ActorStopped):
+        alias = it.client.ref(Address("server", INSPECTOR_NAME, own.address.uid))
+        with pytest.raises(ActorStoppedError):
             await alias.ask(Place(1))
-        it.at_server.exposed.add("own")
+        it.at_server.exposed_names.add("own")
         assert await it.book("own").ask(Place(1)) == Ack(1)
 
 
 @in_a_loop
 async def test_the_inspector_outlives_what_is_not_for_it() -> None:
     async with pair() as it:
-        inspector = it.book(INSPECTOR)
+        inspector = it.book(INSPECTOR_NAME)
         for _ in range(12):
             inspector.tell(Place(1))
-        with pytest.raises(Unhandled):
+        with pytest.raises(UnhandledMessageError):
             await inspector.ask(Place(1))
         assert (await inspector.ask(Inspect())).node == "server"
 
 
 def test_faults_are_errors_of_actors() -> None:
-    assert all(issubclass(kind, RemoteFault) for kind in (Cut, Gone, NoWay, Undelivered))
+    assert all(
+        issubclass(kind, RemoteError)
+        for kind in (LinkLostError, LinkClosedError, NoRouteError, NotDeliveredError)
+    )
 
 
 @in_a_loop
@@ -623,8 +630,8 @@ async def test_a_tell_wait_that_is_cancelled_while_the_link_is_full_leaves_nothi
     async with pair() as it:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: unseen.append(context))
-        link = it.at_client.ways.link_to(it.at_client.ways.peer("server"))
-        link.room = asyncio.Event().wait  # type: ignore[method-assign, assignment]
+        link = it.at_client.peer_table.link_to(it.at_client.peer_table.peer("server"))
+        link.drain = asyncio.Event().wait  # type: ignore[method-assign, assignment]
         telling = asyncio.create_task(it.book().tell_wait(Place(1), timeout=0.05))
         await asyncio.sleep(0)
         telling.cancel()
@@ -649,9 +656,9 @@ async def test_tell_wait_raises_if_a_bounded_actor_stops_before_it_has_room(kind
             *(it.book("slow").tell_wait(Place(order), timeout=60) for order in (2, 3, 4)),
             return_exceptions=True,
         )
-        cell = it.server.cell(slow.address)
+        cell = it.server._find_cell(slow.address)
         assert cell is not None
         await until(lambda: cell.mailbox.qsize() == 3)
         slow.stop()
         gate.set()
-        assert [type(each) for each in await waiting] == [ActorStopped] * 3
+        assert [type(each) for each in await waiting] == [ActorStoppedError] * 3

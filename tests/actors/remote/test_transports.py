@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from recado.actors.remote.faults import Gone, NoWay
-from recado.actors.remote.memory import Hub, MemoryTransport
-from recado.actors.remote.tcp import Tcp
+from recado.actors.remote.errors import LinkClosedError, NoRouteError
+from recado.actors.remote.memory import MemoryNetwork, MemoryTransport
+from recado.actors.remote.tcp import TcpTransport
 from recado.actors.remote.transport import Transport
 
 from .recorder import Recorder
@@ -29,17 +29,17 @@ class World:
 @asynccontextmanager
 async def world(kind: str) -> AsyncIterator[World]:
     if kind == "tcp":
-        tcp = Tcp("127.0.0.1:0")
+        tcp = TcpTransport("127.0.0.1:0")
         server: Transport = tcp
-        client: Transport = (client_tcp := Tcp())
+        client: Transport = (client_tcp := TcpTransport())
     else:
-        hub = Hub(lasting=kind == "lasting")
+        hub = MemoryNetwork(durable=kind == "lasting")
         server, client = MemoryTransport(hub), MemoryTransport(hub)
     it = World(server, client)
     await server.open("server", "server", LIMIT, it.at_server)
     if kind == "tcp":
         host, port = tcp.address
-        client_tcp.locate("server", f"{host}:{port}")
+        client_tcp.set_address("server", f"{host}:{port}")
     await client.open("client", "client", LIMIT, it.at_client)
     try:
         yield it
@@ -94,7 +94,7 @@ async def test_there_is_one_link_to_a_node(it: World) -> None:
 
 @each
 async def test_an_unknown_node_is_told_at_once(it: World) -> None:
-    with pytest.raises(NoWay):
+    with pytest.raises(NoRouteError):
         it.client.connect("nowhere")
 
 
@@ -120,10 +120,10 @@ async def test_the_largest_frame_passes(it: World) -> None:
 async def test_a_closed_link_takes_nothing(it: World) -> None:
     link = it.client.connect("server")
     link.close()
-    with pytest.raises(Gone):
+    with pytest.raises(LinkClosedError):
         link.post(frame(1))
-    with pytest.raises(Gone):
-        await link.room()
+    with pytest.raises(LinkClosedError):
+        await link.drain()
     again = it.client.connect("server")
     again.post(frame(2))
     await it.at_server.until(lambda: it.at_server.frames == [frame(2)])
@@ -145,7 +145,7 @@ async def test_a_transport_can_be_closed_while_it_works(it: World) -> None:
     for number in range(1000):
         link.post(frame(number))
     await it.client.close()
-    with pytest.raises(NoWay):
+    with pytest.raises(NoRouteError):
         it.client.connect("server")
 
 
@@ -183,13 +183,13 @@ def test_what_is_severed_heals() -> None:
     async def go() -> None:
         async with world("lasting") as it:
             assert isinstance(it.client, MemoryTransport)
-            hub = it.client.hub
+            hub = it.client.network
             link = it.client.connect("server")
-            hub.sever("client", "server")
+            hub.partition("client", "server")
             link.post(frame(1))
             await it.at_client.until(lambda: it.at_client.events == ["lost"])
             assert it.at_server.frames == []
-            hub.mend("client", "server")
+            hub.heal("client", "server")
             await it.at_server.until(lambda: it.at_server.frames == [frame(1)])
             assert it.at_client.events == ["lost", "healed"]
 

@@ -13,16 +13,28 @@ from typing import Any
 import msgspec
 
 from recado.actors import Actor, ActorRef, ActorSystem, Future, Message
-from recado.actors.remote.faults import Refusal
-from recado.actors.remote.memory import Hub, MemoryTransport
+from recado.actors.remote.errors import RefusalReason
+from recado.actors.remote.memory import MemoryNetwork, MemoryTransport
 from recado.actors.remote.node import Node
-from recado.actors.remote.options import Options
-from recado.actors.remote.sealed.controls import MANIFEST, Control, encode_control
-from recado.actors.remote.sealed.envelope_pb2 import ANSWER, CONTROL, MSGPACK, Envelope, Payload
-from recado.actors.remote.sealed.frame import HEAD, OVERHEAD, REFUSAL_SIZE, Seal, Sealer
-from recado.actors.remote.tcp import Tcp
-from recado.actors.remote.tcp.handshake import CHALLENGE, GREETING, PROOF, Handshake, Vouching
-from recado.actors.remote.tcp.wire import VOUCHES
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.tcp import TcpTransport
+from recado.actors.remote.tcp.connection import MAC_MARKER
+from recado.actors.remote.tcp.handshake import (
+    CHALLENGE_BYTES,
+    HELLO_BYTES,
+    PROOF_BYTES,
+    Handshake,
+    StreamMac,
+)
+from recado.actors.remote.wire.controls import CONTROL_MANIFEST, Control, encode_control
+from recado.actors.remote.wire.envelope_pb2 import ANSWER, CONTROL, MSGPACK, Envelope, Payload
+from recado.actors.remote.wire.frame import (
+    HEADER_BYTES,
+    OVERHEAD_BYTES,
+    REFUSAL_MIN_BYTES,
+    FrameAuthenticator,
+    FrameSigner,
+)
 
 COOKIE = "the cookie of the house"
 NAME = "mallory"
@@ -63,7 +75,7 @@ class Link:
     """A link on which she listens to what she is told."""
 
     peer: str = ""
-    lasting: bool = False
+    is_durable: bool = False
     is_up: bool = True
     told: list[bytes] = field(default_factory=list)
     closed: bool = False
@@ -74,7 +86,7 @@ class Link:
     def post(self, frame: bytes) -> None:
         self.told.append(frame)
 
-    async def room(self) -> None: ...
+    async def drain(self) -> None: ...
 
     async def until_told(self) -> None:
         async with asyncio.timeout(5):
@@ -85,19 +97,21 @@ class Link:
         self.closed = True
 
     @property
-    def refusals(self) -> list[Refusal]:
-        return [Refusal(frame[HEAD]) for frame in self.told if is_refusal(frame)]
+    def refusals(self) -> list[RefusalReason]:
+        return [RefusalReason(frame[HEADER_BYTES]) for frame in self.told if is_refusal(frame)]
 
     @property
     def answers(self) -> list[Envelope]:
         """To what she asked: she knows the cookie, or none is used."""
         return [
-            Envelope.FromString(frame[OVERHEAD:]) for frame in self.told if not is_refusal(frame)
+            Envelope.FromString(frame[OVERHEAD_BYTES:])
+            for frame in self.told
+            if not is_refusal(frame)
         ]
 
 
 def is_refusal(frame: bytes) -> bool:
-    return len(frame) >= REFUSAL_SIZE and frame[0] == 0
+    return len(frame) >= REFUSAL_MIN_BYTES and frame[0] == 0
 
 
 class Mallory:
@@ -106,10 +120,10 @@ class Mallory:
     def __init__(self, cookie: str = "", name: str = NAME) -> None:
         self.name = name
         self._number = 0
-        self._sealer = Sealer(Seal(cookie, limit=WIDE), os.urandom(16))
+        self._sealer = FrameSigner(FrameAuthenticator(cookie, max_frame_bytes=WIDE), os.urandom(16))
 
     def seal(self, envelope: bytes) -> bytes:
-        return self._sealer.seal(envelope)
+        return self._sealer.sign(envelope)
 
     def envelope(self, payload: Payload | None = None, **fields: Any) -> bytes:
         self._number += 1
@@ -128,7 +142,9 @@ class Mallory:
         return self.frame(payload_of(Deposit(100)), **fields)
 
     def control(self, control: Control, **fields: Any) -> bytes:
-        payload = Payload(serialisation=MSGPACK, manifest=MANIFEST, body=encode_control(control))
+        payload = Payload(
+            serialisation=MSGPACK, manifest=CONTROL_MANIFEST, body=encode_control(control)
+        )
         return self.frame(payload, kind=CONTROL, **{"target": "bank", **fields})
 
 
@@ -157,7 +173,7 @@ class Bank:
     def give(self, frame: bytes, link: Link | None = None) -> Link:
         """As if it had come on a link."""
         link = link or Link()
-        self.node.received(link, frame, None)
+        self.node.frame_received(link, frame, None)
         return link
 
     async def balance(self) -> int:
@@ -170,16 +186,16 @@ class Bank:
 
 
 @asynccontextmanager
-async def bank(options: Options | None = None) -> AsyncIterator[Bank]:
-    transport = Tcp("127.0.0.1:0")
+async def bank(options: RemoteOptions | None = None) -> AsyncIterator[Bank]:
+    transport = TcpTransport("127.0.0.1:0")
     async with ActorSystem("bank", transport=transport, options=options) as system:
         account = await system.spawn(Account, name="account")
         yield Bank(system, account, transport.address[1])
 
 
 @asynccontextmanager
-async def customer(port: int, options: Options | None = None) -> AsyncIterator[ActorSystem]:
-    transport = Tcp(nodes={"bank": f"127.0.0.1:{port}"})
+async def customer(port: int, options: RemoteOptions | None = None) -> AsyncIterator[ActorSystem]:
+    transport = TcpTransport(nodes={"bank": f"127.0.0.1:{port}"})
     async with ActorSystem("customer", transport=transport, options=options) as system:
         yield system
 
@@ -197,13 +213,13 @@ def at_most(megabytes: float) -> Iterator[None]:
 
 
 class Socket:
-    """A connection of hers, byte by byte; with `vouching` if she has shaken hands on it."""
+    """A connection of hers, byte by byte; with `outgoing_mac` if she has shaken hands on it."""
 
     def __init__(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        vouching: Vouching | None,
+        vouching: StreamMac | None,
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -215,13 +231,13 @@ class Socket:
     def send_frame(self, frame: bytes) -> None:
         data = len(frame).to_bytes(4) + frame
         if self._vouching is not None:
-            self._vouching.take(data)
-            data += VOUCHES + self._vouching.mac()
+            self._vouching.update(data)
+            data += MAC_MARKER + self._vouching.digest()
         self.send(data)
 
     async def frame(self) -> bytes:
-        while (head := await self._reader.readexactly(4)) == VOUCHES:
-            await self._reader.readexactly(PROOF)
+        while (head := await self._reader.readexactly(4)) == MAC_MARKER:
+            await self._reader.readexactly(PROOF_BYTES)
         return await self._reader.readexactly(int.from_bytes(head))
 
     async def ended(self) -> bool:
@@ -239,11 +255,13 @@ async def connection(port: int, cookie: str | None = "") -> AsyncIterator[Socket
     try:
         vouching = None
         if cookie is not None:
-            hands = Handshake(Seal(cookie), os.urandom(CHALLENGE), calls=True)
-            writer.write(hands.greeting)
-            writer.write(hands.answer(await reader.readexactly(GREETING)))
-            await reader.readexactly(PROOF)
-            vouching = hands.vouching()
+            hands = Handshake(
+                FrameAuthenticator(cookie), os.urandom(CHALLENGE_BYTES), is_initiator=True
+            )
+            writer.write(hands.hello)
+            writer.write(hands.respond(await reader.readexactly(HELLO_BYTES)))
+            await reader.readexactly(PROOF_BYTES)
+            vouching = hands.outgoing_mac()
         yield Socket(reader, writer, vouching)
     finally:
         writer.close()
@@ -260,12 +278,12 @@ class Waiting:
     fields: dict[str, Any]  # of an envelope that answers
 
     def give(self, frame: bytes, link: Link) -> None:
-        self.node.received(link, frame, None)
+        self.node.frame_received(link, frame, None)
 
 
 @asynccontextmanager
 async def waiting() -> AsyncIterator[Waiting]:
-    hub = Hub()
+    hub = MemoryNetwork()
     asker = ActorSystem("customer", transport=MemoryTransport(hub))
     frames: list[bytes] = []
 
@@ -274,11 +292,11 @@ async def waiting() -> AsyncIterator[Waiting]:
         return False
 
     async with ActorSystem("bank", transport=MemoryTransport(hub)), asker:
-        hub.wire = lose
+        hub.frame_filter = lose
         future = asker.actor("account", Account, node="bank").ask_future(Balance(), 5)
         # A test that fails awaits it no more, and the collector logs an error that nobody saw: in the midst of
         # pytest's parsing, which Python 3.11 did not bear before 3.11.8 (gh-106905), so no failure was shown.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        asked = Envelope.FromString(frames[0][OVERHEAD:]).id
+        asked = Envelope.FromString(frames[0][OVERHEAD_BYTES:]).id
         fields = {"kind": ANSWER, "answers": asked, "target": "customer"}
         yield Waiting(Node.of(asker), future, fields)

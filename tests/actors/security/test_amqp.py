@@ -11,16 +11,18 @@ import pytest
 
 import recado
 from recado.actors import ActorError, ActorRef, ActorSystem
-from recado.actors.remote.amqp import Amqp, AmqpSettings, naming
-from recado.actors.remote.options import Options
-from recado.actors.remote.receiving.refusals import STRIKES_MOST
+from recado.actors.remote.amqp import AmqpSettings, AmqpTransport, naming
+from recado.actors.remote.inbound.refusals import MAX_STRIKES
+from recado.actors.remote.options import RemoteOptions
 from recado.client import Channel, Connection, Properties
 from tests.actors.remote.running import in_a_loop
 
 from .mallory import COOKIE, Account, Balance, Deposit, Mallory
 
-BANK = Options(cookie=COOKIE, require_cookie=True, frame_limit=4096)
-CUSTOMER = Options(cookie=COOKIE, require_cookie=True, frame_limit=4096, client_id="alice")
+BANK = RemoteOptions(cookie=COOKIE, require_cookie=True, max_frame_bytes=4096)
+CUSTOMER = RemoteOptions(
+    cookie=COOKIE, require_cookie=True, max_frame_bytes=4096, client_id="alice"
+)
 
 
 @dataclass
@@ -29,7 +31,7 @@ class Scene:
     channel: Channel  # hers
 
     async def publish(self, key: str, body: bytes, reply_to: str = "") -> None:
-        exchange = naming.exchange_in("bank")
+        exchange = naming.inbound_exchange("bank")
         self.channel.publish(exchange, key, body, Properties(reply_to=reply_to or None))
         await self.channel.drain()
 
@@ -37,8 +39,8 @@ class Scene:
 @asynccontextmanager
 async def scene() -> AsyncIterator[Scene]:
     async with recado.Broker() as broker:
-        bank = ActorSystem("bank", transport=Amqp(broker.url), options=BANK)
-        quiet = Amqp(broker.url, AmqpSettings(serve=False))
+        bank = ActorSystem("bank", transport=AmqpTransport(broker.url), options=BANK)
+        quiet = AmqpTransport(broker.url, AmqpSettings(server_bridge=False))
         customer = ActorSystem("customer", transport=quiet, options=CUSTOMER)
         async with bank, customer, await Connection.open(broker.url) as connection:
             await bank.spawn(Account, name="account")
@@ -53,7 +55,7 @@ def test_forged_messages_in_the_name_of_a_customer(cookie: str) -> None:
     async def go() -> None:
         async with scene() as it:
             mallory = Mallory(cookie)
-            for _ in range(2 * STRIKES_MOST):
+            for _ in range(2 * MAX_STRIKES):
                 await it.publish(naming.key_to_server("bank"), mallory.deposit(), "alice")
             async with asyncio.timeout(10):
                 assert await it.account.ask(Balance(), timeout=5) == 5
@@ -66,7 +68,7 @@ def test_forged_messages_in_the_name_of_a_customer(cookie: str) -> None:
 async def test_forged_answers_to_a_customer() -> None:
     async with scene() as it:
         mallory = Mallory("wrong", name="bank")
-        for _ in range(2 * STRIKES_MOST):
+        for _ in range(2 * MAX_STRIKES):
             await it.publish(naming.key_to_client("bank", "alice"), mallory.deposit())
         await ends_well(it)
 
@@ -96,8 +98,8 @@ def test_what_is_no_frame_is_taken_off_the_queue_and_others_are_served(body: byt
             for reply_to in ("alice", "somebody", ""):
                 await it.publish(naming.key_to_server("bank"), body, reply_to)
             assert await it.account.ask(Deposit(1), timeout=5) == 6
-            queue = await it.channel.declare_queue(naming.queue_in("bank"), passive=True)
-            assert queue.messages == 0
+            queue = await it.channel.declare_queue(naming.inbound_queue("bank"), passive=True)
+            assert queue.message_count == 0
 
     go()
 
@@ -107,7 +109,7 @@ def test_noise_does_not_fill_the_log(body: bytes, caplog: pytest.LogCaptureFixtu
     @in_a_loop
     async def go() -> None:
         async with scene() as it:
-            for _ in range(20 * STRIKES_MOST):
+            for _ in range(20 * MAX_STRIKES):
                 await it.publish(naming.key_to_server("bank"), body, "somebody")
             assert await it.account.ask(Deposit(1), timeout=5) == 6
 
@@ -121,7 +123,9 @@ async def test_a_message_that_was_written_down_is_not_handled_again() -> None:
     """She reads what goes by, and publishes it again; she cannot change a byte of it."""
     async with scene() as it:
         spy = (await it.channel.declare_queue(exclusive=True)).name
-        await it.channel.bind_queue(spy, naming.exchange_in("bank"), naming.key_to_server("bank"))
+        await it.channel.bind_queue(
+            spy, naming.inbound_exchange("bank"), naming.key_to_server("bank")
+        )
         assert await it.account.ask(Deposit(1), timeout=5) == 6
         recorded = None
         async with asyncio.timeout(5):

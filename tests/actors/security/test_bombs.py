@@ -9,9 +9,9 @@ import msgspec
 import pytest
 import zstandard
 
-from recado.actors.remote.faults import BadEnvelope, Refusal
-from recado.actors.remote.options import Options
-from recado.actors.remote.sealed.envelope_pb2 import JSON, MSGPACK, ZLIB, ZSTD, Payload
+from recado.actors.remote.errors import InvalidEnvelopeError, RefusalReason
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.wire.envelope_pb2 import JSON, MSGPACK, ZLIB, ZSTD, Payload
 from tests.actors.remote.running import in_a_loop
 
 from .mallory import (
@@ -25,7 +25,7 @@ from .mallory import (
 )
 
 CAP = 1 << 20
-CAPPED = Options(expanded_limit=CAP)
+CAPPED = RemoteOptions(max_decompressed_bytes=CAP)
 HUGE = 256 << 20  # bytes; a thousandth of it on the wire
 
 
@@ -81,10 +81,10 @@ def test_a_bomb_stops_at_the_cap(name: str) -> None:
             frame = Mallory().frame(payload_of(Deposit(100), **fields))
             with at_most(megabytes=6):
                 link = house.give(frame)
-            assert link.refusals == [Refusal.ENVELOPE]
+            assert link.refusals == [RefusalReason.ENVELOPE]
             assert await house.balance() == 0
 
-    assert len(body) < Options().frame_limit
+    assert len(body) < RemoteOptions().max_frame_bytes
     go()
 
 
@@ -100,7 +100,7 @@ def test_a_bomb_in_an_answer_is_an_error_of_who_asked(name: str) -> None:
             frame = Mallory(name="bank").frame(payload, **it.fields)
             with at_most(megabytes=64):  # here the cap is the usual one
                 it.give(frame, Link(peer="bank"))
-            with pytest.raises(BadEnvelope):
+            with pytest.raises(InvalidEnvelopeError):
                 await it.future
 
     go()
@@ -140,7 +140,7 @@ def test_depth_and_digits_end_in_an_error(serialisation: Any, body: bytes) -> No
             manifest = f"{Deposit.__module__}.Deposit"
             payload = Payload(serialisation=serialisation, manifest=manifest, body=body)
             link = house.give(Mallory().frame(payload))
-            assert link.refusals == [Refusal.ENVELOPE]
+            assert link.refusals == [RefusalReason.ENVELOPE]
             assert await house.balance() == 0
 
     go()

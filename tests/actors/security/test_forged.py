@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from recado.actors import ActorSystem
-from recado.actors.remote.faults import Refusal, Refused
-from recado.actors.remote.memory import Hub, MemoryTransport
-from recado.actors.remote.options import Options
-from recado.actors.remote.receiving import inbound
-from recado.actors.remote.receiving.refusals import REFUSALS_MOST, STRIKES_MOST
-from recado.actors.remote.sealed.envelope import read_envelope
-from recado.actors.remote.sealed.envelope_pb2 import MSGPACK, Payload
-from recado.actors.remote.sealed.frame import OVERHEAD, refuse
+from recado.actors.remote.errors import MessageRefusedError, RefusalReason
+from recado.actors.remote.inbound import handler
+from recado.actors.remote.inbound.refusals import MAX_STRIKES, REFUSALS_PER_SECOND
+from recado.actors.remote.memory import MemoryNetwork, MemoryTransport
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.wire.envelope import read_envelope
+from recado.actors.remote.wire.envelope_pb2 import MSGPACK, Payload
+from recado.actors.remote.wire.frame import OVERHEAD_BYTES, encode_refusal
 from tests.actors.remote.running import in_a_loop
 
 from .mallory import (
@@ -33,7 +33,7 @@ from .mallory import (
     waiting,
 )
 
-GUARDED = Options(cookie=COOKIE, require_cookie=True)
+GUARDED = RemoteOptions(cookie=COOKIE, require_cookie=True)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         seen.append(data)
         return decode(data)
 
-    monkeypatch.setattr(inbound, "read_envelope", note)
+    monkeypatch.setattr(handler, "read_envelope", note)
     return seen
 
 
@@ -61,7 +61,7 @@ def test_without_the_cookie_nothing_is_decoded(cookie: str, decoded: list[bytes]
     async def go() -> None:
         async with bank(GUARDED) as house:
             link = house.give(Mallory(cookie).deposit())
-            assert link.refusals == [Refusal.COOKIE]
+            assert link.refusals == [RefusalReason.COOKIE]
             await nothing_happened(house, decoded)
 
     go()
@@ -104,8 +104,8 @@ def test_parts_of_two_frames_are_no_frame(decoded: list[bytes]) -> None:
         async with bank(GUARDED) as house:
             mallory = Mallory(COOKIE)
             one, other = mallory.deposit(), mallory.deposit(one_way=True)
-            house.give(one[:OVERHEAD] + other[OVERHEAD:])
-            house.give(one[:25] + other[25:OVERHEAD] + one[OVERHEAD:])
+            house.give(one[:OVERHEAD_BYTES] + other[OVERHEAD_BYTES:])
+            house.give(one[:25] + other[25:OVERHEAD_BYTES] + one[OVERHEAD_BYTES:])
             await nothing_happened(house, decoded)
 
     go()
@@ -114,9 +114,9 @@ def test_parts_of_two_frames_are_no_frame(decoded: list[bytes]) -> None:
 @in_a_loop
 async def test_who_lacks_the_cookie_is_told() -> None:
     async with bank(GUARDED) as house, customer(house.port) as poor:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(MessageRefusedError) as refused:
             await poor.actor("account", Account, node="bank").ask(Balance(), timeout=5)
-        assert refused.value.reason is Refusal.COOKIE
+        assert refused.value.reason is RefusalReason.COOKIE
 
 
 @in_a_loop
@@ -147,7 +147,7 @@ async def test_who_does_not_shake_hands_is_not_heard() -> None:
 async def test_whoever_goes_on_with_it_is_cut_off_and_others_are_not() -> None:
     async with bank(GUARDED) as house, connection(house.port) as socket:
         mallory = Mallory("wrong")
-        for _ in range(STRIKES_MOST):
+        for _ in range(MAX_STRIKES):
             socket.send_frame(mallory.deposit())
         assert await socket.ended()
         async with customer(house.port, GUARDED) as good:
@@ -158,29 +158,29 @@ async def test_whoever_goes_on_with_it_is_cut_off_and_others_are_not() -> None:
 async def test_refusals_are_bounded_in_number() -> None:
     async with bank(GUARDED) as house:
         mallory = Mallory("wrong")
-        links = [house.give(mallory.deposit()) for _ in range(REFUSALS_MOST + 500)]
-        assert sum(len(link.told) for link in links) <= REFUSALS_MOST
+        links = [house.give(mallory.deposit()) for _ in range(REFUSALS_PER_SECOND + 500)]
+        assert sum(len(link.told) for link in links) <= REFUSALS_PER_SECOND
 
 
 @in_a_loop
 async def test_a_refusal_is_not_refused() -> None:
     async with bank(GUARDED) as house:
         link = Link()
-        for reason in Refusal:
-            house.give(refuse(bytes(16), 1, reason), link)
+        for reason in RefusalReason:
+            house.give(encode_refusal(bytes(16), 1, reason), link)
         assert link.told == []
 
 
 @in_a_loop
 async def test_the_cookie_is_never_sent() -> None:
-    hub = Hub()
+    hub = MemoryNetwork()
     sent: list[bytes] = []
 
     def note(sender: str, to: str, frame: bytes) -> bool:
         sent.append(frame)
         return True
 
-    hub.wire = note
+    hub.frame_filter = note
     bank_of_memory = ActorSystem("bank", transport=MemoryTransport(hub), options=GUARDED)
     other = ActorSystem("customer", transport=MemoryTransport(hub), options=GUARDED)
     async with bank_of_memory, other:
@@ -195,7 +195,7 @@ async def test_the_cookie_is_never_sent() -> None:
 async def test_a_frame_for_another_node_of_the_house_is_not_for_us() -> None:
     async with bank(GUARDED) as house:
         link = house.give(Mallory(COOKIE).deposit(target="recado-actor://branch/account"))
-        assert link.refusals == [Refusal.ENVELOPE]
+        assert link.refusals == [RefusalReason.ENVELOPE]
         assert await house.balance() == 0
 
 
@@ -204,7 +204,7 @@ async def test_what_we_sent_is_not_taken_back() -> None:
     """Somebody sends us our own frames, or calls itself by our name."""
     async with bank(GUARDED) as house:
         link = house.give(Mallory(COOKIE, name="bank").deposit())
-        assert link.refusals == [Refusal.ENVELOPE]
+        assert link.refusals == [RefusalReason.ENVELOPE]
         assert await house.balance() == 0
 
 
@@ -212,7 +212,7 @@ async def test_what_we_sent_is_not_taken_back() -> None:
 async def test_nobody_speaks_on_the_link_of_another() -> None:
     async with bank(GUARDED) as house:
         link = house.give(Mallory(COOKIE).deposit(), Link(peer="somebody else"))
-        assert link.refusals == [Refusal.ENVELOPE]
+        assert link.refusals == [RefusalReason.ENVELOPE]
         assert await house.balance() == 0
 
 
@@ -237,7 +237,7 @@ def test_an_ask_that_also_wants_a_receipt_is_refused(target: str) -> None:
             link = house.give(Mallory().deposit(target=target_address, one_way=False, receipt=True))
             for _ in range(50):
                 await asyncio.sleep(0)
-            assert link.refusals == [Refusal.ENVELOPE]
+            assert link.refusals == [RefusalReason.ENVELOPE]
             assert link.answers == []
             assert await house.balance() == 0
 

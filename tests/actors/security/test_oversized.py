@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from recado.actors.remote.faults import CannotSerialise, Refusal
-from recado.actors.remote.options import Options
-from recado.actors.remote.sealed import envelope as envelopes
-from recado.actors.remote.sealed.envelope_pb2 import MSGPACK, Envelope, Metadatum, Payload
-from recado.actors.remote.sealed.frame import REFUSAL_SIZE
+from recado.actors.remote.errors import RefusalReason, SerializationError
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.wire import envelope as envelopes
+from recado.actors.remote.wire.envelope_pb2 import MSGPACK, Envelope, Metadatum, Payload
+from recado.actors.remote.wire.frame import REFUSAL_MIN_BYTES
 from tests.actors.remote.running import in_a_loop
 
 from .mallory import (
@@ -25,7 +25,7 @@ from .mallory import (
 )
 
 LIMIT = 4096
-SMALL = Options(frame_limit=LIMIT)
+SMALL = RemoteOptions(max_frame_bytes=LIMIT)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
-@pytest.mark.parametrize("size", [LIMIT + 1, 1 << 30, 0xFFFFFFFF, 2, REFUSAL_SIZE - 1])
+@pytest.mark.parametrize("size", [LIMIT + 1, 1 << 30, 0xFFFFFFFF, 2, REFUSAL_MIN_BYTES - 1])
 def test_a_connection_that_announces_it_is_closed_without_waiting_for_it(size: int) -> None:
     @in_a_loop
     async def go() -> None:
@@ -80,7 +80,7 @@ def test_thousands_of_tiny_fields_are_not_parsed(parsed: list[bytes]) -> None:
             with at_most(megabytes=8):
                 link = house.give(mallory.seal(swarm))
             assert parsed == []
-            assert link.refusals == [Refusal.ENVELOPE]
+            assert link.refusals == [RefusalReason.ENVELOPE]
             assert await house.balance() == 0
 
     go()
@@ -105,7 +105,7 @@ def test_names_are_bounded(field: str) -> None:
     async def go() -> None:
         async with bank() as house:
             link = house.give(Mallory().deposit(**{field: "n" * 100_000}))
-            assert link.refusals == [Refusal.ENVELOPE]
+            assert link.refusals == [RefusalReason.ENVELOPE]
             assert await house.balance() == 0
 
     go()
@@ -129,7 +129,7 @@ def test_sizes_that_a_body_claims_take_no_memory(body: bytes) -> None:
                 link = house.give(Mallory().frame(payload_of(Deposit(1), body=body)))
                 plain = Payload(serialisation=MSGPACK, body=body)
                 house.give(Mallory().frame(plain), link)
-            assert link.refusals == [Refusal.ENVELOPE] * 2
+            assert link.refusals == [RefusalReason.ENVELOPE] * 2
             assert await house.balance() == 0
 
     go()
@@ -139,7 +139,7 @@ def test_sizes_that_a_body_claims_take_no_memory(body: bytes) -> None:
 async def test_what_we_send_ourselves_is_bounded_and_who_asks_is_told() -> None:
     async with bank(SMALL) as house, customer(house.port, SMALL) as good:
         account = good.actor("account", Account, node="bank")
-        with pytest.raises(CannotSerialise, match="of a frame"):
+        with pytest.raises(SerializationError, match="of a frame"):
             await account.ask(Deposit(1 << 4 * LIMIT))
         assert await account.ask(Balance()) == 0
 
@@ -153,5 +153,5 @@ async def test_what_is_known_of_others_is_bounded() -> None:
             mallory = Mallory(name=f"node-{number}")
             house.give(mallory.deposit(one_way=True, target=f"recado-actor://bank/{number}"), link)
             link.told.clear()
-        assert len(house.node.ways.peers) <= 10_000
+        assert len(house.node.peer_table.peers) <= 10_000
         assert await house.balance() == 0

@@ -12,10 +12,15 @@ import msgspec
 import pytest
 import zstandard
 
-from recado.actors.remote.faults import Refusal, RemoteFailure, RemoteFault, Unacceptable
-from recado.actors.remote.options import Options
-from recado.actors.remote.sealed.controls import Create, Move
-from recado.actors.remote.sealed.envelope_pb2 import (
+from recado.actors.remote.errors import (
+    RefusalReason,
+    RemoteActorError,
+    RemoteError,
+    UnacceptableMessageError,
+)
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.wire.controls import CreateActor, MoveActor
+from recado.actors.remote.wire.envelope_pb2 import (
     JSON,
     MSGPACK,
     PICKLE,
@@ -64,7 +69,7 @@ def test_a_pickled_message_is_refused_and_not_loaded(manifest: str) -> None:
         async with bank() as house:
             payload = Payload(serialisation=PICKLE, manifest=manifest, body=PICKLED)
             link = house.give(Mallory().frame(payload))
-            assert link.refusals == [Refusal.SERIALISATION]
+            assert link.refusals == [RefusalReason.SERIALIZATION]
             assert await house.balance() == 0
 
     go()
@@ -91,7 +96,7 @@ def test_what_would_be_refused_is_not_expanded_first(
             frame = Mallory().frame(payload)
             with at_most(megabytes=1):
                 link = house.give(frame)
-            assert link.refusals == [Refusal.SERIALISATION]
+            assert link.refusals == [RefusalReason.SERIALIZATION]
             assert await house.balance() == 0
 
     go()
@@ -107,7 +112,7 @@ def test_a_pickled_answer_is_not_expanded_first(compression: Any) -> None:
             frame = Mallory(name="bank").frame(payload, **it.fields)
             with at_most(megabytes=1):
                 it.give(frame, Link(peer="bank"))
-            with pytest.raises(Unacceptable):
+            with pytest.raises(UnacceptableMessageError):
                 await it.future
 
     go()
@@ -133,7 +138,8 @@ async def test_pickled_arguments_of_an_actor_are_not_loaded() -> None:
         house.node.creation.offer(Account)
         link = Link()
         house.give(
-            Mallory().control(Create(KIND, "new", int(PICKLE), PICKLED, "", temporary=False)), link
+            Mallory().control(CreateActor(KIND, "new", int(PICKLE), PICKLED, "", temporary=False)),
+            link,
         )
         await link.until_told()
         assert link.answers[0].HasField("exception")
@@ -146,7 +152,7 @@ async def test_a_pickled_state_of_an_actor_that_moves_is_not_loaded() -> None:
     async with bank() as house:
         house.node.creation.offer(Account)
         link = Link()
-        moved = Move("token", KIND, "new", int(PICKLE), "", PICKLED, temporary=False)
+        moved = MoveActor("token", KIND, "new", int(PICKLE), "", PICKLED, temporary=False)
         house.give(Mallory().control(moved), link)
         await link.until_told()
         assert link.answers[0].HasField("exception")
@@ -159,7 +165,7 @@ async def test_a_pickled_answer_is_an_error_of_who_asked() -> None:
     async with waiting() as it:
         payload = Payload(serialisation=PICKLE, body=PICKLED)
         it.give(Mallory(name="bank").frame(payload, **it.fields), Link(peer="bank"))
-        with pytest.raises(RemoteFault):
+        with pytest.raises(RemoteError):
             await it.future
     assert exploded == []
 
@@ -167,7 +173,7 @@ async def test_a_pickled_answer_is_an_error_of_who_asked() -> None:
 @pytest.mark.parametrize(
     "kind",
     ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "asyncio.exceptions.CancelledError", "StopIteration",
-     "os.system", "builtins.eval", "subprocess.Popen", "recado.actors.remote.faults.os", "__main__.Bomb"],
+     "os.system", "builtins.eval", "subprocess.Popen", "recado.actors.remote.errors.os", "__main__.Bomb"],
 )  # fmt: skip
 def test_an_exception_is_never_code_nor_the_end_of_the_program(kind: str) -> None:
     @in_a_loop
@@ -176,7 +182,7 @@ def test_an_exception_is_never_code_nor_the_end_of_the_program(kind: str) -> Non
             failure = Failure(kind=kind, text="no", arguments=msgspec.msgpack.encode(["echo hi"]))
             mallory = Mallory(name="bank")
             it.give(mallory.frame(exception=failure, **it.fields), Link(peer="bank"))
-            with pytest.raises(RemoteFailure, match=kind):
+            with pytest.raises(RemoteActorError, match=kind):
                 await it.future
 
     go()
@@ -185,8 +191,8 @@ def test_an_exception_is_never_code_nor_the_end_of_the_program(kind: str) -> Non
 @pytest.mark.parametrize(
     "manifest",
     ["antigravity", "antigravity.geohash", "os.system", "builtins.eval", "this", "recado.actors.actor.Actor",
-     "recado.actors.remote.sealed.controls.Create", "recado.actors.failing.signals.Stop",
-     "recado.actors.occurrences.DeadLetter"],
+     "recado.actors.remote.wire.controls.CreateActor", "recado.actors.supervision.signals.Stop",
+     "recado.actors.actor_events.DeadLetter"],
 )  # fmt: skip
 def test_a_manifest_is_never_imported_and_no_class_of_ours_but_messages(manifest: str) -> None:
     @in_a_loop
@@ -196,7 +202,7 @@ def test_a_manifest_is_never_imported_and_no_class_of_ours_but_messages(manifest
             for serialisation in (MSGPACK, JSON, PROTOBUF):
                 payload = Payload(serialisation=serialisation, manifest=manifest, body=b"\x80")
                 link = house.give(Mallory().frame(payload))
-                assert link.refusals == [Refusal.SERIALISATION]
+                assert link.refusals == [RefusalReason.SERIALIZATION]
             assert await house.balance() == 0
         assert not {"antigravity", "this"} & (set(sys.modules) - before)
 
@@ -205,6 +211,6 @@ def test_a_manifest_is_never_imported_and_no_class_of_ours_but_messages(manifest
 
 @in_a_loop
 async def test_pickles_are_for_those_who_ask_for_them() -> None:
-    async with bank(Options(pickle=True)) as house:
+    async with bank(RemoteOptions(pickle=True)) as house:
         house.give(Mallory().frame(Payload(serialisation=PICKLE, body=pickle.dumps(Deposit(100)))))
         assert await house.balance() == 100

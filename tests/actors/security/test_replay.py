@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from recado.actors import Actor, ActorSystem
-from recado.actors.remote.faults import Refusal
-from recado.actors.remote.memory import Hub, MemoryTransport
+from recado.actors.remote.errors import RefusalReason
+from recado.actors.remote.memory import MemoryNetwork, MemoryTransport
 from recado.actors.remote.node import Node
-from recado.actors.remote.options import Options
-from recado.actors.remote.sealed.frame import OVERHEAD
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.wire.frame import OVERHEAD_BYTES
 from tests.actors.remote.running import in_a_loop
 
 from .mallory import (
@@ -26,7 +26,7 @@ from .mallory import (
     is_refusal,
 )
 
-GUARDED = Options(cookie=COOKIE, require_cookie=True)
+GUARDED = RemoteOptions(cookie=COOKIE, require_cookie=True)
 
 
 @in_a_loop
@@ -37,7 +37,7 @@ async def test_what_was_settled_is_refused() -> None:
         assert link.refusals == []
         for _ in range(5):
             house.give(frame, link)
-        assert link.refusals == [Refusal.REPLAY] * 5
+        assert link.refusals == [RefusalReason.REPLAY] * 5
         assert await house.balance() == 100
 
 
@@ -103,9 +103,9 @@ async def test_the_envelope_under_another_sequence_is_not_ours_to_take() -> None
         house.give(frame)
         for sequence in (0, 2, 3, 1 << 40):
             renumbered = frame[:17] + sequence.to_bytes(8) + frame[25:]
-            assert house.give(renumbered).refusals == [Refusal.COOKIE]
+            assert house.give(renumbered).refusals == [RefusalReason.COOKIE]
         reborn = frame[:1] + bytes(16) + frame[17:]
-        assert house.give(reborn).refusals == [Refusal.COOKIE]
+        assert house.give(reborn).refusals == [RefusalReason.COOKIE]
         assert await house.balance() == 100
 
 
@@ -114,11 +114,11 @@ class Settling:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self.link = Link(lasting=True)
+        self.link = Link(is_durable=True)
         self.settled: list[bool] = []
 
     def give(self, frame: bytes) -> None:
-        self._node.received(self.link, frame, self.settled.append)
+        self._node.frame_received(self.link, frame, self.settled.append)
 
 
 @in_a_loop
@@ -149,7 +149,7 @@ class Slow(Actor[Deposit]):
 async def test_an_unsettled_one_is_not_refused_and_not_handled_twice() -> None:
     async with bank(GUARDED) as house:
         ref = await house.system.spawn(Slow, name="slow", capacity=1)
-        cell = house.system.cell(ref.address)
+        cell = house.system._find_cell(ref.address)
         assert cell is not None
         slow = cell.actor
         assert isinstance(slow, Slow)
@@ -175,7 +175,7 @@ async def test_an_unsettled_one_is_not_refused_and_not_handled_twice() -> None:
 @in_a_loop
 async def test_what_a_dead_node_did_not_settle_comes_to_its_next_life_once() -> None:
     """Through a broker in memory: the first life of the bank dies before it has settled anything."""
-    hub = Hub(lasting=True)
+    hub = MemoryNetwork(durable=True)
 
     def life() -> ActorSystem:
         return ActorSystem("bank", transport=MemoryTransport(hub), options=GUARDED)
@@ -191,7 +191,7 @@ async def test_what_a_dead_node_did_not_settle_comes_to_its_next_life_once() -> 
             assert await account.ask(Balance(), timeout=5) == 300
 
 
-@pytest.mark.parametrize("cut", [OVERHEAD, OVERHEAD + 1])
+@pytest.mark.parametrize("cut", [OVERHEAD_BYTES, OVERHEAD_BYTES + 1])
 def test_a_refused_frame_does_not_use_up_its_sequence(cut: int) -> None:
     """Or somebody could have frames refused before they arrive."""
 

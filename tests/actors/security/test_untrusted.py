@@ -20,22 +20,22 @@ from recado.actors import (
     Message,
     Restarted,
     Stopped,
-    Unhandled,
+    UnhandledMessageError,
 )
-from recado.actors.failing.signals import Watch
-from recado.actors.remote.faults import Refusal, Refused
+from recado.actors.remote.errors import MessageRefusedError, RefusalReason
 from recado.actors.remote.node import Node
-from recado.actors.remote.options import Options
-from recado.actors.remote.sealed.controls import (
-    Abandon,
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.wire.controls import (
+    AbandonActor,
+    ActorIdentified,
     Control,
-    Create,
-    Identified,
-    Move,
-    Signalled,
+    CreateActor,
+    MoveActor,
+    RemoteSignal,
     SignalName,
 )
-from recado.actors.remote.sealed.envelope_pb2 import Failure
+from recado.actors.remote.wire.envelope_pb2 import Failure
+from recado.actors.supervision.signals import Watch
 from recado.journal.disk import MemoryDisk
 from tests.actors.remote.running import in_a_loop
 
@@ -51,7 +51,7 @@ from .mallory import (
     payload_of,
 )
 
-UNTRUSTED = Options(untrusted=True)
+UNTRUSTED = RemoteOptions(untrusted=True)
 KIND = f"{Account.__module__}.{Account.__qualname__}"
 ACCOUNT = "recado-actor://bank/account"
 HERS = "recado-actor://mallory/hers"
@@ -73,11 +73,11 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(options: Options = UNTRUSTED) -> AsyncIterator[Watched]:
+async def watched(options: RemoteOptions = UNTRUSTED) -> AsyncIterator[Watched]:
     async with bank(options) as house:
         house.node.creation.offer(Account)
         seen: list[object] = []
-        house.system.listeners.append(
+        house.system._listeners.append(
             lambda event: seen.append(event) if isinstance(event, Restarted | Stopped) else None
         )
         yield Watched(house, seen)
@@ -86,10 +86,10 @@ async def watched(options: Options = UNTRUSTED) -> AsyncIterator[Watched]:
 @pytest.mark.parametrize(
     "control",
     [
-        Create(KIND, "new", 0, NONE, "", temporary=False),
-        Create(KIND, "", 0, NONE, HERS, temporary=True),
-        Move("token", KIND, "new", 0, "", b"\x07", temporary=False),
-        Abandon("token"),
+        CreateActor(KIND, "new", 0, NONE, "", temporary=False),
+        CreateActor(KIND, "", 0, NONE, HERS, temporary=True),
+        MoveActor("token", KIND, "new", 0, "", b"\x07", temporary=False),
+        AbandonActor("token"),
     ],
 )
 def test_nothing_is_created_or_moved(control: Control) -> None:
@@ -97,7 +97,7 @@ def test_nothing_is_created_or_moved(control: Control) -> None:
     async def go() -> None:
         async with watched() as it:
             link = it.house.give(Mallory().control(control))
-            assert link.refusals == [Refusal.UNTRUSTED]
+            assert link.refusals == [RefusalReason.UNTRUSTED]
             await it.unharmed()
 
     go()
@@ -110,16 +110,16 @@ def test_nobody_is_ruled(name: SignalName) -> None:
         async with watched() as it:
             about = "" if name in ("stop", "restart") else HERS
             mallory, link = Mallory(), Link()
-            it.house.give(mallory.control(Signalled(name, about, REASON), target=ACCOUNT), link)
-            assert link.refusals == [Refusal.UNTRUSTED]
+            it.house.give(mallory.control(RemoteSignal(name, about, REASON), target=ACCOUNT), link)
+            assert link.refusals == [RefusalReason.UNTRUSTED]
             await it.unharmed()
 
     go()
 
 
-@pytest.mark.parametrize("options", [UNTRUSTED, Options()])
+@pytest.mark.parametrize("options", [UNTRUSTED, RemoteOptions()])
 @pytest.mark.parametrize("name", ["down", "failed", "ended"])
-def test_what_nobody_waits_for_is_not_heard(name: SignalName, options: Options) -> None:
+def test_what_nobody_waits_for_is_not_heard(name: SignalName, options: RemoteOptions) -> None:
     """Of an actor that ours neither watches nor supervises. So many are more than any budget."""
 
     @in_a_loop
@@ -128,19 +128,21 @@ def test_what_nobody_waits_for_is_not_heard(name: SignalName, options: Options) 
             mallory, link = Mallory(), Link()
             for number in range(60):
                 about = f"recado-actor://mallory/{number % 3}"
-                it.house.give(mallory.control(Signalled(name, about, REASON), target=ACCOUNT), link)
+                it.house.give(
+                    mallory.control(RemoteSignal(name, about, REASON), target=ACCOUNT), link
+                )
             await it.unharmed()
 
     go()
 
 
 class Parent(Actor[Any]):
-    supervision = AllForOne(1, within=60)
+    supervisor_strategy = AllForOne(1, within=60)
 
     def __init__(self, children: list[ActorRef[Any]]) -> None:
         self._children = children
 
-    async def started(self) -> None:
+    async def pre_start(self) -> None:
         self._children.append(await self.start_link(Account))
 
 
@@ -151,7 +153,7 @@ async def test_the_children_of_ours_are_not_restarted_for_a_stranger() -> None:
         await it.house.system.spawn(lambda: Parent(children), name="parent")
         mallory = Mallory()
         for _ in range(5):
-            signal = Signalled("failed", HERS, REASON)
+            signal = RemoteSignal("failed", HERS, REASON)
             it.house.give(mallory.control(signal, target="recado-actor://bank/parent"))
         for _ in range(50):
             await asyncio.sleep(0)
@@ -171,14 +173,14 @@ async def test_a_node_speaks_for_its_own_actors_only() -> None:
 
         ref: ActorRef[Any] = await it.house.system.spawn(Watcher, name="watcher")
         theirs = it.house.system.ref("recado-actor://branch/account")
-        cell = it.house.system.cell(ref.address)
+        cell = it.house.system._find_cell(ref.address)
         assert cell is not None
-        cell.bonds().watched[theirs] = None
-        said = Signalled("down", "recado-actor://branch/account", REASON)
+        cell.ensure_links().watched[theirs] = None
+        said = RemoteSignal("down", "recado-actor://branch/account", REASON)
         link = it.house.give(Mallory().control(said, target="recado-actor://bank/watcher"))
         for _ in range(50):
             await asyncio.sleep(0)
-        assert link.refusals == [Refusal.ENVELOPE]
+        assert link.refusals == [RefusalReason.ENVELOPE]
         assert heard == []
 
 
@@ -187,12 +189,12 @@ async def test_a_node_says_of_its_own_actors_only_who_has_a_name() -> None:
     async with watched() as it:
         theirs = it.house.system.actor("account", node="branch")
         ours = it.house.system.actor("account")
-        vigil = it.house.node.presence.vigil
-        token = vigil.sent(theirs, Watch(ours)).token
-        said = Identified(f"{theirs}#1", token)
+        vigil = it.house.node.remote_watcher.relations
+        token = vigil.record_sent(theirs, Watch(ours)).token
+        said = ActorIdentified(f"{theirs}#1", token)
         link = it.house.give(Mallory().control(said, target=str(ours)))
-        assert link.refusals == [Refusal.ENVELOPE]
-        assert vigil.sent(theirs, Watch(ours)).uid == 0
+        assert link.refusals == [RefusalReason.ENVELOPE]
+        assert vigil.record_sent(theirs, Watch(ours)).uid == 0
 
 
 @in_a_loop
@@ -203,7 +205,7 @@ async def test_messages_and_watching_are_allowed() -> None:
         heard: asyncio.Queue[Any] = asyncio.Queue()
 
         class Watcher(Actor[Any]):
-            def started(self) -> None:
+            def pre_start(self) -> None:
                 self.monitor(account)
 
             def on_signal(self, signal: object) -> None:
@@ -221,9 +223,9 @@ async def test_messages_and_watching_are_allowed() -> None:
 async def test_who_wants_to_create_is_told_that_it_may_not() -> None:
     async with bank(UNTRUSTED) as house, customer(house.port) as guest:
         house.node.creation.offer(Account)
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(MessageRefusedError) as refused:
             await Node.of(guest).creation.create("bank", Account)
-        assert refused.value.reason is Refusal.UNTRUSTED
+        assert refused.value.reason is RefusalReason.UNTRUSTED
 
 
 @in_a_loop
@@ -238,7 +240,7 @@ async def test_even_where_it_is_trusted_only_what_is_offered_is_created() -> Non
 
 def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match="cookie"):
-        Options(require_cookie=True)
+        RemoteOptions(require_cookie=True)
 
 
 class Reset(Message[int]):
@@ -281,11 +283,11 @@ async def test_nonsense_ends_no_actor(kind: type[Teller], durable: bool) -> None
         for _ in range(30):
             teller.tell(Reset())
             teller.tell(Deposit(1))  # to which it replies
-            with pytest.raises(Unhandled):
+            with pytest.raises(UnhandledMessageError):
                 await teller.ask(Reset())
         assert await teller.ask(Balance()) == await own.ask(Balance()) == 30
-        assert not boxes.left()
-        with pytest.raises(Unhandled):
+        assert not boxes.pending_counts()
+        with pytest.raises(UnhandledMessageError):
             await own.ask(Reset())  # of our own it is a failure, as ever
         assert await own.ask(Balance()) == 0
 
@@ -296,7 +298,7 @@ async def test_nonsense_of_those_who_are_trusted_is_a_failure() -> None:
         await house.system.spawn(Teller, name="teller")
         teller: ActorRef[Any] = friend.actor("teller", node="bank")
         assert await teller.ask(Deposit(5)) == 5
-        with pytest.raises(Unhandled):
+        with pytest.raises(UnhandledMessageError):
             await teller.ask(Reset())
         assert await teller.ask(Balance()) == 0
 

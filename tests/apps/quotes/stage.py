@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import count
 
-from recado.apps.quotes.tick import Tick, encode_json, key_of
+from recado.apps.quotes.tick import Tick, encode_json, tick_key
 from recado.feeds.message import NO_HEADERS, Message
 from recado.feeds.vector import Vector
 from recado.feeds.views import NO_VIEW, Certainty
@@ -35,7 +35,7 @@ def messages_of(ticks: Iterable[Tick], first: int = 1) -> list[Message]:
             sequence,
             NO_VIEW,
             tick.at,
-            key_of(tick),
+            tick_key(tick),
             "",
             NO_HEADERS,
             None,

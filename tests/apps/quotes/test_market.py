@@ -13,16 +13,16 @@ from statistics import fmean, pvariance
 
 import pytest
 
-from recado.apps.quotes.day import MINUTE, SECOND, Hours, trading_day
-from recado.apps.quotes.listing import FAMILIAR, symbol_of
-from recado.apps.quotes.market import Market, Setting
-from recado.apps.quotes.rhythm import FOLLOWERS
+from recado.apps.quotes.arrivals import FOLLOW_UP_RATIO
+from recado.apps.quotes.instrument import KNOWN_SYMBOLS, make_symbol
+from recado.apps.quotes.market import Market, MarketSettings
 from recado.apps.quotes.tick import Bell, Phase, Quote, Side, Tick, Trade, encode_compact
+from recado.apps.quotes.trading_day import MINUTE_US, SECOND_US, TradingHours, next_trading_day
 
-SETTING = Setting(symbols=8, per_second=2.0)
+SETTING = MarketSettings(symbols=8, per_second=2.0)
 
 
-def days(seed: int, count: int, setting: Setting = SETTING) -> list[Tick]:
+def days(seed: int, count: int, setting: MarketSettings = SETTING) -> list[Tick]:
     """All ticks of the first days."""
     ticks = []
     for tick in Market(seed, setting).ticks():
@@ -98,35 +98,37 @@ def test_an_auction_ends_with_one_trade_of_each_symbol(day: list[Tick]) -> None:
             assert (tick.side is Side.AUCTION) is (phase is not Phase.TRADING)
             crossed[phase][tick.symbol] += 1
     for auction in (Phase.OPENING, Phase.CLOSING):
-        assert crossed[auction] == dict.fromkeys(FAMILIAR[:8], 1)
+        assert crossed[auction] == dict.fromkeys(KNOWN_SYMBOLS[:8], 1)
     assert len(crossed[Phase.TRADING]) == 8
 
 
 def test_the_bells_of_three_days_skip_the_weekend() -> None:
-    setting = Setting(symbols=1, per_second=0.1, first_day=date(2026, 2, 27))  # a Friday
+    setting = MarketSettings(symbols=1, per_second=0.1, first_day=date(2026, 2, 27))  # a Friday
     bells = [tick for tick in days(1, 2, setting) if isinstance(tick, Bell)]
     assert [bell.phase for bell in bells] == list(Phase) * 2
-    assert bells[4].at - bells[0].at == 3 * 24 * 60 * MINUTE
-    assert trading_day(date(2026, 2, 28)) == date(2026, 3, 2)
+    assert bells[4].at - bells[0].at == 3 * 24 * 60 * MINUTE_US
+    assert next_trading_day(date(2026, 2, 28)) == date(2026, 3, 2)
 
 
 def test_activity_is_that_of_the_setting(day: list[Tick]) -> None:
     """Events by themselves, and those of two bursts of each symbol with what follows them."""
     quotes = sum(isinstance(tick, Quote) for tick in day)
-    expected = 2.0 * 7 * 3600 + 8 * 2 * 190 / (1 - FOLLOWERS)
+    expected = 2.0 * 7 * 3600 + 8 * 2 * 190 / (1 - FOLLOW_UP_RATIO)
     assert expected * 0.85 < quotes < expected * 1.15
 
 
 def test_the_day_is_busiest_at_its_ends(day: list[Tick]) -> None:
-    opens = Hours().on(Setting().first_day).opens
-    hours = Counter((tick.at - opens) // (60 * MINUTE) for tick in day if isinstance(tick, Quote))
+    opens = TradingHours().on_day(MarketSettings().first_day).opens
+    hours = Counter(
+        (tick.at - opens) // (60 * MINUTE_US) for tick in day if isinstance(tick, Quote)
+    )
     assert min(hours[0], hours[6]) > 1.5 * hours[3]
 
 
 def test_activity_comes_in_bursts(day: list[Tick]) -> None:
     """Counts of independent events would vary by their mean; clusters and news make it many times that."""
-    opens, seconds = Hours().on(Setting().first_day).opens, 7 * 3600
-    counts = Counter((tick.at - opens) // SECOND for tick in day)
+    opens, seconds = TradingHours().on_day(MarketSettings().first_day).opens, 7 * 3600
+    counts = Counter((tick.at - opens) // SECOND_US for tick in day)
     each = [counts[second] for second in range(seconds)]
     assert pvariance(each) > 3 * fmean(each)
     assert max(each) > 10 * fmean(each)
@@ -143,9 +145,9 @@ def test_prices_of_a_day_stay_near_each_other(day: list[Tick]) -> None:
 
 
 def test_symbols_are_never_the_same() -> None:
-    assert len({symbol_of(rank) for rank in range(30_000)}) == 30_000
+    assert len({make_symbol(rank) for rank in range(30_000)}) == 30_000
 
 
 def test_the_first_symbols_are_traded_most(day: list[Tick]) -> None:
     quotes = Counter(tick.symbol for tick in day if isinstance(tick, Quote))
-    assert quotes[FAMILIAR[0]] > 2 * quotes[FAMILIAR[7]]
+    assert quotes[KNOWN_SYMBOLS[0]] > 2 * quotes[KNOWN_SYMBOLS[7]]

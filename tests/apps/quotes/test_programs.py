@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from recado.apps.quotes.market import Market
-from recado.apps.quotes.recording import columns_of
-from recado.apps.quotes.watching import line_of
+from recado.apps.quotes.recorder import tick_columns
+from recado.apps.quotes.viewer import format_tick
 from workshop import peers
 from workshop.time_limit import scale
 
@@ -73,7 +73,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def expected(messages: int, seed: int = 1) -> list[tuple[object, ...]]:
-    return [columns_of(tick) for tick in islice(Market(seed).ticks(), messages)]
+    return [tick_columns(tick) for tick in islice(Market(seed).ticks(), messages)]
 
 
 def recorded(file: Path) -> list[tuple[object, ...]]:
@@ -108,7 +108,7 @@ def until_count(file: Path, least: int, writer: subprocess.Popen[str]) -> None:
 def test_a_latecomer_gets_everything_that_was_before(desk: Desk) -> None:
     desk.publish(3_000)
     done = desk.run("quotes", "catchup", "--once")
-    lines = [line_of(tick) for tick in islice(Market(1).ticks(), 3_000)]
+    lines = [format_tick(tick) for tick in islice(Market(1).ticks(), 3_000)]
     assert done.stdout.splitlines() == lines
     assert "ticks: 3,000" in done.stderr
 

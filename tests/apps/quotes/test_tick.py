@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.apps.quotes.tick import (
-    EVERYBODY,
-    BadTick,
+    MARKET_KEY,
     Bell,
     Phase,
     Quote,
     Side,
     Tick,
+    TickError,
     Trade,
     decode,
     encode_compact,
     encode_json,
-    key_of,
+    tick_key,
 )
 
 MOMENTS = st.integers(0, 2**62)
@@ -37,8 +37,8 @@ TICKS: st.SearchStrategy[Tick] = st.one_of(
 
 @given(TICKS)
 def test_both_forms_give_the_tick_back(tick: Tick) -> None:
-    assert decode(key_of(tick), encode_json(tick)) == tick
-    assert decode(key_of(tick), encode_compact(tick)) == tick
+    assert decode(tick_key(tick), encode_json(tick)) == tick
+    assert decode(tick_key(tick), encode_compact(tick)) == tick
 
 
 def test_json_is_what_a_selector_reads() -> None:
@@ -54,8 +54,8 @@ def test_json_is_what_a_selector_reads() -> None:
 
 
 def test_the_key_is_the_symbol_and_a_bell_is_for_everybody() -> None:
-    assert key_of(Quote("VALE3", 0, 1.0, 1.01, 100, 100)) == "VALE3"
-    assert key_of(Bell(0, Phase.TRADING)) == EVERYBODY
+    assert tick_key(Quote("VALE3", 0, 1.0, 1.01, 100, 100)) == "VALE3"
+    assert tick_key(Bell(0, Phase.TRADING)) == MARKET_KEY
 
 
 def test_the_compact_form_is_small() -> None:
@@ -69,11 +69,11 @@ def test_the_compact_form_is_small() -> None:
     [b"", b"{", b'{"kind":"rumour"}', b"\x00", b"\x01\x02", b"\x03" + bytes(8) + b"\x09", b"\xff"],
 )
 def test_what_is_no_tick_is_refused(body: bytes) -> None:
-    with pytest.raises(BadTick, match="the body of 'VALE3' is no tick"):
+    with pytest.raises(TickError, match="the body of 'VALE3' is no tick"):
         decode("VALE3", body)
 
 
 @given(st.binary(max_size=64))
 def test_no_body_does_worse_than_being_refused(body: bytes) -> None:
-    with suppress(BadTick):
+    with suppress(TickError):
         decode("VALE3", body)

@@ -12,20 +12,27 @@ import pytest
 
 from recado.actors.ref import ActorRef
 from recado.actors.system import ActorSystem
-from recado.apps.trading.book import BadOrder, OrderBook, Side, Totals
-from recado.apps.trading.clients import ORDERS, Client, Disagreement, Trading
-from recado.apps.trading.exchange import NODE, RECEPTIONIST, Book, Engine, Receiver, Receptionist
-from recado.apps.trading.listing import RECEIVERS, SYMBOLS, group_of
-from recado.apps.trading.messages import Ask, Bid, Confirmed, FindReceivers, Order, TellTotals
+from recado.apps.trading.book import InvalidOrderError, OrderBook, OrderSide, Totals
+from recado.apps.trading.clients import ORDERS, Client, ClientGroup, TotalsMismatchError
+from recado.apps.trading.exchange import (
+    NODE_NAME,
+    RECEPTIONIST_NAME,
+    Book,
+    MatchingEngine,
+    OrderReceiver,
+    Receptionist,
+)
+from recado.apps.trading.messages import Ask, Bid, Confirmed, FindReceivers, GetTotals, Order
+from recado.apps.trading.shares import RECEIVERS_COUNT, SYMBOLS, group_of
 
 SECONDS = 10.0
-Reception = ActorRef[FindReceivers | TellTotals]
+Reception = ActorRef[FindReceivers | GetTotals]
 
 
 @asynccontextmanager
 async def exchange() -> AsyncIterator[tuple[ActorSystem, Reception]]:
-    async with ActorSystem(NODE) as system:
-        yield system, await system.spawn(Receptionist, name=RECEPTIONIST)
+    async with ActorSystem(NODE_NAME) as system:
+        yield system, await system.spawn(Receptionist, name=RECEPTIONIST_NAME)
 
 
 async def receivers(receptionist: Reception) -> tuple[ActorRef[Order], ...]:
@@ -36,13 +43,13 @@ def test_who_there_is() -> None:
     async def work() -> None:
         async with exchange() as (system, receptionist):
             assert len(system.registry.by_class(Book)) == 15
-            assert len(system.registry.by_class(Engine)) == 3
-            assert len(system.registry.by_class(Receiver)) == 10
+            assert len(system.registry.by_class(MatchingEngine)) == 3
+            assert len(system.registry.by_class(OrderReceiver)) == 10
             for symbol in SYMBOLS:
                 book = system.registry.by_name(f"book.{symbol}")
                 assert book is not None
             found = await receivers(receptionist)
-            names = [f"receiver.{number}" for number in range(1, RECEIVERS + 1)]
+            names = [f"receiver.{number}" for number in range(1, RECEIVERS_COUNT + 1)]
             assert [ref.address.name for ref in found] == names
 
     asyncio.run(work())
@@ -60,10 +67,10 @@ def test_any_receiver_takes_orders_for_any_share() -> None:
         async with exchange() as (_, receptionist):
             found = await receivers(receptionist)
             for number, symbol in enumerate(SYMBOLS):
-                one, other = found[number % RECEIVERS], found[(number + 1) % RECEIVERS]
+                one, other = found[number % RECEIVERS_COUNT], found[(number + 1) % RECEIVERS_COUNT]
                 assert await one.ask(Bid(symbol, 10, 5), SECONDS) == Confirmed(1, 0)
                 assert await other.ask(Ask(symbol, 9, 3), SECONDS) == Confirmed(2, 3)
-            told = await receptionist.ask(TellTotals(), SECONDS)
+            told = await receptionist.ask(GetTotals(), SECONDS)
             assert told.totals == Totals(30, 75, 45, 45, 30, 0)
 
     asyncio.run(work())
@@ -76,9 +83,9 @@ def test_an_order_that_nobody_takes_is_an_error_and_nothing_else(order: Order) -
     async def work() -> None:
         async with exchange() as (system, receptionist):
             receiver = (await receivers(receptionist))[0]
-            with pytest.raises(BadOrder):
+            with pytest.raises(InvalidOrderError):
                 await receiver.ask(order, SECONDS)
-            assert (await receptionist.ask(TellTotals(), SECONDS)).totals == Totals()
+            assert (await receptionist.ask(GetTotals(), SECONDS)).totals == Totals()
             assert not any(cell.restarts for cell in system.registry.cells())
 
     asyncio.run(work())
@@ -88,17 +95,17 @@ def test_an_order_that_nobody_takes_is_an_error_and_nothing_else(order: Order) -
 def test_clients_send_their_lists_one_ask_at_a_time(clients: int, asks: int) -> None:
     async def work() -> None:
         async with exchange() as (system, _):
-            trading = Trading(system, "run-1", clients)
+            trading = ClientGroup(system, "run-1", clients)
             await trading.prepare()
             assert len(system.registry.by_class(Client)) == clients
-            outcome = await trading.trade(asks)
-            assert trading.asked == len(outcome.asked) == asks
+            outcome = await trading.run(asks)
+            assert trading.completed_asks == len(outcome.asks) == asks
             each = asks // clients
-            numbers = [(ask.run, ask.client, ask.number) for ask in outcome.asked]
+            numbers = [(ask.run, ask.client, ask.number) for ask in outcome.asks]
             assert numbers == [
                 ("run-1", c, number) for c in range(clients) for number in range(each)
             ]
-            of_first = [ask for ask in outcome.asked if ask.client == 0]
+            of_first = [ask for ask in outcome.asks if ask.client == 0]
             for before, after in pairwise(of_first):
                 assert before.began + before.nanoseconds <= after.began
             assert outcome.totals == expected(clients, each)
@@ -112,7 +119,7 @@ def expected(clients: int, each: int) -> Totals:
     for _ in range(clients):
         for number in range(each):
             order = ORDERS[number % len(ORDERS)]
-            side = Side.BUY if isinstance(order, Bid) else Side.SELL
+            side = OrderSide.BUY if isinstance(order, Bid) else OrderSide.SELL
             books[order.symbol].place(side, order.price, order.volume)
     return sum((book.totals for book in books.values()), Totals())
 
@@ -127,9 +134,9 @@ def test_an_exchange_that_has_another_account_is_told() -> None:
     async def work() -> None:
         async with exchange() as (system, receptionist):
             await (await receivers(receptionist))[0].ask(Bid("A1", 1, 1), SECONDS)
-            trading = Trading(system, "run-1", 1)
+            trading = ClientGroup(system, "run-1", 1)
             await trading.prepare()
-            await trading.trade(30)
+            await trading.run(30)
 
-    with pytest.raises(Disagreement, match="30 orders were confirmed, and the exchange has"):
+    with pytest.raises(TotalsMismatchError, match="30 orders were confirmed, and the exchange has"):
         asyncio.run(work())

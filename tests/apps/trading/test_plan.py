@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from recado.apps.trading.figures import Transport
-from recado.apps.trading.plan import QUICK_ASKS, BadPlan, Plan, Trial
+from recado.apps.trading.figures import TransportKind
+from recado.apps.trading.plan import QUICK_ASKS_COUNT, BenchmarkPlan, InvalidPlanError, Trial
 
-TCP, AMQP = Transport.TCP, Transport.AMQP
+TCP, AMQP = TransportKind.TCP, TransportKind.AMQP
 
 
 def test_everything_with_everything_side_by_side() -> None:
     brokers = {"recado": None, "rabbitmq": "amqp://elsewhere"}
-    plan = Plan((1, 2), (TCP, AMQP), (0, 2000), asks=60, runs=2, brokers=brokers)
+    plan = BenchmarkPlan((1, 2), (TCP, AMQP), (0, 2000), asks=60, runs=2, brokers=brokers)
     trials = [*plan.trials()]
     assert len(trials) == len(plan) == 2 * 2 * 2 * 3
     assert trials[:4] == [
@@ -26,18 +26,18 @@ def test_everything_with_everything_side_by_side() -> None:
 
 
 def test_the_dissertations_is_the_default() -> None:
-    plan = Plan()
+    plan = BenchmarkPlan()
     assert (plan.clients, plan.asks) == ((1, 2, 4, 8, 10, 20, 40, 80), 30_000)
     assert {trial.transport for trial in plan.trials()} == {TCP, AMQP}
-    assert len(Plan(asks=QUICK_ASKS, runs=1)) == 16
+    assert len(BenchmarkPlan(asks=QUICK_ASKS_COUNT, runs=1)) == 16
 
 
 @pytest.mark.parametrize(
     ("clients", "asks", "runs"), [((7,), 30_000, 1), ((0,), 30, 1), ((80,), 40, 1), ((1,), 30, 0)]
 )
 def test_what_cannot_be_measured(clients: tuple[int, ...], asks: int, runs: int) -> None:
-    with pytest.raises(BadPlan):
-        Plan(clients, asks=asks, runs=runs)
+    with pytest.raises(InvalidPlanError):
+        BenchmarkPlan(clients, asks=asks, runs=runs)
 
 
 def test_a_trial_says_what_it_is() -> None:

@@ -9,23 +9,23 @@ import msgspec
 import pytest
 from matplotlib.figure import Figure
 
-from recado.apps.trading.figures import Figures, Transport
-from recado.apps.trading.measurement import Asked, Run
-from recado.apps.trading.plots import draw_all
-from recado.apps.trading.published import WIRED, WIRELESS
+from recado.apps.trading.figures import Figures, TransportKind
+from recado.apps.trading.measurement import AskTiming, RunSummary
+from recado.apps.trading.plots import draw_figures
+from recado.apps.trading.published_figures import WIRED, WIRELESS
 from recado.apps.trading.report import Report
-from recado.apps.trading.tables import Line, Table, text_of
+from recado.apps.trading.tables import FigureTable, TableLine, format_table
 from tests.apps.trading.stage import archive_of, asks_of, run_of
 
-TCP, AMQP = Transport.TCP, Transport.AMQP
+TCP, AMQP = TransportKind.TCP, TransportKind.AMQP
 PNG = b"\x89PNG\r\n"
 Lines = dict[str, dict[int, float]]
 """By label, asks per second by number of clients."""
 
 
-def told(*which: tuple[Transport, str | None, int, int, int]) -> list[Asked | Run]:
+def told(*which: tuple[TransportKind, str | None, int, int, int]) -> list[AskTiming | RunSummary]:
     """Runs by transport, broker, latency in µs, clients, and ns of an ask."""
-    found: list[Asked | Run] = []
+    found: list[AskTiming | RunSummary] = []
     for number, (transport, broker, latency_us, clients, took) in enumerate(which):
         name = f"run-{number}"
         found += asks_of(name, 40, took, clients)
@@ -56,7 +56,7 @@ def report(tmp_path: Path) -> Report:
         (TCP, None, 0, 1, 9_000_000),
     )
     archive_of(tmp_path, both)
-    return Report.of(tmp_path)
+    return Report.from_archive(tmp_path)
 
 
 def test_a_table_for_each_latency(report: Report) -> None:
@@ -84,7 +84,7 @@ def test_point_to_point_first_and_each_broker_beside_it(report: Report) -> None:
     assert rabbitmq.ours.mean == pytest.approx(100 * 2_000 / 1_019.5)
     assert recado.ours.mean == pytest.approx(100 * 500 / 1_019.5)
     assert tcp.theirs == WIRED[TCP, 1]
-    assert recado.theirs == WIRED[AMQP, 1].beside(WIRED[TCP, 1])
+    assert recado.theirs == WIRED[AMQP, 1].percent_above(WIRED[TCP, 1])
 
 
 def test_the_text(report: Report) -> None:
@@ -124,7 +124,7 @@ def rate(took: int, clients: int = 1) -> float:
     return 40e9 / max(sum(took + 1000 * number for number in share) for share in shares)
 
 
-def published(table: dict[tuple[Transport, int], Figures]) -> Lines:
+def published(table: dict[tuple[TransportKind, int], Figures]) -> Lines:
     names = {"Netty": TCP, "AMQP, RabbitMQ": AMQP}
     return {
         name: {clients: row.rate for (each, clients), row in table.items() if each is transport}
@@ -174,7 +174,7 @@ def test_the_plots_show_what_was_measured_beside_what_was_published(
         save(figure, file, **options)
 
     monkeypatch.setattr(Figure, "savefig", keep_and_save)
-    drawn = draw_all(report.by_latency, tmp_path / "plots")
+    drawn = draw_figures(report.by_latency, tmp_path / "plots")
     assert [file.name for file in drawn] == [*figures] == [*PLOTS]
     assert all(file.read_bytes().startswith(PNG) for file in drawn)
     for name, (headline, title, ours, their_title, theirs) in PLOTS.items():
@@ -193,16 +193,16 @@ def test_the_plots_show_what_was_measured_beside_what_was_published(
 
 def test_without_latency_there_is_one_plot(tmp_path: Path) -> None:
     archive_of(tmp_path, told((TCP, None, 0, 1, 1_000_000)))
-    report = Report.of(tmp_path)
+    report = Report.from_archive(tmp_path)
     assert [table.name for table in report.tables] == ["Table 7.1"]
     assert "one run" in report.text()
-    assert [file.name for file in draw_all(report.by_latency, tmp_path)] == ["figure-7.2.png"]
+    assert [file.name for file in draw_figures(report.by_latency, tmp_path)] == ["figure-7.2.png"]
 
 
 def test_a_run_with_a_gap_is_left_out_of_it_and_told(tmp_path: Path) -> None:
-    gap: list[Asked | Run] = [*asks_of("gap", 29), run_of("gap", asks=30)]
+    gap: list[AskTiming | RunSummary] = [*asks_of("gap", 29), run_of("gap", asks=30)]
     archive_of(tmp_path, gap + told((TCP, None, 0, 1, 1_000_000)))
-    report = Report.of(tmp_path)
+    report = Report.from_archive(tmp_path)
     assert [table.name for table in report.tables] == ["Table 7.1"]
     said = "of the 30 asks of run gap the archive has 29"
     assert f"Left out: {said}" in report.text()
@@ -211,16 +211,16 @@ def test_a_run_with_a_gap_is_left_out_of_it_and_told(tmp_path: Path) -> None:
 
 def test_of_nothing(tmp_path: Path) -> None:
     archive_of(tmp_path, [])
-    report = Report.of(tmp_path)
+    report = Report.from_archive(tmp_path)
     assert report.tables == []
-    assert draw_all(report.by_latency, tmp_path) == []
+    assert draw_figures(report.by_latency, tmp_path) == []
 
 
 @pytest.mark.parametrize("percent", [-99.9, 12.3, 999.9, 1000.0, 12_345.6, 1_234_567.8])
 def test_columns_stay_apart_however_large_a_difference_is(percent: float) -> None:
     large = Figures(*[percent] * len(msgspec.structs.fields(Figures)))
-    line = Line(1, "amqp", large, large, is_difference=True)
-    *_, row = text_of(Table("Table 7.1", 0, [line]), 1).splitlines()
+    line = TableLine(1, "amqp", large, large, is_difference=True)
+    *_, row = format_table(FigureTable("Table 7.1", 0, [line]), 1).splitlines()
     ours, theirs = row.split("difference")[1].split("│")
     count = len(msgspec.structs.fields(Figures))
     for side in (ours, theirs):

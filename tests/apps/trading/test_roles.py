@@ -10,18 +10,18 @@ import pytest
 
 import recado
 from recado.actors import ActorError, ActorSystem
-from recado.actors.remote import Tcp
-from recado.apps.trading.archived import measured
-from recado.apps.trading.book import BadOrder
-from recado.apps.trading.clients import Disagreement
-from recado.apps.trading.exchange import NODE, RECEPTIONIST, Receptionist
-from recado.apps.trading.figures import Transport
-from recado.apps.trading.measurement import FEED
+from recado.actors.remote import TcpTransport
+from recado.apps.trading.book import InvalidOrderError
+from recado.apps.trading.clients import TotalsMismatchError
+from recado.apps.trading.exchange import NODE_NAME, RECEPTIONIST_NAME, Receptionist
+from recado.apps.trading.figures import TransportKind
+from recado.apps.trading.measurement import FEED_NAME
 from recado.apps.trading.messages import Bid, FindReceivers
-from recado.apps.trading.roles import OPTIONS, Trade, serve_exchange, trade
+from recado.apps.trading.results import load_complete_runs
+from recado.apps.trading.roles import REMOTE_OPTIONS, ClientsTask, run_clients, serve_exchange
 from workshop.time_limit import scale
 
-TCP, AMQP = Transport.TCP, Transport.AMQP
+TCP, AMQP = TransportKind.TCP, TransportKind.AMQP
 SECONDS = 60
 
 
@@ -37,7 +37,9 @@ class Heard:
         self.first.set()
 
 
-async def session(transport: Transport, url: str | None, *trades: Trade) -> list[dict[str, Any]]:
+async def session(
+    transport: TransportKind, url: str | None, *trades: ClientsTask
+) -> list[dict[str, Any]]:
     """An exchange, and one client program after the other; gives what these said."""
     exchange, clients, over = Heard(), Heard(), asyncio.Event()
 
@@ -51,7 +53,7 @@ async def session(transport: Transport, url: str | None, *trades: Trade) -> list
         for each in trades:
             address = exchange.facts[0]["listening"]
             there = url if address is None else f"tcp://{address}"
-            await trade(replace_url(each, there), clients)
+            await run_clients(replace_url(each, there), clients)
     finally:
         over.set()
         listening.cancel()
@@ -59,17 +61,17 @@ async def session(transport: Transport, url: str | None, *trades: Trade) -> list
     return clients.facts
 
 
-def replace_url(wanted: Trade, url: str | None) -> Trade:
+def replace_url(wanted: ClientsTask, url: str | None) -> ClientsTask:
     rest = (wanted.clients, wanted.asks, wanted.feed_url, wanted.run, wanted.broker)
-    return Trade(wanted.transport, url, *rest, wanted.latency_us)
+    return ClientsTask(wanted.transport, url, *rest, wanted.latency_us)
 
 
-def run(transport: Transport, url: str | None, *trades: Trade) -> list[dict[str, Any]]:
+def run(transport: TransportKind, url: str | None, *trades: ClientsTask) -> list[dict[str, Any]]:
     return asyncio.run(asyncio.wait_for(session(transport, url, *trades), scale(SECONDS)))
 
 
 def test_point_to_point() -> None:
-    begun, done = run(TCP, None, Trade(TCP, None, 2, 60, None))
+    begun, done = run(TCP, None, ClientsTask(TCP, None, 2, 60, None))
     assert begun == {"begun": True}
     assert (done["done"], done["traded"]) == (True, 30_000)
     assert done["processor"] > 0
@@ -81,17 +83,17 @@ def test_by_hand_the_clients_publish_the_run_as_well(
     url = recado_broker.url
 
     async def work() -> list[dict[str, Any]]:
-        async with recado.connect(url) as link, link.archive(FEED, tmp_path) as archive:
-            by_hand = Trade(AMQP, url, 3, 90, url, broker="mine", latency_us=1670)
+        async with recado.connect(url) as link, link.archive(FEED_NAME, tmp_path) as archive:
+            by_hand = ClientsTask(AMQP, url, 3, 90, url, broker="mine", latency_us=1670)
             facts = await session(AMQP, url, by_hand)
             publisher = bytes.fromhex(facts[-1]["publisher"])
-            while archive.vector.of(publisher) < facts[-1]["published"]:  # noqa: ASYNC110 - it tells its feed
+            while archive.vector.last_of(publisher) < facts[-1]["published"]:  # noqa: ASYNC110 - it tells its feed
                 await asyncio.sleep(0.01)
             return facts
 
     *_, published = asyncio.run(asyncio.wait_for(work(), scale(SECONDS)))
     assert published["published"] == 91
-    (found,) = measured(tmp_path)
+    (found,) = load_complete_runs(tmp_path)
     assert (found.run.clients, found.run.asks, found.run.traded) == (3, 90, 45_000)
     assert (found.run.broker, found.run.latency_us) == ("mine", 1670)
     assert set(found.run.processor) == {"clients"}
@@ -99,8 +101,8 @@ def test_by_hand_the_clients_publish_the_run_as_well(
 
 def test_orders_of_others_are_noticed() -> None:
     """Two runs on one exchange: its account of the second is not that of its clients alone."""
-    wanted = Trade(TCP, None, 1, 30, None)
-    with pytest.raises(Disagreement):
+    wanted = ClientsTask(TCP, None, 1, 30, None)
+    with pytest.raises(TotalsMismatchError):
         run(TCP, None, wanted, wanted)
 
 
@@ -113,11 +115,11 @@ def test_a_mistake_of_a_client_is_told_on_its_node() -> None:
 
         serving = asyncio.create_task(serve_exchange(TCP, None, here, until))
         await here.first.wait()
-        way = Tcp(nodes={NODE: here.facts[0]["listening"]})
-        async with ActorSystem("elsewhere", transport=way, options=OPTIONS) as system:
-            receptionist = system.actor(RECEPTIONIST, Receptionist, node=NODE)
+        way = TcpTransport(nodes={NODE_NAME: here.facts[0]["listening"]})
+        async with ActorSystem("elsewhere", transport=way, options=REMOTE_OPTIONS) as system:
+            receptionist = system.actor(RECEPTIONIST_NAME, Receptionist, node=NODE_NAME)
             found = await receptionist.ask(FindReceivers(), SECONDS)
-            with pytest.raises(BadOrder, match="no share 'Z9' is traded here"):
+            with pytest.raises(InvalidOrderError, match="no share 'Z9' is traded here"):
                 await found.receivers[0].ask(Bid("Z9", 1, 1), SECONDS)
         over.set()
         await serving
@@ -126,6 +128,6 @@ def test_a_mistake_of_a_client_is_told_on_its_node() -> None:
 
 
 def test_an_exchange_that_is_not_there(recado_broker: recado.Broker) -> None:
-    wanted = Trade(AMQP, recado_broker.url, 1, 30, None)
+    wanted = ClientsTask(AMQP, recado_broker.url, 1, 30, None)
     with pytest.raises(ActorError):
-        asyncio.run(asyncio.wait_for(trade(wanted, Heard()), scale(SECONDS)))
+        asyncio.run(asyncio.wait_for(run_clients(wanted, Heard()), scale(SECONDS)))

@@ -34,5 +34,5 @@ def damage_footer(path: Path) -> None:
 def file_of(folder: Path) -> Path:
     """The only Parquet file of the archive, apart from those in their grace period."""
     with Archive.open(folder) as archive:
-        (path,) = archive.paths
+        (path,) = archive.parquet_paths
     return Path(path)

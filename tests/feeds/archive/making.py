@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from recado.feeds.archive.archive import Archive
 from recado.feeds.archive.records import StoredBatch
-from recado.feeds.block import BODY, KEY, Block
-from recado.feeds.boundary import Batch
+from recado.feeds.block import BODY_INDEX, KEY_INDEX, Block
+from recado.feeds.boundary import MessageBatch
 from recado.feeds.views import NO_VIEW, ViewId
 
 NOON = 1_800_000_000.0
@@ -28,24 +28,26 @@ def publisher(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def batch(number: int, first: int, count: int, *, view: ViewId = NO_VIEW, size: int = 12) -> Batch:
+def batch(
+    number: int, first: int, count: int, *, view: ViewId = NO_VIEW, size: int = 12
+) -> MessageBatch:
     """Messages first, first + 1, … of a publisher; what is in them follows from that."""
     sequences = range(first, first + count)
-    block = Block.of(
+    block = Block.build(
         [b"%d/%d" % (number, each) + b"." * (each % size) for each in sequences],
         timestamps=[1_700_000_000_000_000 + each for each in sequences],
         keys=[b"key.%d" % (each % 3) for each in sequences],
         message_ids=[b"%d-%d" % (number, each) if each % 2 else b"" for each in sequences],
     )
-    return Batch(publisher(number), first, block, view)
+    return MessageBatch(publisher(number), first, block, view)
 
 
-def rows_of(batches: Iterable[Batch]) -> list[Row]:
+def rows_of(batches: Iterable[MessageBatch]) -> list[Row]:
     return [
         (each.publisher, each.first + index, key.decode(), body)
         for each in batches
         for index, (key, body) in enumerate(
-            zip(each.block.values(KEY), each.block.values(BODY), strict=True)
+            zip(each.block.values(KEY_INDEX), each.block.values(BODY_INDEX), strict=True)
         )
     ]
 
@@ -57,7 +59,7 @@ def rows_in(archive: Archive, start: int = 0, stop: int | None = None) -> list[R
     ]
 
 
-def stored(batches: Sequence[Batch], offset: int = 0) -> list[StoredBatch]:
+def stored(batches: Sequence[MessageBatch], offset: int = 0) -> list[StoredBatch]:
     """As they are in the journal, one behind the other."""
     made = []
     for each in batches:

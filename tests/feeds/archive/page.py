@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from recado.feeds.archive.store import Store
+from recado.feeds.archive.store import ArchiveStore
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch
+from recado.feeds.boundary import MessageBatch
 
 from .making import Clock, publisher
 
@@ -23,15 +23,15 @@ COUNT = 60
 def folder(tmp_path: Path) -> Path:
     """Two days, two symbols, two publishers."""
     clock = Clock()
-    with Store(tmp_path, "quotes", clock=clock) as store:
+    with ArchiveStore(tmp_path, "quotes", clock=clock) as store:
         for day in range(2):
             for who in (1, 2):
-                block = Block.of(
+                block = Block.build(
                     [b'{"price": %d}' % price for price in range(COUNT)],
                     timestamps=int(clock.now * 1e6),
                     keys=[(b"PETR4", b"VALE3")[price % 2] for price in range(COUNT)],
                 )
-                store.append([Batch(publisher(who), 1 + COUNT * day, block)])
+                store.append([MessageBatch(publisher(who), 1 + COUNT * day, block)])
             store.seal()
             clock.now += 86_400
     return tmp_path

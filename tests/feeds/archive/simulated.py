@@ -20,7 +20,7 @@ class SimulatedTree:
         if folder not in self.disks:
             self.disks[folder] = SimulatedDisk(self._seed + len(self.disks))
         disk = self.disks[folder]
-        disk.watch = self._told
+        disk.on_operation = self._told
         return disk
 
     def _told(self, operation: str) -> None:
@@ -38,7 +38,7 @@ class SimulatedTree:
     def remove_empty(self, folder: str) -> None:
         pass
 
-    def capacity(self) -> int:
+    def capacity_bytes(self) -> int:
         return 1_000_000
 
     def parquet(self, path: str) -> pa.NativeFile:

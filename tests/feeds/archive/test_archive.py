@@ -11,21 +11,21 @@ from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.values import encode_table
 from recado.feeds.archive.archive import Archive
 from recado.feeds.archive.columns import SCHEMA
-from recado.feeds.archive.errors import NoArchive
-from recado.feeds.archive.store import Store
+from recado.feeds.archive.errors import ArchiveNotFoundError
+from recado.feeds.archive.store import ArchiveStore
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch
+from recado.feeds.boundary import MessageBatch
 from recado.feeds.vector import Vector
 from recado.feeds.views import (
-    Acknowledged,
+    AcknowledgementRecord,
     Certainty,
     MemberId,
     Role,
-    Seat,
-    Settled,
     View,
+    ViewEntry,
     ViewId,
     ViewRecord,
+    ViewStability,
 )
 from recado.selector import SelectorError, parse
 
@@ -38,7 +38,7 @@ ROWS = rows_of(BATCHES)
 @pytest.fixture(params=["sealed", "half", "tail"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The same rows, in files, in the journal, or in both."""
-    with Store(tmp_path, "f") as store:
+    with ArchiveStore(tmp_path, "f") as store:
         store.append(BATCHES[:2])
         if request.param != "tail":
             store.seal()
@@ -51,7 +51,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_rows_by_offset(folder: Path) -> None:
     with Archive.open(folder) as archive:
-        assert (archive.feed, archive.first, archive.end) == ("f", 0, 100)
+        assert (archive.feed, archive.first_offset, archive.end_offset) == ("f", 0, 100)
         for start, stop in [
             (0, None),
             (0, 100),
@@ -73,8 +73,8 @@ def test_the_same_rows_a_few_at_a_time(folder: Path, most_bytes: int) -> None:
     columns = ["publisher", "sequence", "routing_key", "body"]
     with Archive.open(folder) as archive:
         for start, stop in [(0, None), (30, 50), (79, 81), (99, 500), (50, 50)]:
-            whole = list(archive.tables(start, stop, columns))
-            pieces = list(archive.tables(start, stop, columns, most_bytes=most_bytes))
+            whole = list(archive.dictionary_batches(start, stop, columns))
+            pieces = list(archive.dictionary_batches(start, stop, columns, max_bytes=most_bytes))
             assert len(pieces) >= len(whole)
             assert [row for each in pieces for row in each.to_pylist()] == [
                 row for each in whole for row in each.to_pylist()
@@ -130,7 +130,7 @@ def test_a_wrong_selector_is_told_before_anything_is_read(folder: Path) -> None:
 
 def test_a_message_has_everything_that_was_published(tmp_path: Path) -> None:
     properties = Properties(content_type="text/plain", priority=3)
-    block = Block.of(
+    block = Block.build(
         [b"one", b"two"],
         timestamps=[1_000_000, 2_500_000],
         keys=[b"a", "ç".encode()],
@@ -139,8 +139,8 @@ def test_a_message_has_everything_that_was_published(tmp_path: Path) -> None:
         properties=[encode_properties(properties), b""],
     )
     view = ViewId(5, publisher(4))
-    with Store(tmp_path, "f") as store:
-        store.append([Batch(publisher(1), 7, block, view)])
+    with ArchiveStore(tmp_path, "f") as store:
+        store.append([MessageBatch(publisher(1), 7, block, view)])
         store.seal()
     with Archive.open(tmp_path) as archive:
         one, two = archive.messages()
@@ -154,19 +154,19 @@ def test_a_message_has_everything_that_was_published(tmp_path: Path) -> None:
 
 def test_what_is_certain_about_a_subscriber(tmp_path: Path) -> None:
     desk = MemberId("desk", publisher(8))
-    witness = Seat(MemberId("archive-1", publisher(9)), Role.ARCHIVE)
-    with_desk = View(ViewId(1, publisher(9)), (witness, Seat(desk, Role.SUBSCRIBER)))
+    witness = ViewEntry(MemberId("archive-1", publisher(9)), Role.ARCHIVE)
+    with_desk = View(ViewId(1, publisher(9)), (witness, ViewEntry(desk, Role.SUBSCRIBER)))
     without = View(ViewId(2, publisher(9)), (witness,))
     one = publisher(1)
-    acknowledged = Acknowledged(desk, with_desk.id, Vector(), Vector({one: 10}))
-    with Store(tmp_path, "f") as store:
+    acknowledged = AcknowledgementRecord(desk, with_desk.id, Vector(), Vector({one: 10}))
+    with ArchiveStore(tmp_path, "f") as store:
         store.append(
             [ViewRecord(with_desk, Vector(), (), complete=True), batch(1, 1, 20), acknowledged]
         )
         store.seal()
         cut = Vector({one: 30})
         record = ViewRecord(without, cut, (with_desk.id,), complete=True)
-        store.append([batch(1, 21, 10), record, Settled(without.id, cut), batch(1, 31, 10)])
+        store.append([batch(1, 21, 10), record, ViewStability(without.id, cut), batch(1, 31, 10)])
         store.sync()
     with Archive.open(tmp_path) as archive:
         table = pa.Table.from_batches(
@@ -189,13 +189,15 @@ def test_the_dataset_has_what_is_in_files_and_the_day(folder: Path) -> None:
         assert dataset.count_rows() == archive.manifest.tail.offset
         days = {file.date for file in archive.manifest.files}
         assert set(dataset.to_table(columns=["date"]).column("date").to_pylist()) == days
-        assert [Path(path).is_file() for path in archive.paths] == [True] * len(archive.paths)
+        assert [Path(path).is_file() for path in archive.parquet_paths] == [True] * len(
+            archive.parquet_paths
+        )
 
 
 def test_where_there_is_no_archive(tmp_path: Path) -> None:
-    with pytest.raises(NoArchive, match=f"there is no archive in {tmp_path}"):
+    with pytest.raises(ArchiveNotFoundError, match=f"there is no archive in {tmp_path}"):
         Archive.open(tmp_path)
-    with pytest.raises(NoArchive):
+    with pytest.raises(ArchiveNotFoundError):
         Archive.open(tmp_path / "nothing")
     assert list(tmp_path.iterdir()) == []
 

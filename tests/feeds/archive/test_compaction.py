@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.feeds.archive.archive import Archive
-from recado.feeds.archive.layout import RealTree
+from recado.feeds.archive.layout import FolderTree
 from recado.feeds.archive.manifest import DataFile
-from recado.feeds.archive.sealing import compactable, merge
-from recado.feeds.archive.store import Store
+from recado.feeds.archive.sealer import find_compactable, merge_files
+from recado.feeds.archive.store import ArchiveStore
 
 from .making import Clock, batch, rows_in
 
@@ -35,7 +35,7 @@ def test_which_files_go_together(parts: list[tuple[int, int, bool]], most: int) 
         offset, day = offset + gap, day + tomorrow
         made.append(file(offset, rows, f"{day}"))
         offset += rows
-    groups = compactable(made, most)
+    groups = find_compactable(made, most)
     at = [made.index(each) for group in groups for each in group]
     assert at == sorted(set(at))
     for group in groups:
@@ -46,7 +46,7 @@ def test_which_files_go_together(parts: list[tuple[int, int, bool]], most: int) 
 
 
 def made(folder: Path, clock: Clock) -> list[object]:
-    with Store(folder, "f", clock=clock) as store:
+    with ArchiveStore(folder, "f", clock=clock) as store:
         sequence = 1
         for rows in (400, 300, 200, 0, 100, 50):
             if rows:
@@ -63,19 +63,22 @@ def made(folder: Path, clock: Clock) -> list[object]:
 def test_the_rows_stay(tmp_path: Path) -> None:
     clock = Clock()
     before = made(tmp_path, clock)
-    tree = RealTree(tmp_path)
+    tree = FolderTree(tmp_path)
 
     def here(groups: Sequence[Sequence[DataFile]], generation: int) -> list[DataFile]:
-        return [merge(tree, group, generation) for group in groups]
+        return [merge_files(tree, group, generation) for group in groups]
 
-    with Store(tmp_path, "f", clock=clock, grace=600) as store, Archive.open(tmp_path) as reading:
+    with (
+        ArchiveStore(tmp_path, "f", clock=clock, grace=600) as store,
+        Archive.open(tmp_path) as reading,
+    ):
         groups = store.compact(here)
         assert [[each.rows for each in group] for group in groups] == [[400, 300, 200], [100, 50]]
         assert len(store.files) == 2
         assert store.compact(here) == []
         assert [*rows_in(reading)] == before
         clock.now += 601
-        assert store.collect().removed == 5
+        assert store.apply_retention().removed == 5
     with Archive.open(tmp_path) as archive:
         assert not list(archive.verify())
         assert [*rows_in(archive)] == before
@@ -87,10 +90,10 @@ def test_what_was_begun_in_vain_leaves_nothing(tmp_path: Path) -> None:
     names = sorted(tmp_path.rglob("*"))
 
     def half(groups: Sequence[Sequence[DataFile]], generation: int) -> list[DataFile]:
-        merge(RealTree(tmp_path), groups[0], generation)
+        merge_files(FolderTree(tmp_path), groups[0], generation)
         raise OSError("the disk is full")
 
-    with Store(tmp_path, "f", clock=clock) as store:
+    with ArchiveStore(tmp_path, "f", clock=clock) as store:
         with pytest.raises(OSError, match="full"):
             store.compact(half)
         assert len(store.files) == 5

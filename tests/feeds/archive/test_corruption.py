@@ -9,13 +9,13 @@ from random import Random
 import pytest
 
 from recado.feeds.archive.archive import Archive
-from recado.feeds.archive.errors import CorruptArchive
-from recado.feeds.archive.records import RECORD
-from recado.feeds.archive.store import Store
-from recado.feeds.boundary import Query
+from recado.feeds.archive.errors import CorruptArchiveError
+from recado.feeds.archive.records import RECORD_TYPE
+from recado.feeds.archive.store import ArchiveStore
+from recado.feeds.boundary import ArchiveQuery
 from recado.feeds.vector import Vector
 from recado.feeds.views import View, ViewId, ViewRecord
-from recado.journal.check import check, repair
+from recado.journal.check import check_segments, repair_segments
 from recado.journal.disk import FolderDisk
 from recado.journal.journal import Journal
 
@@ -28,7 +28,7 @@ VIEW = ViewRecord(View(ViewId(1, publisher(9)), ()), Vector(), ())
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """An archive with 300 rows in a file and 300 in the journal."""
-    with Store(tmp_path, "f") as store:
+    with ArchiveStore(tmp_path, "f") as store:
         store.append([batch(1, 1, 300), VIEW])
         store.seal()
         store.append([batch(1, 301, 300), VIEW])
@@ -52,16 +52,18 @@ def read(folder: Path) -> list[object]:
 
 def in_pieces(folder: Path) -> list[object]:
     with Archive.open(folder) as archive:
-        return [row for each in archive.tables(most_bytes=300) for row in each.to_pylist()]
+        return [
+            row for each in archive.dictionary_batches(max_bytes=300) for row in each.to_pylist()
+        ]
 
 
 def damage_in(
     folder: Path, right: list[object], reading: Callable[[Path], list[object]] = read
-) -> CorruptArchive | None:
+) -> CorruptArchiveError | None:
     """None if everything is read as it was."""
     try:
         found = reading(folder)
-    except CorruptArchive as error:
+    except CorruptArchiveError as error:
         return error
     assert found == right
     return None
@@ -83,7 +85,7 @@ def test_a_flipped_bit_in_a_file_is_found_and_named(folder: Path) -> None:
         if error is not None:  # else the bit is in what nobody reads, such as the head of a page
             found += 1
             assert error.file == str(path)
-            assert error.place == "its end" or error.place.startswith("row group ")
+            assert error.location == "its end" or error.location.startswith("row group ")
         flip(path, bit)
     assert found > 60
     assert read(folder) == right
@@ -108,7 +110,7 @@ def test_a_flipped_bit_in_the_journal_is_found_and_named(folder: Path) -> None:
         error = damage_in(folder, right)
         if error is not None:  # else it is before the tail, in what was sealed
             assert error.file == str(path)
-            assert error.place.startswith("position ")
+            assert error.location.startswith("position ")
         flip(path, bit)
 
 
@@ -116,59 +118,61 @@ def test_the_writer_does_not_go_on_behind_damage(folder: Path) -> None:
     path = journal_of(folder)
     flip(path, 8 * (path.stat().st_size - 500))
     with pytest.raises(
-        CorruptArchive, match=rf"{path.name} is damaged at position \d+: the checksum"
+        CorruptArchiveError, match=rf"{path.name} is damaged at position \d+: the checksum"
     ):
-        Store(folder, "f")
+        ArchiveStore(folder, "f")
     flip(path, 8 * (path.stat().st_size - 500))
-    Store(folder, "f").close()
+    ArchiveStore(folder, "f").close()
 
 
 def test_a_file_that_is_missing_is_named(folder: Path) -> None:
     path = data_of(folder)
     path.unlink()
     with pytest.raises(
-        CorruptArchive, match=f"{path.name} is damaged at byte 0: the file is missing"
+        CorruptArchiveError, match=f"{path.name} is damaged at byte 0: the file is missing"
     ):
         read(folder)
     with Archive.open(folder) as archive:
-        assert [damage.what for damage in archive.verify()] == ["the file is missing"]
-    with Store(folder, "f") as store:
-        store.recall(Query(Vector()))
-        assert [damage.error.what for damage in store.found_damages()] == ["the file is missing"]
+        assert [damage.reason for damage in archive.verify()] == ["the file is missing"]
+    with ArchiveStore(folder, "f") as store:
+        store.query(ArchiveQuery(Vector()))
+        assert [damage.error.reason for damage in store.take_new_damages()] == [
+            "the file is missing"
+        ]
 
 
 def test_a_file_that_is_cut_short_is_named(folder: Path) -> None:
     path = data_of(folder)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(CorruptArchive, match=f"{path.name} is damaged at its end"):
+    with pytest.raises(CorruptArchiveError, match=f"{path.name} is damaged at its end"):
         read(folder)
     with Archive.open(folder) as archive:
-        assert [damage.place for damage in archive.verify()] == [f"byte {path.stat().st_size}"]
+        assert [damage.location for damage in archive.verify()] == [f"byte {path.stat().st_size}"]
 
 
 def test_another_file_in_its_place_is_not_taken_for_it(folder: Path, tmp_path: Path) -> None:
-    with Store(tmp_path / "other", "f") as store:
+    with ArchiveStore(tmp_path / "other", "f") as store:
         store.append([batch(1, 1, 299)])
         store.seal()
     data_of(tmp_path / "other").replace(data_of(folder))
-    with pytest.raises(CorruptArchive, match=r"it has \d+ bytes, not \d+"):
+    with pytest.raises(CorruptArchiveError, match=r"it has \d+ bytes, not \d+"):
         read(folder)
 
 
 def test_a_journal_that_is_missing_is_named(folder: Path) -> None:
     journal_of(folder).unlink()
     with pytest.raises(
-        CorruptArchive, match=r"journal is damaged at position \d+: the file is missing"
+        CorruptArchiveError, match=r"journal is damaged at position \d+: the file is missing"
     ):
         read(folder)
-    with pytest.raises(CorruptArchive, match="the file is missing"):
-        Store(folder, "f")
+    with pytest.raises(CorruptArchiveError, match="the file is missing"):
+        ArchiveStore(folder, "f")
 
 
 def test_a_journal_that_was_taken_away_whole_begins_anew(folder: Path) -> None:
     for path in folder.glob("journal/*"):
         path.unlink()
-    with Store(folder, "f") as store:
+    with ArchiveStore(folder, "f") as store:
         assert store.next_offset == 300
         store.append([batch(1, 301, 5)])
         store.sync()
@@ -181,7 +185,7 @@ def test_a_journal_that_was_taken_away_whole_begins_anew(folder: Path) -> None:
     [
         (b"", "a payload of kind 0 and 0 bytes"),
         (bytes([9]) * 40, "a payload of kind 9"),
-        (bytes([RECORD]) + bytes(16) + b"\xc1", ""),
+        (bytes([RECORD_TYPE]) + bytes(16) + b"\xc1", ""),
     ],
 )
 def test_a_whole_record_without_sense_is_named(folder: Path, payload: bytes, what: str) -> None:
@@ -189,14 +193,14 @@ def test_a_whole_record_without_sense_is_named(folder: Path, payload: bytes, wha
     list(journal.recover())
     journal.append(payload)
     journal.close()
-    with pytest.raises(CorruptArchive, match=rf"\.journal is damaged at position \d+: {what}"):
+    with pytest.raises(CorruptArchiveError, match=rf"\.journal is damaged at position \d+: {what}"):
         read(folder)
-    with pytest.raises(CorruptArchive, match=rf"\.journal is damaged at position \d+: {what}"):
-        Store(folder, "f")
+    with pytest.raises(CorruptArchiveError, match=rf"\.journal is damaged at position \d+: {what}"):
+        ArchiveStore(folder, "f")
 
 
 def test_a_repaired_journal_has_a_gap_and_goes_on(tmp_path: Path) -> None:
-    with Store(tmp_path, "f") as store:
+    with ArchiveStore(tmp_path, "f") as store:
         store.append([batch(1, 1, 10)])
         store.seal()
         for number in range(3):
@@ -205,9 +209,9 @@ def test_a_repaired_journal_has_a_gap_and_goes_on(tmp_path: Path) -> None:
     path = journal_of(tmp_path)
     flip(path, 8 * (path.read_bytes().index(b"2/15") + 1))
     disk = FolderDisk(tmp_path / "journal")
-    repair(disk, list(check(disk)))
+    repair_segments(disk, list(check_segments(disk)))
     expected = [*range(10), *range(10, 20), *range(30, 40)]
-    with Store(tmp_path, "f") as store:
+    with ArchiveStore(tmp_path, "f") as store:
         for sealed in (False, True):
             with Archive.open(tmp_path) as archive:
                 assert [each.offset for each in archive.messages()] == expected
@@ -216,12 +220,12 @@ def test_a_repaired_journal_has_a_gap_and_goes_on(tmp_path: Path) -> None:
                     30,
                     31,
                 ]
-            answer = store.recall(Query(Vector()))
+            answer = store.query(ArchiveQuery(Vector()))
             assert [row[1] for row in rows_of(answer.batches)][10:] == [
                 *range(1, 11),
                 *range(21, 31),
             ]
-            assert (answer.offset, answer.more) == (40, False)
+            assert (answer.offset, answer.has_more) == (40, False)
             if not sealed:
                 store.append([VIEW])
                 store.seal()
@@ -229,17 +233,17 @@ def test_a_repaired_journal_has_a_gap_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_rows_that_go_back_in_the_journal_are_told(folder: Path) -> None:
-    with Store(folder, "f") as store:
-        store._next -= 5
+    with ArchiveStore(folder, "f") as store:
+        store._next_offset -= 5
         store.append([batch(2, 1, 4)])
-    with pytest.raises(CorruptArchive, match=r"position \d+: row 595 follows row 599"):
-        Store(folder, "f")
+    with pytest.raises(CorruptArchiveError, match=r"position \d+: row 595 follows row 599"):
+        ArchiveStore(folder, "f")
 
 
 def test_a_damaged_file_does_not_keep_others_from_being_sealed(folder: Path) -> None:
     path = data_of(folder)
     path.write_bytes(path.read_bytes()[:-20])
-    with Store(folder, "f") as store:
+    with ArchiveStore(folder, "f") as store:
         store.append([batch(2, 1, 300)])
         store.seal()
         assert store.append([batch(2, 301, 1)]) == 901

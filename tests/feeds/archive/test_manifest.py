@@ -11,12 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recado.feeds.archive import manifest as manifests
-from recado.feeds.archive.errors import CorruptArchive, NoArchive, UnknownVersion
-from recado.feeds.archive.layout import MANIFEST
+from recado.feeds.archive.errors import (
+    ArchiveNotFoundError,
+    CorruptArchiveError,
+    UnsupportedVersionError,
+)
+from recado.feeds.archive.layout import MANIFEST_FILE
 from recado.feeds.archive.manifest import (
-    Collected,
     DataFile,
     Manifest,
+    RetiredFile,
     Tail,
     ViewsFile,
     decode,
@@ -51,7 +55,7 @@ WHOLE = Manifest(
     files=(data_file(10, 20), data_file(20, 30)),
     views=ViewsFile("views/x-7.parquet", 1, 2, "00000000", "11111111"),
     begin={"00" * 16: 10},
-    collected=(Collected("data/old.parquet", 77, 5),),
+    collected=(RetiredFile("data/old.parquet", 77, 5),),
 )
 
 
@@ -70,13 +74,13 @@ def test_it_is_plain_json() -> None:
 
 def test_it_takes_the_place_of_the_last_one() -> None:
     disk = MemoryDisk()
-    with pytest.raises(NoArchive, match=r"manifest\.json is missing"):
+    with pytest.raises(ArchiveNotFoundError, match=r"manifest\.json is missing"):
         manifests.read(disk)
-    disk.open(MANIFEST + ".part", create=True).write(0, b"x" * 100_000)  # left by a killed one
+    disk.open(MANIFEST_FILE + ".part", create=True).write(0, b"x" * 100_000)  # left by a killed one
     for written in range(2):
-        manifests.write(disk, WHOLE.next(written))
+        manifests.write(disk, WHOLE.successor(written))
         assert manifests.read(disk).written == written
-    assert disk.names() == [MANIFEST]
+    assert disk.names() == [MANIFEST_FILE]
 
 
 @settings(max_examples=200)
@@ -86,14 +90,16 @@ def test_every_damage_is_found(data: st.DataObject) -> None:
     bit = data.draw(st.integers(0, 8 * len(good) - 1))
     bad = bytearray(good)
     bad[bit // 8] ^= 1 << bit % 8
-    with pytest.raises((CorruptArchive, NoArchive, UnknownVersion), match="there/manifest"):
+    with pytest.raises(
+        (CorruptArchiveError, ArchiveNotFoundError, UnsupportedVersionError), match="there/manifest"
+    ):
         decode(bytes(bad), "there/manifest")
 
 
 def test_what_is_cut_short_is_named_with_the_place() -> None:
     good = encode(WHOLE)
     for size in range(len(good)):
-        with pytest.raises(CorruptArchive, match="manifest is damaged at byte") as caught:
+        with pytest.raises(CorruptArchiveError, match="manifest is damaged at byte") as caught:
             decode(good[:size], "manifest")
         assert caught.value.file == "manifest"
 
@@ -107,12 +113,12 @@ def signed(**changes: object) -> bytes:
 
 
 def test_a_later_version_is_known_for_what_it_is() -> None:
-    with pytest.raises(UnknownVersion, match=r"version 2.*later release"):
+    with pytest.raises(UnsupportedVersionError, match=r"version 2.*later release"):
         decode(signed(version=2, files="something else"), "manifest")
 
 
 def test_something_else_is_no_manifest() -> None:
-    with pytest.raises(NoArchive, match="its format is 'x'"):
+    with pytest.raises(ArchiveNotFoundError, match="its format is 'x'"):
         decode(signed(format="x"), "manifest")
 
 
@@ -125,7 +131,7 @@ def test_something_else_is_no_manifest() -> None:
     ],
 )
 def test_a_wrong_field_is_named(changes: dict[str, object], place: str) -> None:
-    with pytest.raises(CorruptArchive, match=place):
+    with pytest.raises(CorruptArchiveError, match=place):
         decode(signed(**changes), "manifest")
 
 
@@ -140,5 +146,5 @@ def test_a_wrong_field_is_named(changes: dict[str, object], place: str) -> None:
 )
 def test_files_that_do_not_follow_each_other_are_refused(changes: dict[str, object]) -> None:
     wrong = msgspec.structs.replace(WHOLE, **changes)
-    with pytest.raises(CorruptArchive, match=r"\(M[12]\)"):
+    with pytest.raises(CorruptArchiveError, match=r"\(M[12]\)"):
         decode(encode(wrong), "manifest")

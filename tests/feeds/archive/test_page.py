@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from recado.feeds.archive import views
+from recado.feeds.archive import views_table
 from recado.feeds.archive.columns import SCHEMA
 from recado.feeds.archive.manifest import (
-    Collected,
     DataFile,
     Manifest,
+    RetiredFile,
     Tail,
     ViewsFile,
 )
@@ -57,7 +57,7 @@ def test_polars(folder: Path) -> None:
     assert dict(latest.rows()) == {publisher(who).hex(): 2 * COUNT for who in (1, 2)}
 
 
-@pytest.mark.parametrize("kind", [Manifest, DataFile, ViewsFile, Tail, Collected])
+@pytest.mark.parametrize("kind", [Manifest, DataFile, ViewsFile, Tail, RetiredFile])
 def test_every_field_of_the_manifest_is_explained(kind: type[Any]) -> None:
     _, _, text = PAGE.read_text().partition("### The manifest")
     text, _, _ = text.partition("### The views table")
@@ -69,4 +69,4 @@ def test_every_column_is_explained() -> None:
     named = {name for name, _ in rows}
     assert set(SCHEMA.names) <= named
     _, _, text = PAGE.read_text().partition("### The views table")
-    assert [name for name in views.SCHEMA.names if f"`{name}`" not in text] == []
+    assert [name for name in views_table.SCHEMA.names if f"`{name}`" not in text] == []

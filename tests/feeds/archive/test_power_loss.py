@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pytest
 
 from recado.feeds.archive.archive import Archive
-from recado.feeds.archive.collection import Limits
-from recado.feeds.archive.store import Store
-from recado.feeds.boundary import Query
+from recado.feeds.archive.retention import RetentionLimits
+from recado.feeds.archive.store import ArchiveStore
+from recado.feeds.boundary import ArchiveQuery
 from recado.feeds.vector import Vector
-from recado.feeds.views import Lost, View, ViewId, ViewRecord
+from recado.feeds.views import LostRange, View, ViewId, ViewRecord
 
 from .making import Clock, Row, batch, publisher, rows_in, rows_of
 from .simulated import SimulatedTree
@@ -53,15 +53,15 @@ class Work:
             self.random.choice((self.append, self.append, self.sync, self.seal, self.collect))()
         self.tree.watch = None
 
-    def open(self, tree: SimulatedTree) -> Store:
-        return Store(
+    def open(self, tree: SimulatedTree) -> ArchiveStore:
+        return ArchiveStore(
             "", "f", tree=tree, segment_size=SEGMENT, seal_rows=60, clock=self.clock, grace=GRACE
         )
 
     def _lose_power(self, operation: str) -> None:
         self._operations += 1
         if self._operations % self._each == 0:
-            first = self.store._keeping.manifest.first
+            first = self.store._files.manifest.first
             crashed = self.tree.crash(self._operations)
             self.moments.append(
                 Moment(crashed, self._durable, len(self.rows), (first, self._first), self._records)
@@ -91,15 +91,17 @@ class Work:
 
     def collect(self) -> None:
         keep = self.random.randrange(len(self.rows) + 1)
-        files = self.store._keeping.manifest.files
+        files = self.store._files.manifest.files
         self._first = files[-1].end if files else self._first
-        self.store.collect(Limits(max_messages=keep), grace=self.random.choice((0.0, GRACE)))
-        self._first = self.store._keeping.manifest.first
+        self.store.apply_retention(
+            RetentionLimits(max_messages=keep), grace=self.random.choice((0.0, GRACE))
+        )
+        self._first = self.store._files.manifest.first
 
 
 def check(moment: Moment, rows: list[Row], archive: Archive) -> int:
     """What a reader finds is what was appended, up to somewhere behind what was promised."""
-    first, end = archive.first, archive.end
+    first, end = archive.first_offset, archive.end_offset
     assert moment.let_go[0] <= first <= max(moment.let_go)
     assert moment.durable <= end <= moment.appended
     assert rows_in(archive) == rows[first:end]
@@ -122,36 +124,42 @@ def test_nothing_that_was_synced_is_lost_and_no_row_is_there_twice(seed: int) ->
         with work.open(moment.tree) as store, Archive.snapshot(moment.tree) as archive:
             end = check(moment, work.rows, archive)
             assert store.next_offset == store.durable_offset == end
-            assert store.stable == Vector({who: seq for who, seq, *_ in work.rows[:end]})
-            found = store.recall(Query(Vector(), limit=1 << 30))
-            assert rows_of(found.batches) == work.rows[archive.first : end]
-            assert found.reached == store.stable
+            assert store.durable_vector == Vector({who: seq for who, seq, *_ in work.rows[:end]})
+            found = store.query(ArchiveQuery(Vector(), limit_bytes=1 << 30))
+            assert rows_of(found.batches) == work.rows[archive.first_offset : end]
+            assert found.reached == store.durable_vector
             # Go on, and lose power again.
             more = batch(7, 1, 3)
             store.append([more])
             store.seal() if seed % 2 else store.sync()
             again = moment.tree.crash(seed)
             with work.open(again), Archive.snapshot(again) as archive:
-                assert rows_in(archive) == work.rows[archive.first : end] + rows_of([more])
+                assert rows_in(archive) == work.rows[archive.first_offset : end] + rows_of([more])
 
 
 def test_a_reader_needs_no_writer_to_recover_first() -> None:
     work = Work(11, steps=50, each=6)
     for moment in work.moments:
         with Archive.snapshot(moment.tree) as archive:
-            end = archive.end
+            end = archive.end_offset
             assert end <= moment.appended
-            assert rows_in(archive) == work.rows[archive.first : end]
+            assert rows_in(archive) == work.rows[archive.first_offset : end]
 
 
 def test_what_is_lost_is_reached() -> None:
     tree = SimulatedTree()
-    with Store("", "f", tree=tree, segment_size=SEGMENT, clock=Clock()) as store:
-        store.append([batch(1, 1, 2), Lost(publisher(1), 3, 5), batch(1, 6, 1)])
+    with ArchiveStore("", "f", tree=tree, segment_size=SEGMENT, clock=Clock()) as store:
+        store.append([batch(1, 1, 2), LostRange(publisher(1), 3, 5), batch(1, 6, 1)])
         store.seal()
-        store.append([Lost(publisher(2), 1, 9)])
+        store.append([LostRange(publisher(2), 1, 9)])
         store.sync()
-        assert store.stable == Vector({publisher(1): 6, publisher(2): 9})
-    with Store("", "f", tree=tree.crash(mercy=0), segment_size=SEGMENT, clock=Clock()) as store:
-        assert store.stable == store.state().vector == Vector({publisher(1): 6, publisher(2): 9})
-        assert store.recall(Query(Vector())).reached == store.stable
+        assert store.durable_vector == Vector({publisher(1): 6, publisher(2): 9})
+    with ArchiveStore(
+        "", "f", tree=tree.crash(mercy=0), segment_size=SEGMENT, clock=Clock()
+    ) as store:
+        assert (
+            store.durable_vector
+            == store.archive_state().vector
+            == Vector({publisher(1): 6, publisher(2): 9})
+        )
+        assert store.query(ArchiveQuery(Vector())).reached == store.durable_vector

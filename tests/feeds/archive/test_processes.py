@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
-from recado.feeds.archive.archive import Archive, SnapshotExpired
-from recado.feeds.archive.store import Store
-from recado.feeds.boundary import Query
+from recado.feeds.archive.archive import Archive, SnapshotExpiredError
+from recado.feeds.archive.store import ArchiveStore
+from recado.feeds.boundary import ArchiveQuery
 from recado.feeds.vector import Vector
 
 from .making import Row, batch, rows_in, rows_of
@@ -67,20 +67,20 @@ def test_others_read_while_it_writes_seals_and_collects(tmp_path: Path) -> None:
         while len(firsts) < 8:
             with Archive.open(tmp_path) as archive:
                 rows = rows_in(archive)
-                assert archive.first + len(rows) == archive.end >= known
+                assert archive.first_offset + len(rows) == archive.end_offset >= known
                 assert [each.column("offset")[0].as_py() for each in archive.batches()][:1] in (
                     [],
-                    [archive.first],
+                    [archive.first_offset],
                 )
                 check_rows(rows)
-                firsts.add(archive.first)
+                firsts.add(archive.first_offset)
             known = durable(process)
 
 
 def first_in(folder: Path) -> int:
     """The first row that an archive has now."""
     with Archive.open(folder) as archive:
-        return archive.first
+        return archive.first_offset
 
 
 def test_a_snapshot_outlives_what_is_collected_for_the_grace_period(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_snapshot_outlives_what_is_collected_for_the_grace_period(tmp_path: Pa
             pass
         with Archive.open(tmp_path) as archive:
             before = rows_in(archive)
-            while first_in(tmp_path) == archive.first:  # until something is collected
+            while first_in(tmp_path) == archive.first_offset:  # until something is collected
                 durable(process)
             assert rows_in(archive) == before
 
@@ -104,7 +104,7 @@ def test_without_a_grace_period_an_old_snapshot_says_so(tmp_path: Path) -> None:
                     pass
                 try:
                     check_rows(rows_in(archive))
-                except SnapshotExpired as error:
+                except SnapshotExpiredError as error:
                     expired = "open it again" in str(error)
 
 
@@ -121,13 +121,15 @@ def test_kill_at_any_moment_loses_nothing_that_was_synced(tmp_path: Path) -> Non
             known = rest(process, known)
         with Archive.open(tmp_path) as archive:  # before anybody has recovered it
             check_rows(rows_in(archive))
-            assert archive.end <= archive.first + len(rows_in(archive))
-        with Store(tmp_path, "f") as store, Archive.open(tmp_path) as archive:
+            assert archive.end_offset <= archive.first_offset + len(rows_in(archive))
+        with ArchiveStore(tmp_path, "f") as store, Archive.open(tmp_path) as archive:
             rows = rows_in(archive)
-            assert archive.first + len(rows) == archive.end == store.next_offset >= known
+            assert (
+                archive.first_offset + len(rows) == archive.end_offset == store.next_offset >= known
+            )
             check_rows(rows)
             assert list(archive.verify()) == []
-            found = store.recall(Query(Vector(), limit=1 << 30))
+            found = store.query(ArchiveQuery(Vector(), limit_bytes=1 << 30))
             assert rows_of(found.batches) == rows
             named = {each.path for each in archive.manifest.files}
             named |= {each.path for each in archive.manifest.collected}

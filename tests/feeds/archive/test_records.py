@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.feeds.archive.records import StoredBatch, StoredRecord, decode, encode
-from recado.feeds.block import Malformed
-from recado.feeds.boundary import Entry
+from recado.feeds.block import MalformedDataError
+from recado.feeds.boundary import ArchiveEntry
 from recado.feeds.vector import Vector
 from recado.feeds.views import (
-    Acknowledged,
-    Lost,
+    AcknowledgementRecord,
+    LostRange,
     MemberId,
     Role,
-    Seat,
-    Settled,
     View,
+    ViewEntry,
     ViewId,
     ViewRecord,
+    ViewStability,
 )
 
 from .making import batch, publisher
@@ -27,19 +27,19 @@ from .making import batch, publisher
 VIEW = ViewId(3, publisher(9))
 DESK = MemberId("desk", publisher(8))
 CUT = Vector({publisher(1): 5})
-ENTRIES: list[Entry] = [
+ENTRIES: list[ArchiveEntry] = [
     batch(1, 7, 3, view=VIEW),
-    ViewRecord(View(VIEW, (Seat(DESK, Role.SUBSCRIBER),)), CUT, (ViewId(2, publisher(9)),)),
-    Settled(VIEW, CUT),
-    Acknowledged(DESK, VIEW, Vector(), CUT, True),
-    Lost(publisher(1), 3, 4),
+    ViewRecord(View(VIEW, (ViewEntry(DESK, Role.SUBSCRIBER),)), CUT, (ViewId(2, publisher(9)),)),
+    ViewStability(VIEW, CUT),
+    AcknowledgementRecord(DESK, VIEW, Vector(), CUT, True),
+    LostRange(publisher(1), 3, 4),
 ]
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: type(entry).__name__)
-def test_an_entry_comes_back(entry: Entry) -> None:
+def test_an_entry_comes_back(entry: ArchiveEntry) -> None:
     stored = decode(encode(entry, 12, 34))
-    assert (stored.offset, stored.stored) == (12, 34)
+    assert (stored.offset, stored.stored_us) == (12, 34)
     match stored:
         case StoredBatch():
             assert stored.as_batch() == entry
@@ -52,5 +52,5 @@ def test_an_entry_comes_back(entry: Entry) -> None:
 def test_whatever_else_is_refused(payload: bytes) -> None:
     try:
         decode(payload)
-    except Malformed as error:
+    except MalformedDataError as error:
         assert str(error)  # noqa: PT017 (most of it is, some is not)

@@ -10,10 +10,10 @@ import pytest
 
 from recado.feeds.archive import manifest as manifests
 from recado.feeds.archive.archive import Archive
-from recado.feeds.archive.repair import Repaired
-from recado.feeds.archive.store import Store
-from recado.feeds.boundary import Entry
-from recado.feeds.views import Found, Lost
+from recado.feeds.archive.repair import RepairResult
+from recado.feeds.archive.store import ArchiveStore
+from recado.feeds.boundary import ArchiveEntry
+from recado.feeds.views import FoundRange, LostRange
 from recado.journal.disk import FolderFile
 
 from .damaging import damage_column, damage_footer, file_of
@@ -29,24 +29,28 @@ DAMAGES: dict[str, Damaging] = {
     "footer": damage_footer,
     "missing": Path.unlink,
 }
-ENTRIES: list[Entry] = [batch(1 + number % 2, 1 + number // 2 * 50, 50) for number in range(12)]
+ENTRIES: list[ArchiveEntry] = [
+    batch(1 + number % 2, 1 + number // 2 * 50, 50) for number in range(12)
+]
 
 
-def make(folder: Path, entries: list[Entry] = ENTRIES, *, keep_journal: bool = False) -> Path:
+def make(
+    folder: Path, entries: list[ArchiveEntry] = ENTRIES, *, keep_journal: bool = False
+) -> Path:
     """An archive with all of it in one Parquet file."""
-    with Store(folder, "f") as store:
+    with ArchiveStore(folder, "f") as store:
         for entry in entries:
             store.append([entry])
         store.seal()
     if not keep_journal:  # as if its segment had been dropped since
         for path in folder.glob("journal/*"):
             path.unlink()
-        Store(folder, "f").close()
+        ArchiveStore(folder, "f").close()
     return folder
 
 
-def repaired(folder: Path, *others: Path, drop: bool = False) -> Repaired:
-    with Store(folder, "f") as store:
+def repaired(folder: Path, *others: Path, drop: bool = False) -> RepairResult:
+    with ArchiveStore(folder, "f") as store:
         sources = [Archive.open(other) for other in others]
         (file,) = store.files
         result = store.repair(file, sources, drop=drop)
@@ -67,7 +71,7 @@ def table(folder: Path) -> pa.Table:
 
 def damages(folder: Path) -> list[str]:
     with Archive.open(folder) as archive:
-        return [error.what for error in archive.verify()]
+        return [error.reason for error in archive.verify()]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -77,7 +81,7 @@ def test_rows_are_restored_from_the_journal(tmp_path: Path, damage: str) -> None
     DAMAGES[damage](file_of(folder))
     assert len(damages(folder)) == 1
     result = repaired(folder)
-    assert (result.damaged, result.from_journal, result.lost) == (600, 600, [])
+    assert (result.damaged_rows, result.journal_rows, result.lost) == (600, 600, [])
     assert damages(folder) == []
     assert rows(folder) == before
 
@@ -89,7 +93,7 @@ def test_rows_are_restored_from_other_archives(tmp_path: Path, damage: str) -> N
     before = rows(folder)
     DAMAGES[damage](file_of(folder))
     result = repaired(folder, empty, other)
-    assert (result.from_journal, result.from_archives, result.lost) == (0, 600, [])
+    assert (result.journal_rows, result.archive_rows, result.lost) == (0, 600, [])
     assert damages(folder) == []
     assert rows(folder) == before
 
@@ -97,17 +101,17 @@ def test_rows_are_restored_from_other_archives(tmp_path: Path, damage: str) -> N
 def test_rows_of_an_archive_that_has_sealed_nothing(tmp_path: Path) -> None:
     folder = make(tmp_path / "1")
     before = rows(folder)
-    with Store(tmp_path / "2", "f") as store:
+    with ArchiveStore(tmp_path / "2", "f") as store:
         store.append(ENTRIES)
         store.sync()
         damage_column(file_of(folder), "body")
-        assert repaired(folder, tmp_path / "2").from_archives == 600
+        assert repaired(folder, tmp_path / "2").archive_rows == 600
     assert rows(folder) == before
 
 
 def test_two_row_groups_of_a_file_are_restored(tmp_path: Path) -> None:
     """One of them has lost the names of its messages, too."""
-    entries: list[Entry] = [
+    entries: list[ArchiveEntry] = [
         batch(1 + number % 2, 1 + number // 2 * 5_000, 5_000) for number in range(11)
     ]
     folder, other = make(tmp_path / "1", entries), make(tmp_path / "2", entries)
@@ -115,7 +119,7 @@ def test_two_row_groups_of_a_file_are_restored(tmp_path: Path) -> None:
     damage_column(file_of(folder), "sequence", 0)
     damage_column(file_of(folder), "body", 1)
     result = repaired(folder, other)
-    assert (result.damaged, result.from_archives, result.lost) == (
+    assert (result.damaged_rows, result.archive_rows, result.lost) == (
         55_000,
         55_000,
         [],
@@ -131,7 +135,7 @@ def test_bytes_that_no_reader_needs_are_made_right(tmp_path: Path) -> None:
     content[0] ^= 1  # of the magic number at the beginning
     path.write_bytes(content)
     assert len(damages(folder)) == 1
-    assert repaired(folder).damaged == 0
+    assert repaired(folder).damaged_rows == 0
     assert damages(folder) == []
     assert rows(folder) == before
 
@@ -141,23 +145,23 @@ def test_without_all_rows_the_file_stays_unless_they_are_dropped(tmp_path: Path)
     before, path = rows(folder), file_of(folder)
     damage_column(path, "body")
     result = repaired(folder, other)
-    assert (result.from_archives, result.lost) == (550, [Lost(publisher(2), 251, 300)])
+    assert (result.archive_rows, result.lost) == (550, [LostRange(publisher(2), 251, 300)])
     assert file_of(folder) == path
     assert len(list(folder.glob("data/*/*"))) == 1
     assert repaired(folder, other, drop=True) == result
     assert rows(folder) == before[:550]
-    with Store(folder, "f") as store:
+    with ArchiveStore(folder, "f") as store:
         assert store.next_offset == 600
-        assert store.state().lost == (Lost(publisher(2), 251, 300),)
-        assert store.state().vector.of(publisher(2)) == 300
-        store.append([Found(publisher(2), 251, 300), batch(2, 251, 50)])
-        assert store.state().lost == ()
+        assert store.archive_state().lost == (LostRange(publisher(2), 251, 300),)
+        assert store.archive_state().vector.last_of(publisher(2)) == 300
+        store.append([FoundRange(publisher(2), 251, 300), batch(2, 251, 50)])
+        assert store.archive_state().lost == ()
 
 
 def test_a_file_of_which_nothing_is_left_is_dropped(tmp_path: Path) -> None:
     folder = make(tmp_path)
     damage_footer(file_of(folder))
-    assert repaired(folder, drop=True).damaged == 600
+    assert repaired(folder, drop=True).damaged_rows == 600
     assert rows(folder) == []
     assert damages(folder) == []
 
@@ -167,33 +171,37 @@ def test_messages_that_were_lost_with_the_damage_are_found(tmp_path: Path) -> No
     folder, other = make(tmp_path / "1"), make(tmp_path / "2")
     before = rows(folder)
     damage_column(file_of(folder), "body")
-    with Store(folder, "f") as store:
-        store.append([Lost(publisher(1), 1, 300), Lost(publisher(2), 1, 300)])
-        store.append([Found(publisher(1), 1, 50), batch(1, 1, 50)])
+    with ArchiveStore(folder, "f") as store:
+        store.append([LostRange(publisher(1), 1, 300), LostRange(publisher(2), 1, 300)])
+        store.append([FoundRange(publisher(1), 1, 50), batch(1, 1, 50)])
     result = repaired(folder, other)
-    assert (result.from_archives, result.lost) == (550, [])
+    assert (result.archive_rows, result.lost) == (550, [])
     restored = rows(folder)
     assert restored[:550] == before[50:]
     assert [row[1:] for row in restored[550:]] == [row[1:] for row in before[:50]]
-    with Store(folder, "f") as store:
-        assert store.state().lost == ()
+    with ArchiveStore(folder, "f") as store:
+        assert store.archive_state().lost == ()
 
 
 def test_messages_that_it_never_had_are_not_restored(tmp_path: Path) -> None:
-    entries: list[Entry] = [batch(1, 1, 10), Lost(publisher(1), 11, 20), batch(1, 21, 10)]
+    entries: list[ArchiveEntry] = [
+        batch(1, 1, 10),
+        LostRange(publisher(1), 11, 20),
+        batch(1, 21, 10),
+    ]
     folder = make(tmp_path / "1", entries)
     other = make(tmp_path / "2", [batch(1, 1, 30)])
     before = rows(folder)
     damage_footer(file_of(folder))
     result = repaired(folder, other)
-    assert (result.from_archives, result.lost) == (20, [])
+    assert (result.archive_rows, result.lost) == (20, [])
     assert rows(folder) == before
 
 
 def test_messages_that_were_found_late_are_restored(tmp_path: Path) -> None:
-    entries: list[Entry] = [Lost(publisher(1), 1, 10), batch(1, 11, 10)]
-    entries += [Found(publisher(1), 1, 10), batch(1, 1, 10)]
-    with Store(tmp_path / "1", "f") as store:
+    entries: list[ArchiveEntry] = [LostRange(publisher(1), 1, 10), batch(1, 11, 10)]
+    entries += [FoundRange(publisher(1), 1, 10), batch(1, 1, 10)]
+    with ArchiveStore(tmp_path / "1", "f") as store:
         store.append(entries)
         store.seal()
     for path in tmp_path.glob("1/journal/*"):
@@ -202,7 +210,7 @@ def test_messages_that_were_found_late_are_restored(tmp_path: Path) -> None:
     before = rows(folder)
     damage_column(file_of(folder), "body")
     result = repaired(folder, other)
-    assert (result.from_archives, result.lost) == (20, [])
+    assert (result.archive_rows, result.lost) == (20, [])
     assert rows(folder) == before
 
 
@@ -215,24 +223,24 @@ def test_a_repair_that_is_interrupted_is_repeated(
     folder, other = make(tmp_path / "1"), make(tmp_path / "2")
     before, path = rows(folder), file_of(folder)
     damage_column(path, "body")
-    with Store(folder, "f") as store:
-        store.append([Lost(publisher(1), 1, 300), Lost(publisher(2), 1, 300)])
+    with ArchiveStore(folder, "f") as store:
+        store.append([LostRange(publisher(1), 1, 300), LostRange(publisher(2), 1, 300)])
     for part in ("write", "rename"):
         with monkeypatch.context() as broken:
             broken.setattr(FolderFile if part == "write" else manifests, "write", fail)
             with pytest.raises(OSError, match="power loss"):
                 repaired(folder, other)
-        Store(folder, "f").close()
+        ArchiveStore(folder, "f").close()
         assert list(folder.glob("data/*/*")) == [path]
-    assert repaired(folder, other).from_archives == 600
+    assert repaired(folder, other).archive_rows == 600
     assert rows(folder) == before
-    with Store(folder, "f") as store:
-        assert store.state().lost == ()
+    with ArchiveStore(folder, "f") as store:
+        assert store.archive_state().lost == ()
 
 
 def test_rows_come_in_part_from_the_journal(tmp_path: Path) -> None:
     """The journal has dropped the segment of the first rows."""
-    with Store(tmp_path / "1", "f", segment_size=2_000, seal_rows=1_000) as store:
+    with ArchiveStore(tmp_path / "1", "f", segment_size=2_000, seal_rows=1_000) as store:
         for entry in ENTRIES:
             store.append([entry])
             store.sync()
@@ -243,5 +251,5 @@ def test_rows_come_in_part_from_the_journal(tmp_path: Path) -> None:
     before = rows(folder)
     damage_footer(file_of(folder))
     result = repaired(folder, other)
-    assert (result.from_journal, result.from_archives, result.lost) == (kept, 600 - kept, [])
+    assert (result.journal_rows, result.archive_rows, result.lost) == (kept, 600 - kept, [])
     assert rows(folder) == before

@@ -14,14 +14,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from recado.feeds.archive import store as stores
 from recado.feeds.archive.archive import Archive
-from recado.feeds.archive.collection import Limits
-from recado.feeds.archive.columns import GROUP_ROWS
-from recado.feeds.archive.errors import WrongArchive
-from recado.feeds.archive.store import Store
-from recado.feeds.boundary import MOST_RECALLED, Batch, Query, Range
+from recado.feeds.archive.columns import MAX_GROUP_ROWS
+from recado.feeds.archive.errors import ArchiveMismatchError
+from recado.feeds.archive.retention import RetentionLimits
+from recado.feeds.archive.store import ArchiveStore
+from recado.feeds.boundary import MAX_READ_BATCHES, ArchiveQuery, MessageBatch, MessageRange
 from recado.feeds.vector import Vector
-from recado.feeds.views import Acknowledged, Found, Lost, MemberId, View, ViewId, ViewRecord
-from recado.journal.disk import InUse
+from recado.feeds.views import (
+    AcknowledgementRecord,
+    FoundRange,
+    LostRange,
+    MemberId,
+    View,
+    ViewId,
+    ViewRecord,
+)
+from recado.journal.disk import FolderInUseError
 
 from .making import Clock, Row, batch, publisher, rows_in, rows_of
 from .simulated import SimulatedTree
@@ -43,8 +51,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.first = 0
         self.next = dict.fromkeys(PUBLISHERS, 1)
 
-    def open(self) -> Store:
-        return Store("", "f", tree=self.tree, segment_size=900, seal_rows=30, clock=self.clock)
+    def open(self) -> ArchiveStore:
+        return ArchiveStore(
+            "", "f", tree=self.tree, segment_size=900, seal_rows=30, clock=self.clock
+        )
 
     def teardown(self) -> None:
         self.store.close()
@@ -62,7 +72,7 @@ class StoreMachine(RuleBasedStateMachine):
     def sync(self) -> None:
         self.store.sync()
         assert self.store.durable_offset == len(self.rows)
-        assert self.store.stable == vector_of(self.rows)
+        assert self.store.durable_vector == vector_of(self.rows)
 
     @rule(hours=st.integers(0, 30))
     def seal(self, hours: int) -> None:
@@ -71,7 +81,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(keep=st.integers(0, 60))
     def collect(self, keep: int) -> None:
-        report = self.store.collect(Limits(max_messages=keep), grace=0)
+        report = self.store.apply_retention(RetentionLimits(max_messages=keep), grace=0)
         assert report.messages == report.first - self.first
         assert len(self.rows) - report.first >= min(keep, len(self.rows) - self.first)
         self.first = report.first
@@ -84,13 +94,13 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(data=st.data(), limit=st.sampled_from((1, 200, 1 << 20)))
     def recall_behind_a_vector(self, data: st.DataObject, limit: int) -> None:
         after = Vector({publisher(p): data.draw(st.integers(0, s)) for p, s in self.next.items()})
-        wanted = [row for row in self.rows[self.first :] if row[1] > after.of(row[0])]
-        self.check(Query(after, limit=limit), wanted)
+        wanted = [row for row in self.rows[self.first :] if row[1] > after.last_of(row[0])]
+        self.check(ArchiveQuery(after, limit_bytes=limit), wanted)
 
     @rule(data=st.data(), limit=st.sampled_from((1, 200, 1 << 20)))
     def recall_ranges(self, data: st.DataObject, limit: int) -> None:
         ranges = [
-            Range(publisher(p), low, data.draw(st.integers(low, s + 1)))
+            MessageRange(publisher(p), low, data.draw(st.integers(low, s + 1)))
             for p, s in self.next.items()
             if (low := data.draw(st.integers(0, s))) > 0
         ]
@@ -100,34 +110,34 @@ class StoreMachine(RuleBasedStateMachine):
                 for row in self.rows[self.first :]
                 if any(r.publisher == row[0] and r.first <= row[1] <= r.last for r in ranges)
             ]
-            self.check(Query(Vector(), tuple(ranges), limit=limit), wanted)
+            self.check(ArchiveQuery(Vector(), tuple(ranges), limit_bytes=limit), wanted)
 
     @rule(data=st.data())
     def recall_from_an_offset(self, data: st.DataObject) -> None:
         start = data.draw(st.integers(0, len(self.rows)))
-        self.check(Query(Vector(), offset=start), self.rows[max(start, self.first) :])
+        self.check(ArchiveQuery(Vector(), offset=start), self.rows[max(start, self.first) :])
 
-    def check(self, query: Query, wanted: list[Row]) -> None:
-        found: list[Batch] = []
+    def check(self, query: ArchiveQuery, wanted: list[Row]) -> None:
+        found: list[MessageBatch] = []
         while True:
-            answer = self.store.recall(query)
+            answer = self.store.query(query)
             found += answer.batches
             assert answer.reached == vector_of(self.rows[: answer.offset]) or query.ranges
-            if not answer.more:
+            if not answer.has_more:
                 break
             assert answer.offset > query.offset
-            query = Query(query.after, query.ranges, answer.offset, query.limit)
+            query = ArchiveQuery(query.after, query.ranges, answer.offset, query.limit_bytes)
         assert rows_of(found) == wanted
         if not query.ranges:
             assert answer.offset == len(self.rows)
-            assert answer.reached == self.store.stable == vector_of(self.rows)
+            assert answer.reached == self.store.durable_vector == vector_of(self.rows)
 
     @invariant()
     def a_reader_sees_the_same(self) -> None:
         with Archive.snapshot(self.tree) as archive:
-            end = archive.end
+            end = archive.end_offset
             assert self.store.durable_offset <= end <= len(self.rows)
-            assert archive.first == self.first
+            assert archive.first_offset == self.first
             assert rows_in(archive) == self.rows[self.first : end]
 
 
@@ -137,24 +147,24 @@ TestStoreMachine.settings = settings(max_examples=25, stateful_step_count=25, de
 
 def test_the_core_begins_with_what_was_stored(tmp_path: Path) -> None:
     view = ViewRecord(View(ViewId(1, publisher(9)), ()), Vector({publisher(1): 2}), ())
-    ack = Acknowledged(
+    ack = AcknowledgementRecord(
         MemberId("desk", publisher(8)), view.view.id, Vector(), Vector({publisher(1): 2})
     )
     for _ in range(3):
-        with Store(tmp_path, "f") as store:
+        with ArchiveStore(tmp_path, "f") as store:
             if not store.next_offset:
-                store.append([batch(1, 1, 2), view, Lost(publisher(1), 3, 4), ack])
-            state = store.state()
+                store.append([batch(1, 1, 2), view, LostRange(publisher(1), 3, 4), ack])
+            state = store.archive_state()
             assert state.views == (view,)
-            assert state.acknowledged == (ack,)
+            assert state.acknowledgements == (ack,)
             assert state.vector == Vector({publisher(1): 4})
-            assert state.offset == 2
+            assert state.next_offset == 2
             store.seal()
 
 
 def test_records_that_the_core_forgets_are_not_kept(tmp_path: Path) -> None:
     acks = [
-        Acknowledged(
+        AcknowledgementRecord(
             MemberId("desk", publisher(8)),
             ViewId(n, publisher(9)),
             Vector(),
@@ -162,7 +172,7 @@ def test_records_that_the_core_forgets_are_not_kept(tmp_path: Path) -> None:
         )
         for n in range(1, 50)
     ]
-    with Store(tmp_path, "f") as store:
+    with ArchiveStore(tmp_path, "f") as store:
         for ack in acks:
             store.append([ack])
             store.seal()
@@ -174,38 +184,38 @@ def test_a_view_that_was_provisional_is_kept_once(tmp_path: Path) -> None:
     view = View(ViewId(1, publisher(9)), ())
     provisional = ViewRecord(view, Vector(), (), provisional=True)
     known = ViewRecord(view, Vector({publisher(1): 2}), ())
-    with Store(tmp_path, "f") as store:
+    with ArchiveStore(tmp_path, "f") as store:
         store.append([provisional])
         store.seal()
-        assert store.state().views == (provisional,)
+        assert store.archive_state().views == (provisional,)
         store.append([known])
         store.seal()
-    with Store(tmp_path, "f") as store, Archive.open(tmp_path) as archive:
-        assert store.state().views == (known,)
+    with ArchiveStore(tmp_path, "f") as store, Archive.open(tmp_path) as archive:
+        assert store.archive_state().views == (known,)
         assert [each.record for each in archive.records()] == [known]
 
 
 @pytest.mark.parametrize("sealed", [True, False])
 def test_an_answer_has_as_many_batches_as_fit_in_a_packet(sealed: bool, tmp_path: Path) -> None:
-    count = 2 * MOST_RECALLED + 10
-    with Store(tmp_path, "quotes", archive_id="a1") as store:
+    count = 2 * MAX_READ_BATCHES + 10
+    with ArchiveStore(tmp_path, "quotes", archive_id="a1") as store:
         store.append([batch(each % 2, each // 2 + 1, 1) for each in range(count)])
         store.sync()
         if sealed:
             store.seal()
         offset, sizes = 0, []
         while True:
-            answer = store.recall(Query(Vector(), offset=offset))
+            answer = store.query(ArchiveQuery(Vector(), offset=offset))
             sizes.append(len(answer.batches))
             offset = answer.offset
             assert sum(answer.reached.values()) == sum(sizes)
-            if not answer.more:
+            if not answer.has_more:
                 break
-        assert sizes == [MOST_RECALLED, MOST_RECALLED, 10]
+        assert sizes == [MAX_READ_BATCHES, MAX_READ_BATCHES, 10]
 
 
 def test_what_is_stored_already_is_refused_whole(tmp_path: Path) -> None:
-    with Store(tmp_path, "f") as store:
+    with ArchiveStore(tmp_path, "f") as store:
         store.append([batch(1, 1, 3)])
         with pytest.raises(ValueError, match="stored already"):
             store.append([batch(2, 1, 1), batch(1, 3, 3)])
@@ -215,43 +225,43 @@ def test_what_is_stored_already_is_refused_whole(tmp_path: Path) -> None:
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    with Store(tmp_path, "f"), pytest.raises(InUse, match=str(os.getpid())):
-        Store(tmp_path, "f")
-    Store(tmp_path, "f").close()
+    with ArchiveStore(tmp_path, "f"), pytest.raises(FolderInUseError, match=str(os.getpid())):
+        ArchiveStore(tmp_path, "f")
+    ArchiveStore(tmp_path, "f").close()
 
 
 def test_another_feed_or_archive_is_not_taken_for_this_one(tmp_path: Path) -> None:
-    Store(tmp_path, "quotes", archive_id="one").close()
-    with pytest.raises(WrongArchive, match="of the feed 'quotes', not 'trades'"):
-        Store(tmp_path, "trades")
-    with pytest.raises(WrongArchive, match="with the id 'one', not 'two'"):
-        Store(tmp_path, "quotes", archive_id="two")
-    Store(tmp_path, "quotes").close()
+    ArchiveStore(tmp_path, "quotes", archive_id="one").close()
+    with pytest.raises(ArchiveMismatchError, match="of the feed 'quotes', not 'trades'"):
+        ArchiveStore(tmp_path, "trades")
+    with pytest.raises(ArchiveMismatchError, match="with the id 'one', not 'two'"):
+        ArchiveStore(tmp_path, "quotes", archive_id="two")
+    ArchiveStore(tmp_path, "quotes").close()
 
 
 def test_sealing_is_due_by_rows_and_by_age(tmp_path: Path) -> None:
     clock = Clock()
-    with Store(tmp_path, "f", seal_rows=10, seal_seconds=60, clock=clock) as store:
-        due = [store.wants_sealing]
+    with ArchiveStore(tmp_path, "f", seal_rows=10, seal_interval=60, clock=clock) as store:
+        due = [store.needs_sealing]
         store.append([batch(1, 1, 9)])
-        due.append(store.wants_sealing)
+        due.append(store.needs_sealing)
         store.append([batch(1, 10, 1)])
-        due.append(store.wants_sealing)
+        due.append(store.needs_sealing)
         store.seal()
-        due.append(store.wants_sealing)
+        due.append(store.needs_sealing)
         store.append([batch(1, 11, 1)])
         clock.now += 61
-        due.append(store.wants_sealing)
+        due.append(store.needs_sealing)
         assert due == [False, False, True, False, True]
 
 
 def test_rows_of_a_day_are_in_its_folder_and_small_files_become_one(tmp_path: Path) -> None:
     clock = Clock()
-    with Store(tmp_path, "f", clock=clock, grace=0, seal_rows=1000) as store:
+    with ArchiveStore(tmp_path, "f", clock=clock, grace=0, seal_rows=1000) as store:
         for number in range(16):
             store.append([batch(1, 1 + 2 * number, 2)])
             store.seal()
-        store.collect()
+        store.apply_retention()
         clock.now += 86_400
         store.append([batch(1, 33, 2)])
         store.seal()
@@ -268,12 +278,12 @@ def test_rows_of_a_day_are_in_its_folder_and_small_files_become_one(tmp_path: Pa
 
 def test_a_clock_that_is_set_back_disturbs_nothing(tmp_path: Path) -> None:
     clock = Clock()
-    with Store(tmp_path, "f", clock=clock, seal_seconds=60) as store:
+    with ArchiveStore(tmp_path, "f", clock=clock, seal_interval=60) as store:
         for day in (0, 400, -1, 0):
             clock.now += 86_400 * day
             store.append([batch(1, store.next_offset + 1, 2)])
         clock.now -= 86_400
-        assert store.wants_sealing
+        assert store.needs_sealing
         store.seal()
         with Archive.open(tmp_path) as archive:
             found = [(file.date, file.rows, file.stored) for file in archive.manifest.files]
@@ -286,16 +296,16 @@ def test_a_clock_that_is_set_back_disturbs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_long_tail_becomes_several_files(tmp_path: Path) -> None:
-    with Store(tmp_path, "f", seal_rows=100_000) as store:
+    with ArchiveStore(tmp_path, "f", seal_rows=100_000) as store:
         for number in range(5):
             store.append([batch(1, 1 + 50_000 * number, 50_000, size=2)])
         store.seal()
         with Archive.open(tmp_path) as archive:
             assert [file.rows for file in archive.manifest.files] == [100_000, 100_000, 50_000]
-            for path in archive.paths:
+            for path in archive.parquet_paths:
                 metadata = parquet.read_metadata(path)
                 groups = range(metadata.num_row_groups)
-                assert all(metadata.row_group(each).num_rows <= GROUP_ROWS for each in groups)
+                assert all(metadata.row_group(each).num_rows <= MAX_GROUP_ROWS for each in groups)
 
 
 def test_reading_and_sealing_beside_appending(
@@ -303,7 +313,7 @@ def test_reading_and_sealing_beside_appending(
 ) -> None:
     monkeypatch.setattr(stores, "CHECKPOINT_BYTES", 1000)
     total = 300
-    with Store(tmp_path, "f", segment_size=3000, grace=0) as store:
+    with ArchiveStore(tmp_path, "f", segment_size=3000, grace=0) as store:
 
         def write() -> None:
             for number in range(total):
@@ -312,14 +322,14 @@ def test_reading_and_sealing_beside_appending(
         def seal() -> None:
             while writer.is_alive():
                 store.seal()
-                store.collect()
+                store.apply_retention()
 
         writer, sealer = Thread(target=write), Thread(target=seal)
         writer.start()
         sealer.start()
         offset = 0
         while offset < 3 * total:
-            answer = store.recall(Query(Vector(), offset=offset, limit=2000))
+            answer = store.query(ArchiveQuery(Vector(), offset=offset, limit_bytes=2000))
             found = [row[1] for row in rows_of(answer.batches)]
             assert found == list(range(offset + 1, answer.offset + 1))
             offset = answer.offset
@@ -332,36 +342,38 @@ def test_reading_and_sealing_beside_appending(
 @pytest.mark.parametrize("sealed", [False, True])
 def test_what_is_found_late_is_given_in_its_place(sealed: bool, tmp_path: Path) -> None:
     """Its rows have later offsets, which a record says; whoever asks by vector gets them in order."""
-    with Store(tmp_path, "f") as store:
-        store.append([batch(1, 1, 3), Lost(publisher(1), 4, 6), batch(1, 7, 3), batch(2, 1, 2)])
-        assert store.state().lost == (Lost(publisher(1), 4, 6),)
+    with ArchiveStore(tmp_path, "f") as store:
+        store.append(
+            [batch(1, 1, 3), LostRange(publisher(1), 4, 6), batch(1, 7, 3), batch(2, 1, 2)]
+        )
+        assert store.archive_state().lost == (LostRange(publisher(1), 4, 6),)
         if sealed:
             store.sync()
             store.seal()
         with pytest.raises(ValueError, match="is stored already"):
             store.append([batch(1, 4, 2)])
-        store.append([Found(publisher(1), 4, 5), batch(1, 4, 2)])
+        store.append([FoundRange(publisher(1), 4, 5), batch(1, 4, 2)])
         store.append([batch(1, 10, 1)])
         if sealed:
             store.sync()
             store.seal()
-    with Store(tmp_path, "f") as store:
-        state = store.state()
+    with ArchiveStore(tmp_path, "f") as store:
+        state = store.archive_state()
         assert state.vector == {publisher(1): 10, publisher(2): 2}
-        assert state.offset == 11
-        assert state.lost == (Lost(publisher(1), 6, 6),)
-        found = store.recall(Query(Vector({publisher(1): 2})))
+        assert state.next_offset == 11
+        assert state.lost == (LostRange(publisher(1), 6, 6),)
+        found = store.query(ArchiveQuery(Vector({publisher(1): 2})))
         own = [s for p, s, *_ in rows_of(found.batches) if p == publisher(1)]
         assert own == [3, 4, 5, 7, 8, 9, 10]
         assert found.reached == state.vector
         holes = Vector({publisher(1): 10, publisher(2): 2}, {publisher(1): [(2, 2), (5, 6)]})
-        found = store.recall(Query(holes))
+        found = store.query(ArchiveQuery(holes))
         assert [s for _, s, *_ in rows_of(found.batches)] == [2, 5]
-        part = store.recall(Query(Vector(), (Range(publisher(1), 4, 6),)))
+        part = store.query(ArchiveQuery(Vector(), (MessageRange(publisher(1), 4, 6),)))
         assert [s for _, s, *_ in rows_of(part.batches)] == [4, 5]
-        little = store.recall(Query(Vector({publisher(1): 3}), (), 0, 1))
+        little = store.query(ArchiveQuery(Vector({publisher(1): 3}), (), 0, 1))
         assert [s for _, s, *_ in rows_of(little.batches)][:1] == [4]
     with Archive.open(tmp_path) as archive:
         assert [row[1] for row in rows_in(archive)] == [1, 2, 3, 7, 8, 9, 1, 2, 4, 5, 10]
-        (record,) = [each for each in archive.records() if isinstance(each.record, Found)]
+        (record,) = [each for each in archive.records() if isinstance(each.record, FoundRange)]
         assert record.offset == 8

@@ -9,8 +9,8 @@ import sys
 from random import Random
 from threading import Thread
 
-from recado.feeds.archive.collection import Limits
-from recado.feeds.archive.store import Store
+from recado.feeds.archive.retention import RetentionLimits
+from recado.feeds.archive.store import ArchiveStore
 
 from .making import batch
 
@@ -20,14 +20,14 @@ KEPT = 3000
 
 def main(folder: str, grace: float) -> None:
     random = Random()
-    with Store(folder, "f", segment_size=20_000, seal_rows=1000, grace=grace) as store:
-        state = store.state()
-        following = {who: state.vector.of(who.to_bytes(16, "big")) + 1 for who in PUBLISHERS}
+    with ArchiveStore(folder, "f", segment_size=20_000, seal_rows=1000, grace=grace) as store:
+        state = store.archive_state()
+        following = {who: state.vector.last_of(who.to_bytes(16, "big")) + 1 for who in PUBLISHERS}
 
         def maintain() -> None:
             while True:
                 store.seal()
-                store.collect(Limits(max_messages=KEPT))
+                store.apply_retention(RetentionLimits(max_messages=KEPT))
 
         Thread(target=maintain, daemon=True).start()
         while True:

@@ -15,16 +15,16 @@ from msgspec.structs import replace
 
 import recado
 from recado.feeds.archive.archive import Archive
-from recado.feeds.archive.store import Store
-from recado.feeds.archivist import Archivist, Upkeep
-from recado.feeds.boundary import Query
-from recado.feeds.errors import ArchiveStopped, CannotJoin, FeedError
+from recado.feeds.archive.store import ArchiveStore
+from recado.feeds.archiver import ArchiveOptions, Archiver
+from recado.feeds.boundary import ArchiveQuery
+from recado.feeds.connection import FeedConnection
+from recado.feeds.errors import ArchiveStoppedError, FeedError, JoinError
 from recado.feeds.feed import Feed
-from recado.feeds.link import Link
 from recado.feeds.subscription import Recovery
-from recado.feeds.transport.memory import MemoryCarrier, MemoryPort
+from recado.feeds.transport.memory import MemoryEndpoint, MemoryFeedTransport
 from recado.feeds.vector import Vector
-from recado.feeds.views import Certainty, Lost
+from recado.feeds.views import Certainty, LostRange
 
 from .loop import in_the_loop, until
 from .town import CARRIERS, FAST, bodies, linking, stored, take
@@ -43,7 +43,7 @@ async def test_an_archive_without_room_names_the_file(
             with monkeypatch.context() as full:
                 full.setattr(os, "pwritev", refuse)
                 await feed.publish(b"x")
-                with pytest.raises(ArchiveStopped) as stopped:
+                with pytest.raises(ArchiveStoppedError) as stopped:
                     await archive.run()
     assert "it cannot write: [Errno 28] No space left on device: " in str(stopped.value)
     assert str(tmp_path / "journal") in str(stopped.value)
@@ -186,8 +186,8 @@ async def test_archives_repair_each_other(kind: str, tmp_path: Path) -> None:
 async def test_rows_are_sealed_beside_the_loop(tmp_path: Path) -> None:
     async with linking("memory") as linked, linked() as link:
         feed = await link.feed("quotes")
-        upkeep = Upkeep(seal_rows=100)
-        async with link.archive("quotes", tmp_path, upkeep=upkeep) as archive:
+        upkeep = ArchiveOptions(seal_rows=100)
+        async with link.archive("quotes", tmp_path, archive_options=upkeep) as archive:
             await feed.publish_many([b"%d" % number for number in range(250)])
             await stored(archive, feed)
             await until(lambda: list(tmp_path.glob("data/*/*.parquet")))
@@ -208,7 +208,7 @@ async def test_a_disk_that_fails_stops_the_archive(
             running = asyncio.create_task(archive.run())
             monkeypatch.setattr(archive.store, "sync", fail)
             await feed.publish(b"one")
-            with pytest.raises(ArchiveStopped, match="the disk is broken"):
+            with pytest.raises(ArchiveStoppedError, match="the disk is broken"):
                 await running
 
 
@@ -224,20 +224,20 @@ async def test_a_fault_of_ours_stops_the_archive_too(
         async with link.archive("quotes", tmp_path) as archive:
             monkeypatch.setattr(archive.store, "sync", fail)
             await feed.publish(b"one")
-            with pytest.raises(ArchiveStopped, match="a mistake"):
+            with pytest.raises(ArchiveStoppedError, match="a mistake"):
                 await archive.run()
 
 
-class Closed(MemoryCarrier):
-    async def join(self, *_: object) -> MemoryPort:
-        raise CannotJoin("nobody is let in")
+class Closed(MemoryFeedTransport):
+    async def join(self, *_: object) -> MemoryEndpoint:
+        raise JoinError("nobody is let in")
 
 
 @in_the_loop
 async def test_an_archive_that_is_not_let_in_says_so_and_leaves_its_folder(tmp_path: Path) -> None:
-    async with Link.over(Closed()) as link:
+    async with FeedConnection.over_transport(Closed()) as link:
         for _ in range(2):
-            with pytest.raises(CannotJoin, match="nobody is let in"):
+            with pytest.raises(JoinError, match="nobody is let in"):
                 async with link.archive("quotes", tmp_path):
                     pass
 
@@ -248,7 +248,7 @@ async def test_an_archive_that_nobody_waits_for_any_more_leaves_its_folder(
 ) -> None:
     opens, goes_on = threading.Event(), threading.Event()
 
-    class Slow(Store):
+    class Slow(ArchiveStore):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             opens.set()
@@ -256,7 +256,7 @@ async def test_an_archive_that_nobody_waits_for_any_more_leaves_its_folder(
 
     async with linking("memory") as linked, linked() as link:
         with monkeypatch.context() as patched:
-            patched.setattr("recado.feeds.archivist.Store", Slow)
+            patched.setattr("recado.feeds.archiver.ArchiveStore", Slow)
             entering = asyncio.create_task(link.archive("quotes", tmp_path).__aenter__())
             await asyncio.to_thread(opens.wait)
             entering.cancel()
@@ -272,7 +272,7 @@ async def test_an_archive_that_nobody_waits_for_any_more_leaves_its_folder(
 async def test_a_folder_that_is_not_free_is_told(tmp_path: Path) -> None:
     async with linking("memory") as linked, linked() as link:
         async with link.archive("quotes", tmp_path, name="a") as archive:
-            with pytest.raises(ArchiveStopped, match="is in use"):
+            with pytest.raises(ArchiveStoppedError, match="is in use"):
                 async with link.archive("quotes", tmp_path, name="b"):
                     pass
             with pytest.raises(RuntimeError, match="entered once"):
@@ -287,7 +287,7 @@ async def test_a_folder_that_is_not_free_is_told(tmp_path: Path) -> None:
 async def test_a_stack_with_more_layers(kind: str, tmp_path: Path) -> None:
     """In one order for all, and nothing that no archive has. On a busy machine nobody may be taken for failed:
     a member that others leave out of their view has an order of its own until it is back."""
-    patient = replace(FAST, suspect=60.0, flush=30.0)
+    patient = replace(FAST, failure_timeout=60.0, view_change_timeout=30.0)
     transport = "UDP" if kind == "udp" else "AMQP"
     stack = f"DISPATCH:SYNC:ARCHIVER:UNIFORM:TOTAL:PULL:FRAG:FIFO:NAK:REACH:{transport}"
     async with linking(kind, patient) as linked, linked() as link, linked() as other:
@@ -310,7 +310,7 @@ async def test_a_stack_with_more_layers(kind: str, tmp_path: Path) -> None:
 async def test_a_slow_latecomer_is_not_given_everything_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recado.feeds.subscription.CROWDED", 1 << 20)
+    monkeypatch.setattr("recado.feeds.subscription.INBOX_LIMIT_BYTES", 1 << 20)
     sent = [bytes(50_000) + b"%d" % number for number in range(400)]
     async with linking("memory") as linked, linked() as link:
         feed = await link.feed("quotes")
@@ -318,15 +318,15 @@ async def test_a_slow_latecomer_is_not_given_everything_at_once(
             await feed.publish_many(sent)
             await stored(archive, feed)
             async with feed.subscribe("late", recovery=recado.Vector()) as messages:
-                await asyncio.sleep(10 * FAST.again)  # whatever would come in this time
-                assert messages.waiting < 8 << 20  # one answer of an archive, and not all
+                await asyncio.sleep(10 * FAST.retry_interval)  # whatever would come in this time
+                assert messages.buffered_bytes < 8 << 20  # one answer of an archive, and not all
                 assert bodies(await take(messages, 400)) == sent
 
 
-TEN_ROWS = Upkeep(seal_rows=10)
+TEN_ROWS = ArchiveOptions(seal_rows=10)
 
 
-async def publish_in_files(feed: Feed, archive: Archivist, count: int) -> None:
+async def publish_in_files(feed: Feed, archive: Archiver, count: int) -> None:
     """Publish batches of ten messages; the archive has each in a Parquet file of its own."""
     for number in range(count):
         await feed.publish_many([b"%d" % each for each in range(10 * number, 10 * number + 10)])
@@ -334,7 +334,7 @@ async def publish_in_files(feed: Feed, archive: Archivist, count: int) -> None:
         await asyncio.to_thread(archive.store.seal)
 
 
-def damage(archive: Archivist, number: int) -> Path:
+def damage(archive: Archiver, number: int) -> Path:
     """Flip a bit of the last column, which has the bodies, in a Parquet file of the archive."""
     path = Path(archive.folder, archive.store.files[number].path)
     content = bytearray(path.read_bytes())
@@ -350,7 +350,7 @@ async def test_an_archive_with_a_damaged_file_serves_the_rest_and_reports_the_ho
 ) -> None:
     async with linking("memory") as linked, linked() as link:
         feed = await link.feed("quotes")
-        async with link.archive("quotes", tmp_path, upkeep=TEN_ROWS) as archive:
+        async with link.archive("quotes", tmp_path, archive_options=TEN_ROWS) as archive:
             await publish_in_files(feed, archive, 3)
             path = damage(archive, 1)
             for name in ("late", "later"):
@@ -360,11 +360,11 @@ async def test_an_archive_with_a_damaged_file_serves_the_rest_and_reports_the_ho
                         *range(1, 11),
                         *range(21, 31),
                     ]
-                    assert messages.lost == [Lost(feed.publisher, 11, 20)]
+                    assert messages.lost == [LostRange(feed.publisher, 11, 20)]
                     assert messages.vector.holes == {feed.publisher: ((11, 20),)}
             await feed.publish(b"goes on")
             await stored(archive, feed)
-            assert archive.store.state().lost == (Lost(feed.publisher, 11, 20),)
+            assert archive.store.archive_state().lost == (LostRange(feed.publisher, 11, 20),)
     reports = [record.getMessage() for record in caplog.records if "damaged" in record.message]
     assert len(reports) == 1
     assert reports[0].startswith(
@@ -376,7 +376,9 @@ async def test_an_archive_with_a_damaged_file_serves_the_rest_and_reports_the_ho
 async def test_a_damaged_file_is_made_good_by_another_archive(tmp_path: Path) -> None:
     async with linking("memory") as linked, linked() as link, linked() as other:
         feed = await link.feed("quotes")
-        async with link.archive("quotes", tmp_path / "1", name="1", upkeep=TEN_ROWS) as archive:
+        async with link.archive(
+            "quotes", tmp_path / "1", name="1", archive_options=TEN_ROWS
+        ) as archive:
             async with other.archive("quotes", tmp_path / "2", name="2") as second:
                 await publish_in_files(feed, archive, 3)
                 await stored(second, feed)
@@ -384,7 +386,9 @@ async def test_a_damaged_file_is_made_good_by_another_archive(tmp_path: Path) ->
                 async with feed.subscribe("late", recovery=Vector()) as messages:
                     assert [each.sequence for each in await take(messages, 30)] == [*range(1, 31)]
                     assert messages.lost == []
-                archive.recall(0, Query(Vector()))  # or the subscriber has asked the other one
+                archive.read_archive(
+                    0, ArchiveQuery(Vector())
+                )  # or the subscriber has asked the other one
                 await until(lambda: archive.store.next_offset == 40)
             async with feed.subscribe("alone", recovery=Vector()) as messages:
                 assert [each.sequence for each in await take(messages, 30)] == [*range(1, 31)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import recado
-from recado.feeds.errors import CannotJoin, FeedClosed
+from recado.feeds.errors import FeedClosedError, JoinError
 from recado.feeds.views import View
 
 from .town import FAST
@@ -32,7 +32,7 @@ def test_publish_subscribe_and_recover(recado_broker: recado.Broker, tmp_path: P
                 with pytest.raises(TimeoutError):
                     messages.next_batch(timeout=0.05)
             feed.flush(timeout=10)
-            assert feed.confirmed == feed.published == 3
+            assert feed.confirmed_sequence == feed.last_sequence == 3
             with feed.subscribe("late", recovery=recado.Vector()) as messages:
                 batch = messages.next_batch(timeout=10)
                 assert batch is not None
@@ -55,11 +55,11 @@ def test_iteration_goes_on_where_it_was_left(recado_broker: recado.Broker) -> No
 
 def test_what_cannot_be(recado_broker: recado.Broker) -> None:
     link = recado.connect_blocking(recado_broker.url)
-    with pytest.raises(FeedClosed, match="the link is not open"):
+    with pytest.raises(FeedClosedError, match="the link is not open"):
         link.feed("quotes")
     with link:
         feed = link.feed("quotes")
-    with pytest.raises(FeedClosed, match="the link is not open"):
+    with pytest.raises(FeedClosedError, match="the link is not open"):
         feed.publish(b"late")
-    with pytest.raises(CannotJoin), recado.connect_blocking("amqp://localhost:1"):
+    with pytest.raises(JoinError), recado.connect_blocking("amqp://localhost:1"):
         pass

@@ -21,8 +21,8 @@ WAITING = 200_000
 async def test_what_waits_for_a_slow_program_is_bounded_and_comes_when_it_asks(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recado.feeds.subscription.CROWDED", WAITING)
-    monkeypatch.setattr("recado.feeds.transport.amqp.PREFETCH", dict.fromkeys((1, 2), 16))
+    monkeypatch.setattr("recado.feeds.subscription.INBOX_LIMIT_BYTES", WAITING)
+    monkeypatch.setattr("recado.feeds.transport.amqp.PREFETCH_COUNTS", dict.fromkeys((1, 2), 16))
     sent = [b"%9d" % number + bytes(SIZE) for number in range(COUNT)]
     async with linking(kind) as linked, linked() as link, linked() as other:
         feed = await link.feed("quotes", batch_bytes=5 * SIZE)
@@ -32,8 +32,10 @@ async def test_what_waits_for_a_slow_program_is_bounded_and_comes_when_it_asks(
         ):
             await feed.publish_many(sent)
             await stored(archive, feed)
-            await until(lambda: messages.waiting >= WAITING)
-            await asyncio.sleep(20 * FAST.again)  # archives tell what there is; nobody asks for it
-            assert messages.waiting < WAITING + 17 * 6 * SIZE
+            await until(lambda: messages.buffered_bytes >= WAITING)
+            await asyncio.sleep(
+                20 * FAST.retry_interval
+            )  # archives tell what there is; nobody asks for it
+            assert messages.buffered_bytes < WAITING + 17 * 6 * SIZE
             assert bodies(await take(messages, COUNT)) == sent
             assert not messages.lost

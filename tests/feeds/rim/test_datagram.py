@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.feeds.transport.datagram import Datagram, decode, encode
-from recado.feeds.transport.udp import LARGEST_DATAGRAM, ROOM_FOR_HEAD, Group, parse_group
+from recado.feeds.transport.udp import (
+    MAX_DATAGRAM_BYTES,
+    MAX_DATAGRAM_HEADER_BYTES,
+    MulticastGroup,
+    parse_group,
+)
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=60)
 DATAGRAMS = st.builds(Datagram, st.booleans(), NAMES, NAMES, NAMES, st.binary(max_size=300))
@@ -41,15 +46,15 @@ def test_another_head_is_none_of_ours(datagram: Datagram, at: int) -> None:
 
 def test_the_longest_names_leave_room() -> None:
     longest = "n" * 255
-    packet = bytes(LARGEST_DATAGRAM - ROOM_FOR_HEAD)
+    packet = bytes(MAX_DATAGRAM_BYTES - MAX_DATAGRAM_HEADER_BYTES)
     largest = Datagram(True, longest, longest, longest, packet)
-    assert len(encode(largest)) <= LARGEST_DATAGRAM
+    assert len(encode(largest)) <= MAX_DATAGRAM_BYTES
 
 
 def test_a_group() -> None:
-    assert parse_group("udp://239.255.42.1:4242") == Group("239.255.42.1", 4242)
+    assert parse_group("udp://239.255.42.1:4242") == MulticastGroup("239.255.42.1", 4242)
     text = "udp://239.255.42.1:4242?interface=10.0.0.1&ttl=1&rate=1000000"
-    assert parse_group(text) == Group("239.255.42.1", 4242, "10.0.0.1", 1, 1_000_000)
+    assert parse_group(text) == MulticastGroup("239.255.42.1", 4242, "10.0.0.1", 1, 1_000_000)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from recado.feeds.archivist import Archivist
-from recado.feeds.boundary import Publish
-from recado.feeds.errors import CannotJoin, CarrierLost, FeedError, MemberFailed
-from recado.feeds.layer import Falling, Layer, Messages, Rising
-from recado.feeds.stack import register
+from recado.feeds.archiver import Archiver
+from recado.feeds.boundary import PublishRequested
+from recado.feeds.errors import FeedError, JoinError, MemberFailedError, TransportLostError
+from recado.feeds.layer import BatchReleased, DownEvent, Layer, UpEvent
+from recado.feeds.stack import register_layer
 from recado.feeds.vector import Vector
 from recado.feeds.views import View
 
@@ -23,22 +23,22 @@ STACK = "DISPATCH:{}SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:REACH:AMQP"
 class Mistaken(Layer):
     """Knows nothing of messages, coming or going."""
 
-    def up(self, event: Rising, now: float) -> None:
-        if isinstance(event, Messages):
+    def up(self, event: UpEvent, now: float) -> None:
+        if isinstance(event, BatchReleased):
             raise ZeroDivisionError("a mistake")
         super().up(event, now)
 
-    def down(self, event: Falling, now: float) -> None:
-        if isinstance(event, Publish):
+    def down(self, event: DownEvent, now: float) -> None:
+        if isinstance(event, PublishRequested):
             raise ZeroDivisionError("a mistake")
         super().down(event, now)
 
 
-register("MISTAKEN", Mistaken)
+register_layer("MISTAKEN", Mistaken)
 
 
 def check(error: FeedError) -> None:
-    assert not isinstance(error, CarrierLost)
+    assert not isinstance(error, TransportLostError)
     assert isinstance(error.__cause__, ZeroDivisionError)
     assert "out of reach" not in str(error)
     assert "a fault in this program, not in what carries it: ZeroDivisionError: a mistake" in str(
@@ -51,7 +51,7 @@ async def test_of_a_publisher() -> None:
     async with linking("memory") as linked, linked() as link:
         feed = await link.feed("quotes", stack=STACK.format("MISTAKEN:"))
         await feed.publish(b"x")
-        with pytest.raises(MemberFailed) as told:
+        with pytest.raises(MemberFailedError) as told:
             await feed.flush()
         check(told.value)
         await feed.close(flush=False)
@@ -64,7 +64,7 @@ async def test_of_a_subscriber() -> None:
         mistaken = await link.feed("quotes", stack=STACK.format("MISTAKEN:"))
         async with mistaken.subscribe("desk") as messages:
             await feed.publish(b"x")
-            with pytest.raises(MemberFailed) as told:
+            with pytest.raises(MemberFailedError) as told:
                 await take(messages, 1)
             check(told.value)
 
@@ -76,7 +76,7 @@ async def test_of_a_callback() -> None:
 
     async with linking("memory") as linked, linked() as link:
         feed = await link.feed("quotes")
-        with pytest.raises(MemberFailed) as told:
+        with pytest.raises(MemberFailedError) as told:
             async with feed.subscribe("desk", on_view=mistaken) as messages:
                 await take(messages, 1)
         check(told.value)
@@ -84,15 +84,15 @@ async def test_of_a_callback() -> None:
 
 @without_waiting
 async def test_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def mistaken(archive: Archivist, packet: bytes, tag: int, *, refused: bool) -> None:
+    def mistaken(archive: Archiver, packet: bytes, tag: int, *, refused: bool) -> None:
         raise ZeroDivisionError("a mistake")
 
     async with linking("memory") as linked, linked() as link:
         feed = await link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
-            monkeypatch.setattr(Archivist, "handled", mistaken)
+            monkeypatch.setattr(Archiver, "packet_handled", mistaken)
             await feed.publish(b"x")
-            with pytest.raises(MemberFailed) as told:
+            with pytest.raises(MemberFailedError) as told:
                 await archive.run()
             check(told.value)
 
@@ -102,6 +102,6 @@ async def test_to_know_more_publishers_than_there_is_room_for() -> None:
     known = Vector({number.to_bytes(16): 1 for number in range(1, 1_026)})
     async with linking("udp") as linked, linked() as link:
         feed = await link.feed("quotes")
-        with pytest.raises(CannotJoin, match=r"knows 1,025 .* follows at most 1,024\. Begin a new"):
+        with pytest.raises(JoinError, match=r"knows 1,025 .* follows at most 1,024\. Begin a new"):
             async with feed.subscribe("desk", recovery=known):
                 pass

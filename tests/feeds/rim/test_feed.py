@@ -10,12 +10,18 @@ import pytest
 from msgspec.structs import replace
 
 from recado.amqp.properties import Properties
-from recado.feeds.errors import CannotJoin, CarrierLost, FeedClosed, FeedError, RecoveryFailed
-from recado.feeds.link import Link
+from recado.feeds.connection import FeedConnection
+from recado.feeds.errors import (
+    FeedClosedError,
+    FeedError,
+    JoinError,
+    RecoveryError,
+    TransportLostError,
+)
 from recado.feeds.stack import StackError
 from recado.feeds.subscription import Subscription
-from recado.feeds.transport.memory import Hub, MemoryCarrier, MemoryPort
-from recado.feeds.transport.port import Listener
+from recado.feeds.transport.endpoint import PacketListener
+from recado.feeds.transport.memory import MemoryEndpoint, MemoryFeedTransport, MemoryHub
 from recado.feeds.vector import Vector
 from recado.feeds.views import Certainty, MemberId, Role, View
 from recado.selector import SelectorError
@@ -43,7 +49,7 @@ async def test_a_message_is_what_was_published(kind: str) -> None:
         assert (second.body, second.key, second.message_id) == (b"second", "PETR4", "m")
         assert (dict(second.headers), second.properties) == ({"n": 1}, about)
         assert second.certainty is Certainty.LIVE
-        assert feed.confirmed == feed.published == 2
+        assert feed.confirmed_sequence == feed.last_sequence == 2
         assert messages.vector == {feed.publisher: 2}
 
 
@@ -135,7 +141,7 @@ async def test_what_cannot_be_is_told_at_once() -> None:
             await feed.publish_many([b"a", b"b"], keys=["k", "k" * 256])
         with pytest.raises(ValueError, match="a message has at most 15,728,640 bytes"):
             await feed.publish_many([bytes(15 << 20)], keys="k")
-        assert feed.published == 0
+        assert feed.last_sequence == 0
 
 
 @pytest.mark.parametrize(
@@ -150,16 +156,16 @@ async def test_what_cannot_be_is_told_at_once() -> None:
 )
 @in_the_loop
 async def test_where_no_feed_is(url: str, told: str) -> None:
-    with pytest.raises(CannotJoin, match=f"(?i){told}"):
-        async with Link(url) as link:
+    with pytest.raises(JoinError, match=f"(?i){told}"):
+        async with FeedConnection(url) as link:
             await (await link.feed("quotes")).publish(b"")
 
 
 @in_the_loop
 async def test_an_interface_that_is_none() -> None:
     url = free_group().replace("interface=127.0.0.1", "interface=192.0.2.1")
-    async with Link(url) as link:
-        with pytest.raises(CannotJoin, match="cannot join the group"):
+    async with FeedConnection(url) as link:
+        with pytest.raises(JoinError, match="cannot join the group"):
             await (await link.feed("quotes")).publish(b"")
 
 
@@ -170,7 +176,7 @@ async def test_without_an_archive_there_is_no_recovery() -> None:
         async with feed.subscribe("other") as other:
             await feed.publish(b"before")
             await take(other, 1)
-            with pytest.raises(RecoveryFailed, match="no archive of the feed"):
+            with pytest.raises(RecoveryError, match="no archive of the feed"):
                 async with feed.subscribe("a", recovery=Vector()):
                     pass
             later = feed.subscribe("a", recovery=Vector(), live_without_archive=True)
@@ -202,17 +208,17 @@ async def test_members_are_told_of_each_other(kind: str) -> None:
 
 @in_the_loop
 async def test_a_carrier_that_is_gone_is_told_to_all() -> None:
-    hub = Hub()
-    async with Link.over(MemoryCarrier(hub), options=FAST) as link:
+    hub = MemoryHub()
+    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
         feed = await link.feed("quotes")
         async with feed.subscribe("a") as messages:
             await feed.publish(b"x")
             assert bodies(await take(messages, 1)) == [b"x"]
-            for port in list(hub.ports):
-                port.break_with(ConnectionError("the wire is cut"))
-            with pytest.raises(CarrierLost, match="the wire is cut"):
+            for port in list(hub.endpoints):
+                port.disconnect(ConnectionError("the wire is cut"))
+            with pytest.raises(TransportLostError, match="the wire is cut"):
                 await take(messages, 1)
-            with pytest.raises(CarrierLost, match="the wire is cut"):
+            with pytest.raises(TransportLostError, match="the wire is cut"):
                 await feed.publish(b"y")
             await feed.flush()  # all that was published was confirmed
 
@@ -230,39 +236,41 @@ async def test_what_is_closed_says_so() -> None:
             assert await messages.next_batch() is None
             with pytest.raises(RuntimeError, match="entered once"):
                 await subscription.__aenter__()
-        with pytest.raises(FeedClosed, match="closed by this program"):
+        with pytest.raises(FeedClosedError, match="closed by this program"):
             await feed.publish(b"y")
-        with pytest.raises(FeedClosed, match="not open"):
+        with pytest.raises(FeedClosedError, match="not open"):
             await link.feed("quotes")
-        assert feed.confirmed == 1
+        assert feed.confirmed_sequence == 1
 
 
-class Slow(MemoryCarrier):
+class Slow(MemoryFeedTransport):
     """Lets nobody in before it is told to."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: MemoryHub) -> None:
         super().__init__(hub)
         self.asked, self.lets_in = asyncio.Event(), asyncio.Event()
 
-    async def join(self, feed: str, me: MemberId, role: Role, listener: Listener) -> MemoryPort:
+    async def join(
+        self, feed: str, member_id: MemberId, role: Role, listener: PacketListener
+    ) -> MemoryEndpoint:
         self.asked.set()
         await self.lets_in.wait()
-        return await super().join(feed, me, role, listener)
+        return await super().join(feed, member_id, role, listener)
 
 
 @in_the_loop
 async def test_who_becomes_a_publisher_while_the_feed_is_closed_is_none() -> None:
-    carrier = Slow(hub := Hub())
-    async with Link.over(carrier, options=FAST) as link:
+    carrier = Slow(hub := MemoryHub())
+    async with FeedConnection.over_transport(carrier, options=FAST) as link:
         feed = await link.feed("quotes")
         publishing = asyncio.create_task(feed.publish(b"x"))
         await carrier.asked.wait()
         await feed.close()  # which does not wait for one who may never be let in
         carrier.lets_in.set()
         for late in (publishing, feed.publish(b"y")):
-            with pytest.raises(FeedClosed):
+            with pytest.raises(FeedClosedError):
                 await late
-        assert hub.ports == []
+        assert hub.endpoints == []
 
 
 @in_the_loop
@@ -275,7 +283,7 @@ async def test_all_that_has_come_is_taken_at_once_and_is_in_hand_together() -> N
                 await feed.flush()
             every = {one.publisher: 6, two.publisher: 2}
             await until(lambda: messages.driver.member.vector == every)
-            (first,) = await messages.next_batches(most=1)
+            (first,) = await messages.next_batches(max_messages=1)
             assert messages.vector == {one.publisher: 2}
             rest = await messages.next_batches()
             assert [bodies([*batch]) for batch in (first, *rest)] == [[b"x"]] * 4
@@ -300,35 +308,35 @@ async def test_subscriptions_that_ended_are_forgotten() -> None:
 
 @in_the_loop
 async def test_all_is_closed_whatever_fails() -> None:
-    hub = Hub()
-    link = Link.over(MemoryCarrier(hub), options=FAST)
+    hub = MemoryHub()
+    link = FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST)
     one, two, three = [await link.feed(name) for name in ("one", "two", "three")]
     for feed in (one, two, three):
         await feed.publish(b"x")
-    hub.ports[1].break_with(ConnectionError("the wire is cut"))
+    hub.endpoints[1].disconnect(ConnectionError("the wire is cut"))
     await two.publish(b"y")
-    with pytest.raises(CarrierLost, match="the wire is cut"):
+    with pytest.raises(TransportLostError, match="the wire is cut"):
         await link.close()
-    assert hub.ports == []
+    assert hub.endpoints == []
 
 
 @in_the_loop
 async def test_a_fast_publisher_is_slowed_down() -> None:
     async with linking("amqp") as linked, linked() as link:
-        feed = await link.feed("quotes", window=2, batch_bytes=1_000)
+        feed = await link.feed("quotes", max_in_flight=2, batch_bytes=1_000)
         ahead = 0
         for number in range(1, 201):
             await feed.publish(bytes(100))
-            ahead = max(ahead, number - feed.confirmed)
+            ahead = max(ahead, number - feed.confirmed_sequence)
         await feed.flush()
-        assert feed.confirmed == 200
+        assert feed.confirmed_sequence == 200
         assert ahead <= 4 * 8  # two batches on their way, one ready, one being gathered
 
 
 @in_the_loop
 async def test_too_much_that_waits_for_archives_is_no_failed_recovery() -> None:
     stack = "DISPATCH:SYNC:ARCHIVER:UNIFORM:PULL:FRAG:FIFO:NAK:REACH:AMQP"
-    options = replace(FAST, held=2_000, copies=1)
+    options = replace(FAST, buffer_bytes=2_000, uniform_copies=1)
     async with linking("memory", options) as linked, linked() as link:
         feed = await link.feed("quotes", stack=stack)
         async with feed.subscribe("desk") as messages:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from recado.feeds.block import BODY, KEY, MAX_COUNT, Block
-from recado.feeds.gathering import LARGEST, Gatherer
+from recado.feeds.block import BODY_INDEX, KEY_INDEX, MAX_MESSAGE_COUNT, Block
+from recado.feeds.coalescer import MAX_MESSAGE_BYTES, PublishCoalescer
 
 from .loop import in_the_loop
 
@@ -19,11 +19,11 @@ class Carried:
 
     def __init__(self, **options: int) -> None:
         self.blocks: list[Block] = []
-        self.gatherer = Gatherer(self.blocks.append, **options)
+        self.gatherer = PublishCoalescer(self.blocks.append, **options)
 
     @property
     def bodies(self) -> list[list[bytes]]:
-        return [block.values(BODY) for block in self.blocks]
+        return [block.values(BODY_INDEX) for block in self.blocks]
 
     def confirm(self, batches: int) -> None:
         self.gatherer.confirm(sum(block.count for block in self.blocks[:batches]))
@@ -43,7 +43,7 @@ async def test_what_is_published_in_a_turn_is_one_batch() -> None:
     assert carried.gatherer.add(b"c", b"key", *NOTHING[1:]) == 3
     await turn()
     assert carried.bodies == [[b"a", b"b"], [b"c"]]
-    assert carried.blocks[1].values(KEY) == [b"key"]
+    assert carried.blocks[1].values(KEY_INDEX) == [b"key"]
 
 
 @in_the_loop
@@ -58,11 +58,11 @@ async def test_a_batch_that_is_full_does_not_wait_for_the_end_of_the_turn() -> N
 
 @in_the_loop
 async def test_a_batch_has_no_more_messages_than_a_block() -> None:
-    carried = Carried(batch_bytes=LARGEST)
-    for _ in range(MAX_COUNT + 1):
+    carried = Carried(batch_bytes=MAX_MESSAGE_BYTES)
+    for _ in range(MAX_MESSAGE_COUNT + 1):
         carried.gatherer.add(b"", *NOTHING)
     await turn()
-    assert [block.count for block in carried.blocks] == [MAX_COUNT, 1]
+    assert [block.count for block in carried.blocks] == [MAX_MESSAGE_COUNT, 1]
 
 
 @pytest.mark.parametrize("options", [{"batch_bytes": 0}, {"batch_bytes": 1 << 30}, {"window": 0}])
@@ -82,35 +82,35 @@ async def test_few_batches_are_on_their_way() -> None:
         await turn()
     assert carried.bodies == [[b"a"], [b"b"]]
     assert not gatherer.has_room
-    waiting = asyncio.create_task(gatherer.room())
+    waiting = asyncio.create_task(gatherer.wait_for_room())
     await turn()
     assert not waiting.done()
     carried.confirm(1)
     await waiting
     assert carried.bodies == [[b"a"], [b"b"], [b"c"]]
-    assert gatherer.confirmed == 1
+    assert gatherer.confirmed_sequence == 1
 
 
 @in_the_loop
 async def test_a_flush_waits_for_what_was_published_before_it() -> None:
     carried = Carried()
     carried.gatherer.add(b"a", *NOTHING)
-    flush = asyncio.create_task(carried.gatherer.settled())
+    flush = asyncio.create_task(carried.gatherer.wait_for_confirms())
     await turn()
     carried.gatherer.add(b"b", *NOTHING)
     await turn()
     assert not flush.done()
     carried.confirm(1)
     await flush
-    assert carried.gatherer.confirmed == 1
-    assert carried.gatherer.last == 2
+    assert carried.gatherer.confirmed_sequence == 1
+    assert carried.gatherer.last_sequence == 2
 
 
 @in_the_loop
 async def test_many_are_cut_where_a_batch_is_full() -> None:
     gatherer = Carried(batch_bytes=1_000).gatherer
     bodies = [bytes(size) for size in (100, 100, 2_000, 0, 872, 900, 900)]
-    pieces = gatherer.pieces(bodies, 0)
+    pieces = gatherer.split(bodies, 0)
     cut = [bodies[piece] for piece in pieces]
     assert [[len(body) for body in some] for some in cut] == [
         [100, 100],
@@ -135,35 +135,35 @@ async def test_many_and_one_keep_their_order() -> None:
 async def test_a_failure_is_told_to_all_who_wait_and_to_all_who_come() -> None:
     carried = Carried()
     carried.gatherer.add(b"a", *NOTHING)
-    flush = asyncio.create_task(carried.gatherer.settled())
+    flush = asyncio.create_task(carried.gatherer.wait_for_confirms())
     await turn()
     carried.gatherer.fail(ConnectionError("gone"))
     with pytest.raises(ConnectionError, match="gone"):
         await flush
     assert not carried.gatherer.has_room
     with pytest.raises(ConnectionError, match="gone"):
-        await carried.gatherer.room()
+        await carried.gatherer.wait_for_room()
     with pytest.raises(ConnectionError, match="gone"):
-        await carried.gatherer.settled()
+        await carried.gatherer.wait_for_confirms()
 
 
 @in_the_loop
 async def test_who_was_cancelled_while_waiting_is_forgotten() -> None:
     carried = Carried()
     carried.gatherer.add(b"a", *NOTHING)
-    flush = asyncio.create_task(carried.gatherer.settled())
+    flush = asyncio.create_task(carried.gatherer.wait_for_confirms())
     await turn()
     flush.cancel()
     await asyncio.gather(flush, return_exceptions=True)
     carried.confirm(1)
-    await carried.gatherer.settled()
+    await carried.gatherer.wait_for_confirms()
 
 
 @in_the_loop
 async def test_what_is_too_large_is_refused_with_the_limit() -> None:
     gatherer = Carried().gatherer
     with pytest.raises(ValueError, match="15,728,640 bytes, not 15,728,641"):
-        gatherer.add(bytes(LARGEST + 1), *NOTHING)
+        gatherer.add(bytes(MAX_MESSAGE_BYTES + 1), *NOTHING)
     with pytest.raises(ValueError, match="at most 255 bytes, not 256"):
         gatherer.add(b"", bytes(256), *NOTHING[1:])
-    assert gatherer.last == 0
+    assert gatherer.last_sequence == 0

@@ -12,15 +12,15 @@ from random import Random
 
 import pytest
 
-from recado.feeds.boundary import Channel
-from recado.feeds.naming import new_id, text_of
-from recado.feeds.packet import Beat, Last, Stable
+from recado.feeds.boundary import PacketRoute
+from recado.feeds.naming import format_target, new_member_id
+from recado.feeds.packet import DurableReport, Heartbeat, PublisherStatus
 from recado.feeds.transport.datagram import Datagram, encode
 from recado.feeds.transport.udp import (
-    LARGEST_DATAGRAM,
-    MOST_WAITING,
-    Group,
-    UdpCarrier,
+    MAX_DATAGRAM_BYTES,
+    MAX_QUEUED_BYTES,
+    MulticastGroup,
+    UdpFeedTransport,
     parse_group,
 )
 from recado.feeds.views import NO_VIEW, MemberId, Role
@@ -36,7 +36,9 @@ LARGEST_OF_ALL = 65_507  # that UDP can carry
 class Intruder:
     """Hears all that is said in a group, and says what it likes, to the group and to each member."""
 
-    def __init__(self, group: Group, listening: socket.socket, speaking: socket.socket) -> None:
+    def __init__(
+        self, group: MulticastGroup, listening: socket.socket, speaking: socket.socket
+    ) -> None:
         self._group = (group.host, group.port)
         self._listening = listening
         self._speaking = speaking
@@ -82,7 +84,7 @@ def intruder(url: str) -> Iterator[Intruder]:
 
 def nonsense(kind: str, random: Random, heard: list[bytes]) -> list[bytes]:
     """Some datagrams of a kind."""
-    me = text_of(new_id("intruder"))
+    me = format_target(new_member_id("intruder"))
     match kind:
         case "garbage":
             plain = [random.randbytes(random.randrange(200)) for _ in range(20)]
@@ -91,15 +93,15 @@ def nonsense(kind: str, random: Random, heard: list[bytes]) -> list[bytes]:
             return plain + ours
         case "oversized":
             head = encode(Datagram(False, "quotes", me, "", b"\xfd\x01\x01"))
-            return [head + bytes(size - len(head)) for size in (LARGEST_DATAGRAM, LARGEST_OF_ALL)]
+            return [head + bytes(size - len(head)) for size in (MAX_DATAGRAM_BYTES, LARGEST_OF_ALL)]
         case "truncated":
             return [data[: random.randrange(len(data))] for data in heard[-20:]]
         case "replayed":
             return random.choices(heard, k=20)
         case _:
             said = [
-                packed(Last(random.randbytes(16), random.randrange(5), 0)),
-                packed(Stable(NO_VIEW, {random.randbytes(16): 1})),
+                packed(PublisherStatus(random.randbytes(16), random.randrange(5), 0)),
+                packed(DurableReport(NO_VIEW, {random.randbytes(16): 1})),
             ]
             return [encode(Datagram(False, "quotes", me, "", each)) for each in said * 10]
 
@@ -140,22 +142,24 @@ class Hearing:
         self.faults: list[Exception] = []
         self.upto = 0
 
-    def arrived(self, channel: Channel, sender: MemberId, packet: bytes, tag: int) -> None:
+    def packet_received(
+        self, route: PacketRoute, sender: MemberId, packet: bytes, tag: int
+    ) -> None:
         self.packets.append(packet)
 
-    def confirmed(self, upto: int) -> None:
-        self.upto = max(self.upto, upto)
+    def broadcasts_confirmed(self, last_sequence: int) -> None:
+        self.upto = max(self.upto, last_sequence)
 
-    def broken(self, error: Exception) -> None:
+    def transport_lost(self, error: Exception) -> None:
         self.faults.append(error)
 
 
 @in_the_loop
 async def test_who_repeats_the_words_of_another_does_not_get_its_letters() -> None:
     url = free_group()
-    carrier = UdpCarrier(parse_group(url))
+    carrier = UdpFeedTransport(parse_group(url))
     ears = Hearing(), Hearing()
-    names = new_id("one"), new_id("other")
+    names = new_member_id("one"), new_member_id("other")
     one = await carrier.join("quotes", names[0], Role.SUBSCRIBER, ears[0])
     other = await carrier.join("quotes", names[1], Role.SUBSCRIBER, ears[1])
     with intruder(url) as hostile:
@@ -173,29 +177,29 @@ async def test_who_repeats_the_words_of_another_does_not_get_its_letters() -> No
 
 @in_the_loop
 async def test_who_asks_for_everything_again_and_again_does_not_fill_the_memory() -> None:
-    carrier = UdpCarrier(parse_group(free_group()))
-    port = await carrier.join("quotes", new_id(), Role.PUBLISHER, confirmed := Hearing())
+    carrier = UdpFeedTransport(parse_group(free_group()))
+    port = await carrier.join("quotes", new_member_id(), Role.PUBLISHER, confirmed := Hearing())
     kept = [number.to_bytes(2) + bytes(50_000) for number in range(1, 101)]
     for _ in range(30):  # all of it once more, for each who asks
         for number, packet in enumerate(kept, 1):
-            port.cast(packet, "", number)
-        assert port._waiting_bytes <= len(kept) * LARGEST_DATAGRAM
+            port.broadcast(packet, "", number)
+        assert port._queued_bytes <= len(kept) * MAX_DATAGRAM_BYTES
     for number in range(1_000):
         port.send("members", number.to_bytes(2) + bytes(50_000))
-    assert port._waiting_bytes <= MOST_WAITING + LARGEST_DATAGRAM
-    port.cast(b"new", "", 101)
+    assert port._queued_bytes <= MAX_QUEUED_BYTES + MAX_DATAGRAM_BYTES
+    port.broadcast(b"new", "", 101)
     await until(lambda: confirmed.upto == 101)  # what was not said before is never dropped
     await port.close()
 
 
 @in_the_loop
 async def test_what_is_too_large_for_a_datagram_is_dropped_and_the_rest_is_sent() -> None:
-    carrier = UdpCarrier(parse_group(free_group()))
+    carrier = UdpFeedTransport(parse_group(free_group()))
     ears = Hearing()
-    me = new_id("one")
+    me = new_member_id("one")
     port = await carrier.join("quotes", me, Role.SUBSCRIBER, ears)
     port.send("members", bytes(70_000))
-    beat = packed(Beat(Role.SUBSCRIBER, NO_VIEW, 0))
+    beat = packed(Heartbeat(Role.SUBSCRIBER, NO_VIEW, 0))
     port.send("members", beat)
     await until(lambda: ears.packets)
     assert ears.packets == [beat]

@@ -7,22 +7,22 @@ import asyncio
 import pytest
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch
+from recado.feeds.boundary import MessageBatch
 from recado.feeds.inbox import Inbox
 
 from .loop import in_the_loop
 
 
-def batch(first: int) -> Batch:
-    return Batch(bytes(16), first, Block.of([b"x"]))
+def batch(first: int) -> MessageBatch:
+    return MessageBatch(bytes(16), first, Block.build([b"x"]))
 
 
 @in_the_loop
 async def test_what_is_behind_a_batch_is_done_when_the_next_is_asked_for() -> None:
     inbox, done = Inbox(), list[str]()
-    inbox.then(lambda: done.append("at once"))
+    inbox.run_after(lambda: done.append("at once"))
     inbox.put(batch(1))
-    inbox.then(lambda: done.append("after 1"))
+    inbox.run_after(lambda: done.append("after 1"))
     inbox.put(batch(2))
     assert done == ["at once"]
     assert await inbox.take() == batch(1)
@@ -35,19 +35,19 @@ async def test_what_is_behind_a_batch_is_done_when_the_next_is_asked_for() -> No
 @in_the_loop
 async def test_what_is_taken_along_is_in_hand_too_and_nothing_is_done_between() -> None:
     inbox, done = Inbox(), list[str]()
-    assert inbox.take_along() is None  # beside nothing
+    assert inbox.take_ready() is None  # beside nothing
     for first in (1, 2):
         inbox.put(batch(first))
-    inbox.then(lambda: done.append("after 2"))
+    inbox.run_after(lambda: done.append("after 2"))
     inbox.put(batch(3))
-    assert inbox.take_along() is None
+    assert inbox.take_ready() is None
     assert await inbox.take() == batch(1)
-    assert inbox.take_along() == batch(2)
-    assert inbox.take_along() is None
+    assert inbox.take_ready() == batch(2)
+    assert inbox.take_ready() is None
     assert done == []
     assert await inbox.take() == batch(3)
     assert done == ["after 2"]
-    assert inbox.bytes == 0
+    assert inbox.buffered_bytes == 0
 
 
 @in_the_loop
@@ -55,12 +55,12 @@ async def test_who_waits_is_woken_by_steps_too() -> None:
     inbox, done = Inbox(), list[str]()
     inbox.put(batch(1))
     await inbox.take()
-    inbox.then(lambda: done.append("after 1"))
+    inbox.run_after(lambda: done.append("after 1"))
     taking = asyncio.create_task(inbox.take())
     await asyncio.sleep(0)
     assert done == ["after 1"]
     assert inbox.is_done
-    inbox.then(lambda: done.append("while waiting"))
+    inbox.run_after(lambda: done.append("while waiting"))
     assert done[1:] == ["while waiting"]
     inbox.put(batch(2))
     assert await taking == batch(2)
@@ -71,9 +71,9 @@ async def test_the_bytes_that_wait() -> None:
     inbox = Inbox()
     inbox.put(batch(1))
     inbox.put(batch(2))
-    assert inbox.bytes == 2 * len(batch(1).block.data)
+    assert inbox.buffered_bytes == 2 * len(batch(1).block.data)
     await inbox.take()
-    assert inbox.bytes == len(batch(1).block.data)
+    assert inbox.buffered_bytes == len(batch(1).block.data)
 
 
 @in_the_loop
@@ -103,11 +103,11 @@ async def test_one_at_a_time_takes() -> None:
 async def test_an_error_comes_after_what_is_there() -> None:
     inbox = Inbox()
     inbox.put(batch(1))
-    inbox.end(ConnectionError("gone"))
+    inbox.close(ConnectionError("gone"))
     assert await inbox.take() == batch(1)
     with pytest.raises(ConnectionError, match="gone"):
         await inbox.take()
-    inbox.end()  # the first word counts
+    inbox.close()  # the first word counts
     with pytest.raises(ConnectionError, match="gone"):
         await inbox.take()
 
@@ -117,8 +117,8 @@ async def test_who_leaves_takes_nothing_more() -> None:
     inbox, done = Inbox(), list[str]()
     inbox.put(batch(1))
     inbox.put(batch(2))
-    inbox.then(lambda: done.append("after 2"))
+    inbox.run_after(lambda: done.append("after 2"))
     assert await inbox.take() == batch(1)
-    inbox.end()
+    inbox.close()
     assert await inbox.take() is None
-    assert (inbox.bytes, done) == (0, [])
+    assert (inbox.buffered_bytes, done) == (0, [])

@@ -64,7 +64,7 @@ async def test_what_is_given_after_another_task_has_closed_is_not_missed(tmp_pat
             await feed.publish_many([b"1", b"2"])
             await reading.wait()
             await feed.publish(b"3")
-            await until(lambda: messages.waiting > 0)
+            await until(lambda: messages.buffered_bytes > 0)
             await messages.close()
             assert messages.vector == {feed.publisher: 1}
             closed.set()

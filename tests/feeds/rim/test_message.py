@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.values import encode_table
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch
-from recado.feeds.message import messages_of
-from recado.feeds.selecting import wanted_by
-from recado.feeds.subscription import Messages
+from recado.feeds.boundary import MessageBatch
+from recado.feeds.message import decode_messages
+from recado.feeds.selector_fields import compile_selector
+from recado.feeds.subscription import DeliveredBatch
 from recado.feeds.views import NO_VIEW, Certainty
 from recado.selector import SelectorError
 
 PUBLISHER = bytes(range(16))
 
 
-def batch(bodies: list[bytes], *, first: int = 1, **columns: Any) -> Batch:
-    return Batch(PUBLISHER, first, Block.of(bodies, **columns))
+def batch(bodies: list[bytes], *, first: int = 1, **columns: Any) -> MessageBatch:
+    return MessageBatch(PUBLISHER, first, Block.build(bodies, **columns))
 
 
 def test_what_is_given_once_and_what_each_has() -> None:
     table, about = encode_table({"venue": "B3"}), encode_properties(Properties(priority=3))
-    made = messages_of(
+    made = decode_messages(
         "quotes",
         batch(
             [b"a", b"b"],
@@ -61,13 +61,13 @@ def test_whatever_is_in_the_columns(key: bytes, name: bytes, headers: bytes, abo
             "headers": each(headers),
             "properties": each(about),
         }
-        made = messages_of("quotes", batch([b"a", b"b"], **columns))
+        made = decode_messages("quotes", batch([b"a", b"b"], **columns))
         assert [message.body for message in made] == [b"a", b"b"]
 
 
 def test_a_selector_sees_a_message_as_an_archive_does() -> None:
     about = encode_properties(Properties(content_type="text/plain", priority=3))
-    (message,) = messages_of(
+    (message,) = decode_messages(
         "quotes",
         batch(
             [b'{"price": 11}'],
@@ -78,7 +78,7 @@ def test_a_selector_sees_a_message_as_an_archive_does() -> None:
             properties=about,
         ),
     )
-    (bare,) = messages_of("quotes", batch([b"x"]))
+    (bare,) = decode_messages("quotes", batch([b"x"]))
     for text in (
         "key = 'PETR4' AND routing_key LIKE 'PETR%'",
         "headers.venue = 'B3' AND headers.desk.floor = 2 AND json.price > 10",
@@ -87,20 +87,20 @@ def test_a_selector_sees_a_message_as_an_archive_does() -> None:
         f"exchange = 'feed.quotes' AND publisher = '{PUBLISHER.hex()}'",
         "reply_to IS NULL",
     ):
-        assert wanted_by(text, "quotes")(message), text
-    assert wanted_by("message_id IS NULL AND priority IS NULL", "quotes")(bare)
+        assert compile_selector(text, "quotes")(message), text
+    assert compile_selector("message_id IS NULL AND priority IS NULL", "quotes")(bare)
 
 
 def test_a_selector_of_live_messages_cannot_name_the_offset() -> None:
     with pytest.raises(SelectorError, match="messages on a feed have no offset") as refused:
-        wanted_by("key = 'PETR4' AND\n(sequence > 3 OR -offset < 3)", "quotes")
+        compile_selector("key = 'PETR4' AND\n(sequence > 3 OR -offset < 3)", "quotes")
     assert (refused.value.line, refused.value.column) == (2, 19)
 
 
 def test_a_batch_is_a_sequence_of_what_is_wanted() -> None:
     whole = batch([b"a", b"b", b"c"])
-    everything = Messages("quotes", whole)
+    everything = DeliveredBatch("quotes", whole)
     assert (len(everything), everything[1].body) == (3, b"b")
-    some = Messages("quotes", whole, lambda message: message.body != b"b")
+    some = DeliveredBatch("quotes", whole, lambda message: message.body != b"b")
     assert [message.body for message in some] == [b"a", b"c"]
     assert (len(some), [message.body for message in some[1:]]) == (2, [b"c"])

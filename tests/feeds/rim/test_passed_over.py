@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import Batch
+from recado.feeds.boundary import MessageBatch
 from recado.feeds.driver import Driver
 from recado.feeds.subscription import Subscription
 from recado.feeds.vector import Vector
-from recado.feeds.views import Lost
+from recado.feeds.views import LostRange
 
 from .loop import in_the_loop
 
@@ -23,8 +23,8 @@ def subscribed(start: Vector = START) -> Subscription:
     return Subscription("quotes", "desk-1", nowhere, start=start)
 
 
-def batch(first: int, last: int) -> Batch:
-    return Batch(P, first, Block.of([b"x"] * (last - first + 1)))
+def batch(first: int, last: int) -> MessageBatch:
+    return MessageBatch(P, first, Block.build([b"x"] * (last - first + 1)))
 
 
 @in_the_loop
@@ -49,7 +49,7 @@ async def test_batches_out_of_a_hole_count_whole() -> None:
     (first, second) = await messages.next_batches()
     assert [message.sequence for message in (*first, *second)] == [11, 12, 13, 14, 21, 22]
     assert messages.vector == {P: 22}
-    messages.finished_with(first[1])
+    messages.mark_finished(first[1])
     assert messages.vector == Vector({P: 20}, {P: [(13, 14)]})
 
 
@@ -57,9 +57,9 @@ async def test_batches_out_of_a_hole_count_whole() -> None:
 async def test_what_is_lost_is_a_hole() -> None:
     messages = subscribed(Vector())
     messages.deliver(batch(1, 2))
-    messages.lost_some(Lost(P, 3, 5))
+    messages.messages_lost(LostRange(P, 3, 5))
     messages.deliver(batch(6, 6))
     walk = aiter(messages)
     assert [(await anext(walk)).sequence for _ in range(3)] == [1, 2, 6]
-    assert messages.lost == [Lost(P, 3, 5)]
+    assert messages.lost == [LostRange(P, 3, 5)]
     assert messages.vector == Vector({P: 6}, {P: [(3, 5)]})

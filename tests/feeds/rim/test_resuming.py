@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recado.feeds.archive.archive import Archive
-from recado.feeds.feed import Earlier
+from recado.feeds.feed import ResumePoint
 
 from .loop import in_the_loop
 from .town import CARRIERS, linking, stored, take
@@ -30,7 +30,7 @@ async def test_what_is_repeated_is_there_once(kind: str, tmp_path: Path) -> None
             me = feed.publisher
         before = await take(messages, 10)
         async with linked() as second:
-            feed = await second.feed("quotes", earlier=Earlier(me, 5))
+            feed = await second.feed("quotes", resume=ResumePoint(me, 5))
             again = range(6, 16)
             await feed.publish_encoded(
                 [b"%d" % each for each in again],
@@ -41,7 +41,7 @@ async def test_what_is_repeated_is_there_once(kind: str, tmp_path: Path) -> None
                 timestamps=[1_000_000 + each for each in again],
             )
             await feed.flush()
-            assert (feed.publisher, feed.published, feed.confirmed) == (me, 15, 15)
+            assert (feed.publisher, feed.last_sequence, feed.confirmed_sequence) == (me, 15, 15)
             await stored(archive, feed)
             found = before + await take(messages, 5)
         assert [message.sequence for message in found] == list(range(1, 16))
@@ -64,7 +64,7 @@ async def test_who_comes_later_gets_what_comes_later() -> None:
             linked() as again,
             (await other.feed("quotes")).subscribe("desk-2") as messages,
         ):
-            resumed = await again.feed("quotes", earlier=Earlier(feed.publisher, 10))
+            resumed = await again.feed("quotes", resume=ResumePoint(feed.publisher, 10))
             await resumed.publish(b"11")
             (message,) = await take(messages, 1)
         assert (message.sequence, message.body) == (11, b"11")

@@ -7,20 +7,27 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import recado
-from recado.feeds.archivist import Archivist
-from recado.feeds.boundary import Options
+from recado.feeds.archiver import Archiver
+from recado.feeds.boundary import FeedOptions
+from recado.feeds.connection import FeedConnection
 from recado.feeds.feed import Feed
-from recado.feeds.link import Link
 from recado.feeds.message import Message
 from recado.feeds.subscription import Subscription
-from recado.feeds.transport.memory import Hub, MemoryCarrier
+from recado.feeds.transport.memory import MemoryFeedTransport, MemoryHub
 
 from .loop import until
 
-FAST = Options(beat=0.03, suspect=0.3, flush=0.15, again=0.03, patience=2.0, recovery_timeout=3.0)
+FAST = FeedOptions(
+    heartbeat_interval=0.03,
+    failure_timeout=0.3,
+    view_change_timeout=0.15,
+    retry_interval=0.03,
+    loss_timeout=2.0,
+    recovery_timeout=3.0,
+)
 CARRIERS = ("memory", "udp", "amqp")
 
-Linking = Callable[[], Link]
+Linking = Callable[[], FeedConnection]
 
 
 def free_group() -> str:
@@ -31,18 +38,18 @@ def free_group() -> str:
 
 
 @asynccontextmanager
-async def linking(kind: str, options: Options = FAST) -> AsyncIterator[Linking]:
+async def linking(kind: str, options: FeedOptions = FAST) -> AsyncIterator[Linking]:
     """Makes a link for each program that asks."""
     match kind:
         case "memory":
-            hub = Hub()
-            yield lambda: Link.over(MemoryCarrier(hub), options=options)
+            hub = MemoryHub()
+            yield lambda: FeedConnection.over_transport(MemoryFeedTransport(hub), options=options)
         case "udp":
             url = free_group()
-            yield lambda: Link(url, options=options)
+            yield lambda: FeedConnection(url, options=options)
         case _:
             async with recado.Broker() as broker:
-                yield lambda: Link(broker.url, options=options)
+                yield lambda: FeedConnection(broker.url, options=options)
 
 
 async def take(messages: Subscription, count: int) -> list[Message]:
@@ -55,9 +62,9 @@ async def take(messages: Subscription, count: int) -> list[Message]:
     return found
 
 
-async def stored(archive: Archivist, feed: Feed) -> None:
+async def stored(archive: Archiver, feed: Feed) -> None:
     """Until the archive has all that was published."""
-    await until(lambda: archive.vector.of(feed.publisher) == feed.published)
+    await until(lambda: archive.vector.last_of(feed.publisher) == feed.last_sequence)
 
 
 def bodies(messages: list[Message]) -> list[bytes]:

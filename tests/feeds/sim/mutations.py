@@ -16,26 +16,26 @@ from bench.feeds_sim import nodes, plots, world
 from bench.feeds_sim.archive import Archive
 from bench.feeds_sim.plots import Plot
 from bench.feeds_sim.verdict import Rule
-from recado.feeds import table
+from recado.feeds import delivery_records
 from recado.feeds.clock import MemberClock
-from recado.feeds.layer import Site
-from recado.feeds.layers import settling
-from recado.feeds.layers.agreement import Agreement
-from recado.feeds.layers.archiver import Archiver
-from recado.feeds.layers.fifo import Fifo
-from recado.feeds.layers.nak import NakMember, NakPublisher
+from recado.feeds.delivery_records import DeliveryRecords
+from recado.feeds.incarnation_history import IncarnationHistory
+from recado.feeds.layer import MemberContext
+from recado.feeds.layers import stability
+from recado.feeds.layers.agreed_view import AgreedView
+from recado.feeds.layers.archiver import ArchiverLayer
+from recado.feeds.layers.fifo import FifoLayer
+from recado.feeds.layers.membership import MembershipLayer
+from recado.feeds.layers.nak import NakMemberLayer, NakPublisherLayer
+from recado.feeds.layers.publisher_heartbeat import PublisherHeartbeatLayer
 from recado.feeds.layers.pull import PullLayer
-from recado.feeds.layers.pulse import Pulse
-from recado.feeds.layers.reach import Reach
-from recado.feeds.layers.reception import Reception
-from recado.feeds.layers.settling import Settling
-from recado.feeds.layers.sync import Sync
-from recado.feeds.layers.total import Total
-from recado.feeds.layers.uniform import Uniform
-from recado.feeds.lineage import Lineage
-from recado.feeds.packet import Outlook
-from recado.feeds.table import Table
-from recado.feeds.vector import Progress, Vector
+from recado.feeds.layers.receive_buffer import ReceiveBuffer
+from recado.feeds.layers.stability import StabilityTracker
+from recado.feeds.layers.sync import SyncLayer
+from recado.feeds.layers.total import TotalLayer
+from recado.feeds.layers.uniform import UniformLayer
+from recado.feeds.packet import OutsiderReport
+from recado.feeds.vector import DeliveryProgress, Vector
 
 from . import instead
 
@@ -63,7 +63,7 @@ class Mutation(msgspec.Struct, frozen=True):
 MUTATIONS = (
     Mutation(
         "messages pass in the order in which they come",
-        Reception,
+        ReceiveBuffer,
         "take",
         instead.take_as_it_comes,
         frozenset({Rule.FIFO, Rule.GAP, Rule.REPEAT, Rule.ARCHIVE}),
@@ -71,7 +71,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a cut is that of the last view, whatever members have received since",
-        Agreement,
+        AgreedView,
         "joined",
         instead.keep_the_cut,
         frozenset({Rule.VIEWS, Rule.GAP, Rule.REPEAT}),
@@ -79,7 +79,7 @@ MUTATIONS = (
     ),
     Mutation(
         "who has promised goes on delivering",
-        Reception,
+        ReceiveBuffer,
         "freeze",
         instead.nothing,
         frozenset({Rule.VIEWS}),
@@ -87,7 +87,7 @@ MUTATIONS = (
     ),
     Mutation(
         "who has promised itself to a round takes up an older one",
-        Reach,
+        MembershipLayer,
         "_consider",
         instead.consider_any,
         frozenset({Rule.VIEWS}),
@@ -95,7 +95,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a view does not wait for all that is before it",
-        Reception,
+        ReceiveBuffer,
         "reaches",
         lambda *_: True,
         frozenset({Rule.VIEWS}),
@@ -103,7 +103,7 @@ MUTATIONS = (
     ),
     Mutation(
         "archives say that they have what they were only given",
-        Archiver,
+        ArchiverLayer,
         "_tell_stable",
         instead.say_all_is_stable,
         frozenset({Rule.UNIFORM}),
@@ -111,7 +111,7 @@ MUTATIONS = (
     ),
     Mutation(
         "one archive is enough for uniform delivery",
-        Site,
+        MemberContext,
         "copies",
         lambda *_: 1,
         frozenset({Rule.UNIFORM}),
@@ -119,7 +119,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what is uniform is delivered as it comes",
-        Uniform,
+        UniformLayer,
         "up",
         instead.pass_on,
         frozenset({Rule.UNIFORM}),
@@ -127,7 +127,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an archive gives what only it has to who returns",
-        Archiver,
+        ArchiverLayer,
         "_uniform_limit",
         instead.nothing,
         frozenset({Rule.UNIFORM}),
@@ -135,7 +135,7 @@ MUTATIONS = (
     ),
     Mutation(
         "each has an order of its own",
-        Total,
+        TotalLayer,
         "up",
         instead.pass_on,
         frozenset({Rule.TOTAL}),
@@ -143,7 +143,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what has no place at the end of a view passes as it came",
-        Total,
+        TotalLayer,
         "_turn",
         instead.turn_as_it_came,
         frozenset({Rule.TOTAL}),
@@ -151,7 +151,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a view does not say which places in the order were before it",
-        Reception,
+        ReceiveBuffer,
         "received",
         instead.received_without_places,
         frozenset({Rule.TOTAL}),
@@ -159,7 +159,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what has no place yet passes as it comes",
-        Total,
+        TotalLayer,
         "_drain",
         instead.drain_by_name,
         frozenset({Rule.TOTAL}),
@@ -167,7 +167,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the places in the orders of other views are waited for",
-        Reception,
+        ReceiveBuffer,
         "skip_orders",
         instead.nothing,
         frozenset({Rule.LOST, Rule.BEHIND, Rule.CONVERGE}),
@@ -175,7 +175,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a place in the order does not show that a message is missing",
-        Reception,
+        ReceiveBuffer,
         "mention",
         lambda *_: True,
         frozenset({Rule.LOST, Rule.BEHIND, Rule.CONVERGE}),
@@ -184,7 +184,7 @@ MUTATIONS = (
     ),
     Mutation(
         "live messages do not wait for recovery",
-        Sync,
+        SyncLayer,
         "_hold",
         instead.pass_on,
         frozenset({Rule.GAP, Rule.FIFO, Rule.REPEAT, Rule.VIEWS}),
@@ -192,7 +192,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an answer of an archive is taken for all that there is",
-        Sync,
+        SyncLayer,
         "_finish_if_done",
         instead.finish_at_once,
         frozenset({Rule.GAP}),
@@ -200,7 +200,7 @@ MUTATIONS = (
     ),
     Mutation(
         "whoever was away is said to have missed everything",
-        Table,
+        DeliveryRecords,
         "standing",
         instead.all_missed,
         frozenset({Rule.MARK, Rule.CERTAINTY}),
@@ -208,7 +208,7 @@ MUTATIONS = (
     ),
     Mutation(
         "whoever returns is thought to have got all before its view",
-        Table,
+        DeliveryRecords,
         "start",
         instead.everything,
         frozenset({Rule.GAP, Rule.BEHIND}),
@@ -216,7 +216,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an archive does not answer who recovers",
-        Archiver,
+        ArchiverLayer,
         "_recover",
         instead.nothing,
         frozenset({Rule.BEHIND}),
@@ -241,7 +241,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a publisher does not tell its last",
-        Pulse,
+        PublisherHeartbeatLayer,
         "tick",
         instead.silence,
         frozenset({Rule.LOST, Rule.BEHIND, Rule.CONVERGE}),
@@ -259,7 +259,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a subscriber with recovery gives up what an absent archive may have",
-        Fifo,
+        FifoLayer,
         "_waits_for_archives",
         lambda *_: False,
         frozenset({Rule.LOST}),
@@ -268,7 +268,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what a subscriber has passed over counts as delivered",
-        Progress,
+        DeliveryProgress,
         "skip",
         instead.skip_and_forget,
         frozenset({Rule.CERTAINTY, Rule.BEHIND}),
@@ -277,7 +277,7 @@ MUTATIONS = (
     ),
     Mutation(
         "who begins without recovery takes what archives that return know of old publishers",
-        Fifo,
+        FifoLayer,
         "_meet_at",
         instead.begin_as_if_new,
         frozenset({Rule.HISTORY}),
@@ -286,7 +286,7 @@ MUTATIONS = (
     ),
     Mutation(
         "archives do not ask each other for what they have recorded as lost",
-        Archiver,
+        ArchiverLayer,
         "_ask_for_lost",
         instead.nothing,
         frozenset({Rule.CONVERGE}),
@@ -304,7 +304,7 @@ MUTATIONS = (
     ),
     Mutation(
         "nobody asks for what is missing",
-        NakMember,
+        NakMemberLayer,
         "deadline",
         instead.nothing,
         frozenset({Rule.BEHIND, Rule.LOST, Rule.CONVERGE, Rule.VIEWS}),
@@ -312,7 +312,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a publisher casts nothing again",
-        NakPublisher,
+        NakPublisherLayer,
         "_repeat",
         instead.nothing,
         frozenset({Rule.BEHIND, Rule.LOST, Rule.CONVERGE}),
@@ -328,7 +328,7 @@ MUTATIONS = (
     ),
     Mutation(
         "archives do not compare what they know of views",
-        Archiver,
+        ArchiverLayer,
         "_compare",
         instead.nothing,
         frozenset({Rule.CONVERGE}),
@@ -336,7 +336,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an archive that knows of a view thinks the failed got nothing behind its cut",
-        settling,
+        stability,
         "_known",
         lambda *_: 0,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
@@ -344,7 +344,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a publisher that is silent is thought to have stopped",
-        Settling,
+        StabilityTracker,
         "_reach",
         instead.as_if_all_had_told,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
@@ -353,7 +353,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a publisher that is heard late is thought to have begun late",
-        Settling,
+        StabilityTracker,
         "_raised",
         lambda *_: Vector(),
         frozenset({Rule.CERTAINTY, Rule.MARK}),
@@ -362,7 +362,7 @@ MUTATIONS = (
     ),
     Mutation(
         "of two ends that archives found the one that was told last counts",
-        table,
+        delivery_records,
         "_safer",
         lambda _, told: told,
         frozenset({Rule.CONVERGE}),
@@ -370,16 +370,16 @@ MUTATIONS = (
     ),
     Mutation(
         "every view is thought to have all in it who live",
-        Reach,
+        MembershipLayer,
         "_outlook",
-        lambda *_: Outlook.CLEAR,
+        lambda *_: OutsiderReport.NONE,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
         seed=12,
         plot=plots.by_turns,
     ),
     Mutation(
         "who has just come says that nobody else is there",
-        Reach,
+        MembershipLayer,
         "_has_listened",
         lambda *_: True,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
@@ -388,7 +388,7 @@ MUTATIONS = (
     ),
     Mutation(
         "who hears nothing at all takes it for silence",
-        Reach,
+        MembershipLayer,
         "_is_hearing",
         lambda *_: True,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
@@ -397,7 +397,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a view is the end of whoever is not in it, wherever they were",
-        Lineage,
+        IncarnationHistory,
         "_follows",
         lambda *_: True,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
@@ -406,7 +406,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an archive that was away thinks that nobody was there meanwhile",
-        Lineage,
+        IncarnationHistory,
         "holes",
         lambda *_: [],
         frozenset({Rule.CERTAINTY, Rule.MARK}),
@@ -415,7 +415,7 @@ MUTATIONS = (
     ),
     Mutation(
         "archives that were left out of a view are thought to have met nobody",
-        Lineage,
+        IncarnationHistory,
         "_between",
         lambda *_: [],
         frozenset({Rule.CERTAINTY, Rule.MARK}),
@@ -424,7 +424,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a view before this one that is not known is thought to have been nobody's",
-        Lineage,
+        IncarnationHistory,
         "_before_view",
         instead.as_if_known,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
@@ -433,7 +433,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what comes live to one that returns is thought to be new to it",
-        Sync,
+        SyncLayer,
         "_marked",
         lambda _, batch, __: [batch],
         frozenset({Rule.MARK}),
@@ -442,7 +442,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a publisher that no archive has named is thought to be new to one that returns",
-        Sync,
+        SyncLayer,
         "_farthest",
         instead.as_if_named,
         frozenset({Rule.MARK}),
@@ -451,7 +451,7 @@ MUTATIONS = (
     ),
     Mutation(
         "who is heard for the first time is thought to have just begun",
-        Reception,
+        ReceiveBuffer,
         "_meet",
         instead.nothing,
         frozenset({Rule.REPEAT}),
@@ -460,7 +460,7 @@ MUTATIONS = (
     ),
     Mutation(
         "who begins where others lag takes what old publishers still keep",
-        Fifo,
+        FifoLayer,
         "_meet_at",
         instead.nothing,
         frozenset({Rule.REPEAT}),
@@ -469,7 +469,7 @@ MUTATIONS = (
     ),
     Mutation(
         "who begins thinks that those it joins know all that was published",
-        Reception,
+        ReceiveBuffer,
         "beginning",
         instead.begin_behind_the_cut,
         frozenset({Rule.REPEAT}),
@@ -478,7 +478,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a view is taken whether it was promised or not",
-        Reach,
+        MembershipLayer,
         "_accept",
         instead.accept_any,
         frozenset({Rule.VIEWS}),

@@ -8,7 +8,7 @@ import pytest
 
 from bench.feeds_sim.media import Address, Ether
 from bench.feeds_sim.post import Post
-from recado.simulator.network import Weather
+from recado.simulator.network import NetworkConditions
 from recado.simulator.schedule import Schedule
 
 P = Address("p#1", "p", False, False)
@@ -103,9 +103,9 @@ def test_the_next_life_does_not_hear_what_was_for_this_one(
 
 
 def test_calm_ends_all_that_was_wrong(ether: Ether, schedule: Schedule, ears: Ears) -> None:
-    ether.network.weather = Weather(loss=1.0)
+    ether.network.conditions = NetworkConditions(loss_ratio=1.0)
     ether.network.cut("p", "s")
-    ether.network.slow("a", 1000.0)
+    ether.network.slow_down("a", 1000.0)
     ether.calm()
     ether.cast(P, b"hello", 0)
     schedule.run(0.02)
@@ -137,7 +137,7 @@ def test_one_publisher_is_always_in_order_and_two_are_where_there_is_one_order(
     for number in range(200):
         for node in (P, Q):
             packet = f"{node.name}{number:03}".encode()
-            schedule.at(number / 1000, post.cast, node, packet, number + 1)
+            schedule.call_at(number / 1000, post.cast, node, packet, number + 1)
     schedule.run()
     for heard in (ears.by(S), ears.by(A)):
         for name in (b"p", b"q"):

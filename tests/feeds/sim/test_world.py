@@ -19,7 +19,7 @@ from bench.feeds_sim.faults import Faults
 from bench.feeds_sim.judge import judge
 from bench.feeds_sim.script import Kind, draw
 from bench.feeds_sim.world import World, live_through
-from recado.simulator.network import Weather
+from recado.simulator.network import NetworkConditions
 
 AT_A_TIME = 10
 SEEDS = range(1, 321)
@@ -42,7 +42,9 @@ def test_nothing_is_wrong_where_it_once_was(seed: int) -> None:
 @pytest.mark.parametrize("kind", list(Kind))
 def test_a_feed_in_which_nothing_fails(kind: Kind) -> None:
     """Everybody gets everything live, but for what was published before they came."""
-    script = msgspec.structs.replace(draw(1), kind=kind, faults=(), weather=Weather(), absent=())
+    script = msgspec.structs.replace(
+        draw(1), kind=kind, faults=(), weather=NetworkConditions(), absent=()
+    )
     world = World(script)
     world.run()
     assert world.faults == []

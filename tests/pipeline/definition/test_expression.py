@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.pipeline.definition.expression import BadExpression, TokenCheck, is_safe, tokens
-from recado.pipeline.definition.fields import Fields, NoType, from_ddl, type_named
+from recado.pipeline.definition.expression import ExpressionError, TokenAnalyser, is_safe, tokenize
+from recado.pipeline.definition.fields import Fields, UnknownTypeError, parse_ddl, parse_type
 
 FIELDS = Fields(
     {"a": "bigint", "x": "double", "s": "string", "t": "timestamp", "b": "boolean", "o": None}
@@ -17,8 +17,8 @@ FIELDS = Fields(
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        read = tokens(text)
-    except BadExpression:
+        read = tokenize(text)
+    except ExpressionError:
         return
     assert "".join(token.text for token in read).replace(" ", "") in text.replace(" ", "") or read
 
@@ -36,10 +36,10 @@ def test_what_cannot_fail(sql: str, safe: bool) -> None:
 
 
 def test_without_types_it_stays_open_whether_an_expression_can_fail() -> None:
-    known = FIELDS.without(["o"])
-    assert TokenCheck().condition("a + 1 > 5", known).can_fail
-    assert not TokenCheck().condition("a > 5", known).can_fail
-    assert not TokenCheck().condition("o > 5", FIELDS).can_fail
+    known = FIELDS.drop(["o"])
+    assert TokenAnalyser().analyse_condition("a + 1 > 5", known).can_fail
+    assert not TokenAnalyser().analyse_condition("a > 5", known).can_fail
+    assert not TokenAnalyser().analyse_condition("o > 5", FIELDS).can_fail
 
 
 TYPES = st.recursive(
@@ -65,11 +65,11 @@ def test_a_schema_is_read_as_it_is_written(kinds: list[str]) -> None:
     spaced = ", ".join(
         f"`{name}` {kind.upper().replace(',', ' , ')}" for name, kind in types.items()
     )
-    read = from_ddl(spaced)
+    read = parse_ddl(spaced)
     assert {name: kind.lower() for name, kind in read.types.items() if kind} == types
 
 
 @pytest.mark.parametrize("text", ["", "strin", "array<", "map<string>", "struct<a>", "array<a b>"])
 def test_no_type(text: str) -> None:
-    with pytest.raises(NoType):
-        type_named(text)
+    with pytest.raises(UnknownTypeError):
+        parse_type(text)

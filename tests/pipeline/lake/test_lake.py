@@ -15,12 +15,12 @@ from recado.pipeline.definition import Sink
 from recado.pipeline.lake import iceberg
 from recado.pipeline.lake.batch import Batch
 from recado.pipeline.lake.errors import TableError
-from recado.pipeline.lake.files import counted_rows
-from recado.pipeline.lake.reading import read_delta, read_iceberg
-from recado.pipeline.lake.settings import IcebergSource
-from recado.pipeline.location import folder_of
+from recado.pipeline.lake.options import IcebergSourceOptions
+from recado.pipeline.lake.parquet_files import fingerprint_rows
+from recado.pipeline.lake.reader import read_delta, read_iceberg
+from recado.pipeline.location import to_local_path
 from recado.pipeline.options import OptionError
-from recado.pipeline.writing import write
+from recado.pipeline.writer import write_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,8 +46,10 @@ def read_back(sink: Sink) -> list[dict[str, Any]]:
 
         table = DeltaTable(sink.options["path"]).to_pyarrow_table()
     else:
-        options = IcebergSource(table=sink.options["table"], warehouse=sink.options["warehouse"])
-        catalogue = iceberg.catalogue_of(options)
+        options = IcebergSourceOptions(
+            table=sink.options["table"], warehouse=sink.options["warehouse"]
+        )
+        catalogue = iceberg.open_catalogue(options)
         table = catalogue.load_table(options.table).scan().to_arrow()
         catalogue.close()
     rows: list[dict[str, Any]] = table.to_pylist()
@@ -68,8 +70,8 @@ def ids(sink: Sink) -> list[int]:
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_folder_may_have_any_name(spark: SparkSession, tmp_path: Path, format_: str) -> None:
     sink = sink_of(format_, tmp_path / "my ações" / "a+b")
-    assert write(rows(spark, 0), sink, Batch("vendas-do-mês", 0))
-    assert not write(rows(spark, 0), sink, Batch("vendas-do-mês", 0))
+    assert write_batch(rows(spark, 0), sink, Batch("vendas-do-mês", 0))
+    assert not write_batch(rows(spark, 0), sink, Batch("vendas-do-mês", 0))
     assert ids(sink) == [0, 1, 2]
     assert [each.name for each in tmp_path.iterdir()] == ["my ações"]
     if format_ == "delta":
@@ -91,8 +93,8 @@ def test_a_batch_is_there_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
 ) -> None:
     sink = sink_of(format_, tmp_path / "table")
-    assert write(rows(spark, 0), sink, Batch("w", 0))
-    assert not write(rows(spark, 0), sink, Batch("w", 0))
+    assert write_batch(rows(spark, 0), sink, Batch("w", 0))
+    assert not write_batch(rows(spark, 0), sink, Batch("w", 0))
     assert ids(sink) == [0, 1, 2]
     with monkeypatch.context() as patch:  # files are written, and the commit does not happen
         if format_ == "parquet":
@@ -102,12 +104,14 @@ def test_a_batch_is_there_once(
         else:
             patch.setattr(iceberg, "_commit", killed)
         with pytest.raises(Killed):
-            write(rows(spark, 3), sink, Batch("w", 1))
+            write_batch(rows(spark, 3), sink, Batch("w", 1))
     assert ids(sink) == [0, 1, 2]
-    assert write(rows(spark, 3), sink, Batch("w", 1))
-    assert write(rows(spark, 6), sink, Batch("other", 0))  # another writer has numbers of its own
-    assert write(rows(spark, 0).where("id < 0"), sink, Batch("w", 2))  # a batch without rows
-    assert not write(rows(spark, 3), sink, Batch("w", 1))
+    assert write_batch(rows(spark, 3), sink, Batch("w", 1))
+    assert write_batch(
+        rows(spark, 6), sink, Batch("other", 0)
+    )  # another writer has numbers of its own
+    assert write_batch(rows(spark, 0).where("id < 0"), sink, Batch("w", 2))  # a batch without rows
+    assert not write_batch(rows(spark, 3), sink, Batch("w", 1))
     assert ids(sink) == list(range(9))
     row = next(row for row in read_back(sink) if row["id"] == 4)
     assert row["at"].timestamp() == 4
@@ -127,22 +131,22 @@ def test_a_batch_is_recognised_by_its_content(
 ) -> None:
     sink = sink_of(format_, tmp_path / "table")
     first, second = Batch("w", 1, "planned"), Batch("w", 3, "planned later")
-    assert write(rows(spark, 0), sink, first)
-    assert write(rows(spark, 3), sink, second)
+    assert write_batch(rows(spark, 0), sink, first)
+    assert write_batch(rows(spark, 3), sink, second)
     # The same plan, with rows that cannot be the same again.
-    assert not write(rows(spark, 9).selectExpr("*", "rand() AS chance"), sink, second)
+    assert not write_batch(rows(spark, 9).selectExpr("*", "rand() AS chance"), sink, second)
     # Planned anew, with the same rows in another order and other partitions.
     shuffled = rows(spark, 3).repartition(2).orderBy("name", ascending=False)
-    assert not write(shuffled, sink, second._replace(offsets="planned anew"))
-    assert not write(rows(spark, 0), sink, first._replace(offsets="planned anew"))
+    assert not write_batch(shuffled, sink, second._replace(offsets="planned anew"))
+    assert not write_batch(rows(spark, 0), sink, first._replace(offsets="planned anew"))
     none = rows(spark, 0).where("id < 0")
-    assert not write(none, sink, Batch("w", 2, "planned anew"))
+    assert not write_batch(none, sink, Batch("w", 2, "planned anew"))
     for number, others in ((1, rows(spark, 0, 2)), (2, rows(spark, 0)), (3, none)):
         with pytest.raises(TableError, match=rf"up to 3 of w, and other rows as batch {number}"):
-            write(others, sink, Batch("w", number, "planned anew"))
+            write_batch(others, sink, Batch("w", number, "planned anew"))
     changed = rows(spark, 3).withColumn("counts", f.expr("map('k', id + 1)"))
     with pytest.raises(TableError, match="other rows as batch 3"):
-        write(changed, sink, Batch("w", 3))
+        write_batch(changed, sink, Batch("w", 3))
     assert ids(sink) == [0, 1, 2, 3, 4, 5]
 
 
@@ -151,23 +155,23 @@ def test_a_table_of_before_digests_were_kept(
     spark: SparkSession, tmp_path: Path, format_: str
 ) -> None:
     sink = sink_of(format_, tmp_path / "table")
-    write(rows(spark, 0), sink, Batch("w", 0, "planned"))
-    write(rows(spark, 3), sink, Batch("w", 1, "planned"))
+    write_batch(rows(spark, 0), sink, Batch("w", 0, "planned"))
+    write_batch(rows(spark, 3), sink, Batch("w", 1, "planned"))
     forget_digests(sink)
     # The last batch may be one that was killed before Spark noted it as done.
-    assert not write(rows(spark, 3), sink, Batch("w", 1, "planned"))
+    assert not write_batch(rows(spark, 3), sink, Batch("w", 1, "planned"))
     with pytest.raises(TableError, match="other rows as batch 0"):
-        write(rows(spark, 0), sink, Batch("w", 0, "planned anew"))
-    assert write(rows(spark, 6), sink, Batch("w", 2, "planned"))
+        write_batch(rows(spark, 0), sink, Batch("w", 0, "planned anew"))
+    assert write_batch(rows(spark, 6), sink, Batch("w", 2, "planned"))
     with pytest.raises(TableError, match="other rows as batch 2"):
-        write(rows(spark, 3), sink, Batch("w", 2, "planned anew"))
+        write_batch(rows(spark, 3), sink, Batch("w", 2, "planned anew"))
     assert ids(sink) == list(range(9))
 
 
 def test_rows_that_differ_in_where_a_null_is(spark: SparkSession) -> None:
     """Spark's own hash passes over NULLs."""
     found = {
-        counted_rows(spark.sql(f"SELECT CAST({bid} AS int) AS bid, CAST({ask} AS int) AS ask"))
+        fingerprint_rows(spark.sql(f"SELECT CAST({bid} AS int) AS bid, CAST({ask} AS int) AS ask"))
         for bid, ask in ((5, "NULL"), ("NULL", 5), (5, 0), ("NULL", "NULL"))
     }
     assert len(found) == 4
@@ -185,9 +189,11 @@ def forget_digests(sink: Sink) -> None:
             lines = commit.read_text().splitlines()
             commit.write_text("\n".join(each for each in lines if '"w/' not in each))
     else:
-        options = IcebergSource(table=sink.options["table"], warehouse=sink.options["warehouse"])
+        options = IcebergSourceOptions(
+            table=sink.options["table"], warehouse=sink.options["warehouse"]
+        )
         with (
-            closing(iceberg.catalogue_of(options)) as catalogue,
+            closing(iceberg.open_catalogue(options)) as catalogue,
             catalogue.load_table(options.table).transaction() as transaction,
         ):
             transaction.set_properties({"recado.batch.w": "1"})
@@ -206,7 +212,7 @@ def test_a_commit_of_which_only_the_answer_is_lost(
 
     monkeypatch.setattr(iceberg, "_commit", unanswered)
     sink = sink_of("iceberg", tmp_path)
-    write(rows(spark, 0), sink, Batch("w", 0))
+    write_batch(rows(spark, 0), sink, Batch("w", 0))
     assert ids(sink) == [0, 1, 2]
 
 
@@ -215,19 +221,19 @@ def test_columns_that_a_table_does_not_have(
     spark: SparkSession, tmp_path: Path, format_: str
 ) -> None:
     sink = sink_of(format_, tmp_path / "table")
-    write(rows(spark, 0), sink, Batch("w", 0))
+    write_batch(rows(spark, 0), sink, Batch("w", 0))
     more = rows(spark, 3).selectExpr("*", "id * 2 AS twice")
     with pytest.raises(TableError, match=r"has no column twice, .* evolve=true adds it"):
-        write(more, sink, Batch("w", 1))
+        write_batch(more, sink, Batch("w", 1))
     other = rows(spark, 3).selectExpr("CAST(id AS string) AS id", "name")
     with pytest.raises(TableError, match=r"has the column id as .*, and here it is string"):
-        write(other, sink, Batch("w", 1))
-    write(rows(spark, 3).drop("lines"), sink, Batch("w", 1))
+        write_batch(other, sink, Batch("w", 1))
+    write_batch(rows(spark, 3).drop("lines"), sink, Batch("w", 1))
     evolving = sink_of(format_, tmp_path / "table", evolve="true")
-    write(rows(spark, 6).selectExpr("*", "id * 2 AS twice"), evolving, Batch("w", 2))
+    write_batch(rows(spark, 6).selectExpr("*", "id * 2 AS twice"), evolving, Batch("w", 2))
     for kind in ("CAST(id AS string) AS id", "id, CAST(id AS string) AS twice"):
         with pytest.raises(TableError, match=r"has the column .* as .*, and here it is string"):
-            write(rows(spark, 9).selectExpr(*kind.split(", ")), evolving, Batch("w", 3))
+            write_batch(rows(spark, 9).selectExpr(*kind.split(", ")), evolving, Batch("w", 3))
     assert ids(sink) == list(range(9))
     if format_ != "parquet":
         assert sorted(row["twice"] or 0 for row in read_back(sink)) == [0] * 6 + [12, 14, 16]
@@ -241,7 +247,7 @@ def test_that_a_value_is_there_always_is_no_type(
     for number, value in enumerate(("7", "NULL", "8")):
         of = f"CAST({value} AS int)"
         deep = [f"named_struct('a', {of}) AS s", f"array({of}) AS l", f"map('k', {of}) AS m"]
-        write(spark.range(1).selectExpr("id", *deep), sink, Batch("w", number))
+        write_batch(spark.range(1).selectExpr("id", *deep), sink, Batch("w", number))
     found = [(row["s"]["a"], *row["l"], *dict(row["m"]).values()) for row in read_back(sink)]
     assert sorted(found, key=str) == [(7,) * 3, (8,) * 3, (None,) * 3]
 
@@ -265,7 +271,7 @@ def test_delta_tables_whose_files_are_not_their_rows(
         read_delta(spark, {"path": str(tmp_path)})
     if "columnMapping" in name:
         with pytest.raises(TableError, match=told):
-            write(spark.range(3), sink_of("delta", tmp_path), Batch("w", 0))
+            write_batch(spark.range(3), sink_of("delta", tmp_path), Batch("w", 0))
 
 
 @pytest.mark.parametrize("format_", ["parquet", "delta"])
@@ -274,12 +280,12 @@ def test_files_laid_out_by_columns(spark: SparkSession, tmp_path: Path, format_:
     kinds = ["a b", "c:d/e", "100%", "é"]
     cases = " ".join(f"WHEN {at} THEN '{kind}'" for at, kind in enumerate(kinds))
     laid = spark.range(5).selectExpr("id", f"CASE id {cases} END AS kind")
-    write(laid, sink, Batch("w", 0))
-    write(laid, sink, Batch("w", 0))
+    write_batch(laid, sink, Batch("w", 0))
+    write_batch(laid, sink, Batch("w", 0))
     for others in ("", "id"):  # Spark would read none of it if both were there
         drifting = sink_of(format_, tmp_path / "table", partitionBy=others, evolve="true")
         with pytest.raises(TableError, match="is laid out by kind: set partitionBy to that"):
-            write(laid, drifting, Batch("w", 1))
+            write_batch(laid, drifting, Batch("w", 1))
     found = sorted((row["id"], row["kind"]) for row in read_back(sink))
     assert found == list(enumerate([*kinds, None]))
 
@@ -295,7 +301,7 @@ def test_rows_on_the_disk_of_another_machine(
 
     def partly_here(writer: DataFrameWriter, path: str) -> None:
         written(writer, path)
-        next(folder_of(path).glob("*.parquet")).unlink()
+        next(to_local_path(path).glob("*.parquet")).unlink()
 
     sink, batch = sink_of(format_, tmp_path / "table"), Batch("w", 0)
     with monkeypatch.context() as patch:
@@ -303,6 +309,6 @@ def test_rows_on_the_disk_of_another_machine(
         with pytest.raises(
             TableError, match=r"3 rows .* [12] of them are here.* all machines share"
         ):
-            write(rows(spark, 0), sink, batch)
-    assert write(rows(spark, 0), sink, batch)
+            write_batch(rows(spark, 0), sink, batch)
+    assert write_batch(rows(spark, 0), sink, batch)
     assert ids(sink) == [0, 1, 2]

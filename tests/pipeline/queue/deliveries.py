@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recado.amqp.properties import Properties, encode_properties
-from recado.client.messages import Delivery, Source
+from recado.client.messages import Delivery, DeliverySource
 
 
 class Settled:
@@ -17,7 +17,7 @@ class Settled:
         self.acked: list[int] = []
 
     def ack(self, delivery: Delivery, *, multiple: bool = False) -> bool:
-        self.acked.append(delivery.tag)
+        self.acked.append(delivery.delivery_tag)
         return True
 
     def nack(self, delivery: Delivery, *, multiple: bool = False, requeue: bool = True) -> bool:
@@ -27,7 +27,7 @@ class Settled:
 def delivery(
     body: bytes, message_id: str | None = None, *, tag: int = 1, header: bytes | None = None
 ) -> Delivery:
-    source = Source(Settled(), "consumer", False, "exchange", "key", False)
+    source = DeliverySource(Settled(), "consumer", False, "exchange", "key", False)
     if header is None:
         header = encode_properties(Properties(message_id=message_id))
     return Delivery(source, tag, header, body)

@@ -13,11 +13,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from recado.amqp.properties import Properties
-from recado.client import ChannelRefused, blocking
+from recado.client import ChannelClosedByBrokerError, blocking
 from recado.pipeline.options import OptionError
-from recado.pipeline.queue import consuming
-from recado.pipeline.queue.consuming import NothingComes
-from recado.pipeline.queue.source import AnotherSpool, QueueSource, QueueStreamReader
+from recado.pipeline.queue import consumer
+from recado.pipeline.queue.consumer import NoDeliveriesError
+from recado.pipeline.queue.source import QueueSource, QueueStreamReader, SpoolMismatchError
 from workshop.peers import Server
 
 Name = Callable[[str], str]
@@ -31,12 +31,12 @@ def reader(url: str, queue: str, spool: Path, **options: str) -> QueueStreamRead
 
 
 def publish(url: str, queue: str, count: int) -> None:
-    with blocking.connect(url) as connection:
+    with blocking.connect_blocking(url) as connection:
         channel = connection.channel()
         channel.declare_queue(queue, durable=True)
         for number in range(count):
             channel.publish("", queue, b"%d" % number, Properties(message_id=f"id-{number}"))
-        channel.flush()
+        channel.wait_for_confirms()
 
 
 def rows_of(source: QueueStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
@@ -123,16 +123,16 @@ def test_messages_that_do_not_come_are_not_waited_for(
     server: Server, name: Name, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stream gives out what comes from now on; availableNow would wait for what is there for ever."""
-    monkeypatch.setattr(consuming, "_LOOKS", 3)
+    monkeypatch.setattr(consumer, "_IDLE_POLL_COUNT_MAX", 3)
     queue = name("stream")
-    with blocking.connect(server.url) as connection:
+    with blocking.connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.declare_queue(queue, durable=True, arguments={"x-queue-type": "stream"})
         channel.publish("", queue, b"kept", Properties())
-        channel.flush()
+        channel.wait_for_confirms()
     source = reader(server.url, queue, tmp_path)
     source.prepareForTriggerAvailableNow()
-    with pytest.raises(NothingComes, match="has 1 messages, and the broker gives out none"):
+    with pytest.raises(NoDeliveriesError, match="has 1 messages, and the broker gives out none"):
         source.latestOffset(source.initialOffset(), ReadAllAvailable())
     source.stop()
 
@@ -157,19 +157,21 @@ def test_a_checkpoint_and_a_spool_that_do_not_belong_together(
     source = reader(server.url, queue, tmp_path)
     source.prepareForTriggerAvailableNow()
     offset = source.initialOffset()
-    with pytest.raises(AnotherSpool, match="another id"):
+    with pytest.raises(SpoolMismatchError, match="another id"):
         source.latestOffset(offset | {"spool": "00"}, ReadAllAvailable())
-    with pytest.raises(AnotherSpool, match="at row 7, and the spool ends at"):
+    with pytest.raises(SpoolMismatchError, match="at row 7, and the spool ends at"):
         source.latestOffset(offset | {"next": 7}, ReadAllAvailable())
     source.stop()
-    with blocking.connect(server.url) as connection:  # who then deletes both has lost nothing
-        assert connection.channel().declare_queue(queue, passive=True).messages == 1
+    with blocking.connect_blocking(
+        server.url
+    ) as connection:  # who then deletes both has lost nothing
+        assert connection.channel().declare_queue(queue, passive=True).message_count == 1
 
 
 def test_a_queue_that_is_not_there(server: Server, name: Name, tmp_path: Path) -> None:
     source = reader(server.url, name("none"), tmp_path)
     source.prepareForTriggerAvailableNow()
-    with pytest.raises(ChannelRefused, match="404"):
+    with pytest.raises(ChannelClosedByBrokerError, match="404"):
         source.latestOffset(source.initialOffset(), ReadAllAvailable())
     source.stop()
 

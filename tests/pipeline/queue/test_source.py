@@ -1,4 +1,4 @@
-"""`format("amqp")` as a source of streams, on both brokers."""
+"""`format("amqp_transport")` as a source of streams, on both brokers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from recado.amqp.properties import Properties
-from recado.amqp.values import LongString, Scaled
+from recado.amqp.values import LongString, ScaledDecimal
 from recado.client import blocking
 from workshop.peers import Server
 
@@ -30,7 +30,7 @@ ODD: list[tuple[bytes, Properties]] = [
     (b"4", Properties(timestamp=1_800_000_000, priority=9, content_type="text/plain")),
     (b"5", Properties(headers={"s": "text", "n": 7, "bytes": b"\xff", "none": None, "yes": True})),
     (b"6", Properties(headers={"long": LongString(b"\xfe"), "deep": {"a": [1, {"b": 2.5}]}})),
-    (b"7", Properties(headers={"scaled": Scaled(2, 314), "": "no name"})),
+    (b"7", Properties(headers={"scaled": ScaledDecimal(2, 314), "": "no name"})),
     (b"8", Properties(headers={f"h{number}": number for number in range(900)})),
     (HUGE, Properties(message_id="huge")),
 ]
@@ -60,12 +60,12 @@ def test_every_message_is_a_row_however_odd(
     spark: SparkSession, server: Server, name: Callable[[str], str], tmp_path: Path
 ) -> None:
     queue = name("odd")
-    with blocking.connect(server.url) as connection:
+    with blocking.connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.declare_queue(queue, durable=True)
         for body, properties in ODD:
             channel.publish("", queue, body, properties)
-        channel.flush()
+        channel.wait_for_confirms()
         drained(stream(spark, server.url, queue, tmp_path), tmp_path)
         rows = found(tmp_path)
         assert [row["body"] for row in rows] == [body for body, _ in ODD]
@@ -96,7 +96,7 @@ def test_every_message_is_a_row_however_odd(
         for number in range(25):
             channel.publish("", queue, b"later", Properties(message_id=f"{number}"))
         channel.publish("", queue, b"again", Properties(message_id="huge"))
-        channel.flush()
+        channel.wait_for_confirms()
         query = drained(
             stream(spark, server.url, queue, tmp_path, maxRowsPerTrigger="10"), tmp_path
         )
@@ -104,38 +104,38 @@ def test_every_message_is_a_row_however_odd(
         assert [row["message_id"] for row in later] == [f"{number}" for number in range(25)]
         inputs = [each.numInputRows for each in query.recentProgress if each.numInputRows]
         assert inputs == [10, 10, 5]
-        assert channel.declare_queue(queue, passive=True).messages == 0
+        assert channel.declare_queue(queue, passive=True).message_count == 0
 
 
 def test_all_that_is_there_is_more_than_the_spool_may_have(
     spark: SparkSession, server: Server, name: Callable[[str], str], tmp_path: Path
 ) -> None:
     queue = name("full")
-    with blocking.connect(server.url) as connection:
+    with blocking.connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.declare_queue(queue, durable=True)
         for number in range(30):
             channel.publish("", queue, b"%d" % number, Properties(message_id=f"{number}"))
-        channel.flush()
+        channel.wait_for_confirms()
         little = {"prefetch": "5", "maxSpoolBytes": "1000"}
         query = drained(stream(spark, server.url, queue, tmp_path, **little), tmp_path)
         assert [int(row["body"]) for row in found(tmp_path)] == list(range(30))
         assert len([each for each in query.recentProgress if each.numInputRows]) > 1
-        assert channel.declare_queue(queue, passive=True).messages == 0
+        assert channel.declare_queue(queue, passive=True).message_count == 0
 
 
 def test_from_queue_to_exchange_as_a_stream_and_as_a_batch(
     spark: SparkSession, server: Server, name: Callable[[str], str], tmp_path: Path
 ) -> None:
     source, target = name("from"), name("to")
-    with blocking.connect(server.url) as connection:
+    with blocking.connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.declare_queue(source, durable=True)
         channel.declare_queue(target, durable=True)
         for number in range(30):
             named = Properties(message_id=f"id-{number}", headers={"n": number}, type="order")
             channel.publish("", source, b"%d" % number, named)
-        channel.flush()
+        channel.wait_for_confirms()
         rows = stream(spark, server.url, source, tmp_path).where("headers['n'] >= 10")
         options = {"url": server.url, "exchange": "", "routingKey": target}
         writing = rows.writeStream.format("amqp").options(**options).trigger(availableNow=True)
@@ -152,4 +152,4 @@ def test_from_queue_to_exchange_as_a_stream_and_as_a_batch(
         frame = spark.range(7).selectExpr("id AS order", "CAST(id AS STRING) AS body")
         written = frame.write.format("amqp").mode("append")
         written.options(**options, idColumns="order").save()
-        assert channel.declare_queue(target, passive=True).messages == 7
+        assert channel.declare_queue(target, passive=True).message_count == 7

@@ -13,12 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.client.messages import Delivery, Source
+from recado.client.messages import Delivery, DeliverySource
 from recado.journal.disk import Disk, FolderDisk, MemoryDisk
-from recado.journal.record import Corrupt
-from recado.pipeline.queue import spooled
-from recado.pipeline.queue.spool import Spool, WrongSpool
-from recado.pipeline.queue.spooled import Committed, Head, NotInReach, Piece, decode
+from recado.journal.record import CorruptJournalError
+from recado.pipeline.queue import spool_record
+from recado.pipeline.queue.spool import Spool, WrongSpoolError
+from recado.pipeline.queue.spool_record import (
+    SpoolCommitted,
+    SpoolHead,
+    SpoolSlice,
+    SpoolUnreachableError,
+    decode,
+)
 
 from .deliveries import Settled, deliveries, delivery
 
@@ -26,7 +32,7 @@ ID = b"0123456789abcdef"
 
 
 def opened(disk: Disk, *, window: int = 1000, segment_size: int = 4096) -> Spool:
-    spool = Spool(disk, window=window, segment_size=segment_size)
+    spool = Spool(disk, window_size=window, segment_bytes=segment_size)
     spool.recover("orders", lambda: ID)
     return spool
 
@@ -36,10 +42,10 @@ def save(spool: Spool) -> int:
     return spool.sync()
 
 
-def bodies(folder: Path, pieces: list[Piece]) -> list[tuple[int, bytes]]:
+def bodies(folder: Path, pieces: list[SpoolSlice]) -> list[tuple[int, bytes]]:
     found = []
     for piece in pieces:
-        for rows in spooled.read(folder, piece):
+        for rows in spool_record.read_slice(folder, piece):
             column = rows.batch.column("body").to_pylist()
             found += list(enumerate(column, rows.offset))
     return found
@@ -53,14 +59,16 @@ def test_a_batch_has_what_came_however_many_that_is() -> None:
     for count in range(20):
         came = [
             Delivery(
-                Source(Settled(), "consumer", number % 3 == 0, "é" * (number % 2), "key", False),
+                DeliverySource(
+                    Settled(), "consumer", number % 3 == 0, "é" * (number % 2), "key", False
+                ),
                 number,
                 b"\0\0",
                 b"x" * (number % 5),
             )
             for number in range(count)
         ]
-        batch = spooled.as_batch(came, 1_234_567)
+        batch = spool_record.to_record_batch(came, 1_234_567)
         batch.validate(full=True)
         assert batch.to_pydict() == {
             "exchange": [each.exchange.encode() for each in came],
@@ -77,7 +85,7 @@ def test_to_take_messages_pandas_is_not_imported() -> None:
     program = """if True:
         import sys
         from recado.journal.disk import MemoryDisk
-        from recado.pipeline.queue.consuming import Consuming
+        from recado.pipeline.queue.consumer import Consuming
         from recado.pipeline.queue.source import QueueSource
         from recado.pipeline.queue.spool import Spool
         from tests.pipeline.queue.deliveries import deliveries
@@ -99,11 +107,11 @@ def test_rows_are_read_as_they_came(tmp_path: Path) -> None:
     assert spool.append(deliveries(range(10)), received=5) == 10
     assert spool.durable == 0
     assert save(spool) == 10
-    assert bodies(tmp_path, spool.pieces(0, 10, 1 << 20)) == expected(0, 10)
-    assert bodies(tmp_path, spool.pieces(3, 7, 1 << 20)) == expected(3, 7)
-    assert spool.pieces(4, 4, 1 << 20) == []
+    assert bodies(tmp_path, spool.slice_rows(0, 10, 1 << 20)) == expected(0, 10)
+    assert bodies(tmp_path, spool.slice_rows(3, 7, 1 << 20)) == expected(3, 7)
+    assert spool.slice_rows(4, 4, 1 << 20) == []
     with pytest.raises(LookupError, match="rows 5 to 11 are asked for, and the spool has 0 to 10"):
-        spool.pieces(5, 11, 1 << 20)
+        spool.slice_rows(5, 11, 1 << 20)
     spool.close()
 
 
@@ -115,7 +123,7 @@ def test_what_was_synced_is_there_after_a_restart(tmp_path: Path) -> None:
     spool.close()
     again = opened(FolderDisk(tmp_path))
     assert (again.is_new, again.id, again.end, again.durable) == (False, ID, 500, 500)
-    pieces = again.pieces(0, 500, 1)
+    pieces = again.slice_rows(0, 500, 1)
     assert len(pieces) == 10
     assert bodies(tmp_path, pieces) == expected(0, 500)
     again.close()
@@ -126,9 +134,9 @@ def test_pieces_have_about_the_same_size(tmp_path: Path) -> None:
     for start in range(0, 500, 5):
         spool.append(deliveries(range(start, start + 5)), received=1)
     save(spool)
-    [whole] = spool.pieces(0, 500, 1 << 20)
+    [whole] = spool.slice_rows(0, 500, 1 << 20)
     for share in (0.9, 0.6, 0.4, 0.35, 0.3):
-        pieces = spool.pieces(0, 500, int((whole.stop - whole.start) * share))
+        pieces = spool.slice_rows(0, 500, int((whole.stop - whole.start) * share))
         assert bodies(tmp_path, pieces) == expected(0, 500)
         assert len(pieces) == ceil(1 / share)
         rows = [piece.end - piece.first for piece in pieces]
@@ -147,11 +155,11 @@ def test_a_repeat_is_not_taken_also_when_its_row_is_gone(tmp_path: Path) -> None
     spool.close()
     again = opened(FolderDisk(tmp_path))
     assert again.append(deliveries(range(390, 410)), received=2) == 10
-    assert again.repeats == 10
+    assert again.duplicates == 10
     assert again.append(deliveries([405, 410, 410]), received=2) == 1
     assert again.end == 411
     save(again)
-    assert bodies(tmp_path, again.pieces(400, 411, 1 << 20)) == expected(400, 411)
+    assert bodies(tmp_path, again.slice_rows(400, 411, 1 << 20)) == expected(400, 411)
     again.close()
 
 
@@ -171,7 +179,7 @@ def test_properties_that_make_no_sense_are_kept(tmp_path: Path, header: bytes) -
     odd = delivery(b"odd", header=header)
     assert spool.append([odd, odd], received=1) == 2
     save(spool)
-    [rows] = spooled.read(tmp_path, spool.pieces(0, 2, 1)[0])
+    [rows] = spool_record.read_slice(tmp_path, spool.slice_rows(0, 2, 1)[0])
     assert rows.batch.column("header").to_pylist() == [header, header]
     spool.close()
 
@@ -182,37 +190,41 @@ def test_committed_segments_are_removed_and_offsets_go_on(tmp_path: Path) -> Non
         spool.append(deliveries(range(start, start + 40), size=30), received=1)
         save(spool)
     before = len(list(tmp_path.glob("*.journal")))
-    waiting = spool.waiting
+    waiting = spool.unplanned_bytes
     spool.commit(200)
     spool.commit(100)  # nothing is taken back
     assert spool.committed == 200
-    assert spool.waiting < waiting
+    assert spool.unplanned_bytes < waiting
     spool.remove_committed()
     assert len(list(tmp_path.glob("*.journal"))) == before  # the disk does not know of it yet
     save(spool)
     spool.remove_committed()
     assert len(list(tmp_path.glob("*.journal"))) < before
     with pytest.raises(LookupError):
-        spool.pieces(0, 10, 1)
+        spool.slice_rows(0, 10, 1)
     spool.commit(400)
     save(spool)
     spool.remove_committed()
-    assert spool.waiting == 0
+    assert spool.unplanned_bytes == 0
     assert len(list(tmp_path.glob("*.journal"))) == 1
     spool.close()
     again = opened(FolderDisk(tmp_path))
-    assert (again.committed, again.end, again.waiting) == (400, 400, 0)
+    assert (again.committed, again.end, again.unplanned_bytes) == (400, 400, 0)
     again.close()
 
 
 def test_large_messages_have_records_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recado.pipeline.queue.spool.RECORD_SIZE", 1000)
+    monkeypatch.setattr("recado.pipeline.queue.spool.RECORD_BYTES", 1000)
     spool = opened(FolderDisk(tmp_path))
     spool.append([delivery(b"x" * size) for size in (10, 5000, 10, 990, 10, 10)], received=1)
     save(spool)
-    rows = [each for piece in spool.pieces(0, 6, 1) for each in spooled.read(tmp_path, piece)]
+    rows = [
+        each
+        for piece in spool.slice_rows(0, 6, 1)
+        for each in spool_record.read_slice(tmp_path, piece)
+    ]
     assert [each.batch.num_rows for each in rows] == [2, 2, 2]
     assert [each.offset for each in rows] == [0, 2, 4]
     spool.close()
@@ -221,29 +233,31 @@ def test_large_messages_have_records_of_their_own(
 def test_a_spool_belongs_to_its_queue() -> None:
     disk = MemoryDisk()
     opened(disk).close()
-    other = Spool(disk, window=10)
+    other = Spool(disk, window_size=10)
     with pytest.raises(
-        WrongSpool, match="is the spool of the queue 'orders', and this query reads"
+        WrongSpoolError, match="is the spool of the queue 'orders', and this query reads"
     ):
         other.recover("invoices", lambda: ID)
 
 
 def test_who_does_not_see_the_spool_is_told_so(tmp_path: Path) -> None:
-    with pytest.raises(NotInReach, match="on storage that the driver and all workers share"):
-        list(spooled.read(tmp_path, Piece(0, 28, 100, 0, 1)))
+    with pytest.raises(
+        SpoolUnreachableError, match="on storage that the driver and all workers share"
+    ):
+        list(spool_record.read_slice(tmp_path, SpoolSlice(0, 28, 100, 0, 1)))
 
 
 def test_rot_is_told_and_not_taken_for_rows(tmp_path: Path) -> None:
     spool = opened(FolderDisk(tmp_path))
     spool.append(deliveries(range(10)), received=1)
     save(spool)
-    [piece] = spool.pieces(0, 10, 1 << 20)
-    file = tmp_path / f"{piece.base:020d}.journal"
+    [piece] = spool.slice_rows(0, 10, 1 << 20)
+    file = tmp_path / f"{piece.segment:020d}.journal"
     content = bytearray(file.read_bytes())
     content[piece.stop - 1] ^= 1
     file.write_bytes(content)
-    with pytest.raises(Corrupt, match="checksum"):
-        list(spooled.read(tmp_path, piece))
+    with pytest.raises(CorruptJournalError, match="checksum"):
+        list(spool_record.read_slice(tmp_path, piece))
     spool.close()
 
 
@@ -255,15 +269,15 @@ def test_rows_that_are_missing_and_were_not_committed_are_an_error(tmp_path: Pat
     spool.close()
     _, second, *_ = sorted(tmp_path.glob("*.journal"))
     second.unlink()
-    with pytest.raises(Corrupt, match="missing that were never committed"):
+    with pytest.raises(CorruptJournalError, match="missing that were never committed"):
         opened(FolderDisk(tmp_path))
 
 
 @given(st.binary(min_size=16, max_size=16), st.text(max_size=20), st.lists(st.binary(max_size=255)))
 def test_what_is_written_is_read(name: bytes, queue: str, ids: list[bytes]) -> None:
-    head = Head(name, 7, 5, queue, ids)
+    head = SpoolHead(name, 7, 5, queue, ids)
     assert decode(head.encode()) == head
-    assert decode(Committed(9).encode()) == Committed(9)
+    assert decode(SpoolCommitted(9).encode()) == SpoolCommitted(9)
     with pytest.raises(ValueError, match="kind 9"):
         decode(b"\x09")
 
@@ -286,9 +300,9 @@ def test_any_order_of_calls_gives_each_message_once(seed: int) -> None:
                 again = random.sample(sent, min(len(sent), 5))
                 assert spool.append(deliveries(again), received=1) == 0
             case "take":
-                waiting = spool.waiting
-                spool.hand_out(random.randint(spool.committed, spool.durable))
-                assert 0 <= spool.waiting <= waiting
+                waiting = spool.unplanned_bytes
+                spool.mark_planned(random.randint(spool.committed, spool.durable))
+                assert 0 <= spool.unplanned_bytes <= waiting
             case "commit":
                 spool.commit(random.randint(spool.committed, spool.durable))
                 save(spool)
@@ -299,7 +313,7 @@ def test_any_order_of_calls_gives_each_message_once(seed: int) -> None:
             case _:
                 pass
         assert spool.end == spool.durable == len(sent)
-        pieces = spool.pieces(spool.committed, spool.end, random.choice([1, 500, 1 << 20]))
+        pieces = spool.slice_rows(spool.committed, spool.end, random.choice([1, 500, 1 << 20]))
         assert sum(piece.end - piece.first for piece in pieces) == spool.end - spool.committed
-    spool.hand_out(spool.end)
-    assert spool.waiting == 0
+    spool.mark_planned(spool.end)
+    assert spool.unplanned_bytes == 0

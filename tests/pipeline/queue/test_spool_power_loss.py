@@ -47,7 +47,7 @@ class Life:
 
 
 def opened(disk: Disk) -> Spool:
-    spool = Spool(disk, window=10_000, segment_size=SEGMENT)
+    spool = Spool(disk, window_size=10_000, segment_bytes=SEGMENT)
     spool.recover("orders", lambda: ID)
     return spool
 
@@ -64,7 +64,7 @@ def test_what_was_acknowledged_survives_every_crash_and_is_not_taken_again(seed:
             assert spool.id == ID
             assert spool.end >= safe
             assert spool.committed <= let_go
-            spool.pieces(let_go, spool.end, 1)  # all that a reader may still ask for
+            spool.slice_rows(let_go, spool.end, 1)  # all that a reader may still ask for
             # The broker gives again what was not acknowledged, and nothing is lost or doubled by that.
             taken = spool.end
             assert spool.append(deliveries(range(safe, life.sent)), received=2) == life.sent - taken

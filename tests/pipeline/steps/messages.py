@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recado.pipeline.definition import Pipeline
-from recado.pipeline.rows import FEED, ddl
+from recado.pipeline.row_schema import FEED_SCHEMA, to_ddl
 
 START = datetime(2027, 1, 15, 10, tzinfo=UTC)
-SCHEMA = ddl(FEED)
+SCHEMA = to_ddl(FEED_SCHEMA)
 
 
 def message(sequence: int, body: object, **fields: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def stored(folder: Path, *parts: Sequence[dict[str, Any]]) -> str:
     """A file for each part, in the order in which a stream is to read them."""
     folder.mkdir(exist_ok=True)
     for number, part in enumerate(parts):
-        table = pa.Table.from_pylist(list(part), FEED)
+        table = pa.Table.from_pylist(list(part), FEED_SCHEMA)
         file = folder / f"{number}.parquet"
         pq.write_table(table, file)
         when = (START + timedelta(minutes=number)).timestamp()

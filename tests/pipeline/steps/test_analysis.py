@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recado.pipeline.definition import Pipeline, PipelineError, Way, check
-from recado.pipeline.definition.checking import DEAD_LETTER, examine
-from recado.pipeline.definition.drawing import drawn
-from recado.pipeline.running import run
-from recado.pipeline.steps import frames
+from recado.pipeline.definition import Branch, InvalidPipelineError, Pipeline, check
+from recado.pipeline.definition.checker import DEAD_LETTER_FIELDS, examine
+from recado.pipeline.definition.description import describe_pipeline
+from recado.pipeline.runner import run
+from recado.pipeline.steps import preview
 from recado.pipeline.steps.analysis import SparkAnalyser
 from tests.pipeline.steps.messages import message, reading, stored
 
@@ -79,7 +79,7 @@ def problems(pipeline: Pipeline, spark: SparkSession, *, batch: bool = False) ->
             "step 1 (wire_tap): The `sqrt` requires 1 parameters but the actual number is 2",
         ),
         (
-            quotes().write("a", "console").route([Way("a", where="true"), Way("a", where="sequence >")]),
+            quotes().write("a", "console").route([Branch("a", where="true"), Branch("a", where="sequence >")]),
             "step 1 (route): Syntax error at or near end of input (line 1, pos 10) in 'sequence >'",
         ),
         (
@@ -141,7 +141,7 @@ def test_types_are_followed_through_the_steps(spark: SparkSession, tmp_path: Pat
         )
     )
     checked = check(pipeline, analyser=SparkAnalyser(lambda: spark))
-    _, translated, enriched, split, _, aggregated = checked.fields
+    _, translated, enriched, split, _, aggregated = checked.step_fields
     assert {name: translated.types[name] for name in ("size", "double", "day", "upper")} == {
         "size": "bigint", "double": "double", "day": "date", "upper": "string",
     }  # fmt: skip
@@ -152,8 +152,8 @@ def test_types_are_followed_through_the_steps(spark: SparkSession, tmp_path: Pat
         ("window_start", "timestamp"), ("window_end", "timestamp"), ("sku", "string"), ("DAY", "date"),
         ("rows", "bigint"), ("last", "int"), ("all", "array<int>"),
     ]  # fmt: skip
-    assert checked.sinks == {"out": aggregated, "dead_letters": DEAD_LETTER}
-    text = drawn(checked)
+    assert checked.sink_fields == {"out": aggregated, "dead_letters": DEAD_LETTER_FIELDS}
+    text = describe_pipeline(checked)
     assert "+ name string" in text
     assert "= window_start timestamp, window_end timestamp, sku string" in text
 
@@ -213,11 +213,11 @@ def test_nothing_runs_if_spark_refuses_it(spark: SparkSession, tmp_path: Path) -
         .write("dead_letters", "parquet", path=str(tmp_path / "dead"))
     )
     for batch in (True, False):
-        with pytest.raises(PipelineError, match="at or near '>'") as refusal:
+        with pytest.raises(InvalidPipelineError, match="at or near '>'") as refusal:
             run(pipeline, spark, batch=batch)
         assert len(refusal.value.problems) == 2
-    with pytest.raises(PipelineError, match="there is no function no_function"):
-        frames(pipeline, spark)
+    with pytest.raises(InvalidPipelineError, match="there is no function no_function"):
+        preview(pipeline, spark)
     assert not (tmp_path / "state").exists()
 
 
@@ -230,7 +230,9 @@ def test_what_only_the_run_can_know_has_its_place_too(spark: SparkSession, tmp_p
         .write("out", "parquet", path=str(tmp_path / "out"))
         .write("dead_letters", "parquet", path=str(tmp_path / "dead"))
     )
-    with pytest.raises(PipelineError, match=r"step 2 \(filter\): .*`sequenze` cannot be resolved"):
+    with pytest.raises(
+        InvalidPipelineError, match=r"step 2 \(filter\): .*`sequenze` cannot be resolved"
+    ):
         run(pipeline, spark, batch=True)
 
 

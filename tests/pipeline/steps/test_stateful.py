@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from recado.pipeline.definition import Pipeline
-from recado.pipeline.running import run
-from recado.pipeline.steps import frames
+from recado.pipeline.runner import run
+from recado.pipeline.steps import preview
 
 from .messages import START, message, reading, rows_of, stored
 
@@ -91,7 +91,7 @@ def test_windows_of_what_comes_twice(spark: SparkSession, tmp_path: Path) -> Non
     folder = stored(tmp_path / "in", first, [*second, *poison, *closing], closing[:1], late)
     whole = bars(folder, tmp_path)
     spark.conf.set("spark.sql.session.timeZone", "UTC")
-    at_once = [row.asDict() for row in frames(whole, spark)["bars"].collect()]
+    at_once = [row.asDict() for row in preview(whole, spark)["bars"].collect()]
     for row in at_once:
         row["window_start"] = row["window_start"].astimezone()
     truth = by_duckdb([*first, *second, *closing, *late])
@@ -130,7 +130,7 @@ def test_rows_in_their_order(spark: SparkSession, tmp_path: Path) -> None:
         .write("out", "parquet", path=str(tmp_path / "out"))
         .write("dead_letters", "parquet", path=str(tmp_path / "dead"))
     )
-    found = frames(whole, spark)
+    found = preview(whole, spark)
     at_once = [(row.publisher, row.sequence) for row in found["out"].collect()]
     assert [each for each in at_once if each[0] == "ana"] == [
         ("ana", n) for n in (1, 2, 3, 4, 5, 8, 9)

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recado.pipeline.definition import JsonField, Pipeline, PipelineError, Way
-from recado.pipeline.running import once_read, run
-from recado.pipeline.steps import frames
+from recado.pipeline.definition import Branch, InvalidPipelineError, JsonField, Pipeline
+from recado.pipeline.runner import cache_tables, run
+from recado.pipeline.steps import preview
 
 from .messages import message, reading, rows_of, stored
 
@@ -80,7 +80,9 @@ def pipeline(folder: str, tmp_path: Path) -> Pipeline:
             selector="(priority IS NULL OR priority < 9) AND key LIKE 'order.%' AND json.size > 1"
         )
         .dead_letter("too dear", where="price > 80")
-        .route([Way("ones", where="routing_key = 'order.1'"), Way("twos", where="size % 2 = 0")])
+        .route(
+            [Branch("ones", where="routing_key = 'order.1'"), Branch("twos", where="size % 2 = 0")]
+        )
         .enrich("names", on=["symbol"])
         .split("lines", index="line")
         .write("out", "parquet", path=str(tmp_path / "out"))
@@ -162,7 +164,7 @@ def test_numbers_that_are_not_finite_are_dead_letters(spark: SparkSession, tmp_p
         .write("out", "console")
         .write("dead_letters", "console")
     )
-    found = frames(defined, spark)
+    found = preview(defined, spark)
     reasons = [row.reason for row in found["dead_letters"].collect()]
     refused = [at for at, (_, _, is_finite) in enumerate(cases) if not is_finite]
     assert sorted(row.sequence for row in found["out"].collect()) == [
@@ -183,7 +185,7 @@ def test_a_batch_and_a_stream_give_what_they_should(spark: SparkSession, tmp_pat
     whole = pipeline(folder, tmp_path)
     at_once = {
         sink: [row.asDict(recursive=True) for row in rows.collect()]
-        for sink, rows in frames(whole, spark).items()
+        for sink, rows in preview(whole, spark).items()
     }
     assert told(at_once) == expected(numbers)
     report = run(whole, spark)
@@ -231,7 +233,7 @@ def test_bodies_of_another_shape(spark: SparkSession, tmp_path: Path) -> None:
         .write("out", "console")
         .write("dead_letters", "console")
     )
-    found = frames(strict, spark)
+    found = preview(strict, spark)
     (row,) = found["out"].collect()
     assert row.asDict() == {
         "origin": "orders",
@@ -256,7 +258,7 @@ def test_two_columns_may_change_names(spark: SparkSession, tmp_path: Path) -> No
         )
         .write("out", "console")
     )
-    (row,) = frames(swapped, spark)["out"].collect()
+    (row,) = preview(swapped, spark)["out"].collect()
     assert row.asDict() == {"feed": "order.1", "routing_key": "orders"}
 
 
@@ -271,7 +273,7 @@ def test_a_table_is_read_once_and_rows_without_a_key_are_like_no_other(
         .enrich("table", on=["feed"], missing="keep")
         .write("out", "console")
     )
-    tables = once_read(pipeline, spark)
+    tables = cache_tables(pipeline, spark)
     file.unlink()
     assert tables["table"].count() == 3
     tables["table"].unpersist()
@@ -286,6 +288,6 @@ def test_a_table_with_a_key_twice_is_refused(spark: SparkSession, tmp_path: Path
         .write("out", "console")
     )
     with pytest.raises(
-        PipelineError, match=r"step 1 \(enrich\): table has 2 rows with feed 'orders'"
+        InvalidPipelineError, match=r"step 1 \(enrich\): table has 2 rows with feed 'orders'"
     ):
-        frames(twice, spark)
+        preview(twice, spark)

@@ -12,9 +12,9 @@ A dispatcher of one's own has one method, `dispatch`: see Dispatcher in turn.py.
 handlers are awaited on the loop: only `def` handlers block a thread.
 """
 
-from .pool import Pool
-from .self_sizing import SelfSizing
-from .stealing import WorkStealing
+from .elastic_pool import ElasticPool
+from .fixed_pool import FixedPool
 from .thread_per_actor import ThreadPerActor
+from .work_stealing_pool import WorkStealingPool
 
-__all__ = ["Pool", "SelfSizing", "ThreadPerActor", "WorkStealing"]
+__all__ = ["ElasticPool", "FixedPool", "ThreadPerActor", "WorkStealingPool"]

@@ -9,38 +9,38 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
-from .crew import Crew
+from .worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
-    from recado.actors.running.cell import Cell
+    from recado.actors.runtime.cell import Cell
 
-Turns: TypeAlias = "SimpleQueue[Cell | None]"
+CellQueue: TypeAlias = "SimpleQueue[Cell | None]"
 
 
-class ThreadPerActor(Crew):
+class ThreadPerActor(WorkerThreads):
     def __init__(self, *, name: str = "recado-actor") -> None:
         super().__init__(name)
-        self._turns: dict[Cell, Turns] = {}
+        self._queues: dict[Cell, CellQueue] = {}
 
     def _enqueue(self, cell: Cell) -> None:
-        turns = self._turns.get(cell)
-        if turns is None:
-            turns = self._turns[cell] = SimpleQueue()
-            self._begin(partial(self._work, turns))
-            cell.system.on_loop(cell.at_stop, partial(self._dismiss, cell))
-        turns.put(cell)
+        queue = self._queues.get(cell)
+        if queue is None:
+            queue = self._queues[cell] = SimpleQueue()
+            self._start_thread(partial(self._worker_loop, queue))
+            cell.system._call_on_loop(cell.on_stop, partial(self._stop_thread, cell))
+        queue.put(cell)
 
-    def _dismiss(self, cell: Cell) -> None:
+    def _stop_thread(self, cell: Cell) -> None:
         with self._lock:
-            if turns := self._turns.pop(cell, None):
-                turns.put(None)
+            if queue := self._queues.pop(cell, None):
+                queue.put(None)
 
-    def _release(self) -> None:
-        for turns in self._turns.values():
-            turns.put(None)
-        self._turns.clear()
+    def _wake_all(self) -> None:
+        for queue in self._queues.values():
+            queue.put(None)
+        self._queues.clear()
 
-    def _work(self, turns: Turns) -> None:
-        while (cell := turns.get()) is not None:
-            self._run(cell)
+    def _worker_loop(self, queue: CellQueue) -> None:
+        while (cell := queue.get()) is not None:
+            self._run_cell(cell)
             del cell

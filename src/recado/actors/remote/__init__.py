@@ -15,58 +15,59 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from recado.actors.serialising.catalogue import register as register
+    from recado.actors.serialization.class_registry import register as register
 
-    from .amqp import Amqp as Amqp
     from .amqp import AmqpSettings as AmqpSettings
-    from .amqp import Sharing as Sharing
+    from .amqp import AmqpTransport as AmqpTransport
+    from .amqp import ConnectionSharing as ConnectionSharing
     from .amqp import Storage as Storage
-    from .faults import CannotSerialise as CannotSerialise
-    from .faults import Cut as Cut
-    from .faults import Full as Full
-    from .faults import Gone as Gone
-    from .faults import NotOffered as NotOffered
-    from .faults import NoWay as NoWay
-    from .faults import Refusal as Refusal
-    from .faults import Refused as Refused
-    from .faults import RemoteFailure as RemoteFailure
-    from .faults import RemoteFault as RemoteFault
-    from .faults import Undelivered as Undelivered
-    from .memory import Hub as Hub
+    from .errors import ClassNotOfferedError as ClassNotOfferedError
+    from .errors import LimitExceededError as LimitExceededError
+    from .errors import LinkClosedError as LinkClosedError
+    from .errors import LinkLostError as LinkLostError
+    from .errors import MessageRefusedError as MessageRefusedError
+    from .errors import NoRouteError as NoRouteError
+    from .errors import NotDeliveredError as NotDeliveredError
+    from .errors import RefusalReason as RefusalReason
+    from .errors import RemoteActorError as RemoteActorError
+    from .errors import RemoteError as RemoteError
+    from .errors import SerializationError as SerializationError
+    from .events import FrameRefused as FrameRefused
+    from .events import LinkClosed as LinkClosed
+    from .events import LinkLost as LinkLost
+    from .events import LinkRestored as LinkRestored
+    from .events import LinkStillDown as LinkStillDown
+    from .events import MessageRefused as MessageRefused
+    from .events import NodeReachable as NodeReachable
+    from .events import NodeReplaced as NodeReplaced
+    from .events import NodeUnreachable as NodeUnreachable
+    from .memory import MemoryNetwork as MemoryNetwork
     from .memory import MemoryTransport as MemoryTransport
-    from .node import Joining as Joining
     from .node import Node as Node
-    from .occurrences import BridgeDown as BridgeDown
-    from .occurrences import BridgeGone as BridgeGone
-    from .occurrences import BridgeHealed as BridgeHealed
-    from .occurrences import BridgeLost as BridgeLost
-    from .occurrences import FrameRefused as FrameRefused
-    from .occurrences import MessageRefused as MessageRefused
-    from .occurrences import NodeReachable as NodeReachable
-    from .occurrences import NodeReplaced as NodeReplaced
-    from .occurrences import NodeUnreachable as NodeUnreachable
-    from .options import Options as Options
-    from .placing.moving import CannotMove as CannotMove
-    from .sealed.failures import register_exception as register_exception
-    from .tcp.transport import Tcp as Tcp
+    from .node import TransportMixin as TransportMixin
+    from .options import RemoteOptions as RemoteOptions
+    from .placement.migration import NotMovableError as NotMovableError
     from .tcp.transport import TcpSettings as TcpSettings
+    from .tcp.transport import TcpTransport as TcpTransport
     from .transport import Transport as Transport
+    from .wire.failures import register_exception as register_exception
 
 _ROOMS = {
-    ".serialising.catalogue": "register",
-    "amqp": "Amqp AmqpSettings Sharing Storage",
-    "faults": "CannotSerialise Cut Full Gone NoWay NotOffered Refusal Refused RemoteFailure RemoteFault "
-    "Undelivered",
-    "memory": "Hub MemoryTransport",
-    "node": "Joining Node",
-    "occurrences": "BridgeDown BridgeGone BridgeHealed BridgeLost FrameRefused MessageRefused NodeReachable "
+    ".serialization.class_registry": "register",
+    "amqp": "AmqpSettings AmqpTransport ConnectionSharing Storage",
+    "errors": "ClassNotOfferedError LimitExceededError LinkClosedError LinkLostError MessageRefusedError "
+    "NoRouteError NotDeliveredError RefusalReason RemoteActorError RemoteError "
+    "SerializationError",
+    "events": "FrameRefused LinkClosed LinkLost LinkRestored LinkStillDown MessageRefused NodeReachable "
     "NodeReplaced NodeUnreachable",
-    "options": "Options",
-    "placing.moving": "CannotMove",
-    "sealed.failures": "register_exception",
-    "tcp.transport": "Tcp TcpSettings",
+    "memory": "MemoryNetwork MemoryTransport",
+    "node": "Node TransportMixin",
+    "options": "RemoteOptions",
+    "placement.migration": "NotMovableError",
+    "tcp.transport": "TcpSettings TcpTransport",
     "transport": "Transport",
-}
+    "wire.failures": "register_exception",
+}  # fmt: skip
 _WHERE = {name: module for module, names in _ROOMS.items() for name in names.split()}
 
 __all__ = sorted(_WHERE)

@@ -15,140 +15,158 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
-from recado.actors.errors import NotHere
-from recado.actors.failing.supervision import OneForOne
-from recado.actors.inspection import INSPECTOR, Inspector
-from recado.actors.others import Asker
+from recado.actors.errors import WrongContextError
+from recado.actors.inspection import INSPECTOR_NAME, Inspector
 from recado.actors.ref import ActorRef, Reply
-from recado.actors.running.cell import Cell
-from recado.actors.running.turn import Turns
-from recado.actors.serialising.serialisers import Serialisers
+from recado.actors.remote_port import Asker
+from recado.actors.runtime.cell import Cell
+from recado.actors.runtime.loop_dispatcher import LoopDispatcher
+from recado.actors.serialization.serializers import Serializers
+from recado.actors.supervision.strategy import OneForOne
 
-from .faults import BadEnvelope, Gone, NoWay, RemoteFault
-from .options import Options
+from .errors import InvalidEnvelopeError, LinkClosedError, NoRouteError, RemoteError
+from .inbound.handler import InboundHandler
+from .inbound.returned_frames import ReturnedFrames
+from .monitoring.remote_watcher import RemoteWatcher
+from .options import RemoteOptions
 from .outbound import Outbound
 from .peer import Peer
-from .placing.creation import Creation
-from .placing.moving import Moving
-from .receiving.inbound import Inbound
-from .receiving.returned import Returned
-from .remote_ref import UNASKED, RemotePost, RemoteReply
-from .sealed.frame import Seal
-from .transport import Link, Settle, Transport
-from .watching.presence import Presence
-from .ways import Ways
+from .peer_table import PeerTable
+from .placement.creation import Creation
+from .placement.migration import Migration
+from .remote_ref import DISCARD_REPLY, RemoteDelivery, RemoteReply
+from .transport import PeerLink, Settle, Transport
+from .wire.frame import FrameAuthenticator
 
 if TYPE_CHECKING:
     from recado.actors.system import ActorSystem
 
-REFS_MOST: Final = 10_000
+MAX_CACHED_REFS: Final = 10_000
 
 log = logging.getLogger("recado.actors")
 
 
 class Node:
     def __init__(
-        self, system: ActorSystem, transport: Transport, options: Options | None = None
+        self, system: ActorSystem, transport: Transport, options: RemoteOptions | None = None
     ) -> None:
         self.system = system
         self.name = system.name
         self.transport = transport
-        self.options = options = options or Options()
-        self.exposed = {INSPECTOR}  # actors of the system's own that others may talk to, by name
-        self._turns = system.dispatcher if isinstance(system.dispatcher, Turns) else None
-        self._refs: dict[Address, ActorRef[Any]] = {}
-        self._texts: dict[str, ActorRef[Any]] = {}
-        seal = Seal(options.cookie, required=options.demands_cookie, limit=options.frame_limit)
-        self.serialisers = Serialisers(
-            _write_ref, self._read_ref, default=options.serialiser, pickle=options.pickle
+        self.options = options = options or RemoteOptions()
+        self.exposed_names = {
+            INSPECTOR_NAME
+        }  # actors of the system's own that others may talk to, by name
+        self._turn_dispatcher = (
+            system._default_dispatcher
+            if isinstance(system._default_dispatcher, LoopDispatcher)
+            else None
         )
-        self.ways = Ways(transport, seal, system.clock.time, self._in_use)
-        self.outbound = Outbound(system, self.ways, self.serialisers, options)
-        self.presence = Presence(system, self.ways, self.outbound, options)
+        self._refs: dict[Address, ActorRef[Any]] = {}
+        self._refs_by_text: dict[str, ActorRef[Any]] = {}
+        seal = FrameAuthenticator(
+            options.cookie,
+            required=options.requires_cookie,
+            max_frame_bytes=options.max_frame_bytes,
+        )
+        self.serializers = Serializers(
+            _encode_ref, self._decode_ref, default=options.serializer, pickle=options.pickle
+        )
+        self.peer_table = PeerTable(transport, seal, system._clock.time, self._is_in_use)
+        self.outbound = Outbound(system, self.peer_table, self.serializers, options)
+        self.remote_watcher = RemoteWatcher(system, self.peer_table, self.outbound, options)
         self.creation = Creation(self)
-        self.moving = Moving(self)
-        self._returned = Returned(self)
+        self.migration = Migration(self)
+        self._returned_frames = ReturnedFrames(self)
         # The transport's Receiver: what it is told goes to whom it concerns.
-        self.inbound = Inbound(self, seal)
-        self.received = self.inbound.received
-        self.received_unproved = self.inbound.received_unproved
-        self.heard = self.inbound.replay.heard
-        self.prove, self.proofs = seal.prove, seal.proofs
-        self.lost = self.presence.lost
-        self.healed = self.presence.healed
-        self.gone = self.presence.gone
-        self.happened = system.publish
+        self.inbound = InboundHandler(self, seal)
+        self.frame_received = self.inbound.frame_received
+        self.unauthenticated_frames_received = self.inbound.unauthenticated_frames_received
+        self.received_from = self.inbound.deduplicator.received_from
+        self.make_proof, self.accepted_proofs = seal.make_proof, seal.accepted_proofs
+        self.link_lost = self.remote_watcher.link_lost
+        self.link_restored = self.remote_watcher.link_restored
+        self.link_closed = self.remote_watcher.link_closed
+        self.publish_event = system._publish_event
 
     @classmethod
     def of(cls, system: ActorSystem) -> Node:
         """The node of a system that has a transport."""
-        if not isinstance(system.node, Node):
-            raise NotHere(f"{system.name} knows no other nodes", "Give its system a transport")
-        return system.node
+        if not isinstance(system._remote, Node):
+            raise WrongContextError(
+                f"{system.name} knows no other nodes", "Give its system a transport"
+            )
+        return system._remote
 
     async def open(self) -> None:
         client = self.options.client_id or self.name
-        self.inbound.early.open(self.options.warm_up)
+        self.inbound.warmup.open(self.options.warm_up)
         # It has no budget, or whoever sends it nonsense would end it.
         await self.system.spawn(
-            Inspector, name=INSPECTOR, internal=True, supervision=OneForOne(max_restarts=None)
+            Inspector,
+            name=INSPECTOR_NAME,
+            internal=True,
+            supervisor_strategy=OneForOne(max_restarts=None),
         )
-        await self.transport.open(self.name, client, self.options.frame_limit, self)
+        await self.transport.open(self.name, client, self.options.max_frame_bytes, self)
 
-    def hush(self) -> None:
-        self.inbound.hush()
+    def quiesce(self) -> None:
+        self.inbound.quiesce()
 
     async def close(self) -> None:
-        self.presence.close()
+        self.remote_watcher.close()
         self.inbound.close()
         await self.transport.close()
         self.outbound.close("the node was closed")
 
-    def _in_use(self, peer: Peer) -> bool:
-        return peer.name in self.presence.vigil.bonds or self.outbound.pending.waits_for(peer)
+    def _is_in_use(self, peer: Peer) -> bool:
+        return (
+            peer.name in self.remote_watcher.relations.by_node
+            or self.outbound.pending_asks.has_asks_to(peer)
+        )
 
-    def received_together(
-        self, link: Link, frames: list[bytes], settles: Sequence[Settle] | None = None
+    def frames_received(
+        self, link: PeerLink, frames: list[bytes], settles: Sequence[Settle] | None = None
     ) -> None:
         """What comes in one read is handled at once, where it can be: an ask is answered before the loop looks
         at its sockets again, which would take as long as the answer."""
-        turns = self._turns
-        begun = turns is not None and turns.begin()
+        turns = self._turn_dispatcher
+        turn_begun = turns is not None and turns.begin_batch()
         try:
             if settles is None:
                 for frame in frames:
-                    self.received(link, frame, None)
+                    self.frame_received(link, frame, None)
             else:
                 for frame, settle in zip(frames, settles, strict=True):
-                    self.received(link, frame, settle)
+                    self.frame_received(link, frame, settle)
         finally:
-            if begun and turns is not None:
-                turns.end()
+            if turn_begun and turns is not None:
+                turns.end_batch()
 
-    def returned(self, link: Link, frame: bytes, reason: str) -> None:
-        self._returned.handle(link, frame, reason)
+    def frame_returned(self, link: PeerLink, frame: bytes, reason: str) -> None:
+        self._returned_frames.handle(link, frame, reason)
 
-    async def room(self, name: str) -> None:
+    async def drain(self, name: str) -> None:
         """Wait until there is room on the way to this node; where there is no way, nobody has to wait."""
         try:
-            await self.ways.link_to(self.ways.peer(name)).room()
-        except (NoWay, Gone):
+            await self.peer_table.link_to(self.peer_table.peer(name)).drain()
+        except (NoRouteError, LinkClosedError):
             return
 
-    def reply_to(self, asker: Asker | None) -> Reply | None:
+    def restore_reply(self, asker: Asker | None) -> Reply | None:
         untrusted = self.options.untrusted
         if asker is None:
-            return UNASKED if untrusted else None
+            return DISCARD_REPLY if untrusted else None
         try:
-            peer = self.ways.peer(asker.node)
-        except RemoteFault as error:
+            peer = self.peer_table.peer(asker.node)
+        except RemoteError as error:
             log.warning("an ask of an earlier life cannot be answered: %s", error)
-            return UNASKED
-        if peer.link is None and asker.client:
-            with suppress(NoWay):
-                peer.link = self.transport.link_back(asker.client)
+            return DISCARD_REPLY
+        if peer.link is None and asker.client_id:
+            with suppress(NoRouteError):
+                peer.link = self.transport.link_to_client(asker.client_id)
         return RemoteReply(
-            self.outbound, peer, asker.number, stranger=untrusted, life=asker.incarnation
+            self.outbound, peer, asker.ask_id, is_untrusted=untrusted, incarnation=asker.incarnation
         )
 
     # ── references ────────────────────────────────────────────────────────────────────────────────────────
@@ -157,60 +175,60 @@ class Node:
         """A reference to an actor of another node."""
         found = self._refs.get(address)
         if found is None:
-            if len(self._refs) >= REFS_MOST:
+            if len(self._refs) >= MAX_CACHED_REFS:
                 self._refs.clear()
-            found = self._refs[address] = RemotePost(self, address).ref
+            found = self._refs[address] = RemoteDelivery(self, address).ref
         return found
 
-    def ref_of(self, text: str) -> ActorRef[Any]:
+    def resolve_ref(self, text: str) -> ActorRef[Any]:
         """What an address that came from outside means here. Raises BadEnvelope."""
-        found = self._texts.get(text)
+        found = self._refs_by_text.get(text)
         if found is None:
             try:
                 address = Address.parse(text)
             except ValueError as error:
-                raise BadEnvelope(str(error)) from None
+                raise InvalidEnvelopeError(str(error)) from None
             found = self.system.ref(address)
             if address.node != self.name:  # of our own, names pass from one actor to the next
-                if len(self._texts) >= REFS_MOST:
-                    self._texts.clear()
-                self._texts[text] = found
+                if len(self._refs_by_text) >= MAX_CACHED_REFS:
+                    self._refs_by_text.clear()
+                self._refs_by_text[text] = found
         return found
 
-    def known(self) -> Iterator[tuple[str, bool]]:
-        return ((peer.name, peer.unreachable) for peer in self.ways.peers.values())
+    def peers(self) -> Iterator[tuple[str, bool]]:
+        return ((peer.name, peer.is_unreachable) for peer in self.peer_table.peers.values())
 
-    def new_ref(self, node: str, said: object) -> ActorRef[Any]:
+    def resolve_created_ref(self, node: str, address_text: object) -> ActorRef[Any]:
         """An actor that this node says it has started for us. Raises BadEnvelope."""
-        ref = self.ref_of(said if isinstance(said, str) else "")
+        ref = self.resolve_ref(address_text if isinstance(address_text, str) else "")
         if ref.address.node != node:
-            raise BadEnvelope(f"{node} has started {ref}, as it says")
+            raise InvalidEnvelopeError(f"{node} has started {ref}, as it says")
         return ref
 
-    def _read_ref(self, kind: type, value: object) -> object:
+    def _decode_ref(self, kind: type, value: object) -> object:
         if isinstance(value, str) and getattr(kind, "__origin__", kind) is ActorRef:
-            return self.ref_of(value)
+            return self.resolve_ref(value)
         raise NotImplementedError(f"{kind} does not travel")  # how msgspec wants to be told
 
-    def reachable(self, address: Address) -> Cell | None:
+    def exposed_cell(self, address: Address) -> Cell | None:
         """The actor of that address, if others may talk to it."""
-        cell = self.system.registry.cell(address)
+        cell = self.system.registry.find_cell(address)
         if cell is None:
             # By its own name: who said the address said any name, and perhaps the uid of another one.
-            own = self.system.internals.cell(address)
-            if own is not None and own.ref.address.name in self.exposed:
+            own = self.system._internal_registry.find_cell(address)
+            if own is not None and own.ref.address.name in self.exposed_names:
                 return own
         return cell
 
 
-class Joining:
+class TransportMixin:
     """For transports: a system that is given one becomes a node among those that the transport reaches."""
 
-    def join(self: Transport, system: ActorSystem, options: Options | None) -> Node:
+    def join(self: Transport, system: ActorSystem, options: RemoteOptions | None) -> Node:
         return Node(system, self, options)
 
 
-def _write_ref(value: object) -> object:
+def _encode_ref(value: object) -> object:
     if isinstance(value, ActorRef):
         return str(value.address)
     raise NotImplementedError(f"{type(value).__qualname__} does not travel")  # as above

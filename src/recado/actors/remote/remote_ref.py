@@ -11,9 +11,9 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
-from recado.actors.failing.signals import CellSignal
-from recado.actors.others import Asker
 from recado.actors.ref import ActorRef, Reply
+from recado.actors.remote_port import Asker
+from recado.actors.supervision.signals import CellSignal
 
 if TYPE_CHECKING:
     from .node import Node
@@ -21,32 +21,34 @@ if TYPE_CHECKING:
     from .peer import Peer
 
 
-class RemotePost:
+class RemoteDelivery:
     """The Post of one address on another node."""
 
-    __slots__ = ("_node", "_ref", "_text")
+    __slots__ = ("_address_text", "_node", "_ref")
 
     def __init__(self, node: Node, address: Address) -> None:
         self._node = node
         self._ref: ActorRef[Any] = ActorRef(address, self, node.system)
-        self._text = str(address)  # 2 µs, and it is in every envelope
+        self._address_text = str(address)  # 2 µs, and it is in every envelope
 
     @property
     def ref(self) -> ActorRef[Any]:
         return self._ref
 
-    def post(
-        self, target: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None
+    def deliver(
+        self, address: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None
     ) -> None:
         node = self._node
-        if get_ident() == node.system.home:
-            node.outbound.send(self._ref, self._text, message, sender, reply)
+        if get_ident() == node.system._thread_id:
+            node.outbound.send(self._ref, self._address_text, message, sender, reply)
         else:
-            node.system.on_loop(node.outbound.send, self._ref, self._text, message, sender, reply)
+            node.system._call_on_loop(
+                node.outbound.send, self._ref, self._address_text, message, sender, reply
+            )
 
-    async def post_wait(
+    async def deliver_wait(
         self,
-        target: Address,
+        address: Address,
         message: Any,
         sender: ActorRef[Any] | None,
         timeout: float | None,  # noqa: ASYNC109  all asks share the timers of Asks
@@ -54,21 +56,25 @@ class RemotePost:
         """Return when the other node says that the mailbox has taken the message. Raises AskTimeout, Cut and
         Undelivered as an ask does, ActorStopped if the other node has no such actor, and CannotSerialise."""
         node = self._node
-        receipt = node.system.asks.open(self._ref, timeout)
+        receipt = node.system._open_asks.open(self._ref, timeout)
         try:
             with suppress(TimeoutError):  # then the receipt is overdue as well
-                async with asyncio.timeout(receipt.patience):
-                    await node.room(target.node)
+                async with asyncio.timeout(receipt.timeout):
+                    await node.drain(address.node)
         except BaseException:
             receipt.cancel()  # otherwise asyncio reports its timeout, which is never retrieved
             raise
         if not receipt.done():
-            node.outbound.send(self._ref, self._text, message, sender, receipt, receipt=True)
+            node.outbound.send(
+                self._ref, self._address_text, message, sender, receipt, receipt=True
+            )
         await receipt
 
-    def signal(self, target: Address, signal: CellSignal) -> None:
+    def deliver_signal(self, address: Address, signal: CellSignal) -> None:
         node = self._node
-        node.system.on_loop(node.presence.send, target, self._text, signal)
+        node.system._call_on_loop(
+            node.remote_watcher.send_signal, address, self._address_text, signal
+        )
 
 
 class RemoteReply:
@@ -78,28 +84,35 @@ class RemoteReply:
     message declares, if that is known."""
 
     __slots__ = (
-        "_declared", "_done", "_life", "_number", "_outbound", "_peer", "patience", "stranger"
+        "_ask_id",
+        "_done",
+        "_incarnation",
+        "_outbound",
+        "_peer",
+        "_reply_type",
+        "is_untrusted",
+        "timeout"
     )  # fmt: skip
 
     def __init__(
         self,
         outbound: Outbound,
         peer: Peer,
-        number: int,
-        patience: float | None = None,
+        ask_id: int,
+        timeout: float | None = None,
         *,
-        stranger: bool = False,
-        life: bytes | None = None,
-        declared: Any = None,
+        is_untrusted: bool = False,
+        incarnation: bytes | None = None,
+        reply_type: Any = None,
     ) -> None:
         """`life` is the incarnation that asked, if it is not the present one of the peer."""
-        self.patience = patience
-        self.stranger = stranger
+        self.timeout = timeout
+        self.is_untrusted = is_untrusted
         self._outbound = outbound
         self._peer = peer
-        self._number = number
-        self._life = peer.life if life is None else life
-        self._declared = declared
+        self._ask_id = ask_id
+        self._incarnation = peer.incarnation if incarnation is None else incarnation
+        self._reply_type = reply_type
         self._done = False
 
     @property
@@ -107,8 +120,8 @@ class RemoteReply:
         """For a later life of this node."""
         peer = self._peer
         # Over a link that we made we reach the node by its name, as that life will.
-        client = "" if peer.link is None or peer.made else peer.link.peer
-        return Asker(peer.name, client, self._life, self._number)
+        client = "" if peer.link is None or peer.connected_by_us else peer.link.peer
+        return Asker(peer.name, client, self._incarnation, self._ask_id)
 
     def done(self) -> bool:
         return self._done
@@ -117,24 +130,33 @@ class RemoteReply:
         if not self._done:
             self._done = True
             outbound = self._outbound
-            if get_ident() == outbound.home:
-                outbound.answer(self._peer, self._life, self._number, value, self._declared)
+            if get_ident() == outbound.loop_thread:
+                outbound.send_answer(
+                    self._peer, self._incarnation, self._ask_id, value, self._reply_type
+                )
             else:
                 outbound.on_loop(
-                    outbound.answer, self._peer, self._life, self._number, value, self._declared
+                    outbound.send_answer,
+                    self._peer,
+                    self._incarnation,
+                    self._ask_id,
+                    value,
+                    self._reply_type,
                 )
 
     def fail(self, error: BaseException) -> None:
         if not self._done:
             self._done = True
             outbound = self._outbound
-            outbound.on_loop(outbound.answer_error, self._peer, self._life, self._number, error)
+            outbound.on_loop(
+                outbound.send_error, self._peer, self._incarnation, self._ask_id, error
+            )
 
 
-class Unasked:
+class DiscardReply:
     """The Reply of a stranger's message that is no ask: by one to which the actor replies it would fail."""
 
-    stranger: Final = True
+    is_untrusted: Final = True
 
     def complete(self, value: Any) -> None:
         pass
@@ -143,4 +165,4 @@ class Unasked:
         pass
 
 
-UNASKED: Final = Unasked()
+DISCARD_REPLY: Final = DiscardReply()

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 from recado.apps.quotes.tick import Bell, Phase, Quote, Tick, Trade
 
-TRAIL = 24  # trades that are drawn beside a price
+TRAIL_TRADE_COUNT = 24  # trades that are drawn beside a price
 
 
 @dataclass
-class Row:
+class BoardRow:
     """One symbol. `first` is the day's first price, which changes are told against."""
 
     symbol: str
@@ -21,11 +21,11 @@ class Row:
     bid_size: int = 0
     ask_size: int = 0
     last: float | None = None
-    before: float | None = None
+    previous: float | None = None
     first: float | None = None
     volume: int = 0
     trades: int = 0
-    trail: deque[float] = field(default_factory=lambda: deque(maxlen=TRAIL))
+    trail: deque[float] = field(default_factory=lambda: deque(maxlen=TRAIL_TRADE_COUNT))
 
     @property
     def change(self) -> float | None:
@@ -35,19 +35,19 @@ class Row:
     @property
     def direction(self) -> int:
         """Of the last trade, compared with the one before: 1, 0 or -1."""
-        if self.last is None or self.before is None:
+        if self.last is None or self.previous is None:
             return 0
-        return (self.last > self.before) - (self.last < self.before)
+        return (self.last > self.previous) - (self.last < self.previous)
 
 
 class Board:
     def __init__(self) -> None:
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, BoardRow] = {}
         self.phase: Phase | None = None
         self.at: int | None = None
         self.ticks = 0
 
-    def take(self, tick: Tick) -> None:
+    def update(self, tick: Tick) -> None:
         self.ticks += 1
         # Several publishers are not in step; the ticker's clock does not go back for one that is behind.
         self.at = tick.at if self.at is None else max(self.at, tick.at)
@@ -58,7 +58,7 @@ class Board:
                 row.bid_size, row.ask_size = tick.bid_size, tick.ask_size
             case Trade():
                 row = self._row(tick.symbol)
-                row.before, row.last = row.last, tick.price
+                row.previous, row.last = row.last, tick.price
                 row.first = tick.price if row.first is None else row.first
                 row.volume += tick.size
                 row.trades += 1
@@ -68,23 +68,23 @@ class Board:
                 if tick.phase is Phase.OPENING:
                     self._new_day()
 
-    def _row(self, symbol: str) -> Row:
+    def _row(self, symbol: str) -> BoardRow:
         row = self.rows.get(symbol)
         if row is None:
-            row = self.rows[symbol] = Row(symbol)
+            row = self.rows[symbol] = BoardRow(symbol)
         return row
 
     def _new_day(self) -> None:
         for row in self.rows.values():
             row.first, row.volume, row.trades = None, 0, 0
 
-    def busiest(self, count: int) -> list[Row]:
+    def busiest(self, count: int) -> list[BoardRow]:
         """The most traded by turnover, always in the order of their names, so that rows do not jump about."""
         by_turnover = sorted(self.rows.values(), key=lambda row: -row.volume * (row.last or 0.0))
         return sorted(by_turnover[:count], key=lambda row: row.symbol)
 
 
-def clock(at: int) -> str:
+def format_time(at: int) -> str:
     """A moment of the market, as its clock on the wall shows it."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)

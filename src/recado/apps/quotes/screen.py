@@ -8,70 +8,72 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from recado.apps.quotes.board import Board, Row, clock
+from recado.apps.quotes.board import Board, BoardRow, format_time
 
-UP, DOWN, STILL = "green", "red", "bright_black"
-BARS = "▁▂▃▄▅▆▇█"
-ARROWS = {1: ("▲", UP), 0: ("·", STILL), -1: ("▼", DOWN)}
+_UP_STYLE, _DOWN_STYLE, _NEUTRAL_STYLE = "green", "red", "bright_black"
+_SPARK_BARS = "▁▂▃▄▅▆▇█"
+_ARROWS = {1: ("▲", _UP_STYLE), 0: ("·", _NEUTRAL_STYLE), -1: ("▼", _DOWN_STYLE)}
 
 # Above and below the rows: the headline, the two lines of the heading, the edges, the foot.
-OTHER_LINES = 6
-NOTHING = Text("–", style=STILL)
+_OTHER_LINE_COUNT = 6
+_EMPTY = Text("–", style=_NEUTRAL_STYLE)
 
 
-def ticker(board: Board, headline: str, foot: str, height: int) -> RenderableType:
+def render_board(board: Board, headline: str, foot: str, height: int) -> RenderableType:
     """The whole screen, for a terminal of so many lines."""
     table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
     table.add_column("symbol", style="bold")
     for column in ("bid size", "bid", "ask", "ask size", "last", "", "change", "volume", "trades"):
         table.add_column(column, justify="right")
     table.add_column("")
-    for row in board.busiest(max(1, height - OTHER_LINES)):
-        table.add_row(*cells(row))
-    return Group(title(board, headline), Text(), table, Text(), Text(foot, style=STILL))
+    for row in board.busiest(max(1, height - _OTHER_LINE_COUNT)):
+        table.add_row(*_row_cells(row))
+    return Group(
+        _render_title(board, headline), Text(), table, Text(), Text(foot, style=_NEUTRAL_STYLE)
+    )
 
 
-def title(board: Board, headline: str) -> Text:
+def _render_title(board: Board, headline: str) -> Text:
     text = Text(headline, style="bold")
     if board.at is not None:
-        text.append(f"  {clock(board.at)}", style="cyan")
+        text.append(f"  {format_time(board.at)}", style="cyan")
     if board.phase is not None:
         text.append(f"  {board.phase.value}", style="yellow")
     return text
 
 
-def cells(row: Row) -> Iterable[RenderableType]:
-    arrow, shade = ARROWS[row.direction]
+def _row_cells(row: BoardRow) -> Iterable[RenderableType]:
+    arrow, shade = _ARROWS[row.direction]
     yield row.symbol
-    yield Text(f"{row.bid_size:,}", style=STILL)
-    yield price(row.bid)
-    yield price(row.ask)
-    yield Text(f"{row.ask_size:,}", style=STILL)
-    yield NOTHING if row.last is None else Text(f"{row.last:,.2f}", style=shade)
+    yield Text(f"{row.bid_size:,}", style=_NEUTRAL_STYLE)
+    yield _render_price(row.bid)
+    yield _render_price(row.ask)
+    yield Text(f"{row.ask_size:,}", style=_NEUTRAL_STYLE)
+    yield _EMPTY if row.last is None else Text(f"{row.last:,.2f}", style=shade)
     yield Text(arrow, style=shade)
-    yield change(row.change)
+    yield _render_change(row.change)
     yield f"{row.volume:,}"
     yield f"{row.trades:,}"
-    yield Text(trail(row), style=STILL)
+    yield Text(render_sparkline(row), style=_NEUTRAL_STYLE)
 
 
-def price(value: float | None) -> Text:
-    return NOTHING if value is None else Text(f"{value:,.2f}")
+def _render_price(value: float | None) -> Text:
+    return _EMPTY if value is None else Text(f"{value:,.2f}")
 
 
-def change(share: float | None) -> Text:
+def _render_change(share: float | None) -> Text:
     if share is None:
-        return NOTHING
-    shade = STILL if abs(share) < 0.00005 else UP if share > 0 else DOWN
+        return _EMPTY
+    shade = _NEUTRAL_STYLE if abs(share) < 0.00005 else _UP_STYLE if share > 0 else _DOWN_STYLE
     return Text(f"{share:+.2%}", style=shade)
 
 
-def trail(row: Row) -> str:
+def render_sparkline(row: BoardRow) -> str:
     """The last trades as bars between the lowest and the highest of them."""
     if not row.trail:
         return ""
     low, high = min(row.trail), max(row.trail)
     if low == high:
-        return BARS[0] * len(row.trail)
-    scale = (len(BARS) - 1) / (high - low)
-    return "".join(BARS[round((each - low) * scale)] for each in row.trail)
+        return _SPARK_BARS[0] * len(row.trail)
+    scale = (len(_SPARK_BARS) - 1) / (high - low)
+    return "".join(_SPARK_BARS[round((each - low) * scale)] for each in row.trail)

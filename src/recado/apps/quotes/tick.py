@@ -19,7 +19,7 @@ from enum import Enum
 import msgspec
 
 # The key of what concerns no single symbol.
-EVERYBODY = "MARKET"
+MARKET_KEY = "MARKET"
 
 
 class Phase(Enum):
@@ -66,31 +66,33 @@ Tick = Quote | Trade | Bell
 encode_json: Callable[[Tick], bytes] = msgspec.json.Encoder().encode
 decode_json: Callable[[bytes], Tick] = msgspec.json.Decoder(Tick).decode
 
-QUOTE = struct.Struct("<BqIIII")
-TRADE = struct.Struct("<BqIIB")
-BELL = struct.Struct("<BqB")
-IS_QUOTE, IS_TRADE, IS_BELL = 1, 2, 3
+QUOTE_STRUCT = struct.Struct("<BqIIII")
+TRADE_STRUCT = struct.Struct("<BqIIB")
+BELL_STRUCT = struct.Struct("<BqB")
+QUOTE_TYPE, TRADE_TYPE, BELL_TYPE = 1, 2, 3
 
 SIDES = tuple(Side)
 PHASES = tuple(Phase)
 
 
-class BadTick(ValueError):
+class TickError(ValueError):
     """A body that is no tick; the text says of which message."""
 
 
-def key_of(tick: Tick) -> str:
-    return EVERYBODY if isinstance(tick, Bell) else tick.symbol
+def tick_key(tick: Tick) -> str:
+    return MARKET_KEY if isinstance(tick, Bell) else tick.symbol
 
 
 def encode_compact(tick: Tick) -> bytes:
     match tick:
         case Quote(_, at, bid, ask, bid_size, ask_size):
-            return QUOTE.pack(IS_QUOTE, at, cents(bid), cents(ask), bid_size, ask_size)
+            return QUOTE_STRUCT.pack(
+                QUOTE_TYPE, at, to_cents(bid), to_cents(ask), bid_size, ask_size
+            )
         case Trade(_, at, price, size, side):
-            return TRADE.pack(IS_TRADE, at, cents(price), size, SIDES.index(side))
+            return TRADE_STRUCT.pack(TRADE_TYPE, at, to_cents(price), size, SIDES.index(side))
         case Bell(at, phase):
-            return BELL.pack(IS_BELL, at, PHASES.index(phase))
+            return BELL_STRUCT.pack(BELL_TYPE, at, PHASES.index(phase))
 
 
 def decode(key: str, body: bytes) -> Tick:
@@ -100,23 +102,23 @@ def decode(key: str, body: bytes) -> Tick:
             return decode_json(body)
         return decode_compact(key, body)
     except (msgspec.DecodeError, struct.error, LookupError) as error:
-        raise BadTick(f"the body of {key!r} is no tick: {error}") from error
+        raise TickError(f"the body of {key!r} is no tick: {error}") from error
 
 
 def decode_compact(key: str, body: bytes) -> Tick:
     match body[0]:
         case 1:
-            _, at, bid, ask, bid_size, ask_size = QUOTE.unpack(body)
+            _, at, bid, ask, bid_size, ask_size = QUOTE_STRUCT.unpack(body)
             return Quote(key, at, bid / 100, ask / 100, bid_size, ask_size)
         case 2:
-            _, at, price, size, side = TRADE.unpack(body)
+            _, at, price, size, side = TRADE_STRUCT.unpack(body)
             return Trade(key, at, price / 100, size, SIDES[side])
         case 3:
-            _, at, phase = BELL.unpack(body)
+            _, at, phase = BELL_STRUCT.unpack(body)
             return Bell(at, PHASES[phase])
         case other:
             raise LookupError(f"kind {other}")
 
 
-def cents(price: float) -> int:
+def to_cents(price: float) -> int:
     return round(price * 100)

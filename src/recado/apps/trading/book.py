@@ -16,7 +16,7 @@ from enum import Enum
 import msgspec
 
 
-class Side(Enum):
+class OrderSide(Enum):
     BUY = "buy"
     SELL = "sell"
 
@@ -24,12 +24,12 @@ class Side(Enum):
 class Fill(msgspec.Struct, frozen=True):
     """A part of an order that was traded with one that rested."""
 
-    resting: int
+    resting_order: int
     price: int
     volume: int
 
 
-class Resting(msgspec.Struct):
+class RestingOrder(msgspec.Struct):
     """An order in the book, with what is left of it."""
 
     number: int
@@ -59,7 +59,7 @@ class Totals(msgspec.Struct, frozen=True):
         )
 
 
-class Half:
+class BookSide:
     """One side of a book: those who came at each price, in order.
 
     Prices are kept under a rank that grows with how good they are: a buyer's is the price, a seller's its
@@ -69,14 +69,14 @@ class Half:
     def __init__(self, sign: int) -> None:
         self._sign = sign
         self._ranks: list[int] = []
-        self._levels: dict[int, deque[Resting]] = {}
+        self._levels: dict[int, deque[RestingOrder]] = {}
         self.volume = 0
 
     @property
-    def best(self) -> int | None:
+    def best_price(self) -> int | None:
         return self._ranks[-1] * self._sign if self._ranks else None
 
-    def rest(self, price: int, order: Resting) -> None:
+    def add(self, price: int, order: RestingOrder) -> None:
         rank = price * self._sign
         level = self._levels.get(rank)
         if level is None:
@@ -85,7 +85,7 @@ class Half:
         level.append(order)
         self.volume += order.volume
 
-    def take(self, limit: int, volume: int) -> list[Fill]:
+    def match(self, limit: int, volume: int) -> list[Fill]:
         """Up to so much, from the best on, at no worse a price for the other side than its limit."""
         fills = []
         while volume and self._ranks and self._ranks[-1] >= limit * self._sign:
@@ -115,31 +115,31 @@ class Half:
 
 class OrderBook:
     def __init__(self) -> None:
-        self.bids = Half(1)
-        self.asks = Half(-1)
+        self.bids = BookSide(1)
+        self.asks = BookSide(-1)
         self._orders = 0
         self._bid = 0
         self._asked = 0
         self._traded = 0
 
-    def place(self, side: Side, price: int, volume: int) -> tuple[int, list[Fill]]:
+    def place(self, side: OrderSide, price: int, volume: int) -> tuple[int, list[Fill]]:
         """An order: its number, and what was traded at once. The rest of it stays in the book."""
         if price <= 0 or volume <= 0:
-            raise BadOrder(f"{volume} at {price}: price and volume are above 0")
+            raise InvalidOrderError(f"{volume} at {price}: price and volume are above 0")
         self._orders += 1
         number = self._orders
         match side:
-            case Side.BUY:
+            case OrderSide.BUY:
                 self._bid += volume
                 own, other = self.bids, self.asks
-            case Side.SELL:
+            case OrderSide.SELL:
                 self._asked += volume
                 own, other = self.asks, self.bids
-        fills = other.take(price, volume)
+        fills = other.match(price, volume)
         traded = sum(fill.volume for fill in fills)
         self._traded += traded
         if traded < volume:
-            own.rest(price, Resting(number, volume - traded))
+            own.add(price, RestingOrder(number, volume - traded))
         return number, fills
 
     @property
@@ -149,12 +149,12 @@ class OrderBook:
 
     def check(self) -> None:
         """BK1 and BK2, and that the volumes are those of the orders."""
-        bid, ask = self.bids.best, self.asks.best
+        bid, ask = self.bids.best_price, self.asks.best_price
         assert bid is None or ask is None or bid < ask, "BK1"
         assert self.totals.is_balanced, "BK2"
         for half in (self.bids, self.asks):
             assert half.volume == sum(volume for _, _, volume in half.orders()), "BK2"
 
 
-class BadOrder(ValueError):
+class InvalidOrderError(ValueError):
     """An order that no book takes."""

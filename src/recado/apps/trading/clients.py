@@ -14,13 +14,13 @@ from typing import Final
 from recado.actors import Actor, ActorRef, ActorSystem
 
 from .book import Totals
-from .exchange import NODE, RECEPTIONIST, Receptionist
-from .listing import SYMBOLS
-from .measurement import Asked
-from .messages import Ask, Bid, FindReceivers, Order, PlaceOrders, TellTotals, Times
+from .exchange import NODE_NAME, RECEPTIONIST_NAME, Receptionist
+from .measurement import AskTiming
+from .messages import Ask, AskTimes, Bid, FindReceivers, GetTotals, Order, PlaceOrders
+from .shares import SYMBOLS
 
-ASK_SECONDS: Final = 30.0
-RUN_SECONDS: Final = 3600.0
+ASK_TIMEOUT_S: Final = 30.0
+RUN_TIMEOUT_S: Final = 3600.0
 PRICE: Final = 100
 VOLUME: Final = 1000
 
@@ -30,7 +30,7 @@ ORDERS: Final[tuple[Order, ...]] = tuple(
 )
 
 
-class Disagreement(RuntimeError):
+class TotalsMismatchError(RuntimeError):
     """The exchange has another account of a run than its clients."""
 
 
@@ -47,70 +47,76 @@ class Client(Actor[PlaceOrders]):
         times = array("q")
         for order in islice(cycle(ORDERS), message.orders):
             began = perf_counter_ns()
-            await receiver.ask(order, ASK_SECONDS)
+            await receiver.ask(order, ASK_TIMEOUT_S)
             ended = perf_counter_ns()
             times.append(began)
             times.append(ended - began)
             counts[number] += 1
-        self.reply(Times(tuple(times[::2]), tuple(times[1::2])))
+        self.reply(AskTimes(tuple(times[::2]), tuple(times[1::2])))
 
 
 @dataclass(frozen=True)
-class Outcome:
-    asked: Sequence[Asked]
-    processor: float
+class ClientsOutcome:
+    asks: Sequence[AskTiming]
+    cpu_seconds: float
     """Seconds of processor time of this process, while asks were under way."""
     totals: Totals
 
 
-class Trading:
+class ClientGroup:
     """The clients of one run, on their node; the exchange is on another."""
 
     def __init__(self, system: ActorSystem, run: str, clients: int) -> None:
         self._system = system
         self._run = run
         self._counts = array("q", bytes(8 * clients))
-        self._receptionist = system.actor(RECEPTIONIST, Receptionist, node=NODE)
+        self._receptionist = system.actor(RECEPTIONIST_NAME, Receptionist, node=NODE_NAME)
         self._clients: list[ActorRef[PlaceOrders]] = []
 
     @property
-    def asked(self) -> int:
+    def completed_asks(self) -> int:
         """How many asks are over."""
         return sum(self._counts)
 
     async def prepare(self) -> None:
         """Find the receivers, once, and pair clients with them, round and round."""
-        found = await self._receptionist.ask(FindReceivers(), ASK_SECONDS)
+        found = await self._receptionist.ask(FindReceivers(), ASK_TIMEOUT_S)
         pairs = zip(range(len(self._counts)), cycle(found.receivers), strict=False)
         for number, receiver in pairs:
             made = partial(Client, number, receiver, self._counts)
             self._clients.append(await self._system.spawn(made, name=f"client.{number + 1}"))
 
-    async def trade(self, asks: int) -> Outcome:
+    async def run(self, asks: int) -> ClientsOutcome:
         """All asks, shared by the clients."""
         trade = PlaceOrders(asks // len(self._clients))
         used, start = process_time(), perf_counter_ns()
-        waiting = [client.ask(trade, RUN_SECONDS) for client in self._clients]
+        waiting = [client.ask(trade, RUN_TIMEOUT_S) for client in self._clients]
         times = await asyncio.gather(*waiting)
         processor = process_time() - used
-        return Outcome(list(self._measured(times, start)), processor, await self._totals(asks))
+        return ClientsOutcome(
+            list(self._ask_timings(times, start)), processor, await self._checked_totals(asks)
+        )
 
-    def _measured(self, times: Sequence[Times], start: int) -> Iterator[Asked]:
+    def _ask_timings(self, times: Sequence[AskTimes], start: int) -> Iterator[AskTiming]:
         for client, each in enumerate(times):
             pairs = zip(each.began, each.nanoseconds, strict=True)
             for number, (began, took) in enumerate(pairs):
-                yield Asked(self._run, client, number, began - start, took)
+                yield AskTiming(self._run, client, number, began - start, took)
 
-    async def _totals(self, asks: int) -> Totals:
+    async def _checked_totals(self, asks: int) -> Totals:
         """What the exchange has to say about it."""
-        totals = (await self._receptionist.ask(TellTotals(), ASK_SECONDS)).totals
+        totals = (await self._receptionist.ask(GetTotals(), ASK_TIMEOUT_S)).totals
         if totals.orders != asks or not totals.is_balanced:
-            raise Disagreement(f"{asks} orders were confirmed, and the exchange has {totals}")
+            raise TotalsMismatchError(
+                f"{asks} orders were confirmed, and the exchange has {totals}"
+            )
         return totals
 
 
-async def telling(trading: Trading, told: Callable[[int], None], seconds: float) -> None:
+async def report_progress(
+    group: ClientGroup, report: Callable[[int], None], interval: float
+) -> None:
     """Tells how far it is, until it is cancelled."""
     while True:
-        await asyncio.sleep(seconds)
-        told(trading.asked)
+        await asyncio.sleep(interval)
+        report(group.completed_asks)

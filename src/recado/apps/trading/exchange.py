@@ -16,117 +16,117 @@ from typing import Any, Final
 
 from recado.actors import Actor, ActorRef, join
 
-from .book import BadOrder, OrderBook, Side, Totals
-from .listing import GROUPS, RECEIVERS, SYMBOLS, group_of
+from .book import InvalidOrderError, OrderBook, OrderSide, Totals
 from .messages import (
     Ask,
     Bid,
     Confirmed,
     FindReceivers,
+    GetTotals,
     Order,
     Receivers,
-    TellTotals,
-    ToldTotals,
+    TotalsReply,
 )
+from .shares import GROUPS, RECEIVERS_COUNT, SYMBOLS, group_of
 
-NODE: Final = "exchange"
-RECEPTIONIST: Final = "receptionist"
-TOTALS_SECONDS: Final = 10.0
+NODE_NAME: Final = "exchange"
+RECEPTIONIST_NAME: Final = "receptionist"
+TOTALS_TIMEOUT_S: Final = 10.0
 
 # Who takes the orders for a share, or for a group of them, by its name.
-Takers = dict[str, ActorRef[Order | TellTotals]]
+OrderTargets = dict[str, ActorRef[Order | GetTotals]]
 
 
-class Book(Actor[Order | TellTotals]):
+class Book(Actor[Order | GetTotals]):
     """The orders for one share."""
 
     def __init__(self) -> None:
         self._book = OrderBook()
 
-    def receive(self, message: Order | TellTotals) -> None:
+    def receive(self, message: Order | GetTotals) -> None:
         match message:
             case Bid(_, price, volume):
-                self._place(Side.BUY, price, volume)
+                self._place(OrderSide.BUY, price, volume)
             case Ask(_, price, volume):
-                self._place(Side.SELL, price, volume)
-            case TellTotals():
-                self.reply(ToldTotals(self._book.totals))
+                self._place(OrderSide.SELL, price, volume)
+            case GetTotals():
+                self.reply(TotalsReply(self._book.totals))
 
-    def _place(self, side: Side, price: int, volume: int) -> None:
+    def _place(self, side: OrderSide, price: int, volume: int) -> None:
         try:
             number, fills = self._book.place(side, price, volume)
-        except BadOrder as error:  # the client's mistake; the book is as it was
+        except InvalidOrderError as error:  # the client's mistake; the book is as it was
             self.reply_error(error)
         else:
             self.reply(Confirmed(number, sum(fill.volume for fill in fills)))
 
 
-class Engine(Actor[Order | TellTotals]):
+class MatchingEngine(Actor[Order | GetTotals]):
     """Knows the books of a group of shares."""
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._books: Takers = {}
+        self._books: OrderTargets = {}
 
-    async def started(self) -> None:
+    async def pre_start(self) -> None:
         for symbol in SYMBOLS:
             if group_of(symbol) == self._group:
                 self._books[symbol] = await self.start_link(Book, name=f"book.{symbol}")
 
-    def receive(self, message: Order | TellTotals) -> Awaitable[None] | None:
+    def receive(self, message: Order | GetTotals) -> Awaitable[None] | None:
         match message:
-            case TellTotals():
-                return self._tell_totals()
+            case GetTotals():
+                return self._reply_totals()
             case order:  # at once, and not in a task: this is what is measured
-                pass_on(self, order, self._books, order.symbol)
+                forward_order(self, order, self._books, order.symbol)
                 return None
 
-    async def _tell_totals(self) -> None:
-        self.reply(ToldTotals(await totals_of(self._books)))
+    async def _reply_totals(self) -> None:
+        self.reply(TotalsReply(await collect_totals(self._books)))
 
 
-class Receiver(Actor[Order]):
+class OrderReceiver(Actor[Order]):
     """Takes orders for any share."""
 
-    def __init__(self, engines: Takers) -> None:
+    def __init__(self, engines: OrderTargets) -> None:
         self._engines = engines
 
     def receive(self, message: Order) -> None:
-        pass_on(self, message, self._engines, group_of(message.symbol))
+        forward_order(self, message, self._engines, group_of(message.symbol))
 
 
-class Receptionist(Actor[FindReceivers | TellTotals]):
+class Receptionist(Actor[FindReceivers | GetTotals]):
     """Starts the others, and is the only one whose name clients know."""
 
     def __init__(self) -> None:
-        self._engines: Takers = {}
+        self._engines: OrderTargets = {}
         self._receivers: list[ActorRef[Order]] = []
 
-    async def started(self) -> None:
+    async def pre_start(self) -> None:
         for group in GROUPS:
-            engine = await self.start_link(partial(Engine, group), name=f"engine.{group}")
+            engine = await self.start_link(partial(MatchingEngine, group), name=f"engine.{group}")
             self._engines[group] = engine
-        for number in range(1, RECEIVERS + 1):
-            made = partial(Receiver, self._engines)
+        for number in range(1, RECEIVERS_COUNT + 1):
+            made = partial(OrderReceiver, self._engines)
             self._receivers.append(await self.start_link(made, name=f"receiver.{number}"))
 
-    async def receive(self, message: FindReceivers | TellTotals) -> None:
+    async def receive(self, message: FindReceivers | GetTotals) -> None:
         match message:
             case FindReceivers():
                 self.reply(Receivers(tuple(self._receivers)))
-            case TellTotals():
-                self.reply(ToldTotals(await totals_of(self._engines)))
+            case GetTotals():
+                self.reply(TotalsReply(await collect_totals(self._engines)))
 
 
-def pass_on(actor: Actor[Any], order: Order, there: Takers, key: str) -> None:
+def forward_order(actor: Actor[Any], order: Order, targets: OrderTargets, key: str) -> None:
     """The order to who has it to do with this key."""
-    ref = there.get(key)
+    ref = targets.get(key)
     if ref is None:
-        actor.reply_error(BadOrder(f"no share {order.symbol!r} is traded here"))
+        actor.reply_error(InvalidOrderError(f"no share {order.symbol!r} is traded here"))
     else:
         actor.forward(ref)
 
 
-async def totals_of(those: Takers) -> Totals:
-    asked = [ref.ask_future(TellTotals(), TOTALS_SECONDS) for ref in those.values()]
-    return sum((told.totals for told in await join(*asked)), Totals())
+async def collect_totals(targets: OrderTargets) -> Totals:
+    replies = [ref.ask_future(GetTotals(), TOTALS_TIMEOUT_S) for ref in targets.values()]
+    return sum((told.totals for told in await join(*replies)), Totals())

@@ -7,7 +7,7 @@ from enum import Enum
 import msgspec
 
 
-class Transport(Enum):
+class TransportKind(Enum):
     """Point to point, or through a broker."""
 
     TCP = "tcp"
@@ -25,7 +25,7 @@ class Figures(msgspec.Struct, frozen=True):
     p95: float
     seconds: float
 
-    def beside(self, other: Figures) -> Figures:
+    def percent_above(self, other: Figures) -> Figures:
         """How much more these are than others, in percent."""
         mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
         return Figures(*(100 * (a / b - 1) for a, b in zip(mine, theirs, strict=True)))

@@ -14,14 +14,14 @@ from typing import Final
 
 import msgspec
 
-from .figures import Transport
+from .figures import TransportKind
 
-FEED: Final = "trading"
-ASKED: Final = "asked"
-RUN: Final = "run"
+FEED_NAME: Final = "trading"
+ASK_KEY: Final = "asked"
+RUN_KEY: Final = "run"
 
 
-class Asked(msgspec.Struct, frozen=True):
+class AskTiming(msgspec.Struct, frozen=True):
     """One ask, timed around it by the client's own clock."""
 
     run: str
@@ -32,9 +32,9 @@ class Asked(msgspec.Struct, frozen=True):
     nanoseconds: int
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     run: str
-    transport: Transport
+    transport: TransportKind
     broker: str | None
     """Over which the asks went; None point to point."""
     latency_us: int
@@ -49,13 +49,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of processor time of each process: clients, server, broker, network."""
 
 
-def encode(measurement: Asked | Run) -> bytes:
+def encode(measurement: AskTiming | RunSummary) -> bytes:
     return _encoder.encode(measurement)
 
 
-def decode_run(body: bytes) -> Run:
-    return _runs.decode(body)
+def decode_run(body: bytes) -> RunSummary:
+    return _run_decoder.decode(body)
 
 
 _encoder = msgspec.json.Encoder()
-_runs = msgspec.json.Decoder(Run)
+_run_decoder = msgspec.json.Decoder(RunSummary)

@@ -10,9 +10,9 @@ from typing import Any
 from recado.actors import ActorRef, Message
 from recado.actors.remote import register_exception
 
-from .book import BadOrder, Totals
+from .book import InvalidOrderError, Totals
 
-register_exception(BadOrder)
+register_exception(InvalidOrderError)
 
 
 class Confirmed(Message[None]):
@@ -51,22 +51,22 @@ class FindReceivers(Message[Receivers]):
     """Of the receptionist, once."""
 
 
-class ToldTotals(Message[None]):
+class TotalsReply(Message[None]):
     totals: Totals
 
 
-class TellTotals(Message[ToldTotals]):
+class GetTotals(Message[TotalsReply]):
     """What went through all books that somebody is responsible for."""
 
 
-class Times(Message[None]):
+class AskTimes(Message[None]):
     """How long a client's asks took: when each began, and how many ns it took."""
 
     began: tuple[int, ...]
     nanoseconds: tuple[int, ...]
 
 
-class PlaceOrders(Message[Times]):
+class PlaceOrders(Message[AskTimes]):
     """To a client: send so many orders, one after the other."""
 
     orders: int

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from .figures import Transport
+from .figures import TransportKind
 
-CLIENTS: Final = (1, 2, 4, 8, 10, 20, 40, 80)
-ASKS: Final = 30_000
-RUNS: Final = 3
-QUICK_ASKS: Final = 4_800
-OWN_BROKER: Final = "recado"
+CLIENT_COUNTS: Final = (1, 2, 4, 8, 10, 20, 40, 80)
+RUN_ASKS_COUNT: Final = 30_000
+RUNS_COUNT: Final = 3
+QUICK_ASKS_COUNT: Final = 4_800
+OWN_BROKER_NAME: Final = "recado"
 
 
-class BadPlan(ValueError):
+class InvalidPlanError(ValueError):
     """Something that cannot be measured."""
 
 
@@ -23,7 +23,7 @@ class BadPlan(ValueError):
 class Trial:
     """One run."""
 
-    transport: Transport
+    transport: TransportKind
     broker: str | None
     latency_us: int
     clients: int
@@ -37,38 +37,40 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Plan:
-    clients: Sequence[int] = CLIENTS
-    transports: Sequence[Transport] = (Transport.TCP, Transport.AMQP)
+class BenchmarkPlan:
+    clients: Sequence[int] = CLIENT_COUNTS
+    transports: Sequence[TransportKind] = (TransportKind.TCP, TransportKind.AMQP)
     latencies_us: Sequence[int] = (0,)
-    asks: int = ASKS
-    runs: int = RUNS
-    brokers: Mapping[str, str | None] = field(default_factory=lambda: {OWN_BROKER: None})
+    asks: int = RUN_ASKS_COUNT
+    runs: int = RUNS_COUNT
+    brokers: Mapping[str, str | None] = field(default_factory=lambda: {OWN_BROKER_NAME: None})
     """By name, the URL of each; None is one that is started for the purpose."""
 
     def __post_init__(self) -> None:
         for clients in self.clients:
             if clients < 1 or self.asks < clients or self.asks % clients:
-                raise BadPlan(f"{self.asks} asks cannot be shared evenly by {clients} clients")
+                raise InvalidPlanError(
+                    f"{self.asks} asks cannot be shared evenly by {clients} clients"
+                )
         if self.runs < 1:
-            raise BadPlan("at least one run")
+            raise InvalidPlanError("at least one run")
 
     def trials(self) -> Iterator[Trial]:
         """Round by round, and what is compared side by side: a machine that gets slower does so for all."""
         for _ in range(self.runs):
             for latency_us in self.latencies_us:
                 for clients in self.clients:
-                    for transport, broker in self._ways():
+                    for transport, broker in self._routes():
                         yield Trial(transport, broker, latency_us, clients, self.asks)
 
-    def _ways(self) -> Iterator[tuple[Transport, str | None]]:
+    def _routes(self) -> Iterator[tuple[TransportKind, str | None]]:
         for transport in self.transports:
             match transport:
-                case Transport.TCP:
+                case TransportKind.TCP:
                     yield transport, None
-                case Transport.AMQP:
+                case TransportKind.AMQP:
                     for broker in self.brokers:
                         yield transport, broker
 
     def __len__(self) -> int:
-        return self.runs * len(self.latencies_us) * len(self.clients) * len([*self._ways()])
+        return self.runs * len(self.latencies_us) * len(self.clients) * len([*self._routes()])

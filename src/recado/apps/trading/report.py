@@ -9,46 +9,46 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from . import published
-from .archived import Best, Incomplete, Measured, Series, best_by_latency, finished
-from .tables import Table, processor_text, tables_of, text_of
+from . import published_figures
+from .results import BestRuns, IncompleteRun, RunResult, Series, best_by_latency, load_runs
+from .tables import FigureTable, create_tables, format_cpu_times, format_table
 
 
 @dataclass(frozen=True)
 class Report:
-    by_latency: dict[int, Best]
-    tables: Sequence[Table]
-    runs: int
+    by_latency: dict[int, BestRuns]
+    tables: Sequence[FigureTable]
+    runs_per_line: int
     """The most that a line was chosen from."""
-    left_out: Sequence[Incomplete] = ()
+    incomplete_runs: Sequence[IncompleteRun] = ()
 
     @classmethod
-    def of(cls, folder: Path | str) -> Report:
+    def from_archive(cls, folder: Path | str) -> Report:
         """From the archive in a folder; NoArchive."""
-        return cls.from_runs(finished(folder))
+        return cls.from_runs(load_runs(folder))
 
     @classmethod
-    def from_runs(cls, archived: Sequence[Measured | Incomplete]) -> Report:
-        found = [each for each in archived if isinstance(each, Measured)]
-        left_out = [each for each in archived if isinstance(each, Incomplete)]
+    def from_runs(cls, archived: Sequence[RunResult | IncompleteRun]) -> Report:
+        found = [each for each in archived if isinstance(each, RunResult)]
+        left_out = [each for each in archived if isinstance(each, IncompleteRun)]
         by_latency = best_by_latency(found)
         each = Counter((m.run.latency_us, Series.of(m.run), m.run.clients) for m in found)
-        return cls(by_latency, tables_of(by_latency), max(each.values(), default=0), left_out)
+        return cls(by_latency, create_tables(by_latency), max(each.values(), default=0), left_out)
 
     @property
-    def chosen(self) -> list[Measured]:
+    def chosen(self) -> list[RunResult]:
         return [each for best in self.by_latency.values() for each in best.values()]
 
     def text(self) -> str:
-        parts = [text_of(table, self.runs) for table in self.tables]
-        parts.append(processor_text(self.chosen))
-        parts += [f"Left out: {each}\n" for each in self.left_out]
-        parts.append(f"Carmo 2012: {published.CITATION}\n")
+        parts = [format_table(table, self.runs_per_line) for table in self.tables]
+        parts.append(format_cpu_times(self.chosen))
+        parts += [f"Left out: {each}\n" for each in self.incomplete_runs]
+        parts.append(f"Carmo 2012: {published_figures.CITATION}\n")
         return "\n".join(parts)
 
     def as_json(self) -> dict[str, object]:
         return {
-            "citation": published.CITATION,
+            "citation": published_figures.CITATION,
             "tables": [
                 {
                     "table": table.name,
@@ -66,6 +66,6 @@ class Report:
                 }
                 for table in self.tables
             ],
-            "left_out": [str(each) for each in self.left_out],
+            "left_out": [str(each) for each in self.incomplete_runs],
             "runs": [{**asdict(each.run), "figures": asdict(each.figures)} for each in self.chosen],
         }

@@ -18,24 +18,31 @@ from urllib.parse import urlsplit
 
 import recado
 from recado.actors import ActorSystem
-from recado.actors.remote import Amqp, AmqpSettings, Options, Sharing, Storage, Tcp
+from recado.actors.remote import (
+    AmqpSettings,
+    AmqpTransport,
+    ConnectionSharing,
+    RemoteOptions,
+    Storage,
+    TcpTransport,
+)
 
-from .clients import Outcome, Trading, telling
-from .exchange import NODE, RECEPTIONIST, Receptionist
-from .figures import Transport
-from .measurement import ASKED, FEED, RUN, Asked, Run, encode
+from .clients import ClientGroup, ClientsOutcome, report_progress
+from .exchange import NODE_NAME, RECEPTIONIST_NAME, Receptionist
+from .figures import TransportKind
+from .measurement import ASK_KEY, FEED_NAME, RUN_KEY, AskTiming, RunSummary, encode
 
-CLIENTS_NODE: Final = "clients"
-ANYWHERE: Final = "tcp://127.0.0.1:0"
-BROKER: Final = "amqp://guest:guest@localhost"
-TOLD_SECONDS: Final = 0.5
+CLIENTS_NODE_NAME: Final = "clients"
+DEFAULT_LISTEN_URL: Final = "tcp://127.0.0.1:0"
+DEFAULT_BROKER_URL: Final = "amqp://guest:guest@localhost"
+PROGRESS_INTERVAL_S: Final = 0.5
 
-OPTIONS: Final = Options(serialiser="json", client_id=CLIENTS_NODE)
+REMOTE_OPTIONS: Final = RemoteOptions(serializer="json", client_id=CLIENTS_NODE_NAME)
 
-Say = Callable[[dict[str, object]], None]
+EmitFact = Callable[[dict[str, object]], None]
 
 
-class Until(Protocol):
+class WaitForShutdown(Protocol):
     async def __call__(self) -> None: ...
 
 
@@ -43,43 +50,45 @@ BROKER_TIMEOUT_S: Final = 10.0
 """A measurement without its broker ends instead of waiting."""
 
 
-def amqp(url: str | None, *, serve: bool) -> Amqp:
+def amqp_transport(url: str | None, *, serve: bool) -> AmqpTransport:
     """Durable objects, transient messages, a connection for each channel: as in the dissertation."""
     settings = AmqpSettings(
         storage=Storage.DURABLE,
         persistent=False,
-        server_sharing=Sharing.PER_CHANNEL,
-        client_sharing=Sharing.PER_CHANNEL,
-        serve=serve,
-        give_up=BROKER_TIMEOUT_S,
+        server_sharing=ConnectionSharing.PER_CHANNEL,
+        client_sharing=ConnectionSharing.PER_CHANNEL,
+        server_bridge=serve,
+        reconnect_timeout=BROKER_TIMEOUT_S,
     )
-    return Amqp(url or BROKER, settings)
+    return AmqpTransport(url or DEFAULT_BROKER_URL, settings)
 
 
 def authority(url: str) -> str:
     return urlsplit(url).netloc
 
 
-async def serve_exchange(transport: Transport, url: str | None, say: Say, until: Until) -> None:
+async def serve_exchange(
+    transport: TransportKind, url: str | None, emit: EmitFact, wait_for_shutdown: WaitForShutdown
+) -> None:
     """The exchange, until then."""
-    way: Tcp | Amqp
+    network: TcpTransport | AmqpTransport
     match transport:
-        case Transport.TCP:
-            way = Tcp(authority(url or ANYWHERE))
-        case Transport.AMQP:
-            way = amqp(url, serve=True)
-    async with ActorSystem(NODE, transport=way, options=OPTIONS) as system:
-        await system.spawn(Receptionist, name=RECEPTIONIST)
-        address = "{}:{}".format(*way.address) if isinstance(way, Tcp) else None
-        say({"listening": address})
-        await until()
+        case TransportKind.TCP:
+            network = TcpTransport(authority(url or DEFAULT_LISTEN_URL))
+        case TransportKind.AMQP:
+            network = amqp_transport(url, serve=True)
+    async with ActorSystem(NODE_NAME, transport=network, options=REMOTE_OPTIONS) as system:
+        await system.spawn(Receptionist, name=RECEPTIONIST_NAME)
+        address = "{}:{}".format(*network.address) if isinstance(network, TcpTransport) else None
+        emit({"listening": address})
+        await wait_for_shutdown()
 
 
 @dataclass(frozen=True)
-class Trade:
+class ClientsTask:
     """What clients are to do. Of a run without a name nobody else knows: then they publish that it was, too."""
 
-    transport: Transport
+    transport: TransportKind
     url: str | None
     clients: int
     asks: int
@@ -89,60 +98,64 @@ class Trade:
     latency_us: int = 0
 
 
-async def trade(wanted: Trade, say: Say) -> None:
+async def run_clients(task: ClientsTask, emit: EmitFact) -> None:
     """All asks of a run, and then every one of them on the feed."""
-    name = wanted.run or uuid.uuid4().hex[:12]
-    way: Tcp | Amqp
-    match wanted.transport:
-        case Transport.TCP:
-            way = Tcp(nodes={NODE: authority(wanted.url or "")})
-        case Transport.AMQP:
-            way = amqp(wanted.url, serve=False)
-    async with ActorSystem(CLIENTS_NODE, transport=way, options=OPTIONS) as system:
-        trading = Trading(system, name, wanted.clients)
-        await trading.prepare()
-        say({"begun": True})
-        async with progress(trading, say):
-            outcome = await trading.trade(wanted.asks)
-        say(done(outcome))
-    if wanted.feed_url is not None:
-        alone = None if wanted.run else run_of(wanted, name, outcome)
-        say(await publish(outcome.asked, alone, wanted.feed_url))
+    name = task.run or uuid.uuid4().hex[:12]
+    network: TcpTransport | AmqpTransport
+    match task.transport:
+        case TransportKind.TCP:
+            network = TcpTransport(nodes={NODE_NAME: authority(task.url or "")})
+        case TransportKind.AMQP:
+            network = amqp_transport(task.url, serve=False)
+    async with ActorSystem(CLIENTS_NODE_NAME, transport=network, options=REMOTE_OPTIONS) as system:
+        clients = ClientGroup(system, name, task.clients)
+        await clients.prepare()
+        emit({"begun": True})
+        async with emit_progress(clients, emit):
+            outcome = await clients.run(task.asks)
+        emit(outcome_fact(outcome))
+    if task.feed_url is not None:
+        run = None if task.run else create_run_summary(task, name, outcome)
+        emit(await publish(outcome.asks, run, task.feed_url))
 
 
-def run_of(wanted: Trade, name: str, outcome: Outcome) -> Run:
+def create_run_summary(task: ClientsTask, name: str, outcome: ClientsOutcome) -> RunSummary:
     """A run, as its clients know it."""
-    return Run(
+    return RunSummary(
         run=name,
-        transport=wanted.transport,
-        broker=wanted.broker,
-        latency_us=wanted.latency_us,
-        clients=wanted.clients,
-        asks=wanted.asks,
+        transport=task.transport,
+        broker=task.broker,
+        latency_us=task.latency_us,
+        clients=task.clients,
+        asks=task.asks,
         at=round(time() * 1e6),
         traded=outcome.totals.traded,
-        processor={"clients": round(outcome.processor, 3)},
+        processor={"clients": round(outcome.cpu_seconds, 3)},
     )
 
 
-def done(outcome: Outcome) -> dict[str, object]:
-    return {"done": True, "processor": outcome.processor, "traded": outcome.totals.traded}
+def outcome_fact(outcome: ClientsOutcome) -> dict[str, object]:
+    return {"done": True, "processor": outcome.cpu_seconds, "traded": outcome.totals.traded}
 
 
 @asynccontextmanager
-async def progress(trading: Trading, say: Say) -> AsyncIterator[None]:
-    task = asyncio.create_task(telling(trading, lambda count: say({"asked": count}), TOLD_SECONDS))
+async def emit_progress(clients: ClientGroup, emit: EmitFact) -> AsyncIterator[None]:
+    task = asyncio.create_task(
+        report_progress(clients, lambda count: emit({"asked": count}), PROGRESS_INTERVAL_S)
+    )
     try:
         yield
     finally:
         task.cancel()
 
 
-async def publish(asked: Sequence[Asked], run: Run | None, url: str) -> dict[str, object]:
+async def publish(
+    asked: Sequence[AskTiming], run: RunSummary | None, url: str
+) -> dict[str, object]:
     async with recado.connect(url) as link:
-        feed = await link.feed(FEED)
-        await feed.publish_many([encode(each) for each in asked], keys=ASKED)
+        feed = await link.feed(FEED_NAME)
+        await feed.publish_many([encode(each) for each in asked], keys=ASK_KEY)
         if run is not None:
-            await feed.publish(encode(run), key=RUN)
+            await feed.publish(encode(run), key=RUN_KEY)
         await feed.flush()
-        return {"published": feed.published, "publisher": feed.publisher.hex()}
+        return {"published": feed.last_sequence, "publisher": feed.publisher.hex()}

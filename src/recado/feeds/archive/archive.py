@@ -13,44 +13,44 @@ from typing import NamedTuple, Self
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from recado.selector import Selector, arrow_filter, parse, predicate
+from recado.selector import Selector, compile_predicate, parse, to_arrow_filter
 
-from ..boundary import Query
-from ..selecting import fields_of
-from . import identity, views
+from ..boundary import ArchiveQuery
+from ..selector_fields import field_readers
+from . import identity, views_table
 from . import manifest as manifests
-from .certainty import CERTAINTY, Judge
-from .columns import OF_BATCH, SCHEMA, Place, groups, table_of
-from .errors import ArchiveError, CorruptArchive
-from .files import ParquetReader, check_bytes, plain
-from .layout import DATA, JOURNAL, ReadableTree, ReadingTree
+from .certainty import CERTAINTY_COLUMN, CertaintyClassifier
+from .columns import BATCH_COLUMNS, SCHEMA, RowConstants, build_table, group_batches
+from .errors import ArchiveError, CorruptArchiveError
+from .files import ParquetReader, decode_dictionaries, verify_checksum
+from .layout import DATA_FOLDER, JOURNAL_FOLDER, ReadableTree, ReadOnlyTree
 from .manifest import DataFile, Manifest, ViewsFile
-from .messages import ArchivedMessage, messages_of
-from .recall import Checkpoint, GroupCache, Recollection, Source, recall
+from .messages import ArchivedMessage, read_messages
+from .query import QueryResult, QuerySource, RowGroupCache, TailCheckpoint, run_query
 from .records import StoredBatch, StoredRecord
-from .tail import Gone, TailReader, durable_position
+from .tail import SegmentGoneError, TailReader, durable_position
 
-_FREQUENT = [*OF_BATCH, "routing_key", "headers", "properties"]
+_DICTIONARY_COLUMNS = [*BATCH_COLUMNS, "routing_key", "headers", "properties"]
 
 
-class SnapshotExpired(ArchiveError):
+class SnapshotExpiredError(ArchiveError):
     """A file of the snapshot is gone: it was collected, and its grace period has ended."""
 
 
-class Stretch(NamedTuple):
+class JournalExtent(NamedTuple):
     """Of the journal: the records between two positions, both ends of groups or of records."""
 
     start: int
     end: int
 
 
-class Checked(NamedTuple):
+class FileCheck(NamedTuple):
     """A Parquet file that was read, or with `file` None the tail in the journal."""
 
     path: str
     file: DataFile | ViewsFile | None
     bytes: int
-    damage: CorruptArchive | None
+    damage: CorruptArchiveError | None
 
 
 class Archive:
@@ -60,32 +60,34 @@ class Archive:
         self.manifest = manifest
         self._tree = tree
         self._tail = tail
-        self._cache = GroupCache(tree)
-        self._end: int | None = None
+        self._cache = RowGroupCache(tree)
+        self._end_offset: int | None = None
 
     @classmethod
-    def open(cls, path: Path | str, stretch: Stretch | None = None) -> Self:
+    def open(cls, path: Path | str, extent: JournalExtent | None = None) -> Self:
         """Raises NoArchive, UnknownVersion, CorruptArchive.
 
         Who knows which stretch of the journal is wanted has less of it to read, and sees only that of the tail.
         """
-        return cls.snapshot(ReadingTree(Path(path)), stretch)
+        return cls.snapshot(ReadOnlyTree(Path(path)), extent)
 
     @classmethod
-    def snapshot(cls, tree: ReadableTree, stretch: Stretch | None = None) -> Self:
+    def snapshot(cls, tree: ReadableTree, extent: JournalExtent | None = None) -> Self:
         manifest = manifests.read(tree.disk("."))
         while True:
-            journal = tree.disk(JOURNAL)
+            journal = tree.disk(JOURNAL_FOLDER)
             start, end = manifest.tail.position, durable_position(journal)
-            if stretch is not None:
-                start, end = max(start, stretch.start), min(end, stretch.end)
+            if extent is not None:
+                start, end = max(start, extent.start), min(end, extent.end)
             try:
                 tail = TailReader(journal, start, end)
-            except Gone as error:
+            except SegmentGoneError as error:
                 newer = manifests.read(tree.disk("."))
                 if newer.generation == manifest.generation:
-                    place = f"position {error.position}"
-                    raise CorruptArchive(journal.folder, place, "the file is missing") from None
+                    location = f"position {error.position}"
+                    raise CorruptArchiveError(
+                        journal.folder, location, "the file is missing"
+                    ) from None
                 manifest = newer  # it was sealed in between
             else:
                 return cls(tree, manifest, tail)
@@ -111,21 +113,21 @@ class Archive:
         return self.manifest.feed
 
     @property
-    def first(self) -> int:
+    def first_offset(self) -> int:
         """The offset of the first row."""
         return self.manifest.first
 
     @property
-    def end(self) -> int:
+    def end_offset(self) -> int:
         """The offset behind the last row."""
-        if self._end is None:
-            self._end = self.manifest.tail.offset
+        if self._end_offset is None:
+            self._end_offset = self.manifest.tail.offset
             for batch in self._tail_batches():
-                self._end = batch.end
-        return self._end
+                self._end_offset = batch.end
+        return self._end_offset
 
     @property
-    def paths(self) -> list[str]:
+    def parquet_paths(self) -> list[str]:
         """The Parquet files, in order of offsets."""
         return [str(self._tree.path(file.path)) for file in self.manifest.files]
 
@@ -133,7 +135,7 @@ class Archive:
         """Views, acknowledgements and the like, in order of offsets."""
         in_tail = (stored for _, stored in self._tail.records())
         later = [each for each in in_tail if isinstance(each, StoredRecord)]
-        return views.read(self._tree, self.manifest.views) + later
+        return views_table.read(self._tree, self.manifest.views) + later
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -149,29 +151,29 @@ class Archive:
 
         With the name of a subscriber there is one more column: what is certain about its having got the row.
         """
-        names = _names(columns)
+        names = _column_names(columns)
         if subscriber is not None:
-            names.append(CERTAINTY)
+            names.append(CERTAINTY_COLUMN)
         whole = columns is None or selector is not None or subscriber is not None
-        for table in self._rows(start, stop, None if whole else names, selector, subscriber):
+        for table in self._select_rows(start, stop, None if whole else names, selector, subscriber):
             if table.num_rows:
-                yield plain(table.select(names))
+                yield decode_dictionaries(table.select(names))
 
-    def tables(
+    def dictionary_batches(
         self,
         start: int = 0,
         stop: int | None = None,
         columns: Sequence[str] | None = None,
         selector: str | Selector | None = None,
-        most_bytes: int | None = None,
+        max_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The same rows as they are read: some columns are indices into dictionaries, which differ by batch.
 
         Row groups as the files have them, or of their rows about so many bytes at a time.
         """
-        names = _names(columns)
+        names = _column_names(columns)
         read = names if selector is None else None
-        for table in self._rows(start, stop, read, selector, None, most_bytes):
+        for table in self._select_rows(start, stop, read, selector, None, max_bytes):
             if table.num_rows:
                 yield table.select(names)
 
@@ -183,8 +185,8 @@ class Archive:
         subscriber: str | None = None,
     ) -> Iterator[ArchivedMessage]:
         """The same rows as objects."""
-        for table in self._rows(start, stop, None, selector, subscriber):
-            yield from messages_of(table)
+        for table in self._select_rows(start, stop, None, selector, subscriber):
+            yield from read_messages(table)
 
     def dataset(self) -> ds.Dataset:
         """The rows that are in files, with the column `date`; those of the tail are only in `batches`."""
@@ -192,67 +194,69 @@ class Archive:
         if not self.manifest.files:
             return ds.dataset(schema.empty_table())
         return ds.dataset(
-            self.paths,
+            self.parquet_paths,
             schema=schema,
             format="parquet",
             partitioning=ds.partitioning(pa.schema([("date", pa.string())]), flavor="hive"),
-            partition_base_dir=str(self._tree.path(DATA)),
+            partition_base_dir=str(self._tree.path(DATA_FOLDER)),
         )
 
-    def _rows(
+    def _select_rows(
         self,
         start: int,
         stop: int | None,
         columns: Sequence[str] | None,
         selector: str | Selector | None,
         subscriber: str | None,
-        most_bytes: int | None = None,
+        max_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         asked = parse(selector) if isinstance(selector, str) else selector
-        judge = None if subscriber is None else Judge(subscriber, self.records())
-        for table in self._tables(start, stop, columns, most_bytes):
+        judge = None if subscriber is None else CertaintyClassifier(subscriber, self.records())
+        for table in self._read_batches(start, stop, columns, max_bytes):
             if judge is not None:
                 table = judge.add_column(table)
             if asked is not None:
-                table = _chosen(table, asked, self.feed)
+                table = _apply_selector(table, asked, self.feed)
             yield table
 
-    def _tables(
-        self, start: int, stop: int | None, columns: Sequence[str] | None, most_bytes: int | None
+    def _read_batches(
+        self, start: int, stop: int | None, columns: Sequence[str] | None, max_bytes: int | None
     ) -> Iterator[pa.RecordBatch]:
         for file in self.manifest.files:
             if file.end > start and (stop is None or file.first < stop):
-                for first, table in self._of_file(file, start, stop, columns, most_bytes):
-                    yield _cut(table, first, start, stop)
-        place = Place(self.manifest.feed, self.manifest.exchange)
-        for group in groups(self._tail_batches()):
+                for first, table in self._read_file(file, start, stop, columns, max_bytes):
+                    yield _slice_rows(table, first, start, stop)
+        location = RowConstants(self.manifest.feed, self.manifest.exchange)
+        for group in group_batches(self._tail_batches()):
             first = group[0].batch.offset
             if stop is not None and first >= stop:
                 break
             if group[-1].batch.end > start:
-                table = table_of(group, place)
-                yield _cut(table if columns is None else table.select(columns), first, start, stop)
+                table = build_table(group, location)
+                yield _slice_rows(
+                    table if columns is None else table.select(columns), first, start, stop
+                )
 
-    def _of_file(
+    def _read_file(
         self,
         file: DataFile,
         start: int,
         stop: int | None,
         columns: Sequence[str] | None,
-        most_bytes: int | None,
+        max_bytes: int | None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """What a file has in [start, stop), with first offsets; rows around it may be in the first and last."""
         try:
-            reader = ParquetReader(self._tree, file, _FREQUENT)
+            reader = ParquetReader(self._tree, file, _DICTIONARY_COLUMNS)
         except FileNotFoundError:
-            raise self._missing(file) from None
+            raise self._missing_error(file) from None
         end = file.end if stop is None else min(stop, file.end)
         with reader:
             first = file.first
             for number, rows in enumerate(reader.group_rows):
                 if first < end and first + rows > start:
                     at = first
-                    for table in _pieces(reader, number, columns, most_bytes):
+                    for table in _read_pieces(reader, number, columns, max_bytes):
                         if at + table.num_rows > start:
                             yield at, table
                         at += table.num_rows
@@ -260,54 +264,58 @@ class Archive:
                             break
                 first += rows
 
-    def _missing(self, file: DataFile) -> ArchiveError:
+    def _missing_error(self, file: DataFile) -> ArchiveError:
         path = self._tree.path(file.path)
         newer = manifests.read(self._tree.disk("."))
         if file in newer.files:
-            return CorruptArchive(path, "byte 0", "the file is missing")
-        return SnapshotExpired(f"{path} was collected since the archive was opened; open it again")
+            return CorruptArchiveError(path, "byte 0", "the file is missing")
+        return SnapshotExpiredError(
+            f"{path} was collected since the archive was opened; open it again"
+        )
 
     def _tail_batches(self) -> Iterator[StoredBatch]:
         return (stored for _, stored in self._tail.records() if isinstance(stored, StoredBatch))
 
-    def recall(self, query: Query) -> Recollection:
+    def query(self, query: ArchiveQuery) -> QueryResult:
         """What a query asks for, leaving out row groups that cannot be read."""
         tail = self.manifest.tail
-        start = Checkpoint(tail.offset, tail.position, {})
-        source = Source(self._cache, self.manifest, (start,), (), self.end)
-        return recall(source, query, self._tail, start)
+        start = TailCheckpoint(tail.offset, tail.position, {})
+        source = QuerySource(self._cache, self.manifest, (start,), (), self.end_offset)
+        return run_query(source, query, self._tail, start)
 
     # -- verification ------------------------------------------------------------------------------
 
-    def check(self) -> Iterator[Checked]:
+    def check_files(self) -> Iterator[FileCheck]:
         """Read every byte of each file of the archive, then the tail."""
         for file in (*self.manifest.files, self.manifest.views):
             if file is not None:
-                yield Checked(str(self._tree.path(file.path)), file, file.bytes, self._damage(file))
+                yield FileCheck(
+                    str(self._tree.path(file.path)), file, file.bytes, self._damage(file)
+                )
         damage = None
         try:
             for _ in self._tail.records():
                 pass
-        except CorruptArchive as error:
+        except CorruptArchiveError as error:
             damage = error
-        yield Checked(str(self._tree.path(JOURNAL)), None, 0, damage)
+        yield FileCheck(str(self._tree.path(JOURNAL_FOLDER)), None, 0, damage)
 
-    def _damage(self, file: DataFile | ViewsFile) -> CorruptArchive | None:
+    def _damage(self, file: DataFile | ViewsFile) -> CorruptArchiveError | None:
         folder, _, name = file.path.rpartition("/")
         try:
-            check_bytes(self._tree, folder, name, file.bytes, file.crc32)
-        except CorruptArchive as error:
+            verify_checksum(self._tree, folder, name, file.bytes, file.crc32)
+        except CorruptArchiveError as error:
             return error
         except FileNotFoundError:
-            return CorruptArchive(self._tree.path(file.path), "byte 0", "the file is missing")
+            return CorruptArchiveError(self._tree.path(file.path), "byte 0", "the file is missing")
         return None
 
-    def verify(self) -> Iterator[CorruptArchive]:
+    def verify(self) -> Iterator[CorruptArchiveError]:
         """Read every byte, and tell what is damaged."""
-        return (checked.damage for checked in self.check() if checked.damage is not None)
+        return (checked.damage for checked in self.check_files() if checked.damage is not None)
 
 
-def _names(columns: Sequence[str] | None) -> list[str]:
+def _column_names(columns: Sequence[str] | None) -> list[str]:
     names = list(SCHEMA.names if columns is None else columns)
     unknown = [name for name in names if name not in SCHEMA.names]
     if unknown:
@@ -315,29 +323,29 @@ def _names(columns: Sequence[str] | None) -> list[str]:
     return names
 
 
-def _pieces(
-    reader: ParquetReader, number: int, columns: Sequence[str] | None, most_bytes: int | None
+def _read_pieces(
+    reader: ParquetReader, number: int, columns: Sequence[str] | None, max_bytes: int | None
 ) -> Iterable[pa.RecordBatch]:
-    if most_bytes is None:
-        return [reader.group(number, columns)]
-    return reader.pieces(number, columns, most_bytes)
+    if max_bytes is None:
+        return [reader.read_group(number, columns)]
+    return reader.read_pieces(number, columns, max_bytes)
 
 
-def _cut(table: pa.RecordBatch, first: int, start: int, stop: int | None) -> pa.RecordBatch:
+def _slice_rows(table: pa.RecordBatch, first: int, start: int, stop: int | None) -> pa.RecordBatch:
     low = max(start - first, 0)
     high = table.num_rows if stop is None else min(stop - first, table.num_rows)
     return table.slice(low, max(high - low, 0))
 
 
-def _chosen(table: pa.RecordBatch, selector: Selector, feed: str) -> pa.RecordBatch:
-    chosen = arrow_filter(selector, table.schema)
+def _apply_selector(table: pa.RecordBatch, selector: Selector, feed: str) -> pa.RecordBatch:
+    chosen = to_arrow_filter(selector, table.schema)
     if chosen.expression is not None:
         filtered = pa.Table.from_batches([table]).filter(chosen.expression)
         table = (
             filtered.combine_chunks().to_batches()[0] if filtered.num_rows else table.slice(0, 0)
         )
     if chosen.residual is not None and table.num_rows:
-        wanted = predicate(chosen.residual, fields_of(feed))
-        mask = pa.array([wanted(message) for message in messages_of(table)], pa.bool_())
+        wanted = compile_predicate(chosen.residual, field_readers(feed))
+        mask = pa.array([wanted(message) for message in read_messages(table)], pa.bool_())
         table = table.filter(mask)
     return table

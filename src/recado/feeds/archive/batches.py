@@ -13,18 +13,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..block import EACH, EMPTY, SAME, Block, Column
-from ..boundary import Batch
+from ..block import ALL_EMPTY_CODE, CONSTANT_CODE, VARYING_CODE, Block, Column
+from ..boundary import MessageBatch
 from ..views import ViewId
-from .columns import OF_BLOCK, Indices, view_of
+from .columns import BLOCK_COLUMNS, Indices, parse_view_id
 
-RUN_ROWS: Final = 8_192
-RUN_BYTES: Final = 1 << 20
+MAX_BATCH_ROWS: Final = 8_192
+MAX_BATCH_BYTES: Final = 1 << 20
 
 Mask = npt.NDArray[np.bool_]
 
 
-class Keys(NamedTuple):
+class MessageKeys(NamedTuple):
     """Who wrote the rows of a table, as numbers that can be compared."""
 
     publishers: list[bytes]
@@ -34,25 +34,27 @@ class Keys(NamedTuple):
     sequence: Indices
 
 
-def keys_of(table: pa.RecordBatch) -> Keys:
-    publishers, publisher = _decoded(table.column("publisher"))
-    views, view = _decoded(table.column("view"))
-    return Keys(
+def read_keys(table: pa.RecordBatch) -> MessageKeys:
+    publishers, publisher = _split_dictionary(table.column("publisher"))
+    views, view = _split_dictionary(table.column("view"))
+    return MessageKeys(
         [bytes.fromhex(text) for text in publishers],
         publisher,
-        [view_of(text) for text in views],
+        [parse_view_id(text) for text in views],
         view,
         table.column("sequence").to_numpy(),
     )
 
 
-def _decoded(array: pa.Array) -> tuple[list[str], Indices]:
+def _split_dictionary(array: pa.Array) -> tuple[list[str], Indices]:
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     return array.dictionary.to_pylist(), array.indices.to_numpy().astype(np.int64)
 
 
-def batches_of(table: pa.RecordBatch, keys: Keys, wanted: Mask) -> Iterator[tuple[int, Batch]]:
+def build_batches(
+    table: pa.RecordBatch, keys: MessageKeys, wanted: Mask
+) -> Iterator[tuple[int, MessageBatch]]:
     """The wanted rows in order, consecutive ones together, each batch with the row behind it."""
     rows = np.flatnonzero(wanted)
     if not len(rows):
@@ -64,37 +66,37 @@ def batches_of(table: pa.RecordBatch, keys: Keys, wanted: Mask) -> Iterator[tupl
         & (np.diff(keys.sequence[rows]) == 1)
     )
     begins = np.flatnonzero(np.concatenate(([True], ~same)))
-    columns = [_Values.of(table.column(name)) for name in OF_BLOCK]
+    columns = [_ColumnValues.from_array(table.column(name)) for name in BLOCK_COLUMNS]
     timestamps = table.column("timestamp").cast(pa.int64()).to_numpy()
     weights = sum((column.ends for column in columns), np.zeros(table.num_rows + 1, np.int64))
     for begin, count in zip(begins, np.diff(np.append(begins, len(rows))), strict=True):
         start = int(rows[begin])
         end = start + int(count)
         while start < end:
-            stop = _stop(weights, start, end)
-            block = _block(columns, timestamps, start, stop)
+            stop = _batch_end(weights, start, end)
+            block = _build_block(columns, timestamps, start, stop)
             publisher = keys.publishers[keys.publisher[start]]
             view = keys.views[keys.view[start]]
-            yield stop, Batch(publisher, int(keys.sequence[start]), block, view)
+            yield stop, MessageBatch(publisher, int(keys.sequence[start]), block, view)
             start = stop
 
 
-def _stop(weights: Indices, start: int, end: int) -> int:
+def _batch_end(weights: Indices, start: int, end: int) -> int:
     """Where a batch ends that is neither too many rows nor too many bytes, but one row at least."""
-    end = min(end, start + RUN_ROWS)
-    if weights[end] - weights[start] <= RUN_BYTES:
+    end = min(end, start + MAX_BATCH_ROWS)
+    if weights[end] - weights[start] <= MAX_BATCH_BYTES:
         return end
-    fits = int(np.searchsorted(weights, weights[start] + RUN_BYTES, "right")) - 1
+    fits = int(np.searchsorted(weights, weights[start] + MAX_BATCH_BYTES, "right")) - 1
     return min(end, max(fits, start + 1))
 
 
-class _Values(NamedTuple):
+class _ColumnValues(NamedTuple):
     ends: Indices
     """Where each value begins, and the last one ends."""
     data: memoryview
 
     @classmethod
-    def of(cls, array: pa.Array) -> _Values:
+    def from_array(cls, array: pa.Array) -> _ColumnValues:
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         _, ends, data = array.buffers()
@@ -105,24 +107,26 @@ class _Values(NamedTuple):
         ends = self.ends[start : stop + 1]
         data = bytes(self.data[int(ends[0]) : int(ends[-1])])
         if not data:
-            return Column(EMPTY, (), b"")
+            return Column(ALL_EMPTY_CODE, (), b"")
         sizes = np.diff(ends)
         size = int(sizes[0])
-        if (sizes == size).all() and data == data[:size] * len(sizes):
-            return Column(SAME, (), data[:size])
-        return Column(EACH, tuple(sizes.tolist()), data)
+        if (sizes == size).all_stats() and data == data[:size] * len(sizes):
+            return Column(CONSTANT_CODE, (), data[:size])
+        return Column(VARYING_CODE, tuple(sizes.tolist()), data)
 
 
-def _block(columns: Sequence[_Values], timestamps: Indices, start: int, stop: int) -> Block:
+def _build_block(
+    columns: Sequence[_ColumnValues], timestamps: Indices, start: int, stop: int
+) -> Block:
     count = stop - start
     parts = [timestamps[start:stop].tobytes()]
     made = []
     for values in columns:
         column = values.column(start, stop)
         parts.append(bytes((column.mode,)))
-        if column.mode == SAME:
+        if column.mode == CONSTANT_CODE:
             parts.append(pack("<I", len(column.data)))
-        elif column.mode == EACH:
+        elif column.mode == VARYING_CODE:
             parts.append(pack(f"<{count}I", *column.sizes))
         parts.append(column.data)
         made.append(column)

@@ -13,30 +13,32 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ..table import Table
+from ..delivery_records import DeliveryRecords
 from ..views import Certainty
-from .batches import keys_of
+from .batches import read_keys
 from .records import StoredRecord
-from .sealing import spans_of
+from .sealer import publisher_ranges
 
-CERTAINTY: Final = "certainty"
-_NAMES: Final = [each.name.lower() for each in sorted(Certainty)]
+CERTAINTY_COLUMN: Final = "certainty"
+_CERTAINTY_NAMES: Final = [each.name.lower() for each in sorted(Certainty)]
 
 
-class Judge:
+class CertaintyClassifier:
     def __init__(self, subscriber: str, records: Iterable[StoredRecord]) -> None:
-        self._standing = Table(stored.record for stored in records).standing(subscriber)
+        self._status = DeliveryRecords(stored.record for stored in records).delivery_status(
+            subscriber
+        )
 
     def add_column(self, table: pa.RecordBatch) -> pa.RecordBatch:
-        keys = keys_of(table)
+        keys = read_keys(table)
         codes = np.zeros(table.num_rows, np.int32)
-        spans = spans_of(keys)
+        spans = publisher_ranges(keys)
         for number, publisher in enumerate(keys.publishers):
             if publisher.hex() in spans:
-                ranges = self._standing.split(publisher, *spans[publisher.hex()])
+                ranges = self._status.split(publisher, *spans[publisher.hex()])
                 lasts = np.array([last for _, last, _ in ranges], np.int64)
                 classes = np.array([certainty for _, _, certainty in ranges], np.int32)
                 rows = keys.publisher == number
                 codes[rows] = classes[np.searchsorted(lasts, keys.sequence[rows])]
-        column = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(_NAMES))
-        return table.append_column(CERTAINTY, column)
+        column = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(_CERTAINTY_NAMES))
+        return table.append_column(CERTAINTY_COLUMN, column)

@@ -17,7 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..block import COLUMNS, EACH, EMPTY, SAME, Block, Malformed
+from ..block import (
+    ALL_EMPTY_CODE,
+    COLUMN_COUNT,
+    CONSTANT_CODE,
+    VARYING_CODE,
+    Block,
+    MalformedDataError,
+)
 from ..views import ViewId
 from .records import StoredBatch
 
@@ -37,80 +44,82 @@ SCHEMA: Final = pa.schema(
         pa.field("body", pa.binary(), nullable=False),
     ]
 )
-OF_BLOCK: Final = ("routing_key", "message_id", "headers", "properties", "body")
+BLOCK_COLUMNS: Final = ("routing_key", "message_id", "headers", "properties", "body")
 """The columns that come from blocks, in their order there."""
-OF_BATCH: Final = ("feed", "publisher", "view", "exchange")
+BATCH_COLUMNS: Final = ("feed", "publisher", "view", "exchange")
 """Those of which a batch has one value."""
 
-_DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
-INDEXED: Final = pa.schema(
-    [each.with_type(_DICTIONARY) if each.name in OF_BATCH else each for each in SCHEMA]
+_DICTIONARY_TYPE: Final = pa.dictionary(pa.int32(), pa.string())
+DICTIONARY_SCHEMA: Final = pa.schema(
+    [each.with_type(_DICTIONARY_TYPE) if each.name in BATCH_COLUMNS else each for each in SCHEMA]
 )
 """The same table, with indices into dictionaries for them: how it is built and written."""
 
-GROUP_ROWS: Final = 50_000
-GROUP_BYTES: Final = 64 << 20
+MAX_GROUP_ROWS: Final = 50_000
+MAX_GROUP_BYTES: Final = 64 << 20
 
-_YEARS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+_TIMESTAMP_RANGE_US: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """From the first µs of the year 1 to the last of 9999."""
 
 Indices = npt.NDArray[np.int64]
 _U32: Final = np.dtype("<u4")
 
 
-def view_text(view: ViewId) -> str:
+def format_view_id(view: ViewId) -> str:
     return f"{view.number}-{view.coordinator.hex()}"
 
 
-def view_of(text: str) -> ViewId:
+def parse_view_id(text: str) -> ViewId:
     number, _, coordinator = text.partition("-")
     return ViewId(int(number), bytes.fromhex(coordinator))
 
 
-class Piece(NamedTuple):
+class ColumnChunk(NamedTuple):
     """A column of one block: sizes as bytes, and the values one behind the other."""
 
     mode: int
     sizes: bytes
     data: bytes
 
-    def expanded(self, rows: int) -> Piece:
+    def expand(self, rows: int) -> ColumnChunk:
         """With a size and a value for each row."""
         match self.mode:
             case 0:
-                return Piece(EACH, bytes(4 * rows), b"")
+                return ColumnChunk(VARYING_CODE, bytes(4 * rows), b"")
             case 1:
-                return Piece(EACH, self.sizes * rows, self.data * rows)
+                return ColumnChunk(VARYING_CODE, self.sizes * rows, self.data * rows)
             case _:
                 return self
 
 
-class Place(NamedTuple):
+class RowConstants(NamedTuple):
     """What the rows of an archive have in common."""
 
     feed: str
     exchange: str
 
 
-class Scanned(NamedTuple):
+class ScannedBatch(NamedTuple):
     """A batch, and its columns as they are in the block."""
 
     batch: StoredBatch
-    columns: list[Piece]
+    columns: list[ColumnChunk]
     bytes: int
     """What its rows take in a table, where each has what the block says once for all."""
 
 
-def groups(batches: Iterable[StoredBatch], rows: int = GROUP_ROWS) -> Iterator[list[Scanned]]:
+def group_batches(
+    batches: Iterable[StoredBatch], rows: int = MAX_GROUP_ROWS
+) -> Iterator[list[ScannedBatch]]:
     """Consecutive batches, gathered to groups of about so many rows; none takes much more than GROUP_BYTES."""
-    group: list[Scanned] = []
+    group: list[ScannedBatch] = []
     count = size = 0
     for whole in batches:
-        for scanned in _bounded(_scan(whole)):
+        for scanned in _split_large(_scan_batch(whole)):
             more = scanned.batch.rows
             if group and (
                 count + more > rows
-                or size + scanned.bytes > GROUP_BYTES
+                or size + scanned.bytes > MAX_GROUP_BYTES
                 or scanned.batch.offset != group[-1].batch.end
             ):
                 yield group
@@ -122,9 +131,9 @@ def groups(batches: Iterable[StoredBatch], rows: int = GROUP_ROWS) -> Iterator[l
         yield group
 
 
-def _bounded(scanned: Scanned) -> Iterator[Scanned]:
+def _split_large(scanned: ScannedBatch) -> Iterator[ScannedBatch]:
     batch = scanned.batch
-    parts = min(-(-scanned.bytes // GROUP_BYTES), batch.rows)
+    parts = min(-(-scanned.bytes // MAX_GROUP_BYTES), batch.rows)
     if parts == 1:
         yield scanned
         return
@@ -132,7 +141,7 @@ def _bounded(scanned: Scanned) -> Iterator[Scanned]:
     each = -(-batch.rows // parts)
     for start in range(0, batch.rows, each):
         part = block.slice(start, min(start + each, batch.rows))
-        yield _scan(
+        yield _scan_batch(
             batch._replace(
                 offset=batch.offset + start,
                 rows=part.count,
@@ -142,37 +151,37 @@ def _bounded(scanned: Scanned) -> Iterator[Scanned]:
         )
 
 
-def _scan(batch: StoredBatch) -> Scanned:
+def _scan_batch(batch: StoredBatch) -> ScannedBatch:
     # As Block.parse does, without a number for each message: 8 µs for a batch of 100 instead of 14.
     block, rows = batch.block, batch.rows
     at = 8 * rows
     size = at
     pieces = []
     try:
-        for _ in range(COLUMNS):
+        for _ in range(COLUMN_COUNT):
             mode = block[at]
             at += 1
-            if mode == EMPTY:
-                pieces.append(Piece(EMPTY, b"", b""))
-            elif mode == SAME:
+            if mode == ALL_EMPTY_CODE:
+                pieces.append(ColumnChunk(ALL_EMPTY_CODE, b"", b""))
+            elif mode == CONSTANT_CODE:
                 end = at + 4 + int.from_bytes(block[at : at + 4], "little")
-                pieces.append(Piece(SAME, block[at : at + 4], block[at + 4 : end]))
+                pieces.append(ColumnChunk(CONSTANT_CODE, block[at : at + 4], block[at + 4 : end]))
                 size += rows * (end - at)
                 at = end
             else:
                 after = at + 4 * rows
                 end = after + int(np.frombuffer(block, _U32, rows, at).sum())
-                pieces.append(Piece(EACH, block[at:after], block[after:end]))
+                pieces.append(ColumnChunk(VARYING_CODE, block[at:after], block[after:end]))
                 size += end - at
                 at = end
     except (IndexError, ValueError):
         at = -1
     if at != len(block):
-        raise Malformed(f"the block of the rows from {batch.offset} on is not whole")
-    return Scanned(batch, pieces, size)
+        raise MalformedDataError(f"the block of the rows from {batch.offset} on is not whole")
+    return ScannedBatch(batch, pieces, size)
 
 
-def table_of(group: Sequence[Scanned], place: Place) -> pa.RecordBatch:
+def build_table(group: Sequence[ScannedBatch], constants: RowConstants) -> pa.RecordBatch:
     """Consecutive batches as one. What a batch has once is a dictionary's index here."""
     batches = [scanned.batch for scanned in group]
     counts = np.array([batch.rows for batch in batches], np.int64)
@@ -181,24 +190,26 @@ def table_of(group: Sequence[Scanned], place: Place) -> pa.RecordBatch:
     row = np.arange(rows, dtype=np.int64)
     firsts = np.array([batch.first for batch in batches], np.int64)
     times = np.frombuffer(b"".join(batch.block[: 8 * batch.rows] for batch in batches), "<i8")
-    timestamps = pa.py_buffer(np.clip(times, *_YEARS))
+    timestamps = pa.py_buffer(np.clip(times, *_TIMESTAMP_RANGE_US))
     time = SCHEMA.field("timestamp").type
     arrays = {
-        "feed": _indexed([place.feed], np.zeros(rows, np.int32)),
+        "feed": _build_dictionary([constants.feed], np.zeros(rows, np.int32)),
         "offset": pa.array(row + batches[0].offset),
-        "publisher": _coded([batch.publisher.hex() for batch in batches], counts),
+        "publisher": _repeat_values([batch.publisher.hex() for batch in batches], counts),
         "sequence": pa.array(row + np.repeat(firsts - starts, counts)),
-        "view": _coded([view_text(batch.view) for batch in batches], counts),
+        "view": _repeat_values([format_view_id(batch.view) for batch in batches], counts),
         "timestamp": pa.Array.from_buffers(time, rows, [None, timestamps]),
-        "exchange": _indexed([place.exchange], np.zeros(rows, np.int32)),
+        "exchange": _build_dictionary([constants.exchange], np.zeros(rows, np.int32)),
     }
-    for which, name in enumerate(OF_BLOCK):
-        pieces = [scanned.columns[which].expanded(scanned.batch.rows) for scanned in group]
-        arrays[name] = _joined(name, pieces, rows)
-    return pa.RecordBatch.from_arrays([arrays[name] for name in INDEXED.names], schema=INDEXED)
+    for which, name in enumerate(BLOCK_COLUMNS):
+        pieces = [scanned.columns[which].expand(scanned.batch.rows) for scanned in group]
+        arrays[name] = _build_column(name, pieces, rows)
+    return pa.RecordBatch.from_arrays(
+        [arrays[name] for name in DICTIONARY_SCHEMA.names], schema=DICTIONARY_SCHEMA
+    )
 
 
-def _joined(name: str, pieces: Sequence[Piece], rows: int) -> pa.Array:
+def _build_column(name: str, pieces: Sequence[ColumnChunk], rows: int) -> pa.Array:
     field = SCHEMA.field(name)
     sizes = np.frombuffer(b"".join(piece.sizes for piece in pieces), _U32)
     ends = np.zeros(rows + 1, np.int32)
@@ -221,12 +232,12 @@ def _joined(name: str, pieces: Sequence[Piece], rows: int) -> pa.Array:
     return array
 
 
-def _coded(values: Sequence[str], counts: Indices) -> pa.DictionaryArray:
+def _repeat_values(values: Sequence[str], counts: Indices) -> pa.DictionaryArray:
     """Each value so many times."""
     codes: dict[str, int] = {}
     indices = np.array([codes.setdefault(value, len(codes)) for value in values], np.int32)
-    return _indexed(list(codes), np.repeat(indices, counts))
+    return _build_dictionary(list(codes), np.repeat(indices, counts))
 
 
-def _indexed(values: list[str], indices: npt.NDArray[np.int32]) -> pa.DictionaryArray:
+def _build_dictionary(values: list[str], indices: npt.NDArray[np.int32]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(values, pa.string()))

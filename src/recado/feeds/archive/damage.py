@@ -12,38 +12,38 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..boundary import Batch
-from ..vector import Span, merged, without
-from .batches import Keys, keys_of
-from .columns import OF_BATCH
-from .errors import CorruptArchive
+from ..boundary import MessageBatch
+from ..vector import Span, merge_spans, subtract_span
+from .batches import MessageKeys, read_keys
+from .columns import BATCH_COLUMNS
+from .errors import CorruptArchiveError
 from .files import ParquetReader
 from .layout import ReadableTree
 from .manifest import DataFile, Manifest
-from .records import Stored, StoredBatch
+from .records import StoredBatch, StoredEntry
 
-KEYS = ("publisher", "view", "sequence")
+KEY_COLUMNS = ("publisher", "view", "sequence")
 """The columns that name a message."""
 
 Spans = dict[bytes, list[Span]]
 """Of each publisher, ranges of sequences."""
 
 
-class Damage(NamedTuple):
+class FileDamage(NamedTuple):
     """Rows [first, end) of a file cannot be read: a row group, or with `group` None the whole file."""
 
     file: DataFile
     group: int | None
     first: int
     end: int
-    error: CorruptArchive
+    error: CorruptArchiveError
 
     @property
     def key(self) -> tuple[str, int | None]:
         return self.file.path, self.group
 
 
-class Run(NamedTuple):
+class MessageRun(NamedTuple):
     """Rows from an offset on that have consecutive messages of one publisher."""
 
     offset: int
@@ -52,32 +52,32 @@ class Run(NamedTuple):
     last: int
 
 
-def damages_of(tree: ReadableTree, file: DataFile) -> list[Damage]:
+def find_damages(tree: ReadableTree, file: DataFile) -> list[FileDamage]:
     """The row groups of a file that cannot be read."""
     try:
         reader = ParquetReader(tree, file)
-    except CorruptArchive as error:
-        return [Damage(file, None, file.first, file.end, error)]
+    except CorruptArchiveError as error:
+        return [FileDamage(file, None, file.first, file.end, error)]
     except FileNotFoundError:
-        return [missing(tree, file)]
+        return [missing_file(tree, file)]
     damages = []
     with reader:
         first = file.first
         for number, rows in enumerate(reader.group_rows):
             try:
-                reader.group(number)
-            except CorruptArchive as error:
-                damages.append(Damage(file, number, first, first + rows, error))
+                reader.read_group(number)
+            except CorruptArchiveError as error:
+                damages.append(FileDamage(file, number, first, first + rows, error))
             first += rows
     return damages
 
 
-def missing(tree: ReadableTree, file: DataFile) -> Damage:
-    error = CorruptArchive(tree.path(file.path), "byte 0", "the file is missing")
-    return Damage(file, None, file.first, file.end, error)
+def missing_file(tree: ReadableTree, file: DataFile) -> FileDamage:
+    error = CorruptArchiveError(tree.path(file.path), "byte 0", "the file is missing")
+    return FileDamage(file, None, file.first, file.end, error)
 
 
-def runs_of(keys: Keys, offset: int) -> Iterator[Run]:
+def find_runs(keys: MessageKeys, offset: int) -> Iterator[MessageRun]:
     """What rows from an offset on have, in their order."""
     if not len(keys.sequence):
         return
@@ -87,37 +87,37 @@ def runs_of(keys: Keys, offset: int) -> Iterator[Run]:
     for begin, stop in zip(begins.tolist(), stops.tolist(), strict=True):
         publisher = keys.publishers[keys.publisher[begin]]
         first = int(keys.sequence[begin])
-        yield Run(offset + begin, publisher, first, first + stop - begin - 1)
+        yield MessageRun(offset + begin, publisher, first, first + stop - begin - 1)
 
 
-def runs_in(tree: ReadableTree, damage: Damage) -> list[Run] | None:
+def read_runs(tree: ReadableTree, damage: FileDamage) -> list[MessageRun] | None:
     """What the damaged rows had; None if the columns that say so are damaged, too."""
     if damage.group is None:
         return None
     try:
-        with ParquetReader(tree, damage.file, OF_BATCH) as reader:
-            keys = keys_of(reader.group(damage.group, KEYS))
-    except CorruptArchive:
+        with ParquetReader(tree, damage.file, BATCH_COLUMNS) as reader:
+            keys = read_keys(reader.read_group(damage.group, KEY_COLUMNS))
+    except CorruptArchiveError:
         return None
-    return list(runs_of(keys, damage.first))
+    return list(find_runs(keys, damage.first))
 
 
-def spans_of_runs(runs: Iterable[Run]) -> Spans:
+def merge_runs(runs: Iterable[MessageRun]) -> Spans:
     spans: Spans = {}
     for run in runs:
         spans.setdefault(run.publisher, []).append((run.first, run.last))
-    return {publisher: merged(each) for publisher, each in spans.items()}
+    return {publisher: merge_spans(each) for publisher, each in spans.items()}
 
 
-def spans_of_file(file: DataFile) -> Spans:
+def file_spans(file: DataFile) -> Spans:
     """All that it can have had."""
     return {bytes.fromhex(publisher): [span] for publisher, span in file.publishers.items()}
 
 
-def subtract(spans: Spans, publisher: bytes, first: int, last: int) -> None:
+def subtract_from(spans: Spans, publisher: bytes, first: int, last: int) -> None:
     """Take first..last of a publisher out of the spans."""
     if publisher in spans:
-        left = without(spans[publisher], first, last)
+        left = subtract_span(spans[publisher], first, last)
         if left:
             spans[publisher] = left
         else:
@@ -128,7 +128,7 @@ def subtract_present(
     spans: Spans,
     tree: ReadableTree,
     manifest: Manifest,
-    tail: Iterable[tuple[int, Stored]],
+    tail: Iterable[tuple[int, StoredEntry]],
     damaged: Collection[tuple[str, int | None]],
 ) -> None:
     """Take out of the spans what a row of the archive has; damaged row groups have none."""
@@ -137,7 +137,7 @@ def subtract_present(
             _subtract_file(spans, tree, file, damaged)
     for _, stored in tail if spans else ():
         if isinstance(stored, StoredBatch):
-            subtract(spans, stored.publisher, stored.first, stored.last)
+            subtract_from(spans, stored.publisher, stored.first, stored.last)
 
 
 def _overlaps(spans: Spans, file: DataFile) -> bool:
@@ -155,16 +155,16 @@ def _subtract_file(
     damaged: Collection[tuple[str, int | None]],
 ) -> None:
     try:
-        with ParquetReader(tree, file, OF_BATCH) as reader:
+        with ParquetReader(tree, file, BATCH_COLUMNS) as reader:
             for number in range(len(reader.group_rows)):
                 if (file.path, number) not in damaged:
-                    for run in runs_of(keys_of(reader.group(number, KEYS)), 0):
-                        subtract(spans, run.publisher, run.first, run.last)
-    except (CorruptArchive, FileNotFoundError):
+                    for run in find_runs(read_keys(reader.read_group(number, KEY_COLUMNS)), 0):
+                        subtract_from(spans, run.publisher, run.first, run.last)
+    except (CorruptArchiveError, FileNotFoundError):
         return  # the rest of it is not there
 
 
-def at_offset(batch: Batch, offset: int, stored: int) -> StoredBatch:
+def to_stored_batch(batch: MessageBatch, offset: int, stored: int) -> StoredBatch:
     """A batch as a record of the journal at an offset."""
     block = batch.block
     return StoredBatch(

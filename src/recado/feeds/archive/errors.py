@@ -9,23 +9,23 @@ class ArchiveError(Exception):
     """An archive that cannot be used as it is."""
 
 
-class CorruptArchive(ArchiveError):
+class CorruptArchiveError(ArchiveError):
     """What was safely on disk is there no more, or no longer as it was."""
 
-    def __init__(self, file: Path | str, place: str, what: str) -> None:
-        super().__init__(f"{file} is damaged at {place}: {what}")
+    def __init__(self, file: Path | str, location: str, reason: str) -> None:
+        super().__init__(f"{file} is damaged at {location}: {reason}")
         self.file = str(file)
-        self.place = place
-        self.what = what
+        self.location = location
+        self.reason = reason
 
 
-class UnknownVersion(ArchiveError):
+class UnsupportedVersionError(ArchiveError):
     """The archive was written by a later release, and is whole as far as we can tell."""
 
 
-class NoArchive(ArchiveError):
+class ArchiveNotFoundError(ArchiveError):
     """There is no archive in the folder."""
 
 
-class WrongArchive(ArchiveError):
+class ArchiveMismatchError(ArchiveError):
     """The folder holds the archive of another feed, or another archive of this one."""

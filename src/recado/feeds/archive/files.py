@@ -1,7 +1,7 @@
 """Parquet files: written once, whole or not at all, and read by row group.
 
 Writing never changes what is there: a file gets its name when all of it is on disk. Pages have checksums, which
-every reader here verifies; the manifest has one of the whole file, for `check_bytes`.
+every reader here verifies; the manifest has one of the whole file, for `verify_checksum`.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recado.journal.checksum import crc32
-from recado.journal.disk import Disk, File
+from recado.journal.disk import Disk, DiskFile
 
-from .columns import OF_BATCH, SCHEMA
-from .errors import CorruptArchive
-from .layout import PART, ReadableTree
+from .columns import BATCH_COLUMNS, SCHEMA
+from .errors import CorruptArchiveError
+from .layout import PART_SUFFIX, ReadableTree
 from .manifest import DataFile, ViewsFile
 
-_DICTIONARIES: Final = [*OF_BATCH, "routing_key", "headers", "properties"]
-_STATISTICS: Final = ["offset", "publisher", "sequence", "timestamp", "routing_key"]
-_PORTION: Final = 1 << 20
+_DICTIONARY_COLUMNS: Final = [*BATCH_COLUMNS, "routing_key", "headers", "properties"]
+_STATISTICS_COLUMNS: Final = ["offset", "publisher", "sequence", "timestamp", "routing_key"]
+_READ_CHUNK_BYTES: Final = 1 << 20
 _OUT_OF_RESOURCES: Final = (EMFILE, ENFILE, ENOMEM)
 """These say nothing about the file."""
 
 
-class Written(NamedTuple):
+class WrittenFile(NamedTuple):
     bytes: int
     crc32: str
     footer: str
 
 
-class _Sink:
+class _ParquetSink:
     """A file of a disk, as pyarrow writes to one."""
 
     closed = False
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: DiskFile) -> None:
         self._file = file
         self.size = 0
         self.crc = 0
@@ -62,27 +62,29 @@ class _Sink:
         pass  # it has to be synced first, by who opened it
 
 
-def write(disk: Disk, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> Written:
+def write_parquet(
+    disk: Disk, name: str, schema: pa.Schema, tables: Iterable[pa.Table]
+) -> WrittenFile:
     """A row group for each table. When this returns the file is durable under its name."""
-    part = name + PART
+    part = name + PART_SUFFIX
     file = disk.open(part, create=True)
     try:
         try:
-            sink = _Sink(file)
-            dictionaries = [each for each in _DICTIONARIES if each in schema.names]
+            sink = _ParquetSink(file)
+            dictionaries = [each for each in _DICTIONARY_COLUMNS if each in schema.names]
             with pq.ParquetWriter(
                 sink,
                 schema,
                 compression="zstd",
                 compression_level=1,
                 use_dictionary=dictionaries,
-                write_statistics=[each for each in _STATISTICS if each in schema.names],
+                write_statistics=[each for each in _STATISTICS_COLUMNS if each in schema.names],
                 write_page_checksum=True,
                 store_schema=False,
             ) as writer:
                 for table in tables:
                     writer.write_table(table, row_group_size=table.num_rows)
-            footer = _footer(file.read, sink.size)
+            footer = _footer_checksum(file.read, sink.size)
             file.sync()
         finally:
             file.close()
@@ -90,11 +92,11 @@ def write(disk: Disk, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) 
         disk.remove(part)
         raise
     disk.rename(part, name)
-    disk.sync_names()
-    return Written(sink.size, f"{sink.crc:08x}", footer)
+    disk.sync_folder()
+    return WrittenFile(sink.size, f"{sink.crc:08x}", footer)
 
 
-def _footer(read: Callable[[int, int], bytes], size: int) -> str:
+def _footer_checksum(read: Callable[[int, int], bytes], size: int) -> str:
     """The checksum of a file's footer:  … | metadata | its size u32 | "PAR1" |"""
     length = int.from_bytes(read(size - 8, 4), "little") + 8
     return f"{crc32(read(max(size - length, 0), length)):08x}"
@@ -108,7 +110,7 @@ class ParquetReader:
     ) -> None:
         self.file = file
         self._path = tree.path(file.path)
-        with self._place("its end"):
+        with self._report_damage("its end"):
             self._source = tree.parquet(file.path)
             try:
                 self._check_footer()
@@ -123,13 +125,16 @@ class ParquetReader:
         rows = self._parquet.metadata.num_rows
         if rows != file.rows:
             self.close()
-            raise CorruptArchive(self._path, "its end", f"it has {rows} rows, not {file.rows}")
+            raise CorruptArchiveError(self._path, "its end", f"it has {rows} rows, not {file.rows}")
 
     def _check_footer(self) -> None:
         size = self._source.size()
         if size != self.file.bytes:
             raise ValueError(f"it has {size} bytes, not {self.file.bytes}")
-        if _footer(lambda at, count: self._source.read_at(count, at), size) != self.file.footer:
+        if (
+            _footer_checksum(lambda at, count: self._source.read_at(count, at), size)
+            != self.file.footer
+        ):
             raise ValueError("the checksum of its footer is wrong")
 
     def close(self) -> None:
@@ -147,21 +152,21 @@ class ParquetReader:
         metadata = self._parquet.metadata
         return [metadata.row_group(each).num_rows for each in range(metadata.num_row_groups)]
 
-    def group(self, number: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        with self._place(f"row group {number}"):
+    def read_group(self, number: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        with self._report_damage(f"row group {number}"):
             table = self._parquet.read_row_group(number, columns and list(columns))
-            return _checked(table.combine_chunks().to_batches()[0])
+            return _validate_dictionaries(table.combine_chunks().to_batches()[0])
 
-    def pieces(
-        self, number: int, columns: Sequence[str] | None, most_bytes: int
+    def read_pieces(
+        self, number: int, columns: Sequence[str] | None, max_bytes: int
     ) -> Iterator[pa.RecordBatch]:
         """The same rows, about so many bytes at a time, so that they fit where those before them were: memory
         that is new to the process costs more than what is read into it."""
-        with self._place(f"row group {number}"):
-            rows = max(1, int(most_bytes / self._row_bytes(number, columns)))
+        with self._report_damage(f"row group {number}"):
+            rows = max(1, int(max_bytes / self._row_bytes(number, columns)))
             wanted = columns and list(columns)
             for batch in self._parquet.iter_batches(rows, [number], wanted, use_threads=False):
-                yield _checked(batch)
+                yield _validate_dictionaries(batch)
 
     def _row_bytes(self, number: int, columns: Sequence[str] | None) -> float:
         """About how much memory a row takes; a value in a dictionary has an index there at least."""
@@ -172,7 +177,7 @@ class ParquetReader:
         return float(stored / group.num_rows + 4 * len(wanted))
 
     @contextmanager
-    def _place(self, place: str) -> Iterator[None]:
+    def _report_damage(self, location: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:
@@ -183,12 +188,12 @@ class ParquetReader:
         except OSError as error:
             if error.errno in _OUT_OF_RESOURCES:
                 raise
-            raise CorruptArchive(self._path, place, str(error)) from error
+            raise CorruptArchiveError(self._path, location, str(error)) from error
         except (pa.ArrowException, ValueError, IndexError) as error:
-            raise CorruptArchive(self._path, place, str(error)) from error
+            raise CorruptArchiveError(self._path, location, str(error)) from error
 
 
-def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _validate_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
     # The head of a page has no checksum, and a wrong one can make indices beyond a dictionary.
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):
@@ -196,25 +201,27 @@ def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def check_bytes(tree: ReadableTree, folder: str, name: str, size: int, crc: str) -> None:
+def verify_checksum(tree: ReadableTree, folder: str, name: str, size: int, crc: str) -> None:
     """Compare every byte with what the manifest says; raises CorruptArchive."""
     path = tree.path(f"{folder}/{name}")
     file = tree.disk(folder).open(name)
     try:
         if file.size() != size:
-            raise CorruptArchive(
+            raise CorruptArchiveError(
                 path, f"byte {min(file.size(), size)}", f"it has {file.size()} bytes, not {size}"
             )
         found = 0
-        for at in range(0, size, _PORTION):
-            found = crc32(file.read(at, _PORTION), found)
+        for at in range(0, size, _READ_CHUNK_BYTES):
+            found = crc32(file.read(at, _READ_CHUNK_BYTES), found)
     finally:
         file.close()
     if f"{found:08x}" != crc:
-        raise CorruptArchive(path, "an unknown place", f"its checksum is {found:08x}, not {crc}")
+        raise CorruptArchiveError(
+            path, "an unknown place", f"its checksum is {found:08x}, not {crc}"
+        )
 
 
-def plain(table: pa.RecordBatch) -> pa.RecordBatch:
+def decode_dictionaries(table: pa.RecordBatch) -> pa.RecordBatch:
     """With values instead of indices into dictionaries, as in `SCHEMA`."""
     known = [
         SCHEMA.field(each.name) if each.name in SCHEMA.names else each.with_type(pa.string())

@@ -12,7 +12,7 @@ from typing import Final
 
 from recado.journal.disk import Disk
 
-from .layout import ID, PART, ReadableDisk
+from .layout import ID_FILE, PART_SUFFIX, ReadableDisk
 from .manifest import Manifest
 
 _TEXT: Final = re.compile(rb"([0-9a-f]{32})\n")
@@ -28,22 +28,22 @@ def ensure(disk: Disk) -> None:
     """Give it an id if it has none; when this returns it is durable."""
     if _read(disk) is not None:
         return
-    for name in (ID, ID + PART):
+    for name in (ID_FILE, ID_FILE + PART_SUFFIX):
         if name in disk.names():
             disk.remove(name)
-    file = disk.open(ID + PART, create=True)
+    file = disk.open(ID_FILE + PART_SUFFIX, create=True)
     try:
         file.write(0, secrets.token_hex(16).encode() + b"\n")
         file.sync()
     finally:
         file.close()
-    disk.rename(ID + PART, ID)
-    disk.sync_names()
+    disk.rename(ID_FILE + PART_SUFFIX, ID_FILE)
+    disk.sync_folder()
 
 
 def _read(disk: ReadableDisk) -> str | None:
     try:
-        file = disk.open(ID)
+        file = disk.open(ID_FILE)
     except FileNotFoundError:
         return None
     try:

@@ -7,7 +7,7 @@
     data/date=YYYY-MM-DD/N-G.parquet the others; N is the offset of the first row
     views/N-G.parquet                the views and who acknowledged them, up to the offset N
 
-A name that ends in `.part` is a file that is still being written, or was when its writer was killed.
+A name that ends in `.clip` is a file that is still being written, or was when its writer was killed.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ import pyarrow as pa
 
 from recado.journal.disk import Disk, FolderDisk
 
-MANIFEST = "manifest.json"
-ID = "ID"
-JOURNAL = "journal"
-DATA = "data"
-VIEWS = "views"
-PART = ".part"
-PARQUET = ".parquet"
-_DIGITS = 20
+MANIFEST_FILE = "manifest.json"
+ID_FILE = "ID"
+JOURNAL_FOLDER = "journal"
+DATA_FOLDER = "data"
+VIEWS_FOLDER = "views"
+PART_SUFFIX = ".part"
+PARQUET_SUFFIX = ".parquet"
+_OFFSET_DIGIT_COUNT = 20
 
 
 def data_folder(date: str) -> str:
-    return f"{DATA}/date={date}"
+    return f"{DATA_FOLDER}/date={date}"
 
 
 def file_name(offset: int, generation: int) -> str:
     """Two files may begin with the same row when one took the place of the other; so the generation of the
     manifest that brought the file is in its name, too."""
-    return f"{offset:0{_DIGITS}d}-{generation}{PARQUET}"
+    return f"{offset:0{_OFFSET_DIGIT_COUNT}d}-{generation}{PARQUET_SUFFIX}"
 
 
-def date_of(micros: int) -> str:
+def format_date(time_us: int) -> str:
     """The day in UTC."""
-    return datetime.fromtimestamp(micros // 1_000_000, UTC).strftime("%Y-%m-%d")
+    return datetime.fromtimestamp(time_us // 1_000_000, UTC).strftime("%Y-%m-%d")
 
 
 class ReadableFile(Protocol):
@@ -80,7 +80,7 @@ class ReadableTree(Protocol):
         ...
 
 
-class Tree(ReadableTree, Protocol):
+class ArchiveTree(ReadableTree, Protocol):
     def disk(self, folder: str) -> Disk:
         """It is made if there is none."""
         ...
@@ -90,12 +90,12 @@ class Tree(ReadableTree, Protocol):
     def remove_empty(self, folder: str) -> None:
         """Remove a folder if there is nothing in it."""
 
-    def capacity(self) -> int:
+    def capacity_bytes(self) -> int:
         """Bytes of the whole storage on which it is."""
         ...
 
 
-class RealTree:
+class FolderTree:
     """A folder of the file system, for the one who writes the archive."""
 
     def __init__(self, root: Path) -> None:
@@ -114,7 +114,7 @@ class RealTree:
         with suppress(OSError):
             (self._root / folder).rmdir()
 
-    def capacity(self) -> int:
+    def capacity_bytes(self) -> int:
         facts = os.statvfs(self._root)
         return facts.f_blocks * facts.f_frsize
 
@@ -125,7 +125,7 @@ class RealTree:
         return self._root / path
 
 
-class OpenFile:
+class ReadOnlyFile:
     """A file of the system, read at offsets."""
 
     def __init__(self, path: Path) -> None:
@@ -141,7 +141,7 @@ class OpenFile:
         os.close(self._descriptor)
 
 
-class ReadingDisk:
+class ReadOnlyDisk:
     """A folder of the file system in which nothing is changed, not even by opening it."""
 
     def __init__(self, folder: Path) -> None:
@@ -153,18 +153,18 @@ class ReadingDisk:
         except FileNotFoundError:
             return []
 
-    def open(self, name: str) -> OpenFile:
-        return OpenFile(self.folder / name)
+    def open(self, name: str) -> ReadOnlyFile:
+        return ReadOnlyFile(self.folder / name)
 
 
-class ReadingTree:
+class ReadOnlyTree:
     """A folder of the file system, for those who only read the archive."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def disk(self, folder: str) -> ReadingDisk:
-        return ReadingDisk(self._root / folder)
+    def disk(self, folder: str) -> ReadOnlyDisk:
+        return ReadOnlyDisk(self._root / folder)
 
     def parquet(self, path: str) -> pa.NativeFile:
         return pa.OSFile(str(self._root / path))

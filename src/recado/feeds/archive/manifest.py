@@ -25,12 +25,12 @@ import msgspec
 from recado.journal.checksum import crc32
 from recado.journal.disk import Disk
 
-from .errors import CorruptArchive, NoArchive, UnknownVersion
-from .layout import MANIFEST, PART, ReadableDisk
+from .errors import ArchiveNotFoundError, CorruptArchiveError, UnsupportedVersionError
+from .layout import MANIFEST_FILE, PART_SUFFIX, ReadableDisk
 
 FORMAT: Final = "recado-archive"
 VERSION: Final = 1
-_FIRST_LINE = len('{"checksum":"0a1b2c3d",\n')
+_FIRST_LINE_BYTES = len('{"checksum":"0a1b2c3d",\n')
 
 
 class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,7 +76,7 @@ class Tail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     position: int = 0
 
 
-class Collected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RetiredFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file that is no part of the archive any more, and that nobody deletes before `until`, in µs."""
 
     path: str
@@ -96,7 +96,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     views: ViewsFile | None = None
     begin: dict[str, int] = {}
     """Of each publisher the last sequence number before `first`."""
-    collected: tuple[Collected, ...] = ()
+    collected: tuple[RetiredFile, ...] = ()
 
     def check(self) -> str | None:
         """What is wrong with it, if anything."""
@@ -108,7 +108,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return f"the files end at row {ends[-1][1]}, the tail begins at {self.tail.offset} (M2)"
         return None
 
-    def next(self, written: int, **changes: object) -> Self:
+    def successor(self, written: int, **changes: object) -> Self:
         changed = msgspec.structs.replace(
             self, generation=self.generation + 1, written=written, **changes
         )
@@ -116,12 +116,12 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return changed
 
 
-class _Document(Manifest, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class _ManifestDocument(Manifest, frozen=True, forbid_unknown_fields=True, kw_only=True):
     format: str
     version: int
 
 
-class _Head(msgspec.Struct):
+class _VersionHeader(msgspec.Struct):
     """What every version has, so that a later one is known for what it is."""
 
     format: str
@@ -137,29 +137,33 @@ def encode(manifest: Manifest) -> bytes:
 
 def decode(data: bytes, file: object) -> Manifest:
     """The manifest, or an error that names the place in the file."""
-    head, rest = data[:_FIRST_LINE], data[_FIRST_LINE:]
+    head, rest = data[:_FIRST_LINE_BYTES], data[_FIRST_LINE_BYTES:]
     try:
-        known = msgspec.json.decode(data, type=_Head)
+        known = msgspec.json.decode(data, type=_VersionHeader)
         if known.format != FORMAT:
-            raise NoArchive(f"{file} is no manifest of an archive: its format is {known.format!r}")
+            raise ArchiveNotFoundError(
+                f"{file} is no manifest of an archive: its format is {known.format!r}"
+            )
         if known.version > VERSION:
-            raise UnknownVersion(
+            raise UnsupportedVersionError(
                 f"{file} is a manifest of version {known.version}, and this release knows none above "
                 f"{VERSION}: it was written by a later release of recado; read it with that one"
             )
         if head != b'{"checksum":"%08x",\n' % crc32(rest):
-            raise CorruptArchive(str(file), "byte 0", "the checksum is wrong")
-        found = msgspec.json.decode(b"{" + rest, type=_Document)
+            raise CorruptArchiveError(str(file), "byte 0", "the checksum is wrong")
+        found = msgspec.json.decode(b"{" + rest, type=_ManifestDocument)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptArchive(str(file), _place(str(error), len(data)), str(error)) from None
+        raise CorruptArchiveError(
+            str(file), _error_location(str(error), len(data)), str(error)
+        ) from None
     wrong = found.check()
     if wrong is not None:
-        raise CorruptArchive(str(file), "`files`", wrong)
+        raise CorruptArchiveError(str(file), "`files`", wrong)
     names = Manifest.__struct_fields__
     return Manifest(**{name: getattr(found, name) for name in names})
 
 
-def _place(told: str, size: int) -> str:
+def _error_location(told: str, size: int) -> str:
     """Where msgspec says that it is: a byte of the text, or a path into the document."""
     _, found, byte = told.partition("(byte ")
     if found:
@@ -169,11 +173,13 @@ def _place(told: str, size: int) -> str:
 
 
 def read(disk: ReadableDisk) -> Manifest:
-    path = disk.folder / MANIFEST
+    path = disk.folder / MANIFEST_FILE
     try:
-        file = disk.open(MANIFEST)
+        file = disk.open(MANIFEST_FILE)
     except FileNotFoundError:
-        raise NoArchive(f"there is no archive in {disk.folder}: {MANIFEST} is missing") from None
+        raise ArchiveNotFoundError(
+            f"there is no archive in {disk.folder}: {MANIFEST_FILE} is missing"
+        ) from None
     try:
         return decode(file.read(0, file.size()), path)
     finally:
@@ -182,7 +188,7 @@ def read(disk: ReadableDisk) -> Manifest:
 
 def write(disk: Disk, manifest: Manifest) -> None:
     """Let it take the place of the last one; when this returns it is durable."""
-    part = MANIFEST + PART
+    part = MANIFEST_FILE + PART_SUFFIX
     if part in disk.names():
         disk.remove(part)
     file = disk.open(part, create=True)
@@ -191,5 +197,5 @@ def write(disk: Disk, manifest: Manifest) -> None:
         file.sync()
     finally:
         file.close()
-    disk.rename(part, MANIFEST)
-    disk.sync_names()
+    disk.rename(part, MANIFEST_FILE)
+    disk.sync_folder()

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ..message import NO_HEADERS, Message, headers_of, properties_of
+from ..message import NO_HEADERS, Message, decode_headers, decode_message_properties
 from ..views import Certainty
-from .certainty import CERTAINTY
-from .columns import view_of
+from .certainty import CERTAINTY_COLUMN
+from .columns import parse_view_id
 
 T = TypeVar("T")
 
@@ -22,30 +22,30 @@ class ArchivedMessage(Message, frozen=True):
     offset: int
 
 
-def messages_of(table: pa.RecordBatch) -> Iterable[ArchivedMessage]:
+def read_messages(table: pa.RecordBatch) -> Iterable[ArchivedMessage]:
     """The rows of a table with all columns."""
     column = table.column
     certainty: Iterable[Certainty] = repeat(Certainty.LIVE)
-    if CERTAINTY in table.schema.names:
-        certainty = each_once(column(CERTAINTY), lambda name: Certainty[name.upper()])
+    if CERTAINTY_COLUMN in table.schema.names:
+        certainty = decode_distinct(column(CERTAINTY_COLUMN), lambda name: Certainty[name.upper()])
     return map(
         ArchivedMessage,
-        each_once(column("feed"), str),
-        each_once(column("publisher"), bytes.fromhex),
+        decode_distinct(column("feed"), str),
+        decode_distinct(column("publisher"), bytes.fromhex),
         column("sequence").to_pylist(),
-        each_once(column("view"), view_of),
+        decode_distinct(column("view"), parse_view_id),
         column("timestamp").cast(pa.int64()).to_pylist(),
-        each_once(column("routing_key"), str),
+        decode_distinct(column("routing_key"), str),
         column("message_id").fill_null("").to_pylist(),
-        each_once(column("headers"), headers_of, NO_HEADERS),
-        each_once(column("properties"), properties_of),
+        decode_distinct(column("headers"), decode_headers, NO_HEADERS),
+        decode_distinct(column("properties"), decode_message_properties),
         column("body").to_pylist(),
         certainty,
         column("offset").to_pylist(),
     )
 
 
-def each_once(column: pa.Array, read: Callable[[Any], T], null: Any = None) -> Iterable[T]:
+def decode_distinct(column: pa.Array, read: Callable[[Any], T], null: Any = None) -> Iterable[T]:
     """The values, each different one read once."""
     if column.null_count == len(column):
         return repeat(null, len(column))

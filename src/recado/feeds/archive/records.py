@@ -13,19 +13,19 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ..block import Block, Malformed
-from ..boundary import Batch, Entry
-from ..views import Record, ViewId
-from ..wire import record_from_bytes, record_to_bytes
+from ..block import Block, MalformedDataError
+from ..boundary import ArchiveEntry, MessageBatch
+from ..views import ArchiveRecord, ViewId
+from ..wire import decode_record, encode_record
 
-BATCH, RECORD = 1, 2
-_START: Final = Struct("<BqQ")
-_BATCH: Final = Struct("<BqQI16sQQ16s")
-_pack = _BATCH.pack
+BATCH_TYPE, RECORD_TYPE = 1, 2
+_RECORD_LAYOUT: Final = Struct("<BqQ")
+_BATCH_LAYOUT: Final = Struct("<BqQI16sQQ16s")
+_pack_batch = _BATCH_LAYOUT.pack
 
 
 class StoredBatch(NamedTuple):
-    stored: int
+    stored_us: int
     offset: int
     rows: int
     publisher: bytes
@@ -41,41 +41,45 @@ class StoredBatch(NamedTuple):
     def end(self) -> int:
         return self.offset + self.rows
 
-    def as_batch(self) -> Batch:
-        return Batch(self.publisher, self.first, Block.parse(self.block, self.rows), self.view)
+    def as_batch(self) -> MessageBatch:
+        return MessageBatch(
+            self.publisher, self.first, Block.parse(self.block, self.rows), self.view
+        )
 
 
 class StoredRecord(NamedTuple):
-    stored: int
+    stored_us: int
     offset: int
-    record: Record
+    record: ArchiveRecord
 
 
-Stored = StoredBatch | StoredRecord
+StoredEntry = StoredBatch | StoredRecord
 
 
-def encode(entry: Entry, offset: int, stored: int) -> bytes:
-    if isinstance(entry, Batch):
+def encode(entry: ArchiveEntry, offset: int, stored_us: int) -> bytes:
+    if isinstance(entry, MessageBatch):
         view, block = entry.view, entry.block
-        start = _pack(
-            *(BATCH, stored, offset, block.count, entry.publisher, entry.first),
+        start = _pack_batch(
+            *(BATCH_TYPE, stored_us, offset, block.count, entry.publisher, entry.first),
             *(view.number, view.coordinator),
         )
         return start + block.data
-    return _START.pack(RECORD, stored, offset) + record_to_bytes(entry)
+    return _RECORD_LAYOUT.pack(RECORD_TYPE, stored_us, offset) + encode_record(entry)
 
 
-def decode(payload: bytes) -> Stored:
+def decode(payload: bytes) -> StoredEntry:
     """Raises Malformed."""
     size = len(payload)
     kind = payload[0] if size else 0
-    if kind == BATCH and size > _BATCH.size:
-        _, stored, offset, count, publisher, first, number, coordinator = _BATCH.unpack_from(
+    if kind == BATCH_TYPE and size > _BATCH_LAYOUT.size:
+        _, stored, offset, count, publisher, first, number, coordinator = _BATCH_LAYOUT.unpack_from(
             payload
         )
         view = ViewId(number, coordinator)
-        return StoredBatch(stored, offset, count, publisher, first, view, payload[_BATCH.size :])
-    if kind == RECORD and size > _START.size:
-        _, stored, offset = _START.unpack_from(payload)
-        return StoredRecord(stored, offset, record_from_bytes(payload[_START.size :]))
-    raise Malformed(f"a payload of kind {kind} and {size} bytes is not known here")
+        return StoredBatch(
+            stored, offset, count, publisher, first, view, payload[_BATCH_LAYOUT.size :]
+        )
+    if kind == RECORD_TYPE and size > _RECORD_LAYOUT.size:
+        _, stored, offset = _RECORD_LAYOUT.unpack_from(payload)
+        return StoredRecord(stored, offset, decode_record(payload[_RECORD_LAYOUT.size :]))
+    raise MalformedDataError(f"a payload of kind {kind} and {size} bytes is not known here")

@@ -11,20 +11,26 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from recado.journal.checksum import crc32
-from recado.journal.mark import NAME as MARK
-from recado.journal.mark import SIZE as MARK_SIZE
-from recado.journal.record import HEADER_SIZE, OVERHEAD, Stop, mark_in, walk
-from recado.journal.segment import SUFFIX, file_name
+from recado.journal.mark import MARK_BYTES as MARK_SIZE
+from recado.journal.mark import MARK_FILE as MARK
+from recado.journal.record import (
+    FILE_HEADER_BYTES,
+    RECORD_HEADER_BYTES,
+    ScanEnd,
+    decode_mark,
+    scan_records,
+)
+from recado.journal.segment import SEGMENT_SUFFIX, file_name
 
-from ..block import Malformed
-from .errors import CorruptArchive
+from ..block import MalformedDataError
+from .errors import CorruptArchiveError
 from .layout import ReadableDisk, ReadableFile
-from .records import Stored, decode
+from .records import StoredEntry, decode
 
-_ATTEMPTS = 100
+_READ_ATTEMPT_COUNT = 100
 
 
-class Gone(Exception):
+class SegmentGoneError(Exception):
     """A segment that should be there was dropped, or is lost."""
 
     def __init__(self, position: int) -> None:
@@ -38,7 +44,7 @@ def durable_position(disk: ReadableDisk) -> int:
         return 0
     file = disk.open(MARK)
     try:
-        for _ in range(_ATTEMPTS):  # it may be written at this very moment
+        for _ in range(_READ_ATTEMPT_COUNT):  # it may be written at this very moment
             found = file.read(0, MARK_SIZE)
             if len(found) == MARK_SIZE and crc32(found[:8]) == int.from_bytes(found[8:], "little"):
                 return int.from_bytes(found[:8], "little")
@@ -64,53 +70,59 @@ class TailReader:
     def _open(self) -> None:
         if self._start >= self._end:
             return
-        stems = [name.removesuffix(SUFFIX) for name in self._disk.names() if name.endswith(SUFFIX)]
+        stems = [
+            name.removesuffix(SEGMENT_SUFFIX)
+            for name in self._disk.names()
+            if name.endswith(SEGMENT_SUFFIX)
+        ]
         bases = sorted(int(stem) for stem in stems if stem.isdecimal() and int(stem) < self._end)
         begin = max((base for base in bases if base <= self._start), default=None)
         if begin is None:
-            raise Gone(self._start)
+            raise SegmentGoneError(self._start)
         for base in bases[bases.index(begin) :]:
             try:
                 self._files.append((base, self._disk.open(file_name(base))))
             except FileNotFoundError:
-                raise Gone(base) from None
+                raise SegmentGoneError(base) from None
 
     def close(self) -> None:
         for _, file in self._files:
             file.close()
         self._files.clear()
 
-    def records(self) -> Iterator[tuple[int, Stored]]:
+    def records(self) -> Iterator[tuple[int, StoredEntry]]:
         """Each with the position behind it."""
         position = self._start
         for base, file in self._files:
             path = self._disk.folder / file_name(base)
             if position < base:
-                raise CorruptArchive(path, f"position {position}", "what was before it is missing")
-            position = yield from self._walk(file, base, position, path)
+                raise CorruptArchiveError(
+                    path, f"position {position}", "what was before it is missing"
+                )
+            position = yield from self._read_segment(file, base, position, path)
         if position < self._end:
             what = f"it should go on to position {self._end}"
-            raise CorruptArchive(self._disk.folder, f"position {position}", what)
+            raise CorruptArchiveError(self._disk.folder, f"position {position}", what)
 
-    def _walk(
+    def _read_segment(
         self, file: ReadableFile, base: int, position: int, path: Path
-    ) -> Generator[tuple[int, Stored], None, int]:
+    ) -> Generator[tuple[int, StoredEntry], None, int]:
         """The records of one segment from a position on; gives where they end."""
-        if mark_in(file.read(0, HEADER_SIZE), base) is None:
-            raise CorruptArchive(path, f"position {base}", "its header is wrong")
+        if decode_mark(file.read(0, FILE_HEADER_BYTES), base) is None:
+            raise CorruptArchiveError(path, f"position {base}", "its header is wrong")
         until = min(self._end - base, file.size())
-        first = max(position - base, HEADER_SIZE)
-        stop = Stop(first)
+        first = max(position - base, FILE_HEADER_BYTES)
+        stop = ScanEnd(first)
 
         def payloads() -> Iterator[tuple[int, bytes]]:
             nonlocal stop
-            stop = yield from walk(file.read, base, first, until, until, groups=False)
+            stop = yield from scan_records(file.read, base, first, until, until, whole_groups=False)
 
         for at, payload in payloads():
             try:
-                yield at + OVERHEAD + len(payload), decode(payload)
-            except Malformed as error:
-                raise CorruptArchive(path, f"position {at}", str(error)) from None
+                yield at + RECORD_HEADER_BYTES + len(payload), decode(payload)
+            except MalformedDataError as error:
+                raise CorruptArchiveError(path, f"position {at}", str(error)) from None
         if stop.damage is not None:
-            raise CorruptArchive(path, f"position {base + stop.at}", stop.damage)
-        return base + stop.at
+            raise CorruptArchiveError(path, f"position {base + stop.offset}", stop.damage)
+        return base + stop.offset

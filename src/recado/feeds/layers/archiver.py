@@ -13,380 +13,433 @@ lost, too. Their records of views they compare now and then, too.
 
 from collections.abc import Sequence
 
-from ..block import Malformed
+from ..block import MalformedDataError
 from ..boundary import (
     ARCHIVES,
     MEMBERS,
+    ArchiveDamaged,
+    ArchiveEntry,
+    ArchiveQuery,
+    ArchiveRead,
     ArchiveState,
-    Batch,
-    Channel,
-    Damaged,
-    Entry,
-    Query,
-    Range,
-    Recall,
-    Recalled,
-    Store,
-    Stored,
+    EntriesStored,
+    MessageBatch,
+    MessageRange,
+    PacketRoute,
+    ReadArchive,
+    StoreEntries,
 )
-from ..layer import Accepted, Changed, Falling, Heard, Layer, Messages, Missing, Rising, Site
+from ..delivery_records import DeliveryRecords, DeliveryStatus, acknowledgement_weight
+from ..layer import (
+    BatchReleased,
+    DownEvent,
+    Layer,
+    MemberContext,
+    MessagesLost,
+    PacketReceived,
+    UpEvent,
+    ViewAgreed,
+    ViewInstalled,
+)
 from ..packet import (
     MAX_BATCHES,
     MAX_RECORDS,
-    Ack,
-    Answer,
-    Bound,
-    Carried,
-    Doubt,
-    Known,
-    Offer,
+    Acknowledgement,
+    DeliveryBound,
+    DeliveryBoundRequest,
+    DurableReport,
+    EncodedBatch,
     Prepare,
-    Pull,
-    Pulled,
-    Records,
-    Recover,
-    Stable,
+    PullReply,
+    PullRequest,
+    RecordsReply,
+    RecordsSummary,
+    RecoveryOffer,
+    RecoveryReply,
+    RecoveryRequest,
 )
-from ..table import Standing, Table, weight
-from ..vector import MAX_SEQUENCE, Span, Vector, merged, put_within, within, without
+from ..vector import (
+    MAX_SEQUENCE_ID,
+    Span,
+    Vector,
+    clip_spans,
+    merge_spans,
+    subtract_span,
+    update_bounded,
+)
 from ..views import (
-    Acknowledged,
+    AcknowledgementRecord,
+    ArchiveRecord,
     Certainty,
-    Found,
-    Lost,
+    FoundRange,
+    LostRange,
     MemberId,
-    Record,
     Role,
-    Seat,
-    Settled,
     View,
+    ViewEntry,
     ViewId,
     ViewRecord,
-    is_credible,
+    ViewStability,
+    is_plausible_view_number,
 )
-from ..wire import carried, carry
-from .pull import MOST_RANGES
-from .reception import Reception
-from .settling import Settling
-from .uniform import MOST_ARCHIVES
-from .window import lacking
+from ..wire import decode_batch, encode_batch
+from .pull import MAX_PULL_RANGES
+from .receive_buffer import ReceiveBuffer
+from .retransmit_buffer import find_missing
+from .stability import StabilityTracker
+from .uniform import MAX_TRACKED_ARCHIVES
 
-MOST_WAITING = 1_000
-COMPARE = 10  # beats between comparisons of records
+MAX_PENDING_READS = 1_000
+COMPARE_INTERVAL_COUNT = 10  # beats between comparisons of records
 
 
-class Question:
+class PendingRead:
     """Of somebody, waiting for the store."""
 
-    __slots__ = ("number", "offset", "ranges", "sender", "standing", "start")
+    __slots__ = ("offset", "ranges", "request_number", "sender", "start", "status")
 
-    def __init__(self, sender: MemberId, number: int, ranges: list[Range]) -> None:
+    def __init__(self, sender: MemberId, number: int, ranges: list[MessageRange]) -> None:
         self.sender = sender
-        self.number = number
+        self.request_number = number
         self.ranges = ranges
         self.start = Vector()
-        self.standing: Standing | None = None
+        self.status: DeliveryStatus | None = None
         self.offset = 0
 
 
-class Archiver(Layer):
-    def __init__(self, site: Site, reception: Reception, stored: ArchiveState) -> None:
-        super().__init__(site)
-        self.reception = reception
-        self.table = Table([*stored.views, *stored.settled, *stored.acknowledged])
-        self.stable = stored.vector
-        self.settling = Settling(site, reception, self.table)
-        self._others: dict[
+class ArchiverLayer(Layer):
+    def __init__(
+        self, context: MemberContext, receive_buffer: ReceiveBuffer, stored: ArchiveState
+    ) -> None:
+        super().__init__(context)
+        self.receive_buffer = receive_buffer
+        self.records = DeliveryRecords([*stored.views, *stored.stability, *stored.acknowledgements])
+        self.durable = stored.vector
+        self.stability = StabilityTracker(context, receive_buffer, self.records)
+        self._durable_elsewhere: dict[
             str, dict[bytes, int]
         ] = {}  # what is stable elsewhere, by the archive's name
-        self._lost: dict[bytes, list[Span]] = {}
+        self._lost_spans: dict[bytes, list[Span]] = {}
         for lost in stored.lost:
-            self._lose(lost)
-        self._said: dict[bytes, int] = {}
-        self._questions: dict[int, Question] = {}
-        self._number = 0
-        self._beats = 0
-        self._next_beat = 0.0
+            self._add_lost(lost)
+        self._reported_durable: dict[bytes, int] = {}
+        self._pending_reads: dict[int, PendingRead] = {}
+        self._last_query_number = 0
+        self._heartbeat_count = 0
+        self._next_heartbeat = 0.0
 
     # --- storing ---
 
-    def up(self, event: Rising, now: float) -> None:
+    def up(self, event: UpEvent, now: float) -> None:
         match event:
-            case Messages(batch):
-                self._settle(self.settling.met(batch.publisher, now), now)
-                self._store([batch])
-            case Missing(lost):
-                self._lose(lost)
-                self._store([lost])
-            case Accepted(record):
-                self._record([record])
-                self._settle(self.settling.accepted(record.view.id, now), now)
-                self._compare(now)
-                self._ask_for_lost(now)
-                self._above(event, now)
-            case Changed(record):
-                self._above(event, now)
-                self._offer(record, now)
-            case Heard(channel, sender):
-                self._hear(event, channel, sender, now)
+            case BatchReleased(batch):
+                self._record_stability(self.stability.note_stored(batch.publisher, now), now)
+                self._store_entries([batch])
+            case MessagesLost(lost):
+                self._add_lost(lost)
+                self._store_entries([lost])
+            case ViewAgreed(record):
+                self._add_records([record])
+                self._record_stability(self.stability.note_view(record.view.id, now), now)
+                self._send_summary(now)
+                self._request_lost(now)
+                self._pass_up(event, now)
+            case ViewInstalled(record):
+                self._pass_up(event, now)
+                self._offer_recovery(record, now)
+            case PacketReceived(channel, sender):
+                self._receive(event, channel, sender, now)
             case _:
-                self._above(event, now)
+                self._pass_up(event, now)
 
-    def _hear(self, event: Heard, channel: Channel, sender: MemberId, now: float) -> None:
+    def _receive(
+        self, event: PacketReceived, channel: PacketRoute, sender: MemberId, now: float
+    ) -> None:
         match event.packet:
             case Prepare(round_, invited):
-                if self.site.me in invited and round_ not in self.table.views:
-                    self._record([self._provisional(round_, invited)])
-                if channel is Channel.P:
-                    self._settle(self.settling.marked(round_), now)
-            case Ack(view, start, vector, final):
-                self._record([Acknowledged(sender, view, start, vector, final)])
-            case Pull(number, ranges):
-                self._ask_store(Question(sender, number, ranges), Query(Vector(), tuple(ranges)))
-            case Pulled(_, batches):
+                if self.context.member_id in invited and round_ not in self.records.view_records:
+                    self._add_records([self._provisional_record(round_, invited)])
+                if channel is PacketRoute.BROADCAST:
+                    self._record_stability(self.stability.note_prepare_marker(round_), now)
+            case Acknowledgement(view, start, vector, final):
+                self._add_records([AcknowledgementRecord(sender, view, start, vector, final)])
+            case PullRequest(number, ranges):
+                self._read_store(
+                    PendingRead(sender, number, ranges), ArchiveQuery(Vector(), tuple(ranges))
+                )
+            case PullReply(_, batches):
                 for part in batches:
-                    if part.publisher in self._lost:
-                        self._find(part)
-            case Recover():
-                self._recover(sender, event.packet, now)
-            case Doubt():
-                self._tell_bound(sender, now)
-            case Stable(_, vector):
-                if sender.name in self._others or len(self._others) < MOST_ARCHIVES:
-                    put_within(self._others.setdefault(sender.name, {}), vector)
-            case Known():
-                self._answer_known(sender, event.packet, now)
-            case Records(records):
-                self._record([record for record in records if self._is_credible(record)])
+                    if part.publisher in self._lost_spans:
+                        self._store_found(part)
+            case RecoveryRequest():
+                self._start_recovery_read(sender, event.packet, now)
+            case DeliveryBoundRequest():
+                self._send_delivery_bound(sender, now)
+            case DurableReport(_, vector):
+                if (
+                    sender.name in self._durable_elsewhere
+                    or len(self._durable_elsewhere) < MAX_TRACKED_ARCHIVES
+                ):
+                    update_bounded(self._durable_elsewhere.setdefault(sender.name, {}), vector)
+            case RecordsSummary():
+                self._answer_summary(sender, event.packet, now)
+            case RecordsReply(records):
+                self._add_records([record for record in records if self._is_plausible(record)])
             case _:
-                self._above(event, now)
+                self._pass_up(event, now)
 
-    def _provisional(self, round_: ViewId, invited: list[MemberId]) -> ViewRecord:
-        seats = tuple(Seat(member, Role.SUBSCRIBER) for member in invited)
-        return ViewRecord(View(round_, seats), Vector(), (), provisional=True)
+    def _provisional_record(self, round_: ViewId, invited: list[MemberId]) -> ViewRecord:
+        entries = tuple(ViewEntry(member, Role.SUBSCRIBER) for member in invited)
+        return ViewRecord(View(round_, entries), Vector(), (), provisional=True)
 
-    def _is_credible(self, record: Record) -> bool:
+    def _is_plausible(self, record: ArchiveRecord) -> bool:
         """What is lost each archive finds out for itself: it would never again take what is said to be."""
-        known = self.site.current.number
+        known = self.context.installed_view_id.number
         match record:
             case ViewRecord(view):
-                return is_credible(view.id.number, known)
-            case Settled(id_) | Acknowledged(_, id_):
-                return is_credible(id_.number, known)
-            case Lost() | Found():
+                return is_plausible_view_number(view.id.number, known)
+            case ViewStability(id_) | AcknowledgementRecord(_, id_):
+                return is_plausible_view_number(id_.number, known)
+            case LostRange() | FoundRange():
                 return False
 
-    def _record(self, records: Sequence[Record]) -> None:
-        news = [record for record in records if self.table.add(record)]
+    def _add_records(self, records: Sequence[ArchiveRecord]) -> None:
+        news = [record for record in records if self.records.add(record)]
         if news:
-            self._store(news)
+            self._store_entries(news)
 
-    def _settle(self, found: Sequence[Record], now: float) -> None:
+    def _record_stability(self, found: Sequence[ArchiveRecord], now: float) -> None:
         """Record reaches, and tell other archives at once of those that have changed: an archive that has the
         old one from us does not watch it (SE3)."""
-        settled = self.table.settled
-        before = {id_: settled[id_] for id_ in _views_of(found) if id_ in settled}
-        self._record(found)
-        changed: list[Record] = [settled[id_] for id_, old in before.items() if settled[id_] != old]
-        if changed and len(self._archives()) > 1:
-            self.say(Records(changed[-MAX_RECORDS:]), ARCHIVES, now)
+        settled = self.records.stability
+        before = {id_: settled[id_] for id_ in _stability_view_ids(found) if id_ in settled}
+        self._add_records(found)
+        changed: list[ArchiveRecord] = [
+            settled[id_] for id_, old in before.items() if settled[id_] != old
+        ]
+        if changed and len(self._archive_members()) > 1:
+            self.send(RecordsReply(changed[-MAX_RECORDS:]), ARCHIVES, now)
 
-    def _store(self, entries: Sequence[Entry]) -> None:
-        self.site.effects.append(Store(list(entries)))
+    def _store_entries(self, entries: Sequence[ArchiveEntry]) -> None:
+        self.context.effects.append(StoreEntries(list(entries)))
 
-    def down(self, event: Falling, now: float) -> None:
+    def down(self, event: DownEvent, now: float) -> None:
         match event:
-            case Stored(vector):
-                self.stable = vector
-                if "UNIFORM" in self.site.names:
-                    self._tell_stable(now)
-            case Recalled():
-                self._recalled(event, now)
-            case Damaged(lost):
+            case EntriesStored(vector):
+                self.durable = vector
+                if "UNIFORM" in self.context.layer_names:
+                    self._report_durable(now)
+            case ArchiveRead():
+                self._handle_read(event, now)
+            case ArchiveDamaged(lost):
                 for each in lost:
-                    self._lose(each)
-                self._store(lost)
+                    self._add_lost(each)
+                self._store_entries(lost)
             case _:
-                self._below(event, now)
+                self._pass_down(event, now)
 
     # --- telling ---
 
-    def _tell_stable(self, now: float) -> None:
-        news = {p: s for p, s in self.stable.items() if self._said.get(p) != s}
-        if news and self.site.view is not None:
-            self._said.update(news)
-            self.say(Stable(self.site.view.id, news), MEMBERS, now)
+    def _report_durable(self, now: float) -> None:
+        news = {p: s for p, s in self.durable.items() if self._reported_durable.get(p) != s}
+        if news and self.context.agreed_view is not None:
+            self._reported_durable.update(news)
+            self.send(DurableReport(self.context.agreed_view.id, news), MEMBERS, now)
 
     def tick(self, now: float) -> None:
-        if now < self._next_beat:
+        if now < self._next_heartbeat:
             return
-        self._next_beat = now + self.site.options.beat
-        self._beats += 1
-        if self._beats % round(2 * self.site.scale) == 0:
-            self._said = {}  # all of it again: some may not have heard
-        self._tell_stable(now)
-        self._settle(self.settling.tick(now), now)
-        if self._beats % COMPARE == 0:
-            self._compare(now)
-            self._ask_for_lost(now)
+        self._next_heartbeat = now + self.context.options.heartbeat_interval
+        self._heartbeat_count += 1
+        if self._heartbeat_count % round(2 * self.context.interval_factor) == 0:
+            self._reported_durable = {}  # all of it again: some may not have heard
+        self._report_durable(now)
+        self._record_stability(self.stability.tick(now), now)
+        if self._heartbeat_count % COMPARE_INTERVAL_COUNT == 0:
+            self._send_summary(now)
+            self._request_lost(now)
 
     def deadline(self) -> float | None:
-        return self._next_beat
+        return self._next_heartbeat
 
-    def _compare(self, now: float) -> None:
-        view, table = self.site.view, self.table
-        if view is None or len(view.archives()) < 2:
+    def _send_summary(self, now: float) -> None:
+        view, table = self.context.agreed_view, self.records
+        if view is None or len(view.archive_members()) < 2:
             return
-        views = [id_ for id_, record in table.views.items() if not record.provisional]
-        reaches = list(table.checksums.items())
-        acks = [(member, _weight(ack)) for member, ack in table.acknowledged.items()]
-        self.say(Known(views, reaches, acks[-MAX_RECORDS:]), ARCHIVES, now)
+        views = [id_ for id_, record in table.view_records.items() if not record.provisional]
+        reaches = list(table.stability_checksums.items())
+        acks = [(member, _bounded_weight(ack)) for member, ack in table.acknowledgements.items()]
+        self.send(RecordsSummary(views, reaches, acks[-MAX_RECORDS:]), ARCHIVES, now)
 
-    def _answer_known(self, sender: MemberId, known: Known, now: float) -> None:
-        views, table = set(known.views), self.table
-        reaches, acks = dict(known.settled), dict(known.acknowledged)
-        news: list[Record] = [
+    def _answer_summary(self, sender: MemberId, known: RecordsSummary, now: float) -> None:
+        views, table = set(known.view_ids), self.records
+        reaches, acks = dict(known.stability_checksums), dict(known.acknowledgement_weights)
+        news: list[ArchiveRecord] = [
             record
-            for id_, record in table.views.items()
+            for id_, record in table.view_records.items()
             if id_ not in views and not record.provisional
         ]
         # Of two that differ each gets the other's, and has the safer of both.
         news += [
-            table.settled[id_] for id_, sum_ in table.checksums.items() if reaches.get(id_) != sum_
+            table.stability[id_]
+            for id_, sum_ in table.stability_checksums.items()
+            if reaches.get(id_) != sum_
         ]
         news += [
-            ack for member, ack in table.acknowledged.items() if acks.get(member, -1) < _weight(ack)
+            ack
+            for member, ack in table.acknowledgements.items()
+            if acks.get(member, -1) < _bounded_weight(ack)
         ]
         if news:
-            self.say(Records(news[:MAX_RECORDS]), sender, now)
+            self.send(RecordsReply(news[:MAX_RECORDS]), sender, now)
 
     # --- repairing ---
 
-    def _lose(self, lost: Lost) -> None:
-        spans = [*self._lost.get(lost.publisher, ()), (lost.first, lost.last)]
-        self._lost[lost.publisher] = merged(spans)
+    def _add_lost(self, lost: LostRange) -> None:
+        spans = [*self._lost_spans.get(lost.publisher, ()), (lost.first, lost.last)]
+        self._lost_spans[lost.publisher] = merge_spans(spans)
 
-    def _ask_for_lost(self, now: float) -> None:
+    def _request_lost(self, now: float) -> None:
         """Another archive may have what nobody had who was here then."""
-        others = [one for one in self.site.others() if one in self._archives()]
-        ranges = [Range(p, *span) for p, spans in self._lost.items() for span in spans]
+        others = [one for one in self.context.other_members() if one in self._archive_members()]
+        ranges = [MessageRange(p, *span) for p, spans in self._lost_spans.items() for span in spans]
         if others and ranges:
-            turn = self._beats // COMPARE
-            begin = turn // len(others) * MOST_RANGES % len(ranges)
-            asked = ranges[begin : begin + MOST_RANGES]
-            self.say(Pull(0, asked), others[turn % len(others)], now)
+            turn = self._heartbeat_count // COMPARE_INTERVAL_COUNT
+            begin = turn // len(others) * MAX_PULL_RANGES % len(ranges)
+            asked = ranges[begin : begin + MAX_PULL_RANGES]
+            self.send(PullRequest(0, asked), others[turn % len(others)], now)
 
-    def _archives(self) -> list[MemberId]:
-        return self.site.view.archives() if self.site.view is not None else []
+    def _archive_members(self) -> list[MemberId]:
+        return (
+            self.context.agreed_view.archive_members()
+            if self.context.agreed_view is not None
+            else []
+        )
 
-    def _find(self, part: Carried) -> None:
+    def _store_found(self, part: EncodedBatch) -> None:
         """What of it was recorded as lost is stored behind a record of that: offsets stay as they are."""
         try:
-            batch = carried(part)
-        except Malformed:
-            self.site.refused += 1
+            batch = decode_batch(part)
+        except MalformedDataError:
+            self.context.malformed_count += 1
             return
-        spans = self._lost[batch.publisher]
-        for first, last in within(spans, batch.first, batch.last):
-            self._store([Found(batch.publisher, first, last), batch.part(first, last)])
-            spans = without(spans, first, last)
-        self._lost[batch.publisher] = spans
+        spans = self._lost_spans[batch.publisher]
+        for first, last in clip_spans(spans, batch.first, batch.last):
+            self._store_entries([FoundRange(batch.publisher, first, last), batch.clip(first, last)])
+            spans = subtract_span(spans, first, last)
+        self._lost_spans[batch.publisher] = spans
         if not spans:
-            del self._lost[batch.publisher]
+            del self._lost_spans[batch.publisher]
 
-    def _offer(self, record: ViewRecord, now: float) -> None:
+    def _offer_recovery(self, record: ViewRecord, now: float) -> None:
         """The oldest archive begins the recovery of who has returned."""
-        archives = record.view.archives()
-        if not archives or archives[0] != self.site.me:
+        archives = record.view.archive_members()
+        if not archives or archives[0] != self.context.member_id:
             return
-        before = [self.table.views[id_] for id_ in record.previous if id_ in self.table.views]
+        before = [
+            self.records.view_records[id_]
+            for id_ in record.previous_views
+            if id_ in self.records.view_records
+        ]
         known = {member for old in before for member in old.view.members()}
-        for seat in record.view.seats:
-            if seat.role is Role.SUBSCRIBER and seat.member not in known:
-                start = self.table.start(seat.member.name, seat.member)
-                self.say(Offer(start), seat.member, now)
+        for entry in record.view.entries:
+            if entry.role is Role.SUBSCRIBER and entry.member not in known:
+                start = self.records.last_acknowledged(entry.member.name, entry.member)
+                self.send(RecoveryOffer(start), entry.member, now)
 
     # --- answering ---
 
-    def _tell_bound(self, sender: MemberId, now: float) -> None:
-        if self.table.knows(sender):
-            self._settle(self.settling.tick(now), now)
-            bound = self.table.standing(sender.name, sender).bound()
+    def _send_delivery_bound(self, sender: MemberId, now: float) -> None:
+        if self.records.has_seen(sender):
+            self._record_stability(self.stability.tick(now), now)
+            bound = self.records.delivery_status(sender.name, sender).delivery_bound()
             if bound is not None:
-                named = dict.fromkeys(self.settling.acquainted(), 0)
-                self.say(Bound(named | dict(bound)), sender, now)
+                named = dict.fromkeys(self.stability.publishers_with_known_age(), 0)
+                self.send(DeliveryBound(named | dict(bound)), sender, now)
 
-    def _recover(self, sender: MemberId, question: Recover, now: float) -> None:
-        if not self.table.knows(sender):
+    def _start_recovery_read(self, sender: MemberId, question: RecoveryRequest, now: float) -> None:
+        if not self.records.has_seen(sender):
             return
-        self._settle(self.settling.tick(now), now)
-        waiting = Question(sender, question.number, [])
+        self._record_stability(self.stability.tick(now), now)
+        waiting = PendingRead(sender, question.request_number, [])
         after = question.after
         name = sender.name
-        waiting.start = self.table.start(name, sender) if after is None else after
-        waiting.standing = self.table.standing(name, sender)
+        waiting.start = self.records.last_acknowledged(name, sender) if after is None else after
+        waiting.status = self.records.delivery_status(name, sender)
         waiting.offset = question.offset
-        limit = 1024 * 1024 if self.site.options.packet > 65_536 else 256 * 1024
-        query = Query(waiting.start, (), question.offset, limit)
-        self._ask_store(waiting, query)
+        limit = 1024 * 1024 if self.context.options.max_packet_bytes > 65_536 else 256 * 1024
+        query = ArchiveQuery(waiting.start, (), question.offset, limit)
+        self._read_store(waiting, query)
 
-    def _ask_store(self, question: Question, query: Query) -> None:
-        self._number += 1
-        self._questions[self._number] = question
-        if len(self._questions) > MOST_WAITING:
-            del self._questions[next(iter(self._questions))]
-        self.site.effects.append(Recall(self._number, query))
+    def _read_store(self, question: PendingRead, query: ArchiveQuery) -> None:
+        self._last_query_number += 1
+        self._pending_reads[self._last_query_number] = question
+        if len(self._pending_reads) > MAX_PENDING_READS:
+            del self._pending_reads[next(iter(self._pending_reads))]
+        self.context.effects.append(ReadArchive(self._last_query_number, query))
 
-    def _recalled(self, answer: Recalled, now: float) -> None:
-        question = self._questions.pop(answer.number, None)
+    def _handle_read(self, answer: ArchiveRead, now: float) -> None:
+        question = self._pending_reads.pop(answer.query_number, None)
         if question is None:
             return
-        if question.standing is None:
-            wanted = [carry(batch) for batch in answer.batches[:MAX_BATCHES]]
-            missing = [] if answer.more else self._lacks(question.ranges, answer)
-            lost = [each for gap in missing if (each := _up_to(gap, answer.reached)) is not None]
-            self.say(Pulled(question.number, wanted, missing, lost), question.sender, now)
+        if question.status is None:
+            wanted = [encode_batch(batch) for batch in answer.batches[:MAX_BATCHES]]
+            missing = [] if answer.has_more else self._find_missing(question.ranges, answer)
+            lost = [
+                each
+                for gap in missing
+                if (each := _clip_to_reached(gap, answer.reached)) is not None
+            ]
+            self.send(
+                PullReply(question.request_number, wanted, missing, lost), question.sender, now
+            )
             return
         limit = self._uniform_limit(question.sender)
-        reached = answer.reached if limit is None else answer.reached.met(limit)
-        found: list[Carried] = []
+        reached = answer.reached if limit is None else answer.reached.intersect(limit)
+        found: list[EncodedBatch] = []
         whole = True
         for batch in answer.batches:
             last = batch.last if limit is None else min(batch.last, limit.get(batch.publisher, 0))
             whole = whole and last == batch.last
             if last < batch.first:
                 continue
-            found += _classified(batch.part(batch.first, last), question.standing)
+            found += _classify_batch(batch.clip(batch.first, last), question.status)
             if len(found) > MAX_BATCHES:
                 del found[MAX_BATCHES:]
                 # What has no room here would be taken for lost if it were said to have been reached.
                 carried = {part.publisher: part.first + part.count - 1 for part in found}
-                reached, whole = question.start.joined(carried), False
+                reached, whole = question.start.merge(carried), False
                 break
         offset = answer.offset if whole else question.offset
         start = question.start
-        packet = Answer(question.number, start, found, offset, answer.more and whole, dict(reached))
-        self.say(packet, question.sender, now)
+        packet = RecoveryReply(
+            question.request_number, start, found, offset, answer.has_more and whole, dict(reached)
+        )
+        self.send(packet, question.sender, now)
 
-    def _lacks(self, ranges: list[Range], answer: Recalled) -> list[Range]:
-        gone: list[Range] = []
+    def _find_missing(self, ranges: list[MessageRange], answer: ArchiveRead) -> list[MessageRange]:
+        gone: list[MessageRange] = []
         for wanted in ranges:
             here = [batch for batch in answer.batches if batch.publisher == wanted.publisher]
-            gone += lacking(wanted, sorted(here, key=lambda batch: batch.first))
+            gone += find_missing(wanted, sorted(here, key=lambda batch: batch.first))
         return gone
 
     def _uniform_limit(self, member: MemberId) -> dict[bytes, int] | None:
         """What enough archives have for this member, which recovers; None if that does not matter. It has begun
         no view yet: UNIFORM demands there as many copies as its first view wants, or the next one, if archives
         were lost with the first."""
-        if "UNIFORM" not in self.site.names:
+        if "UNIFORM" not in self.context.layer_names:
             return None
-        views = self.table.views_of(member)[:2]
+        views = self.records.views_of(member)[:2]
         if not views:  # it was only asked to be in one, as far as is known here
             return {}
-        others = [one for name, one in self._others.items() if name != self.site.me.name]
-        stable: list[dict[bytes, int]] = [dict(self.stable), *others]
-        copies = min(map(self.site.copies, views))
+        others = [
+            one
+            for name, one in self._durable_elsewhere.items()
+            if name != self.context.member_id.name
+        ]
+        stable: list[dict[bytes, int]] = [dict(self.durable), *others]
+        copies = min(map(self.context.required_copies, views))
         every = dict.fromkeys(publisher for one in stable for publisher in one)
         limit = {}
         for publisher in every:
@@ -395,25 +448,27 @@ class Archiver(Layer):
         return limit
 
 
-def _up_to(gap: Range, reached: Vector) -> Range | None:
+def _clip_to_reached(gap: MessageRange, reached: Vector) -> MessageRange | None:
     """The part of it that a log is past which has reached this."""
-    last = min(gap.last, reached.of(gap.publisher))
-    return Range(gap.publisher, gap.first, last) if gap.first <= last else None
+    last = min(gap.last, reached.last_of(gap.publisher))
+    return MessageRange(gap.publisher, gap.first, last) if gap.first <= last else None
 
 
-def _views_of(records: Sequence[Record]) -> list[ViewId]:
-    return [record.view for record in records if isinstance(record, Settled)]
+def _stability_view_ids(records: Sequence[ArchiveRecord]) -> list[ViewId]:
+    return [record.view_id for record in records if isinstance(record, ViewStability)]
 
 
-def _weight(ack: Acknowledged) -> int:
-    return min(weight(ack), MAX_SEQUENCE)
+def _bounded_weight(ack: AcknowledgementRecord) -> int:
+    return min(acknowledgement_weight(ack), MAX_SEQUENCE_ID)
 
 
-def _classified(batch: Batch, standing: Standing) -> list[Carried]:
+def _classify_batch(batch: MessageBatch, status: DeliveryStatus) -> list[EncodedBatch]:
     parts = []
-    for first, last, certainty in standing.split(batch.publisher, batch.first, batch.last):
+    for first, last, certainty in status.split(batch.publisher, batch.first, batch.last):
         # Sent all the same, because the application's own vector asks for it, and it knows best.
         asked = Certainty.UNCERTAIN if certainty is Certainty.DELIVERED else certainty
-        part = batch.part(first, last)
-        parts.append(carry(Batch(part.publisher, part.first, part.block, part.view, asked)))
+        part = batch.clip(first, last)
+        parts.append(
+            encode_batch(MessageBatch(part.publisher, part.first, part.block, part.view, asked))
+        )
     return parts

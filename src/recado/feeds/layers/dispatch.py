@@ -8,84 +8,115 @@ D2  A view is acknowledged after everything before it was delivered, and never m
 
 from msgspec.structs import replace
 
-from ..boundary import ARCHIVES, Acknowledge, Deliver, Gap, Installed, Left, Send
-from ..layer import Began, Changed, Falling, Layer, Messages, Met, Missing, Rising, Site
-from ..packet import Ack
-from ..vector import Progress, Vector
+from ..boundary import (
+    ARCHIVES,
+    DeliverBatch,
+    LeaveRequested,
+    ReportLoss,
+    ReportView,
+    SendAcknowledgement,
+    SendAddressed,
+)
+from ..layer import (
+    BatchReleased,
+    DeliveryStarted,
+    DownEvent,
+    Layer,
+    MemberContext,
+    MessagesLost,
+    PublisherStartSet,
+    UpEvent,
+    ViewInstalled,
+)
+from ..packet import Acknowledgement
+from ..vector import DeliveryProgress, Vector
 from ..views import NO_VIEW, Role, ViewId
 from ..wire import encode
-from .reception import ORDERS
+from .receive_buffer import ORDER_PREFIX
 
-MOST_HOLES = 64  # in an acknowledgement by datagram
+MAX_ACKNOWLEDGED_HOLES = 64  # in an acknowledgement by datagram
 
 
-class Dispatch(Layer):
-    def __init__(self, site: Site) -> None:
-        super().__init__(site)
-        self._delivered = Progress(Vector())
-        self._start: Progress | None = None
-        self._view: ViewId = NO_VIEW
-        self._news = False
-        self._due: float | None = None
+class DispatchLayer(Layer):
+    def __init__(self, context: MemberContext) -> None:
+        super().__init__(context)
+        self._delivered = DeliveryProgress(Vector())
+        self._start: DeliveryProgress | None = None
+        self._view_id: ViewId = NO_VIEW
+        self._has_unacknowledged = False
+        self._next_acknowledgement: float | None = None
 
-    def up(self, event: Rising, now: float) -> None:
-        effects = self.site.effects
+    def up(self, event: UpEvent, now: float) -> None:
+        effects = self.context.effects
         match event:
-            case Messages(batch):
+            case BatchReleased(batch):
                 self._delivered.deliver(batch.publisher, batch.first, batch.last)
-                self._news = True
-                effects.append(Deliver(batch))
-            case Missing(lost):
+                self._has_unacknowledged = True
+                effects.append(DeliverBatch(batch))
+            case MessagesLost(lost):
                 self._delivered.skip(lost.publisher, lost.first, lost.last)
-                self._news = True
-                effects.append(Gap(lost))
-            case Began(vector):
-                self._start, self._delivered = Progress(vector), Progress(vector)
-            case Met(publisher, last) if self._start is not None:
-                self._start.begin(publisher, last)
-                self._delivered.begin(publisher, last)
-            case Changed(record):
-                cut = Vector({p: s for p, s in record.cut.items() if not p.startswith(ORDERS)})
+                self._has_unacknowledged = True
+                effects.append(ReportLoss(lost))
+            case DeliveryStarted(vector):
+                self._start, self._delivered = DeliveryProgress(vector), DeliveryProgress(vector)
+            case PublisherStartSet(publisher, last) if self._start is not None:
+                self._start.start_after(publisher, last)
+                self._delivered.start_after(publisher, last)
+            case ViewInstalled(record):
+                cut = Vector(
+                    {p: s for p, s in record.cut.items() if not p.startswith(ORDER_PREFIX)}
+                )
                 if self._start is None:
-                    self._start, self._delivered = Progress(cut), Progress(cut)
-                self._view = record.view.id
-                effects.append(Installed(record.view, cut))
-                self._acknowledge(now)
+                    self._start, self._delivered = DeliveryProgress(cut), DeliveryProgress(cut)
+                self._view_id = record.view.id
+                effects.append(ReportView(record.view, cut))
+                self._send_acknowledgement(now)
             case _:
                 pass
 
-    def down(self, event: Falling, now: float) -> None:
-        if isinstance(event, Left) and self._start is not None and self._tells():
-            ack = self._ack(self._start, self.vector if event.vector is None else event.vector)
-            self.site.effects.append(Send(ARCHIVES, encode(replace(ack, final=True))))
-        self._below(event, now)
+    def down(self, event: DownEvent, now: float) -> None:
+        if (
+            isinstance(event, LeaveRequested)
+            and self._start is not None
+            and self._sends_acknowledgements()
+        ):
+            ack = self._build_acknowledgement(
+                self._start, self.vector if event.vector is None else event.vector
+            )
+            self.context.effects.append(
+                SendAddressed(ARCHIVES, encode(replace(ack, is_final=True)))
+            )
+        self._pass_down(event, now)
 
-    def _tells(self) -> bool:
-        return self.site.role is Role.SUBSCRIBER
+    def _sends_acknowledgements(self) -> bool:
+        return self.context.role is Role.SUBSCRIBER
 
-    def _acknowledge(self, now: float) -> None:
-        self._news = False
-        if self._tells() and self._start is not None:
-            ack = self._ack(self._start, self.vector)
-            self.site.effects.append(Acknowledge(encode(ack)))
-            self._due = now + self.site.options.acknowledge
+    def _send_acknowledgement(self, now: float) -> None:
+        self._has_unacknowledged = False
+        if self._sends_acknowledgements() and self._start is not None:
+            ack = self._build_acknowledgement(self._start, self.vector)
+            self.context.effects.append(SendAcknowledgement(encode(ack)))
+            self._next_acknowledgement = now + self.context.options.acknowledge_interval
 
-    def _ack(self, start: Progress, vector: Vector) -> Ack:
+    def _build_acknowledgement(self, start: DeliveryProgress, vector: Vector) -> Acknowledgement:
         """It has to fit in one packet."""
-        begun = start.vector()
-        if not self.site.options.ordered:
-            begun, vector = begun.with_holes(MOST_HOLES), vector.with_holes(MOST_HOLES)
-        return Ack(self._view, begun, vector, False)
+        begun = start.snapshot()
+        if not self.context.options.has_total_order:
+            begun, vector = (
+                begun.limit_holes(MAX_ACKNOWLEDGED_HOLES),
+                vector.limit_holes(MAX_ACKNOWLEDGED_HOLES),
+            )
+        return Acknowledgement(self._view_id, begun, vector, False)
 
     def tick(self, now: float) -> None:
-        if self._due is not None and now >= self._due:
-            self._due = now + self.site.options.acknowledge
-            if self._news:
-                self._acknowledge(now)
+        if self._next_acknowledgement is not None and now >= self._next_acknowledgement:
+            self._next_acknowledgement = now + self.context.options.acknowledge_interval
+            if self._has_unacknowledged:
+                self._send_acknowledgement(now)
 
     def deadline(self) -> float | None:
-        return self._due
+        return self._next_acknowledgement
 
     @property
     def vector(self) -> Vector:
-        return self._delivered.vector()
+        return self._delivered.snapshot()

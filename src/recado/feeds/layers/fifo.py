@@ -22,321 +22,366 @@ from collections import deque
 from collections.abc import Mapping
 from math import inf
 
-from ..block import EMPTY, KEY, SAME
-from ..boundary import Batch, Channel, Failed, Policy, Publish, Recovered
-from ..layer import (
-    Accepted,
-    Changed,
-    Falling,
-    Filled,
-    Heard,
-    Layer,
-    Messages,
-    Met,
-    Missing,
-    Part,
-    Pieces,
-    Rising,
-    Say,
-    Site,
-    Thawed,
+from ..block import ALL_EMPTY_CODE, CONSTANT_CODE, KEY_INDEX
+from ..boundary import (
+    MessageBatch,
+    PacketRoute,
+    PublishRequested,
+    RecoveryPolicy,
+    ReportFailure,
+    ReportRecovered,
 )
-from ..packet import Data, Fragment, Last
-from ..vector import MAX_SEQUENCE, Vector
-from ..views import Lost, MemberId, Role, ViewRecord
-from .reception import ORDERS, Reception, concerns, order_id
-from .track import Gap, Item
+from ..layer import (
+    BatchReleased,
+    DownEvent,
+    FragmentReleased,
+    GapFilled,
+    Layer,
+    MemberContext,
+    MessagesLost,
+    PacketReceived,
+    PublisherStartSet,
+    PublishFragmented,
+    SendPacket,
+    UpEvent,
+    ViewAgreed,
+    ViewChangeAbandoned,
+    ViewInstalled,
+)
+from ..packet import Data, Fragment, PublisherStatus
+from ..vector import MAX_SEQUENCE_ID, Vector
+from ..views import LostRange, MemberId, Role, ViewRecord
+from .publisher_state import MessageGap, ReceivedItem
+from .receive_buffer import ORDER_PREFIX, ReceiveBuffer, is_relevant, order_publisher_id
 
 
-class Numbering(Layer):
+class SequencerLayer(Layer):
     """In a publisher: gives out the sequences."""
 
-    def __init__(self, site: Site) -> None:
-        super().__init__(site)
-        self.published = site.options.resumed
+    def __init__(self, context: MemberContext) -> None:
+        super().__init__(context)
+        self.last_sequence = context.options.resume_after
 
-    def down(self, event: Falling, now: float) -> None:
-        me = self.site.me.incarnation
+    def down(self, event: DownEvent, now: float) -> None:
+        member_id = self.context.member_id.incarnation
         match event:
-            case Publish(block):
-                first = self.published + 1
-                self.published += block.count
-                column = block.column(KEY)
-                key = column.data.decode(errors="replace") if column.mode in (SAME, EMPTY) else ""
-                self._below(Say(Data(me, first, block), None, key, self.published), now)
-            case Pieces(pieces):
-                self.published += 1
+            case PublishRequested(block):
+                first = self.last_sequence + 1
+                self.last_sequence += block.count
+                column = block.column(KEY_INDEX)
+                key = (
+                    column.data.decode(errors="replace")
+                    if column.mode in (CONSTANT_CODE, ALL_EMPTY_CODE)
+                    else ""
+                )
+                self._pass_down(
+                    SendPacket(Data(member_id, first, block), None, key, self.last_sequence), now
+                )
+            case PublishFragmented(pieces):
+                self.last_sequence += 1
                 for i, piece in enumerate(pieces):
-                    part = Fragment(me, self.published, i, len(pieces), piece)
-                    self._below(Say(part, None, "", self.published), now)
+                    part = Fragment(member_id, self.last_sequence, i, len(pieces), piece)
+                    self._pass_down(SendPacket(part, None, "", self.last_sequence), now)
             case _:
                 super().down(event, now)
 
 
-class Fifo(Layer):
-    def __init__(self, site: Site, reception: Reception, begun: Vector | None) -> None:
-        super().__init__(site)
-        self.reception = reception
-        self._pending: ViewRecord | None = None
-        self._looked = 0.0
-        self._outbox: deque[Item | Lost | Met] = deque()
-        self._busy = False
-        self._alone = True
-        self._seated: set[MemberId] = set()  # in the last view
-        self._foreign: set[bytes] = (
+class FifoLayer(Layer):
+    def __init__(
+        self, context: MemberContext, receive_buffer: ReceiveBuffer, start_vector: Vector | None
+    ) -> None:
+        super().__init__(context)
+        self.receive_buffer = receive_buffer
+        self._pending_view: ViewRecord | None = None
+        self._last_tick = 0.0
+        self._ready: deque[ReceivedItem | LostRange | PublisherStartSet] = deque()
+        self._is_passing_up = False
+        self._always_alone = True
+        self._last_members: set[MemberId] = set()  # in the last view
+        self._known_to_joiners: set[bytes] = (
             set()
         )  # publishers known to those only, perhaps, who have joined
-        self._before: Mapping[bytes, int] = {}
+        self._before_first_archive: Mapping[bytes, int] = {}
         """In a feed's first archive, until it is in its first view: what was published before its time."""
-        if begun is not None:
-            reception.begin(begun, 0.0)
-            reception.limit = None
-        if "REACH" not in site.names:
-            reception.begin_without_views()
+        if start_vector is not None:
+            receive_buffer.start(start_vector, 0.0)
+            receive_buffer.release_limit = None
+        if "REACH" not in context.layer_names:
+            receive_buffer.start_without_views()
 
     def start(self, now: float) -> None:
-        if not self.reception.has_views:
-            self.site.effects.append(Recovered(Vector()))
-        elif self.site.role is Role.SUBSCRIBER and self.site.options.recovery is Policy.NONE:
-            self.reception.since = now
+        if not self.receive_buffer.has_views:
+            self.context.effects.append(ReportRecovered(Vector()))
+        elif (
+            self.context.role is Role.SUBSCRIBER
+            and self.context.options.recovery is RecoveryPolicy.NONE
+        ):
+            self.receive_buffer.started_at = now
 
-    def stall(self, seconds: float) -> None:
-        self.reception.stall(seconds)
+    def adjust_for_stall(self, seconds: float) -> None:
+        self.receive_buffer.adjust_for_stall(seconds)
 
-    def up(self, event: Rising, now: float) -> None:
+    def up(self, event: UpEvent, now: float) -> None:
         match event:
-            case Heard(Channel.P):
-                self._hear(event, now)
-            case Accepted(record):
-                self._above(event, now)
-                self._turn(record, now)
-            case Thawed():
-                if not self.reception.fresh:
-                    pending = self._pending
-                    self.reception.thaw(None if pending is None else dict(pending.cut))
-                    self._release(now)
-                    self._hand_up(now)
+            case PacketReceived(PacketRoute.BROADCAST):
+                self._receive_broadcast(event, now)
+            case ViewAgreed(record):
+                self._pass_up(event, now)
+                self._begin_view(record, now)
+            case ViewChangeAbandoned():
+                if not self.receive_buffer.is_unstarted:
+                    pending = self._pending_view
+                    self.receive_buffer.unfreeze(None if pending is None else dict(pending.cut))
+                    self._release_all(now)
+                    self._pass_up_ready(now)
             case _:
-                self._above(event, now)
+                self._pass_up(event, now)
 
-    def _hear(self, event: Heard, now: float) -> None:
+    def _receive_broadcast(self, event: PacketReceived, now: float) -> None:
         match event.packet:
             case Data(publisher, first, block):
-                self._take(Batch(publisher, first, block), now)
+                self._accept(MessageBatch(publisher, first, block), now)
             case Fragment(publisher, sequence, index, total, piece):
-                self._take(Part(publisher, sequence, index, total, piece), now)
-            case Last(publisher) if publisher in self.reception.strangers:
-                if self.reception.can_begin_with(publisher):
-                    self._get_acquainted(publisher, now)
-                    self._hand_up(now)
-            case Last():
+                self._accept(FragmentReleased(publisher, sequence, index, total, piece), now)
+            case PublisherStatus(publisher) if publisher in self.receive_buffer.unsynced:
+                if self.receive_buffer.can_start_with(publisher):
+                    self._start_unsynced(publisher, now)
+                    self._pass_up_ready(now)
+            case PublisherStatus():
                 pass
             case _:
-                self._above(event, now)
+                self._pass_up(event, now)
 
-    def down(self, event: Falling, now: float) -> None:
-        if isinstance(event, Filled):
-            self._take(event.batch, now)
+    def down(self, event: DownEvent, now: float) -> None:
+        if isinstance(event, GapFilled):
+            self._accept(event.batch, now)
         else:
-            self._below(event, now)
+            self._pass_down(event, now)
 
-    def _turn(self, record: ViewRecord, now: float) -> None:
+    def _begin_view(self, record: ViewRecord, now: float) -> None:
         """A view is agreed to: let pass what is before its cut."""
-        reception = self.reception
-        first = reception.fresh
+        receive_buffer = self.receive_buffer
+        first = receive_buffer.is_unstarted
         if first:
             # A new archive copies all that there is: from other archives, or else what members still keep.
-            is_archive = self.site.role is Role.ARCHIVE
-            reception.begin(Vector() if is_archive else record.cut, now)
-            if record.view.archives() == [self.site.me]:
-                self._before = record.cut
-        reception.skip_orders(record.cut, order_id(self.site.current), now)
-        if reception.since is not None:
-            self._meet_at(record, first, now)
+            is_archive = self.context.role is Role.ARCHIVE
+            receive_buffer.start(Vector() if is_archive else record.cut, now)
+            if record.view.archive_members() == [self.context.member_id]:
+                self._before_first_archive = record.cut
+        receive_buffer.skip_foreign_orders(
+            record.cut, order_publisher_id(self.context.installed_view_id), now
+        )
+        if receive_buffer.started_at is not None:
+            self._set_starts(record, first, now)
         for publisher, sequence in record.cut.items():
-            reception.learn(publisher, sequence, now)
-        reception.thaw(dict(record.cut))
-        self._pending = record
-        self._release(now)
-        self._hand_up(now)
+            receive_buffer.note_known(publisher, sequence, now)
+        receive_buffer.unfreeze(dict(record.cut))
+        self._pending_view = record
+        self._release_all(now)
+        self._pass_up_ready(now)
 
-    def _meet_at(self, record: ViewRecord, first: bool, now: float) -> None:
+    def _set_starts(self, record: ViewRecord, first: bool, now: float) -> None:
         """Publishers whom the others know (F4). In our first view we have begun behind its cut with all."""
-        reception = self.reception
-        self._outbox += [Met(*moved) for moved in reception.move_assumed(record.cut, now)]
-        joining = self._alone
-        seated, self._seated = self._seated, set(record.view.members())
-        self._alone = self._alone and len(record.view.seats) == 1
-        known = reception.sworn if first else reception.tracks.keys() - reception.strangers
-        every = reception.tracks if first else record.cut
-        for publisher in [p for p in every if p not in known and not p.startswith(ORDERS)]:
-            sequence = record.cut.of(publisher)
-            track = reception.tracks.get(publisher)
-            if publisher in self._foreign:
+        receive_buffer = self.receive_buffer
+        self._ready += [
+            PublisherStartSet(*moved)
+            for moved in receive_buffer.move_assumed_starts(record.cut, now)
+        ]
+        joining = self._always_alone
+        seated, self._last_members = self._last_members, set(record.view.members())
+        self._always_alone = self._always_alone and len(record.view.entries) == 1
+        known = (
+            receive_buffer.heard_before_view
+            if first
+            else receive_buffer.publishers.keys() - receive_buffer.unsynced
+        )
+        every = receive_buffer.publishers if first else record.cut
+        for publisher in [p for p in every if p not in known and not p.startswith(ORDER_PREFIX)]:
+            sequence = record.cut.last_of(publisher)
+            state = receive_buffer.publishers.get(publisher)
+            if publisher in self._known_to_joiners:
                 continue
-            if track is None and not joining:
-                if self._seated - seated and reception.admits(publisher, now):
-                    self._foreign.add(publisher)
-                    reception.estrange(publisher, 0, now)
-            elif track is not None and track.next == 1 and not joining:
-                self._begin_with(publisher, 0, now)
-            elif reception.admits(publisher, now) and (track is not None or joining):
-                if track is None or track.next <= sequence:
-                    self._outbox.append(Met(publisher, sequence))
-                reception.estrange(publisher, sequence, now)
+            if state is None and not joining:
+                if self._last_members - seated and receive_buffer.has_room_for(publisher, now):
+                    self._known_to_joiners.add(publisher)
+                    receive_buffer.mark_unsynced(publisher, 0, now)
+            elif state is not None and state.next == 1 and not joining:
+                self._start_with(publisher, 0, now)
+            elif receive_buffer.has_room_for(publisher, now) and (state is not None or joining):
+                if state is None or state.next <= sequence:
+                    self._ready.append(PublisherStartSet(publisher, sequence))
+                receive_buffer.mark_unsynced(publisher, sequence, now)
 
-    def _get_acquainted(self, publisher: bytes, now: float) -> None:
+    def _start_unsynced(self, publisher: bytes, now: float) -> None:
         """Begin with a stranger that was heard, or has not told its age for long."""
-        reception = self.reception
-        last = reception.beginning(publisher)
-        self._begin_with(publisher, last, now)
-        self._outbox += reception.release(publisher, now)
+        receive_buffer = self.receive_buffer
+        last = receive_buffer.choose_start(publisher)
+        self._start_with(publisher, last, now)
+        self._ready += receive_buffer.release(publisher, now)
 
-    def _begin_with(self, publisher: bytes, last: int, now: float) -> None:
-        self._foreign.discard(publisher)
-        self.reception.begin_with(publisher, last, now)
+    def _start_with(self, publisher: bytes, last: int, now: float) -> None:
+        self._known_to_joiners.discard(publisher)
+        self.receive_buffer.start_with(publisher, last, now)
         if last:
-            self._outbox.append(Met(publisher, last))
+            self._ready.append(PublisherStartSet(publisher, last))
 
-    def _take(self, item: Item, now: float) -> None:
-        if not concerns(self.site, item.publisher):
+    def _accept(self, item: ReceivedItem, now: float) -> None:
+        if not is_relevant(self.context, item.publisher):
             return
-        reception, publisher = self.reception, item.publisher
-        self._outbox += reception.take(item, now)
-        if publisher in reception.strangers and reception.can_begin_with(publisher):
-            self._get_acquainted(publisher, now)
-        self._hand_up(now)
+        receive_buffer, publisher = self.receive_buffer, item.publisher
+        self._ready += receive_buffer.receive(item, now)
+        if publisher in receive_buffer.unsynced and receive_buffer.can_start_with(publisher):
+            self._start_unsynced(publisher, now)
+        self._pass_up_ready(now)
 
-    def _release(self, now: float) -> None:
-        for publisher in list(self.reception.tracks):
-            self._outbox += self.reception.release(publisher, now)
+    def _release_all(self, now: float) -> None:
+        for publisher in list(self.receive_buffer.publishers):
+            self._ready += self.receive_buffer.release(publisher, now)
 
-    def _hand_up(self, now: float) -> None:
+    def _pass_up_ready(self, now: float) -> None:
         """What may pass, in order. What a layer above gives us meanwhile waits for its turn (F1, F2)."""
-        if self._busy:
+        if self._is_passing_up:
             return
-        self._busy = True
+        self._is_passing_up = True
         while True:
-            if self._outbox:
-                self._above(self._risen(self._outbox.popleft()), now)
-            elif (record := self._reached_view()) is not None:
-                self._pending, self._before = None, {}
-                self.site.current = record.view.id
-                self.reception.limit = None
-                self._above(Changed(record), now)
-                reception = self.reception
-                for publisher in sorted(filter(reception.can_begin_with, reception.strangers)):
-                    self._get_acquainted(publisher, now)
-                self._release(now)
+            if self._ready:
+                self._pass_up(self._to_event(self._ready.popleft()), now)
+            elif (record := self._installable_view()) is not None:
+                self._pending_view, self._before_first_archive = None, {}
+                self.context.installed_view_id = record.view.id
+                self.receive_buffer.release_limit = None
+                self._pass_up(ViewInstalled(record), now)
+                receive_buffer = self.receive_buffer
+                for publisher in sorted(
+                    filter(receive_buffer.can_start_with, receive_buffer.unsynced)
+                ):
+                    self._start_unsynced(publisher, now)
+                self._release_all(now)
             else:
                 break
-        self._busy = False
+        self._is_passing_up = False
 
-    def _reached_view(self) -> ViewRecord | None:
+    def _installable_view(self) -> ViewRecord | None:
         """The pending view, if it begins now. After a promise to the next one it does not (RC3): messages that
         came since would pass, and no cut covers them. It begins when the promise is given up, or never."""
-        record, reception = self._pending, self.reception
-        if record is None or reception.is_frozen or not reception.reaches(record.cut):
+        record, receive_buffer = self._pending_view, self.receive_buffer
+        if record is None or receive_buffer.is_frozen or not receive_buffer.has_reached(record.cut):
             return None
         return record
 
-    def _risen(self, item: Item | Lost | Met) -> Rising:
+    def _to_event(self, item: ReceivedItem | LostRange | PublisherStartSet) -> UpEvent:
         match item:
-            case Batch(publisher, first, block):
-                return Messages(Batch(publisher, first, block, self.site.current))
-            case Lost():
-                return Missing(item)
-            case Part() | Met():
+            case MessageBatch(publisher, first, block):
+                return BatchReleased(
+                    MessageBatch(publisher, first, block, self.context.installed_view_id)
+                )
+            case LostRange():
+                return MessagesLost(item)
+            case FragmentReleased() | PublisherStartSet():
                 return item
 
     def tick(self, now: float) -> None:
-        self._looked = now
-        for publisher, waits in list(self.reception.waiting.items()):
-            if now >= waits + self.site.options.suspect:
-                self._get_acquainted(publisher, now)
-        for publisher in list(self.reception.gaps):
-            while self._close(publisher, now):
+        self._last_tick = now
+        for publisher, waits in list(self.receive_buffer.unsynced_since.items()):
+            if now >= waits + self.context.options.failure_timeout:
+                self._start_unsynced(publisher, now)
+        for publisher in list(self.receive_buffer.gaps):
+            while self._close_gap(publisher, now):
                 pass
-        self._hand_up(now)
+        self._pass_up_ready(now)
 
-    def _close(self, publisher: bytes, now: float) -> bool:
+    def _close_gap(self, publisher: bytes, now: float) -> bool:
         """Pass over the first gap of this publisher if that is allowed (F3, F5); returns whether it was."""
-        gap = self.reception.gaps.get(publisher)
+        gap = self.receive_buffer.gaps.get(publisher)
         if gap is None:
             return False
-        most = MAX_SEQUENCE
-        if now < self._closes(gap):
-            most = self._before.get(publisher, 0)
-            if gap.at > most:
+        most = MAX_SEQUENCE_ID
+        if now < self._closable_at(gap):
+            most = self._before_first_archive.get(publisher, 0)
+            if gap.first_missing > most:
                 return False
-        last = min(most, self._nobody_has(publisher, now))
-        if last and self._waits_for_archives(publisher):
-            last = min([last, *self._passed_by_archives(gap)])
-            if not last and self._has_waited(gap, now):
+        last = min(most, self._missing_everywhere(publisher, now))
+        if last and self._must_ask_archives(publisher):
+            last = min([last, *self._archives_past(gap)])
+            if not last and self._has_timed_out(gap, now):
                 self._fail(publisher, gap)
-        lost = self.reception.close(publisher, last, now) if last else None
+        lost = self.receive_buffer.close_gap(publisher, last, now) if last else None
         if lost is None:
             return False
-        self._outbox.append(lost)
-        self._outbox += self.reception.release(publisher, now)
-        following = self.reception.gaps.get(publisher)
+        self._ready.append(lost)
+        self._ready += self.receive_buffer.release(publisher, now)
+        following = self.receive_buffer.gaps.get(publisher)
         if following is not None:
-            following.pull = gap.pull  # members were asked for both
+            following.needs_pull = gap.needs_pull  # members were asked for both
         return True
 
-    def _waits_for_archives(self, publisher: bytes) -> bool:
+    def _must_ask_archives(self, publisher: bytes) -> bool:
         """F5. Without PULL nobody can tell."""
-        site, options = self.site, self.site.options
-        recovers = site.role is Role.SUBSCRIBER and options.recovery is not Policy.NONE
-        if not recovers or options.live_without_archive or publisher.startswith(ORDERS):
+        context, options = self.context, self.context.options
+        recovers = context.role is Role.SUBSCRIBER and options.recovery is not RecoveryPolicy.NONE
+        if not recovers or options.live_without_archive or publisher.startswith(ORDER_PREFIX):
             return False
-        return "PULL" in site.names
+        return "PULL" in context.layer_names
 
-    def _passed_by_archives(self, gap: Gap) -> list[int]:
+    def _archives_past(self, gap: MessageGap) -> list[int]:
         """Up to where each archive of the view says that it is lost; 0 for one that does not."""
-        archives = self.site.view.archives() if self.site.view is not None else []
-        return [gap.passed_by(archive.incarnation) for archive in archives] or [0]
+        archives = (
+            self.context.agreed_view.archive_members()
+            if self.context.agreed_view is not None
+            else []
+        )
+        return [gap.lost_up_to(archive.incarnation) for archive in archives] or [0]
 
-    def _has_waited(self, gap: Gap, now: float) -> bool:
-        timeout = self.site.options.gap_timeout
-        return timeout is not None and now >= gap.since + timeout
+    def _has_timed_out(self, gap: MessageGap, now: float) -> bool:
+        timeout = self.context.options.gap_timeout
+        return timeout is not None and now >= gap.known_at + timeout
 
-    def _fail(self, publisher: bytes, gap: Gap) -> None:
-        self.site.failed = True
+    def _fail(self, publisher: bytes, gap: MessageGap) -> None:
+        self.context.has_failed = True
         reason = (
-            f"message {gap.at} of publisher {publisher.hex()} is missing: nobody present has it, and for "
-            f"{self.site.options.gap_timeout:g} s (gap_timeout) no archive has said that it is lost; start the "
+            f"message {gap.first_missing} of publisher {publisher.hex()} is missing: nobody present has it, and for "
+            f"{self.context.options.gap_timeout:g} s (gap_timeout) no archive has said that it is lost; start the "
             "archives, then subscribe again"
         )
-        self.site.effects.append(Failed(reason, recovery=True))
+        self.context.effects.append(ReportFailure(reason, is_recovery=True))
 
-    def _closes(self, gap: Gap) -> float:
+    def _closable_at(self, gap: MessageGap) -> float:
         """Not before then (F3)."""
-        return max(gap.since, self.site.outsider) + self.site.options.patience
+        return max(gap.known_at, self.context.outsider_heard_at) + self.context.options.loss_timeout
 
-    def _nobody_has(self, publisher: bytes, now: float) -> int:
+    def _missing_everywhere(self, publisher: bytes, now: float) -> int:
         """Up to where everybody who could have the missing messages says not to, now that it is time; 0 if not
         known. A message that is on its way to us may have been on its way to them when they said so before."""
-        site, gap = self.site, self.reception.gaps[publisher]
-        track = self.reception.tracks[publisher]
-        asked = [m.incarnation for m in site.others()] if "PULL" in site.names else []
-        silent = now - track.heard >= site.options.suspect
-        if not site.options.ordered and not silent:
+        context, gap = self.context, self.receive_buffer.gaps[publisher]
+        state = self.receive_buffer.publishers[publisher]
+        asked = (
+            [m.incarnation for m in context.other_members()]
+            if "PULL" in context.layer_names
+            else []
+        )
+        silent = now - state.heard_at >= context.options.failure_timeout
+        if not context.options.has_total_order and not silent:
             asked.append(publisher)
-        in_time = now >= self._closes(gap)
-        if in_time and site.options.ordered and not gap.is_passed:
+        in_time = now >= self._closable_at(gap)
+        if in_time and context.options.has_total_order and not gap.is_queue_past:
             return 0
-        due = self._closes(gap) if in_time else -inf
-        said = [gap.lacks(one) for one in asked]
+        due = self._closable_at(gap) if in_time else -inf
+        said = [gap.lacked_up_to(one) for one in asked]
         if any(not upto or at < due for upto, at in said):
             return 0
-        _, last = next(track.missing())
+        _, last = next(state.missing_ranges())
         return min([last, *(upto for upto, _ in said)])
 
     def deadline(self) -> float | None:
-        gaps, waiting, options = self.reception.gaps, self.reception.waiting, self.site.options
-        due = min(waiting.values()) + options.suspect if waiting else inf
+        gaps, waiting, options = (
+            self.receive_buffer.gaps,
+            self.receive_buffer.unsynced_since,
+            self.context.options,
+        )
+        due = min(waiting.values()) + options.failure_timeout if waiting else inf
         if gaps:
-            closing = -inf if self._before else min(map(self._closes, gaps.values()))
-            due = min(due, max(closing, self._looked + options.again))
+            closing = (
+                -inf if self._before_first_archive else min(map(self._closable_at, gaps.values()))
+            )
+            due = min(due, max(closing, self._last_tick + options.retry_interval))
         return due if due < inf else None

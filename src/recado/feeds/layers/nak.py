@@ -14,163 +14,181 @@ is not here.
 from collections import deque
 from math import inf
 
-from ..boundary import Channel, Range
-from ..layer import Falling, Heard, Layer, Rising, Say, Site
-from ..packet import HEAD, MAX_RANGES, Data, Fragment, Lack, Last, Nak, Stable
-from ..vector import MAX_SEQUENCE
+from ..boundary import MessageRange, PacketRoute
+from ..layer import DownEvent, Layer, MemberContext, PacketReceived, SendPacket, UpEvent
+from ..packet import (
+    HEADER_BYTES,
+    MAX_RANGES,
+    Data,
+    DurableReport,
+    Fragment,
+    Nak,
+    PublisherStatus,
+    Unavailable,
+)
+from ..vector import MAX_SEQUENCE_ID
 from ..views import MemberId
-from .reception import ORDERS, Reception, concerns
-from .track import Gap
+from .publisher_state import MessageGap
+from .receive_buffer import ORDER_PREFIX, ReceiveBuffer, is_relevant
 
-OF_A_RANGE = 40  # bytes in a packet, at most; the list of them takes a few more
+RANGE_BYTES = 40  # bytes in a packet, at most; the list of them takes a few more
 
 
-class NakPublisher(Layer):
+class NakPublisherLayer(Layer):
     """Keeps what was cast lately, and casts it again for who asks."""
 
-    def __init__(self, site: Site) -> None:
-        super().__init__(site)
-        self._kept: deque[tuple[int, int, int, Say]] = deque()  # first, last, size
-        self._size = 0
+    def __init__(self, context: MemberContext) -> None:
+        super().__init__(context)
+        self._recent: deque[tuple[int, int, int, SendPacket]] = deque()  # first, last, size
+        self._recent_bytes = 0
 
-    def down(self, event: Falling, now: float) -> None:
-        if isinstance(event, Say) and not self.site.options.ordered:
+    def down(self, event: DownEvent, now: float) -> None:
+        if isinstance(event, SendPacket) and not self.context.options.has_total_order:
             match event.packet:
                 case Data(_, first, block):
-                    self._keep(first, event.number, len(block.data), event)
+                    self._remember(first, event.last_sequence, len(block.data), event)
                 case Fragment(_, sequence, _, _, piece):
-                    self._keep(sequence, sequence, len(piece), event)
+                    self._remember(sequence, sequence, len(piece), event)
                 case _:
                     pass
-        self._below(event, now)
+        self._pass_down(event, now)
 
-    def _keep(self, first: int, last: int, size: int, said: Say) -> None:
-        self._kept.append((first, last, size, said))
-        self._size += size
-        while self._size > self.site.options.window and len(self._kept) > 1:
-            self._size -= self._kept.popleft()[2]
+    def _remember(self, first: int, last: int, size: int, said: SendPacket) -> None:
+        self._recent.append((first, last, size, said))
+        self._recent_bytes += size
+        while self._recent_bytes > self.context.options.retransmit_bytes and len(self._recent) > 1:
+            self._recent_bytes -= self._recent.popleft()[2]
 
-    def up(self, event: Rising, now: float) -> None:
+    def up(self, event: UpEvent, now: float) -> None:
         match event:
-            case Heard(Channel.P, _, Nak(ranges)):
-                me = self.site.me.incarnation
-                ours = [each for each in ranges if each.publisher == me]
-                self._repeat([each for each in ours if each.first <= each.last], now)
+            case PacketReceived(PacketRoute.BROADCAST, _, Nak(ranges)):
+                member_id = self.context.member_id.incarnation
+                ours = [each for each in ranges if each.publisher == member_id]
+                self._retransmit([each for each in ours if each.first <= each.last], now)
             case _:
-                self._above(event, now)
+                self._pass_up(event, now)
 
-    def _repeat(self, ranges: list[Range], now: float) -> None:
+    def _retransmit(self, ranges: list[MessageRange], now: float) -> None:
         """Each packet once, however often it is asked for: a few bytes must not bring all that is kept many
         times."""
         wanted = deque(sorted((each.first, each.last) for each in ranges))
-        oldest = self._kept[0][0] if self._kept else MAX_SEQUENCE
+        oldest = self._recent[0][0] if self._recent else MAX_SEQUENCE_ID
         if wanted and wanted[0][0] < oldest:
             last = max(last for first, last in wanted if first < oldest)
-            lack = Lack(self.site.me.incarnation, wanted[0][0], min(last, oldest - 1))
-            self.say(lack, None, now)
+            lack = Unavailable(
+                self.context.member_id.incarnation, wanted[0][0], min(last, oldest - 1)
+            )
+            self.send(lack, None, now)
         upto = 0
-        for first, last, _, said in self._kept:
+        for first, last, _, said in self._recent:
             while wanted and wanted[0][0] <= last:
                 upto = max(upto, wanted.popleft()[1])
             if first <= upto:
-                self._below(said, now)
+                self._pass_down(said, now)
             elif not wanted:
                 break
 
 
-class NakMember(Layer):
-    def __init__(self, site: Site, reception: Reception) -> None:
-        super().__init__(site)
-        self.reception = reception
-        self._due: float | None = None
-        self._flowed = 0.0  # when messages last came on P
+class NakMemberLayer(Layer):
+    def __init__(self, context: MemberContext, receive_buffer: ReceiveBuffer) -> None:
+        super().__init__(context)
+        self.receive_buffer = receive_buffer
+        self._next_request: float | None = None
+        self._last_message_at = 0.0  # when messages last came on P
 
-    def up(self, event: Rising, now: float) -> None:
+    def up(self, event: UpEvent, now: float) -> None:
         match event:
-            case Heard(Channel.P):
-                self._hear(event, now)
-            case Heard(_, sender, Stable(_, vector)):
-                if not self.reception.fresh:
+            case PacketReceived(PacketRoute.BROADCAST):
+                self._receive_broadcast(event, now)
+            case PacketReceived(_, sender, DurableReport(_, vector)):
+                if not self.receive_buffer.is_unstarted:
                     for publisher, last in vector.items():
-                        if self._may_miss(publisher, sender):
-                            self.reception.learn(publisher, last, now)
-                self._above(event, now)
+                        if self._may_be_missing(publisher, sender):
+                            self.receive_buffer.note_known(publisher, last, now)
+                self._pass_up(event, now)
             case _:
-                self._above(event, now)
+                self._pass_up(event, now)
 
-    def _hear(self, event: Heard, now: float) -> None:
+    def _receive_broadcast(self, event: PacketReceived, now: float) -> None:
         match event.packet:
             case Data() | Fragment():
-                self._flowed = now
-                self._above(event, now)
-            case Last(publisher, last, age, earlier):
-                if concerns(self.site, publisher):
+                self._last_message_at = now
+                self._pass_up(event, now)
+            case PublisherStatus(publisher, last, age, earlier):
+                if is_relevant(self.context, publisher):
                     past = [(now - ago / 1000, told) for ago, told in earlier]
-                    self.reception.tell(publisher, last, age / 1000, now, past)
-                    self._above(event, now)
-            case Lack(publisher, first, last):
-                gap = self.reception.gaps.get(publisher)
-                if gap is not None and first <= gap.at <= last:
-                    gap.lacking[publisher] = ([(first, last)], inf)  # for good
+                    self.receive_buffer.note_status(publisher, last, age / 1000, now, past)
+                    self._pass_up(event, now)
+            case Unavailable(publisher, first, last):
+                gap = self.receive_buffer.gaps.get(publisher)
+                if gap is not None and first <= gap.first_missing <= last:
+                    gap.lacked_by[publisher] = ([(first, last)], inf)  # for good
             case Nak(ranges):
-                if event.sender == self.site.me:
-                    self._pass(ranges)
+                if event.sender == self.context.member_id:
+                    self._mark_passed(ranges)
             case _:
-                self._above(event, now)
+                self._pass_up(event, now)
 
-    def _may_miss(self, publisher: bytes, sender: MemberId) -> bool:
+    def _may_be_missing(self, publisher: bytes, sender: MemberId) -> bool:
         """Whether messages that an archive has of this publisher may be missing here. An archive outside the
         view may have messages from before our time (RE4); the cut of the view that it joins covers them."""
-        reception = self.reception
-        if reception.since is None:
+        receive_buffer = self.receive_buffer
+        if receive_buffer.started_at is None:
             return True
-        if publisher not in reception.tracks:
+        if publisher not in receive_buffer.publishers:
             return False
-        return not reception.is_assumed(publisher) or sender in self.site.others()
+        return (
+            not receive_buffer.has_assumed_start(publisher)
+            or sender in self.context.other_members()
+        )
 
-    def _pass(self, ranges: list[Range]) -> None:
+    def _mark_passed(self, ranges: list[MessageRange]) -> None:
         for each in ranges:
-            gap = self.reception.gaps.get(each.publisher)
-            if gap is not None and gap.at == each.first:
-                gap.is_passed = True
+            gap = self.receive_buffer.gaps.get(each.publisher)
+            if gap is not None and gap.first_missing == each.first:
+                gap.is_queue_past = True
 
     def tick(self, now: float) -> None:
         due = self.deadline()
         if due is None or now < due:
             return
-        options = self.site.options
-        ranges: list[Range] = []
-        for publisher, gap in self.reception.gaps.items():
-            gap.tries += 1
-            if self._is_for_others(publisher, gap, now):
-                gap.pull = True
-            if options.ordered:
-                lasts = now - gap.since >= options.patience / 2
-                if lasts and not gap.is_passed and gap.tries % 5 == 0:
-                    ranges += self.reception.missing(publisher, 1)
-            elif gap.tries <= 3 or gap.tries % 5 == 0:
-                ranges += self.reception.missing(publisher, 64)
+        options = self.context.options
+        ranges: list[MessageRange] = []
+        for publisher, gap in self.receive_buffer.gaps.items():
+            gap.attempts += 1
+            if self._needs_pull(publisher, gap, now):
+                gap.needs_pull = True
+            if options.has_total_order:
+                lasts = now - gap.known_at >= options.loss_timeout / 2
+                if lasts and not gap.is_queue_past and gap.attempts % 5 == 0:
+                    ranges += self.receive_buffer.missing_ranges(publisher, 1)
+            elif gap.attempts <= 3 or gap.attempts % 5 == 0:
+                ranges += self.receive_buffer.missing_ranges(publisher, 64)
         if ranges:
             # Nobody cuts it into pieces, so each has to fit.
-            room = (options.packet - HEAD) // OF_A_RANGE - 1
+            room = (options.max_packet_bytes - HEADER_BYTES) // RANGE_BYTES - 1
             asked = ranges[:MAX_RANGES]
             for i in range(0, len(asked), room):
-                self.say(Nak(asked[i : i + room]), None, now)
-        self._due = now + options.again if self.reception.gaps else None
+                self.send(Nak(asked[i : i + room]), None, now)
+        self._next_request = now + options.retry_interval if self.receive_buffer.gaps else None
 
-    def _is_for_others(self, publisher: bytes, gap: Gap, now: float) -> bool:
-        options = self.site.options
-        if not options.ordered:
-            return publisher.startswith(ORDERS) or gap.tries > 3
+    def _needs_pull(self, publisher: bytes, gap: MessageGap, now: float) -> bool:
+        options = self.context.options
+        if not options.has_total_order:
+            return publisher.startswith(ORDER_PREFIX) or gap.attempts > 3
         # What we only heard of is probably on its way in our own queue, which may be long.
-        silent = now - self._flowed >= options.suspect / 2
+        silent = now - self._last_message_at >= options.failure_timeout / 2
         return (
-            self.reception.is_inside(publisher) or silent or now - gap.since >= options.patience / 2
+            self.receive_buffer.is_gap_inner(publisher)
+            or silent
+            or now - gap.known_at >= options.loss_timeout / 2
         )
 
     def deadline(self) -> float | None:
-        gaps = self.reception.gaps
-        if self._due is None and gaps:
+        gaps = self.receive_buffer.gaps
+        if self._next_request is None and gaps:
             # A little later: on most networks what is missing has only been overtaken.
-            self._due = min(gap.since for gap in gaps.values()) + self.site.options.again / 4
-        return self._due
+            self._next_request = (
+                min(gap.known_at for gap in gaps.values()) + self.context.options.retry_interval / 4
+            )
+        return self._next_request

@@ -9,129 +9,131 @@ P3  What is kept for others, and what an answer has, is bounded.
 
 from collections.abc import Sequence
 
-from ..block import Malformed
-from ..boundary import Channel, Range
-from ..layer import Filled, Heard, Layer, Messages, Rising, Site
-from ..packet import Pull, Pulled
+from ..block import MalformedDataError
+from ..boundary import MessageRange, PacketRoute
+from ..layer import BatchReleased, GapFilled, Layer, MemberContext, PacketReceived, UpEvent
+from ..packet import PullReply, PullRequest
 from ..vector import Span
 from ..views import MemberId, Role
-from ..wire import carried, carry
-from .reception import Reception
-from .track import end_of
-from .window import Window, lacking
+from ..wire import decode_batch, encode_batch
+from .publisher_state import last_in_span
+from .receive_buffer import ReceiveBuffer
+from .retransmit_buffer import RetransmitBuffer, find_missing
 
-MOST_RANGES = 256
-ANSWER = 1024 * 1024  # bytes of messages in an answer, and a batch more
+MAX_PULL_RANGES = 256
+MAX_REPLY_BYTES = 1024 * 1024  # bytes of messages in an answer, and a batch more
 
 
 class PullLayer(Layer):
-    def __init__(self, site: Site, reception: Reception) -> None:
-        super().__init__(site)
-        self.reception = reception
-        self.window = Window(site.options.window)
-        self._number = 0
+    def __init__(self, context: MemberContext, receive_buffer: ReceiveBuffer) -> None:
+        super().__init__(context)
+        self.receive_buffer = receive_buffer
+        self.retransmit_buffer = RetransmitBuffer(context.options.retransmit_bytes)
+        self._request_number = 0
         self._attempt = 0
-        self._due: float | None = None
+        self._retry_at: float | None = None
 
-    def up(self, event: Rising, now: float) -> None:
+    def up(self, event: UpEvent, now: float) -> None:
         match event:
-            case Messages(batch):
-                self.window.keep(batch)
-                self._above(event, now)
-            case Heard(_, sender, Pull(number, ranges)):
-                self._answer(sender, number, ranges, now)
-            case Heard(_, sender, Pulled() as answer):
-                self._take(sender, answer, now)
-                if self.site.role is Role.ARCHIVE:  # it may be what ARCHIVER has asked for
-                    self._above(event, now)
+            case BatchReleased(batch):
+                self.retransmit_buffer.add(batch)
+                self._pass_up(event, now)
+            case PacketReceived(_, sender, PullRequest(number, ranges)):
+                self._handle_request(sender, number, ranges, now)
+            case PacketReceived(_, sender, PullReply() as answer):
+                self._handle_reply(sender, answer, now)
+                if self.context.role is Role.ARCHIVE:  # it may be what ARCHIVER has asked for
+                    self._pass_up(event, now)
             case _:
-                self._above(event, now)
+                self._pass_up(event, now)
 
     # --- asking ---
 
     def tick(self, now: float) -> None:
-        if self._due is None:
-            self._ask(now)
-        elif now >= self._due:
+        if self._retry_at is None:
+            self._request(now)
+        elif now >= self._retry_at:
             self._attempt += 1
-            self._due = None
-            self._ask(now)
+            self._retry_at = None
+            self._request(now)
 
     def deadline(self) -> float | None:
-        gaps = self.reception.gaps
-        if self._due is None and gaps and any(gap.pull for gap in gaps.values()):
+        gaps = self.receive_buffer.gaps
+        if self._retry_at is None and gaps and any(gap.needs_pull for gap in gaps.values()):
             return 0.0
-        return self._due
+        return self._retry_at
 
-    def _ask(self, now: float) -> None:
-        wanted: list[Range] = []
-        for publisher, gap in self.reception.gaps.items():
-            if gap.pull and len(wanted) < MOST_RANGES:
-                wanted += self.reception.missing(publisher, 16)
-        others = self.site.others()
+    def _request(self, now: float) -> None:
+        wanted: list[MessageRange] = []
+        for publisher, gap in self.receive_buffer.gaps.items():
+            if gap.needs_pull and len(wanted) < MAX_PULL_RANGES:
+                wanted += self.receive_buffer.missing_ranges(publisher, 16)
+        others = self.context.other_members()
         if not wanted:
             return
-        self._due = now + self.site.options.again
+        self._retry_at = now + self.context.options.retry_interval
         if others:
-            self._number += 1
+            self._request_number += 1
             to = others[self._attempt % len(others)]
-            self.say(Pull(self._number, wanted[:MOST_RANGES]), to, now)
+            self.send(PullRequest(self._request_number, wanted[:MAX_PULL_RANGES]), to, now)
 
-    def _take(self, sender: MemberId, answer: Pulled, now: float) -> None:
-        before = self._places()
+    def _handle_reply(self, sender: MemberId, answer: PullReply, now: float) -> None:
+        before = self._gap_positions()
         for part in answer.batches:
             try:
-                batch = carried(part)
-            except Malformed:
-                self.site.refused += 1
+                batch = decode_batch(part)
+            except MalformedDataError:
+                self.context.malformed_count += 1
                 continue
-            self._below(Filled(batch), now)
-        for publisher, spans in _by_publisher(answer.lacking).items():
-            gap = self.reception.gaps.get(publisher)
-            if gap is not None and end_of(spans, gap.at):
-                gap.lacking[sender.incarnation] = (spans, now)
-        for publisher, spans in _by_publisher(answer.lost).items():
-            gap = self.reception.gaps.get(publisher)
-            if gap is not None and end_of(spans, gap.at):
-                gap.lost[sender.incarnation] = spans
-        if answer.number == self._number and self._places() != before:
+            self._pass_down(GapFilled(batch), now)
+        for publisher, spans in _group_by_publisher(answer.missing).items():
+            gap = self.receive_buffer.gaps.get(publisher)
+            if gap is not None and last_in_span(spans, gap.first_missing):
+                gap.lacked_by[sender.incarnation] = (spans, now)
+        for publisher, spans in _group_by_publisher(answer.lost).items():
+            gap = self.receive_buffer.gaps.get(publisher)
+            if gap is not None and last_in_span(spans, gap.first_missing):
+                gap.lost_in_archives[sender.incarnation] = spans
+        if answer.request_number == self._request_number and self._gap_positions() != before:
             for part in answer.batches:
-                gap = self.reception.gaps.get(part.publisher)
+                gap = self.receive_buffer.gaps.get(part.publisher)
                 if gap is not None:  # who had this may have the rest: NAK need not try for it first
-                    gap.pull = True
-            self._due = None
-            self._ask(now)
+                    gap.needs_pull = True
+            self._retry_at = None
+            self._request(now)
 
-    def _places(self) -> dict[bytes, int]:
-        return {publisher: gap.at for publisher, gap in self.reception.gaps.items()}
+    def _gap_positions(self) -> dict[bytes, int]:
+        return {publisher: gap.first_missing for publisher, gap in self.receive_buffer.gaps.items()}
 
     # --- answering ---
 
-    def _answer(self, sender: MemberId, number: int, ranges: list[Range], now: float) -> None:
+    def _handle_request(
+        self, sender: MemberId, number: int, ranges: list[MessageRange], now: float
+    ) -> None:
         found, missing, size = [], [], 0
-        for wanted in ranges[:MOST_RANGES]:
-            if size > ANSWER:
+        for wanted in ranges[:MAX_PULL_RANGES]:
+            if size > MAX_REPLY_BYTES:
                 break
             if wanted.first > wanted.last:  # nonsense, which nobody here asks for
                 continue
-            here = self.window.find(wanted)
-            held = self.reception.find(wanted.publisher, wanted.first, wanted.last)
+            here = self.retransmit_buffer.find(wanted)
+            held = self.receive_buffer.find_held(wanted.publisher, wanted.first, wanted.last)
             here = sorted([*here, *held], key=lambda batch: batch.first)
-            missing += lacking(wanted, here)
+            missing += find_missing(wanted, here)
             for batch in here:
-                if size <= ANSWER:
-                    found.append(carry(batch))
+                if size <= MAX_REPLY_BYTES:
+                    found.append(encode_batch(batch))
                     size += len(batch.block.data)
-        if self.site.role is Role.ARCHIVE and missing and not found:
+        if self.context.role is Role.ARCHIVE and missing and not found:
             # Its store may have them: ARCHIVER looks there, and answers.
-            packet = Pull(number, missing[:MOST_RANGES])
-            self._above(Heard(Channel.A, sender, packet), now)
+            packet = PullRequest(number, missing[:MAX_PULL_RANGES])
+            self._pass_up(PacketReceived(PacketRoute.ADDRESSED, sender, packet), now)
             return
-        gone = missing if self.site.role is not Role.ARCHIVE else []
-        self.say(Pulled(number, found, gone[:MOST_RANGES]), sender, now)
+        gone = missing if self.context.role is not Role.ARCHIVE else []
+        self.send(PullReply(number, found, gone[:MAX_PULL_RANGES]), sender, now)
 
 
-def _by_publisher(ranges: Sequence[Range]) -> dict[bytes, list[Span]]:
+def _group_by_publisher(ranges: Sequence[MessageRange]) -> dict[bytes, list[Span]]:
     found: dict[bytes, list[Span]] = {}
     for each in ranges:
         found.setdefault(each.publisher, []).append((each.first, each.last))

@@ -1,7 +1,7 @@
 """TOTAL: all members of a view deliver the messages of all publishers in one order.
 
 The oldest member of the view says the order: it casts places, as a publisher of its own for this view
-(`order_id`). So FIFO, NAK and PULL see to it that all have them, and the cut of the next view says how many
+(`order_publisher_id`). So FIFO, NAK and PULL see to it that all have them, and the cut of the next view says how many
 there were.
 
 TO1  Two members that go from one view to the same next view pass the same messages in it, in the same order.
@@ -15,140 +15,154 @@ TO4  A place shows that its messages exist. A member that lacks them has a gap, 
 from collections import deque
 from struct import Struct as Layout
 
-from ..block import BODY, Block
-from ..boundary import Batch
-from ..layer import Changed, Filled, Layer, Messages, Met, Missing, Rising, Say, Site
-from ..packet import Data, Last
-from ..vector import MAX_SEQUENCE
-from ..views import NO_VIEW, Lost, View
-from .reception import ORDERS, Reception, order_id
+from ..block import BODY_INDEX, Block
+from ..boundary import MessageBatch
+from ..layer import (
+    BatchReleased,
+    GapFilled,
+    Layer,
+    MemberContext,
+    MessagesLost,
+    PublisherStartSet,
+    SendPacket,
+    UpEvent,
+    ViewInstalled,
+)
+from ..packet import Data, PublisherStatus
+from ..vector import MAX_SEQUENCE_ID
+from ..views import NO_VIEW, LostRange, View
+from .receive_buffer import ORDER_PREFIX, ReceiveBuffer, order_publisher_id
 
-_PLACE = Layout("<16sQI")
-MOST_AT_A_PLACE = 2**32 - 1
-Ordered = Messages | Missing
+_POSITION_LAYOUT = Layout("<16sQI")
+MAX_POSITION_MESSAGES = 2**32 - 1
+Ordered = BatchReleased | MessagesLost
 
 
-class Total(Layer):
-    def __init__(self, site: Site, reception: Reception) -> None:
-        super().__init__(site)
-        self.reception = reception
+class TotalLayer(Layer):
+    def __init__(self, context: MemberContext, receive_buffer: ReceiveBuffer) -> None:
+        super().__init__(context)
+        self.receive_buffer = receive_buffer
         self._pending: dict[bytes, deque[Ordered]] = {}
-        self._places: deque[tuple[bytes, int, int]] = deque()  # publisher, first, last
-        self._met: dict[bytes, int] = {}  # what is up to here does not come
-        self._id = order_id(NO_VIEW)
-        self._ours = False  # to say the order
-        self._said = 0
-        self._due: float | None = None
+        self._positions: deque[tuple[bytes, int, int]] = deque()  # publisher, first, last
+        self._start_positions: dict[bytes, int] = {}  # what is up to here does not come
+        self._order_id = order_publisher_id(NO_VIEW)
+        self._is_sequencer = False  # to say the order
+        self._last_position = 0
+        self._next_status: float | None = None
 
-    def up(self, event: Rising, now: float) -> None:
+    def up(self, event: UpEvent, now: float) -> None:
         match event:
-            case Messages(batch) if batch.publisher.startswith(ORDERS):
-                if batch.publisher == self._id:
-                    self._learn(batch, now)
-                    self._drain(now)
-            case Missing(lost) if lost.publisher.startswith(ORDERS):
+            case BatchReleased(batch) if batch.publisher.startswith(ORDER_PREFIX):
+                if batch.publisher == self._order_id:
+                    self._receive_positions(batch, now)
+                    self._deliver_ordered(now)
+            case MessagesLost(lost) if lost.publisher.startswith(ORDER_PREFIX):
                 pass
-            case Messages(batch):
+            case BatchReleased(batch):
                 self._pending.setdefault(batch.publisher, deque()).append(event)
-                self._place(batch.publisher, batch.first, batch.count, now)
-                self._drain(now)
-            case Missing(lost):
+                self._assign_position(batch.publisher, batch.first, batch.count, now)
+                self._deliver_ordered(now)
+            case MessagesLost(lost):
                 self._pending.setdefault(lost.publisher, deque()).append(event)
-                self._place(lost.publisher, lost.first, lost.last - lost.first + 1, now)
-                self._drain(now)
-            case Met(publisher, last):
-                self._met[publisher] = last
-                self._above(event, now)
-                self._drain(now)
-            case Changed(record):
-                self._turn(record.view, now)
-                self._above(event, now)
+                self._assign_position(lost.publisher, lost.first, lost.last - lost.first + 1, now)
+                self._deliver_ordered(now)
+            case PublisherStartSet(publisher, last):
+                self._start_positions[publisher] = last
+                self._pass_up(event, now)
+                self._deliver_ordered(now)
+            case ViewInstalled(record):
+                self._switch_view(record.view, now)
+                self._pass_up(event, now)
             case _:
-                self._above(event, now)
+                self._pass_up(event, now)
 
     # --- saying the order ---
 
-    def _place(self, publisher: bytes, first: int, count: int, now: float) -> None:
-        if not self._ours:
+    def _assign_position(self, publisher: bytes, first: int, count: int, now: float) -> None:
+        if not self._is_sequencer:
             return
-        self._said += 1
+        self._last_position += 1
         # A loss may be larger: what is beyond passes with what comes next of its publisher, or at the cut.
-        block = Block.of([_PLACE.pack(publisher, first, min(count, MOST_AT_A_PLACE))])
-        self._below(Say(Data(self._id, self._said, block)), now)
+        block = Block.build(
+            [_POSITION_LAYOUT.pack(publisher, first, min(count, MAX_POSITION_MESSAGES))]
+        )
+        self._pass_down(SendPacket(Data(self._order_id, self._last_position, block)), now)
         # We have it though the network may lose what we cast.
-        self._below(Filled(Batch(self._id, self._said, block)), now)
+        self._pass_down(GapFilled(MessageBatch(self._order_id, self._last_position, block)), now)
 
     def tick(self, now: float) -> None:
-        if self._due is not None and now >= self._due:
-            self._due = now + self.site.options.beat
-            if self._said:
-                self.say(Last(self._id, self._said, 0), None, now)
+        if self._next_status is not None and now >= self._next_status:
+            self._next_status = now + self.context.options.heartbeat_interval
+            if self._last_position:
+                self.send(PublisherStatus(self._order_id, self._last_position, 0), None, now)
 
     def deadline(self) -> float | None:
-        return self._due
+        return self._next_status
 
     # --- following it ---
 
-    def _learn(self, batch: Batch, now: float) -> None:
-        for body in batch.block.values(BODY):
-            place = _unpack(body)
+    def _receive_positions(self, batch: MessageBatch, now: float) -> None:
+        for body in batch.block.values(BODY_INDEX):
+            place = _unpack_position(body)
             if place is None:
-                self.site.refused += 1
+                self.context.malformed_count += 1
                 continue
             publisher, _, last = place
-            if self.reception.mention(publisher, last, now):  # TO4
-                self._places.append(place)
+            if self.receive_buffer.note_mentioned(publisher, last, now):  # TO4
+                self._positions.append(place)
 
-    def _drain(self, now: float) -> None:
-        while self._places:
-            publisher, _, last = self._places[0]
-            if last <= self._met.get(publisher, 0):
-                self._places.popleft()
+    def _deliver_ordered(self, now: float) -> None:
+        while self._positions:
+            publisher, _, last = self._positions[0]
+            if last <= self._start_positions.get(publisher, 0):
+                self._positions.popleft()
                 continue
             pending = self._pending.get(publisher)
             if not pending:
                 return
             event = pending.popleft()
-            start, end = _extent(event)
+            start, end = _sequence_range(event)
             if end > last:  # they were cut elsewhere into other batches
-                pending.appendleft(_part(event, last + 1, end))
-                event, end = _part(event, start, last), last
+                pending.appendleft(_clip_event(event, last + 1, end))
+                event, end = _clip_event(event, start, last), last
             if end == last:
-                self._places.popleft()
+                self._positions.popleft()
             else:
-                self._places[0] = (publisher, end + 1, last)
-            self._above(event, now)
+                self._positions[0] = (publisher, end + 1, last)
+            self._pass_up(event, now)
 
-    def _turn(self, view: View, now: float) -> None:
+    def _switch_view(self, view: View, now: float) -> None:
         """Everything before the cut is here, and every place that was said: the rest passes by name."""
         for publisher in sorted(self._pending):
             for event in self._pending[publisher]:
-                self._above(event, now)
+                self._pass_up(event, now)
         self._pending = {}
-        self._places.clear()
-        self._id = order_id(view.id)
-        self._ours = view.seats[0].member == self.site.me
-        self._said = 0
-        self._due = now + self.site.options.beat if self._ours else None
+        self._positions.clear()
+        self._order_id = order_publisher_id(view.id)
+        self._is_sequencer = view.entries[0].member == self.context.member_id
+        self._last_position = 0
+        self._next_status = (
+            now + self.context.options.heartbeat_interval if self._is_sequencer else None
+        )
 
 
-def _unpack(body: bytes) -> tuple[bytes, int, int] | None:
+def _unpack_position(body: bytes) -> tuple[bytes, int, int] | None:
     """The publisher, first and last sequence of a place; None if it is malformed."""
-    if len(body) != _PLACE.size:
+    if len(body) != _POSITION_LAYOUT.size:
         return None
-    publisher, first, count = _PLACE.unpack(body)
+    publisher, first, count = _POSITION_LAYOUT.unpack(body)
     last = first + count - 1
-    valid = 1 <= first <= last <= MAX_SEQUENCE and not publisher.startswith(ORDERS)
+    valid = 1 <= first <= last <= MAX_SEQUENCE_ID and not publisher.startswith(ORDER_PREFIX)
     return (publisher, first, last) if valid else None
 
 
-def _extent(event: Ordered) -> tuple[int, int]:
-    if isinstance(event, Messages):
+def _sequence_range(event: Ordered) -> tuple[int, int]:
+    if isinstance(event, BatchReleased):
         return event.batch.first, event.batch.last
     return event.lost.first, event.lost.last
 
 
-def _part(event: Ordered, first: int, last: int) -> Ordered:
-    if isinstance(event, Messages):
-        return Messages(event.batch.part(first, last))
-    return Missing(Lost(event.lost.publisher, first, last))
+def _clip_event(event: Ordered, first: int, last: int) -> Ordered:
+    if isinstance(event, BatchReleased):
+        return BatchReleased(event.batch.clip(first, last))
+    return MessagesLost(LostRange(event.lost.publisher, first, last))

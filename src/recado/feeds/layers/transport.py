@@ -4,27 +4,27 @@ T1  Nothing malformed comes above here; it is counted and dropped.
 """
 
 from .. import wire
-from ..block import Malformed
-from ..boundary import Arrived, Cast, Channel, Send
-from ..layer import Falling, Heard, Layer, Say
+from ..block import MalformedDataError
+from ..boundary import Broadcast, PacketArrived, PacketRoute, SendAddressed
+from ..layer import DownEvent, Layer, PacketReceived, SendPacket
 
 
-class Transport(Layer):
-    def arrived(self, event: Arrived, now: float) -> None:
-        if event.sender == self.site.me and event.channel is Channel.A:
+class TransportLayer(Layer):
+    def receive(self, event: PacketArrived, now: float) -> None:
+        if event.sender == self.context.member_id and event.route is PacketRoute.ADDRESSED:
             return
         try:
             packet = wire.decode(event.packet)
-        except Malformed:
-            self.site.refused += 1
+        except MalformedDataError:
+            self.context.malformed_count += 1
             return
-        self._above(Heard(event.channel, event.sender, packet), now)
+        self._pass_up(PacketReceived(event.route, event.sender, packet), now)
 
-    def down(self, event: Falling, now: float) -> None:
-        if not isinstance(event, Say):
+    def down(self, event: DownEvent, now: float) -> None:
+        if not isinstance(event, SendPacket):
             return
         data = wire.encode(event.packet)
         if event.to is None:
-            self.site.effects.append(Cast(data, event.key, event.number))
+            self.context.effects.append(Broadcast(data, event.key, event.last_sequence))
         else:
-            self.site.effects.append(Send(event.to, data))
+            self.context.effects.append(SendAddressed(event.to, data))

@@ -23,90 +23,111 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from recado.amqp.errors import ProtocolError
+from recado.amqp.errors import AmqpError
 from recado.amqp.properties import Properties, encode_properties
-from recado.amqp.values import Table
+from recado.amqp.values import FieldTable
 from recado.client import (
-    ChannelRefused,
+    ChannelClosedByBrokerError,
     ClientError,
-    ConnectionLost,
+    ConnectionLostError,
     Consumer,
     Delivery,
     RobustChannel,
     RobustConnection,
     connect,
 )
-from recado.client.notices import GivenUp, Lost, Notice, Restored
-from recado.feeds.boundary import ARCHIVES, COORDINATORS, MEMBERS, Channel, Target
-from recado.feeds.errors import CannotJoin
-from recado.feeds.naming import archive_queue, exchange_a, exchange_p, id_of, text_of
-from recado.feeds.vector import PUBLISHER_SIZE
+from recado.client.events import (
+    ConnectionEvent,
+    ConnectionLost,
+    ConnectionRecovered,
+    ReconnectAbandoned,
+)
+from recado.feeds.boundary import ARCHIVES, COORDINATORS, MEMBERS, PacketRoute, Target
+from recado.feeds.errors import JoinError
+from recado.feeds.naming import (
+    archive_queue_name,
+    broadcast_exchange,
+    format_target,
+    member_exchange,
+    parse_member_id,
+)
+from recado.feeds.vector import PUBLISHER_ID_BYTES
 from recado.feeds.views import MemberId, Role
-from recado.feeds.wire import extent
+from recado.feeds.wire import read_message_extent
 
-from .port import UNTAGGED, Listener
+from .endpoint import NO_TAG, PacketListener
 
-LARGEST: Final = 1 << 20
-PREFETCH: Final = {Role.SUBSCRIBER: 256, Role.ARCHIVE: 1_024}
+MAX_PACKET_BYTES: Final = 1 << 20
+PREFETCH_COUNTS: Final = {Role.SUBSCRIBER: 256, Role.ARCHIVE: 1_024}
 """Packets that came and are not settled."""
-ACK_PACKETS: Final = 64
-ACK_SECONDS: Final = 0.01
+ACK_PACKET_COUNT: Final = 64
+ACK_DELAY_S: Final = 0.01
 """An ack for each costs a member and its broker a wake-up that nobody waits for."""
-TYPE: Final = "recado.feed"
-PATIENCE: Final = 60.0
+MESSAGE_TYPE: Final = "recado.feed"
+QUEUE_WAIT_TIMEOUT_S: Final = 60.0
 """Seconds for the broker to notice that an archive's last life is over."""
-AGAIN_SECONDS: Final = 0.5
-CLOSE_SECONDS: Final = 2.0
+RETRY_INTERVAL_S: Final = 0.5
+CLOSE_TIMEOUT_S: Final = 2.0
 """Longer, and the connection is not there to be told."""
 
 log = logging.getLogger("recado.feeds")
 
 
-class AmqpCarrier:
-    transport = "AMQP"
-    largest = LARGEST
+class AmqpFeedTransport:
+    layer_name = "AMQP"
+    max_packet_bytes = MAX_PACKET_BYTES
 
     def __init__(self, connection: RobustConnection) -> None:
         self._connection = connection
-        self._ports: set[AmqpPort] = set()
+        self._endpoints: set[AmqpEndpoint] = set()
 
     @classmethod
-    async def open(cls, url: str, give_up: float | None, *, patient: bool) -> AmqpCarrier:
-        carrier: AmqpCarrier
+    async def open(
+        cls, url: str, reconnect_timeout: float | None, *, wait_for_broker: bool
+    ) -> AmqpFeedTransport:
+        transport: AmqpFeedTransport
 
-        def on_event(event: Notice) -> None:
+        def on_event(event: ConnectionEvent) -> None:
             match event:
-                case Lost(error):
+                case ConnectionLost(error):
                     log.warning("feeds are without their broker, and wait for it: %s", error)
-                case Restored(_, seconds):
+                case ConnectionRecovered(_, seconds):
                     log.warning("feeds have their broker again after %.1f s", seconds)
-                case GivenUp(error):
-                    carrier._given_up(error)
+                case ReconnectAbandoned(error):
+                    transport._notify_lost(error)
                 case _:
                     pass
 
         try:
             connection = await connect(
-                url, name="recado feed", on_event=on_event, give_up=give_up, patient=patient
+                url,
+                name="recado feed",
+                on_event=on_event,
+                reconnect_timeout=reconnect_timeout,
+                wait_for_broker=wait_for_broker,
             )
         except ClientError as error:
-            raise CannotJoin(str(error)) from error
-        carrier = cls(connection)
-        return carrier
+            raise JoinError(str(error)) from error
+        transport = cls(connection)
+        return transport
 
-    def _given_up(self, error: Exception) -> None:
-        for port in list(self._ports):
-            port.listener.broken(error)
+    def _notify_lost(self, error: Exception) -> None:
+        for port in list(self._endpoints):
+            port.listener.transport_lost(error)
 
-    async def join(self, feed: str, me: MemberId, role: Role, listener: Listener) -> AmqpPort:
-        port = AmqpPort(self._connection, feed, me, role, listener, self._ports.discard)
-        self._ports.add(port)
+    async def join(
+        self, feed: str, member_id: MemberId, role: Role, listener: PacketListener
+    ) -> AmqpEndpoint:
+        port = AmqpEndpoint(
+            self._connection, feed, member_id, role, listener, self._endpoints.discard
+        )
+        self._endpoints.add(port)
         try:
             await port.open()
         except BaseException as error:
             await port.close()
             if isinstance(error, ClientError):
-                raise CannotJoin(f"cannot join the feed {feed}: {error}") from error
+                raise JoinError(f"cannot join the feed {feed}: {error}") from error
             raise
         return port
 
@@ -114,66 +135,71 @@ class AmqpCarrier:
         await self._connection.close()
 
 
-class Posted:
+class UnconfirmedPacket:
     """A cast with messages, until it is confirmed."""
 
-    __slots__ = ("done", "key", "number", "packet")
+    __slots__ = ("is_confirmed", "key", "last_sequence", "packet")
 
     def __init__(self, number: int, packet: bytes, key: str) -> None:
-        self.number = number
+        self.last_sequence = number
         self.packet = packet
         self.key = key
-        self.done = False
+        self.is_confirmed = False
 
 
-class AmqpPort:
+class AmqpEndpoint:
     def __init__(
         self,
         connection: RobustConnection,
         feed: str,
-        me: MemberId,
+        member_id: MemberId,
         role: Role,
-        listener: Listener,
-        forget: Callable[[AmqpPort], object],
+        listener: PacketListener,
+        on_close: Callable[[AmqpEndpoint], object],
     ) -> None:
         self.listener = listener
         self._connection = connection
         self._feed = feed
-        self._p, self._a = exchange_p(feed), exchange_a(feed)
-        self._me = me
+        self._broadcast_exchange, self._member_exchange = (
+            broadcast_exchange(feed),
+            member_exchange(feed),
+        )
+        self._member_id = member_id
         self._role = role
-        self._forget = forget
+        self._on_close = on_close
         self._loop = asyncio.get_running_loop()
         self._tasks: list[asyncio.Task[None]] = []
         self._channels: list[RobustChannel] = []
-        self._transient = encode_properties(
-            Properties(type=TYPE, delivery_mode=1, reply_to=text_of(me))
+        self._transient_properties = encode_properties(
+            Properties(type=MESSAGE_TYPE, delivery_mode=1, reply_to=format_target(member_id))
         )
-        self._posted: deque[Posted] = deque()
-        self._by_number: dict[int, Posted] = {}
-        self._tag = UNTAGGED
+        self._unconfirmed: deque[UnconfirmedPacket] = deque()
+        self._by_delivery_number: dict[int, UnconfirmedPacket] = {}
+        self._last_tag = NO_TAG
         self._unsettled: deque[tuple[int, Delivery]] = deque()
-        self._settles: Delivery | None = None
-        self._owed = 0  # packets that are settled and not acknowledged
+        self._ack_up_to: Delivery | None = None
+        self._unacked_count = 0  # packets that are settled and not acknowledged
         self._ack_timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self._listens = False  # to what is sent to coordinators,
-        self._is_bound = False  # and whether the broker has been told
-        self._binding: asyncio.Task[None] | None = None
+        self._wants_coordinator_packets = False  # to what is sent to coordinators,
+        self._is_coordinator_bound = False  # and whether the broker has been told
+        self._bind_task: asyncio.Task[None] | None = None
 
     # --- the beginning
 
     async def open(self) -> None:
-        self._out = await self._channel(confirms=self._role is Role.PUBLISHER)
-        self._out.on_confirm = self._on_confirm
-        await self._out.declare_exchange(self._p, "topic", durable=True)
-        await self._out.declare_exchange(self._a, "direct", durable=True)
+        self._publish_channel = await self._channel(confirms=self._role is Role.PUBLISHER)
+        self._publish_channel.on_confirm = self._on_confirm
+        await self._publish_channel.declare_exchange(
+            self._broadcast_exchange, "topic", durable=True
+        )
+        await self._publish_channel.declare_exchange(self._member_exchange, "direct", durable=True)
         if self._role is not Role.PUBLISHER:
-            for_members = await self._consume_a()
-            for_all = await self._consume_p()
+            for_members = await self._consume_member_queue()
+            for_all = await self._consume_broadcasts()
             self._tasks = [
-                self._loop.create_task(self._hear_a(for_members)),
-                self._loop.create_task(self._hear_p(for_all)),
+                self._loop.create_task(self._receive_addressed(for_members)),
+                self._loop.create_task(self._receive_broadcasts(for_all)),
             ]
 
     async def _channel(self, *, confirms: bool = False) -> RobustChannel:
@@ -181,201 +207,206 @@ class AmqpPort:
         self._channels.append(channel)
         return channel
 
-    async def _consume_a(self) -> Consumer:
+    async def _consume_member_queue(self) -> Consumer:
         channel = await self._channel()
         queue = await channel.declare_queue(exclusive=True, auto_delete=True)
-        self._for_members, self._queue_a = channel, queue.name
-        keys = [text_of(self._me), MEMBERS]
+        self._member_channel, self._member_queue = channel, queue.name
+        keys = [format_target(self._member_id), MEMBERS]
         if self._role is Role.ARCHIVE:
             keys.append(ARCHIVES)
         for key in keys:
-            await channel.bind_queue(queue.name, self._a, key)
+            await channel.bind_queue(queue.name, self._member_exchange, key)
         return await channel.consume(queue.name, no_ack=True)
 
-    async def _consume_p(self) -> Consumer:
-        until = self._loop.time() + PATIENCE
+    async def _consume_broadcasts(self) -> Consumer:
+        until = self._loop.time() + QUEUE_WAIT_TIMEOUT_S
         while True:
             channel = await self._channel()
             try:
-                await channel.qos(PREFETCH[self._role])
+                await channel.qos(PREFETCH_COUNTS[self._role])
                 if self._role is Role.ARCHIVE:
-                    name = archive_queue(self._feed, self._me.name)
+                    name = archive_queue_name(self._feed, self._member_id.name)
                     await channel.declare_queue(name, durable=True)
                 else:
                     queue = await channel.declare_queue(exclusive=True, auto_delete=True)
                     name = queue.name
-                await channel.bind_queue(name, self._p, "#")
+                await channel.bind_queue(name, self._broadcast_exchange, "#")
                 return await channel.consume(name, exclusive=True)
-            except ChannelRefused as error:
+            except ChannelClosedByBrokerError as error:
                 self._channels.remove(channel)
-                if not error.is_held or self._loop.time() > until:
+                if not error.is_exclusively_locked or self._loop.time() > until:
                     raise
-                log.info("another archive %s is at work, or was until now", self._me.name)
-            await asyncio.sleep(AGAIN_SECONDS)  # the broker does not tell when a queue is free
+                log.info("another archive %s is at work, or was until now", self._member_id.name)
+            await asyncio.sleep(RETRY_INTERVAL_S)  # the broker does not tell when a queue is free
 
     # --- in
 
-    async def _hear_a(self, consumer: Consumer) -> None:
+    async def _receive_addressed(self, consumer: Consumer) -> None:
         try:
             async for deliveries in consumer.batches():
                 for delivery in deliveries:
-                    self._arrive(Channel.A, delivery, UNTAGGED)
+                    self._notify_packet(PacketRoute.ADDRESSED, delivery, NO_TAG)
         except ClientError as error:
-            self._broken(error)
+            self._notify_error(error)
 
-    async def _hear_p(self, consumer: Consumer) -> None:
+    async def _receive_broadcasts(self, consumer: Consumer) -> None:
         while True:
             try:
                 async for deliveries in consumer.batches():
                     for delivery in deliveries:
-                        self._tag += 1
-                        self._unsettled.append((self._tag, delivery))
-                        self._arrive(Channel.P, delivery, self._tag)
+                        self._last_tag += 1
+                        self._unsettled.append((self._last_tag, delivery))
+                        self._notify_packet(PacketRoute.BROADCAST, delivery, self._last_tag)
                 return None
-            except ChannelRefused as error:
-                if not error.is_held:
-                    return self._broken(error)
+            except ChannelClosedByBrokerError as error:
+                if not error.is_exclusively_locked:
+                    return self._notify_error(error)
             except ClientError as error:
-                return self._broken(error)
+                return self._notify_error(error)
             # After a reconnection the broker may still take our last connection for alive.
             try:
-                consumer = await self._consume_p()
+                consumer = await self._consume_broadcasts()
             except ClientError as error:
-                return self._broken(error)
+                return self._notify_error(error)
 
-    def _arrive(self, channel: Channel, delivery: Delivery, tag: int) -> None:
-        sender = sender_of(delivery)
+    def _notify_packet(self, channel: PacketRoute, delivery: Delivery, tag: int) -> None:
+        sender = read_sender(delivery)
         if sender is not None:
-            self.listener.arrived(channel, sender, delivery.body, tag)
-        elif tag != UNTAGGED:  # somebody else's message, of no meaning here
-            self.listener.arrived(channel, NOBODY, b"", tag)
+            self.listener.packet_received(channel, sender, delivery.body, tag)
+        elif tag != NO_TAG:  # somebody else's message, of no meaning here
+            self.listener.packet_received(channel, UNKNOWN_SENDER, b"", tag)
 
-    def _broken(self, error: Exception) -> None:
+    def _notify_error(self, error: Exception) -> None:
         if not self._closed:
-            self.listener.broken(error)
+            self.listener.transport_lost(error)
 
-    def listen(self, *, to_coordinators: bool) -> None:
-        self._listens = to_coordinators
-        if self._binding is None and not self._closed:
-            self._binding = self._loop.create_task(self._bind())
-            self._tasks.append(self._binding)
+    def listen_to_coordinators(self, *, enabled: bool) -> None:
+        self._wants_coordinator_packets = enabled
+        if self._bind_task is None and not self._closed:
+            self._bind_task = self._loop.create_task(self._update_coordinator_binding())
+            self._tasks.append(self._bind_task)
 
-    async def _bind(self) -> None:
-        channel, queue = self._for_members, self._queue_a
+    async def _update_coordinator_binding(self) -> None:
+        channel, queue = self._member_channel, self._member_queue
         try:
-            while self._is_bound != self._listens:
-                wanted = self._listens
+            while self._is_coordinator_bound != self._wants_coordinator_packets:
+                wanted = self._wants_coordinator_packets
                 if wanted:
-                    await channel.bind_queue(queue, self._a, COORDINATORS)
+                    await channel.bind_queue(queue, self._member_exchange, COORDINATORS)
                 else:
-                    await channel.unbind_queue(queue, self._a, COORDINATORS)
-                self._is_bound = wanted
+                    await channel.unbind_queue(queue, self._member_exchange, COORDINATORS)
+                self._is_coordinator_bound = wanted
         except ClientError as error:
-            self._broken(error)
+            self._notify_error(error)
         finally:
-            if self._binding is not None:
-                self._tasks.remove(self._binding)
-            self._binding = None
+            if self._bind_task is not None:
+                self._tasks.remove(self._bind_task)
+            self._bind_task = None
 
-    def settle(self, upto: int) -> None:
+    def settle(self, last_tag: int) -> None:
         """One ack for all that is settled within some milliseconds, unless that is much."""
         last = None
-        while self._unsettled and self._unsettled[0][0] <= upto:
+        while self._unsettled and self._unsettled[0][0] <= last_tag:
             _, last = self._unsettled.popleft()
-            self._owed += 1
+            self._unacked_count += 1
         if last is None:
             return
-        self._settles = last
-        if self._owed >= ACK_PACKETS:
-            self._acknowledge()
+        self._ack_up_to = last
+        if self._unacked_count >= ACK_PACKET_COUNT:
+            self._send_ack()
         elif self._ack_timer is None:
-            self._ack_timer = self._loop.call_later(ACK_SECONDS, self._acknowledge)
+            self._ack_timer = self._loop.call_later(ACK_DELAY_S, self._send_ack)
 
-    def _acknowledge(self) -> None:
+    def _send_ack(self) -> None:
         if self._ack_timer is not None:
             self._ack_timer.cancel()
             self._ack_timer = None
-        last, self._settles, self._owed = self._settles, None, 0
+        last, self._ack_up_to, self._unacked_count = self._ack_up_to, None, 0
         if last is not None and not self._closed:
             last.ack(multiple=True)
 
     # --- out
 
-    def cast(self, packet: bytes, key: str, number: int) -> None:
-        if not number:
-            self._publish(self._p, key, packet)
+    def broadcast(self, packet: bytes, key: str, last_sequence: int) -> None:
+        if not last_sequence:
+            self._publish_transient(self._broadcast_exchange, key, packet)
             return
-        posted = Posted(number, packet, key)
-        self._posted.append(posted)
-        self._post(posted)
+        posted = UnconfirmedPacket(last_sequence, packet, key)
+        self._unconfirmed.append(posted)
+        self._publish_persistent(posted)
 
-    def _post(self, posted: Posted) -> None:
+    def _publish_persistent(self, posted: UnconfirmedPacket) -> None:
         if self._closed:
             return
-        headers: Table = {"publisher": self._me.incarnation.hex(), "last": posted.number}
-        properties = Properties(type=TYPE, delivery_mode=2, headers=headers)
+        headers: FieldTable = {
+            "publisher": self._member_id.incarnation.hex(),
+            "last": posted.last_sequence,
+        }
+        properties = Properties(type=MESSAGE_TYPE, delivery_mode=2, headers=headers)
         try:
-            number = self._out.publish(self._p, posted.key, posted.packet, properties)
+            number = self._publish_channel.publish(
+                self._broadcast_exchange, posted.key, posted.packet, properties
+            )
         except ClientError as error:
-            self._loop.call_soon(self._broken, error)
+            self._loop.call_soon(self._notify_error, error)
         else:
-            self._by_number[number] = posted
+            self._by_delivery_number[number] = posted
 
     def send(self, to: Target, packet: bytes) -> None:
-        self._publish(self._a, text_of(to), packet)
+        self._publish_transient(self._member_exchange, format_target(to), packet)
 
-    def _publish(self, exchange: str, key: str, packet: bytes) -> None:
+    def _publish_transient(self, exchange: str, key: str, packet: bytes) -> None:
         """What is transient is not kept for when the connection is back."""
         if self._connection.is_connected and not self._closed:
             try:
-                self._out.publish(exchange, key, packet, self._transient)
-            except ConnectionLost:
+                self._publish_channel.publish(exchange, key, packet, self._transient_properties)
+            except ConnectionLostError:
                 pass
             except ClientError as error:
-                self._loop.call_soon(self._broken, error)
+                self._loop.call_soon(self._notify_error, error)
 
     def _on_confirm(self, numbers: range, ok: bool) -> None:
         for number in numbers:
-            posted = self._by_number.pop(number, None)
+            posted = self._by_delivery_number.pop(number, None)
             if posted is None:
                 continue
             if ok:
-                posted.done = True
+                posted.is_confirmed = True
             else:
                 log.warning("feed %s: the broker refused a batch; it is sent again", self._feed)
-                self._loop.call_later(AGAIN_SECONDS, self._post, posted)
+                self._loop.call_later(RETRY_INTERVAL_S, self._publish_persistent, posted)
         confirmed = 0
-        while self._posted and self._posted[0].done:
-            confirmed = self._posted.popleft().number
+        while self._unconfirmed and self._unconfirmed[0].is_confirmed:
+            confirmed = self._unconfirmed.popleft().last_sequence
         if confirmed and not self._closed:
-            self.listener.confirmed(confirmed)
+            self.listener.broadcasts_confirmed(confirmed)
 
     # --- the end
 
     async def close(self) -> None:
         if self._closed:
             return
-        self._acknowledge()
+        self._send_ack()
         self._closed = True
-        self._forget(self)
+        self._on_close(self)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for channel in self._channels:
             with suppress(ClientError, TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await channel.close()
 
 
-NOBODY: Final = MemberId("", bytes(PUBLISHER_SIZE))
+UNKNOWN_SENDER: Final = MemberId("", bytes(PUBLISHER_ID_BYTES))
 
 
-def sender_of(delivery: Delivery) -> MemberId | None:
+def read_sender(delivery: Delivery) -> MemberId | None:
     """A publisher by what it sent, all others by what they say: that takes longer, and comes rarely."""
-    messages = extent(delivery.body)
+    messages = read_message_extent(delivery.body)
     if messages is not None:
         return MemberId("", messages[0])
     try:
-        return id_of(delivery.properties.reply_to or "")
-    except ProtocolError:
+        return parse_member_id(delivery.properties.reply_to or "")
+    except AmqpError:
         return None

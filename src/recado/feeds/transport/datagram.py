@@ -13,14 +13,14 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-MAGIC: Final = 0xFEED
+DATAGRAM_MAGIC_CODE: Final = 0xFEED
 VERSION: Final = 1
-_HEAD: Final = struct.Struct(">HBB")
-_SHORTEST: Final = _HEAD.size + 3
+_HEADER_LAYOUT: Final = struct.Struct(">HBB")
+_MIN_DATAGRAM_BYTES: Final = _HEADER_LAYOUT.size + 3
 
 
 class Datagram(NamedTuple):
-    on_a: bool
+    is_addressed: bool
     feed: str
     sender: str
     to: str
@@ -28,7 +28,7 @@ class Datagram(NamedTuple):
 
 
 def encode(datagram: Datagram) -> bytes:
-    parts = [_HEAD.pack(MAGIC, VERSION, datagram.on_a)]
+    parts = [_HEADER_LAYOUT.pack(DATAGRAM_MAGIC_CODE, VERSION, datagram.is_addressed)]
     for text in (datagram.feed, datagram.sender, datagram.to):
         data = text.encode()
         parts += (bytes((len(data),)), data)
@@ -38,12 +38,12 @@ def encode(datagram: Datagram) -> bytes:
 
 def decode(data: bytes) -> Datagram | None:
     """None for whatever is no datagram of ours: anybody may send to a group."""
-    if len(data) < _SHORTEST:
+    if len(data) < _MIN_DATAGRAM_BYTES:
         return None
-    magic, version, channel = _HEAD.unpack_from(data)
-    if magic != MAGIC or version != VERSION or channel > 1:
+    magic, version, channel = _HEADER_LAYOUT.unpack_from(data)
+    if magic != DATAGRAM_MAGIC_CODE or version != VERSION or channel > 1:
         return None
-    at = _HEAD.size
+    at = _HEADER_LAYOUT.size
     texts = []
     try:
         for _ in range(3):

@@ -11,121 +11,127 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from recado.feeds.boundary import ARCHIVES, COORDINATORS, MEMBERS, Channel, Target
+from recado.feeds.boundary import ARCHIVES, COORDINATORS, MEMBERS, PacketRoute, Target
 from recado.feeds.views import MemberId, Role
 
-from .port import UNTAGGED, Listener
+from .endpoint import NO_TAG, PacketListener
 
-LARGEST: Final = 1 << 20
+MAX_PACKET_BYTES: Final = 1 << 20
 
-Wire = Callable[[Channel, MemberId, bytes], bool]
+PacketFilter = Callable[[PacketRoute, MemberId, bytes], bool]
 
 
-class Hub:
+class MemoryHub:
     """What a broker would be. All carriers with the same hub reach each other."""
 
     def __init__(self) -> None:
-        self.ports: list[MemoryPort] = []
-        self.wire: Wire = lambda channel, sender, packet: True
-        self.queues: dict[tuple[str, str], deque[tuple[MemberId, bytes]]] = {}
+        self.endpoints: list[MemoryEndpoint] = []
+        self.accepts_packet: PacketFilter = lambda channel, sender, packet: True
+        self.archive_queues: dict[tuple[str, str], deque[tuple[MemberId, bytes]]] = {}
         """By feed and name of an archive: what it has not settled."""
 
-    def cast(self, feed: str, sender: MemberId, packet: bytes) -> None:
-        if not self.wire(Channel.P, sender, packet):
+    def broadcast(self, feed: str, sender: MemberId, packet: bytes) -> None:
+        if not self.accepts_packet(PacketRoute.BROADCAST, sender, packet):
             return
-        for (of_feed, _), queue in self.queues.items():
+        for (of_feed, _), queue in self.archive_queues.items():
             if of_feed == feed:
                 queue.append((sender, packet))
-        for port in self.ports:
+        for port in self.endpoints:
             if port.feed == feed and port.role is not Role.PUBLISHER:
-                port.take(Channel.P, sender, packet)
+                port.enqueue(PacketRoute.BROADCAST, sender, packet)
 
     def send(self, feed: str, sender: MemberId, to: Target, packet: bytes) -> None:
-        if not self.wire(Channel.A, sender, packet):
+        if not self.accepts_packet(PacketRoute.ADDRESSED, sender, packet):
             return
-        for port in self.ports:
-            if port.feed == feed and port.answers_to(to):
-                port.take(Channel.A, sender, packet)
+        for port in self.endpoints:
+            if port.feed == feed and port.is_addressed_by(to):
+                port.enqueue(PacketRoute.ADDRESSED, sender, packet)
 
 
-class MemoryCarrier:
-    transport = "AMQP"
-    largest = LARGEST
+class MemoryFeedTransport:
+    layer_name = "AMQP"
+    max_packet_bytes = MAX_PACKET_BYTES
 
-    def __init__(self, hub: Hub | None = None) -> None:
-        self._hub = hub or Hub()
+    def __init__(self, hub: MemoryHub | None = None) -> None:
+        self._hub = hub or MemoryHub()
 
-    async def join(self, feed: str, me: MemberId, role: Role, listener: Listener) -> MemoryPort:
-        port = MemoryPort(self._hub, feed, me, role, listener)
-        self._hub.ports.append(port)
+    async def join(
+        self, feed: str, member_id: MemberId, role: Role, listener: PacketListener
+    ) -> MemoryEndpoint:
+        port = MemoryEndpoint(self._hub, feed, member_id, role, listener)
+        self._hub.endpoints.append(port)
         return port
 
     async def close(self) -> None:
         """Nothing was opened."""
 
 
-class MemoryPort:
-    def __init__(self, hub: Hub, feed: str, me: MemberId, role: Role, listener: Listener) -> None:
+class MemoryEndpoint:
+    def __init__(
+        self, hub: MemoryHub, feed: str, member_id: MemberId, role: Role, listener: PacketListener
+    ) -> None:
         self._hub = hub
         self.feed = feed
-        self.me = me
+        self.member_id = member_id
         self.role = role
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._tag = UNTAGGED
-        self._settled = UNTAGGED
-        self._coordinates = False
+        self._last_tag = NO_TAG
+        self._settled_tag = NO_TAG
+        self._listens_to_coordinators = False
         if role is Role.ARCHIVE:
-            self._queue = hub.queues.setdefault((feed, me.name), deque())
+            self._queue = hub.archive_queues.setdefault((feed, member_id.name), deque())
             for sender, packet in self._queue:
-                self.take(Channel.P, sender, packet)
+                self.enqueue(PacketRoute.BROADCAST, sender, packet)
 
-    def answers_to(self, to: Target) -> bool:
+    def is_addressed_by(self, to: Target) -> bool:
         if to == MEMBERS:
             return self.role is not Role.PUBLISHER
         if to == COORDINATORS:
-            return self._coordinates
+            return self._listens_to_coordinators
         if to == ARCHIVES:
             return self.role is Role.ARCHIVE
-        return to == self.me
+        return to == self.member_id
 
-    def take(self, channel: Channel, sender: MemberId, packet: bytes) -> None:
-        tag = UNTAGGED
-        if channel is Channel.P:
-            self._tag += 1
-            tag = self._tag
-        self._loop.call_soon(self._arrive, channel, sender, packet, tag)
+    def enqueue(self, channel: PacketRoute, sender: MemberId, packet: bytes) -> None:
+        tag = NO_TAG
+        if channel is PacketRoute.BROADCAST:
+            self._last_tag += 1
+            tag = self._last_tag
+        self._loop.call_soon(self._notify_packet, channel, sender, packet, tag)
 
-    def _arrive(self, channel: Channel, sender: MemberId, packet: bytes, tag: int) -> None:
-        if self in self._hub.ports:
-            self._listener.arrived(channel, sender, packet, tag)
+    def _notify_packet(
+        self, channel: PacketRoute, sender: MemberId, packet: bytes, tag: int
+    ) -> None:
+        if self in self._hub.endpoints:
+            self._listener.packet_received(channel, sender, packet, tag)
 
-    def cast(self, packet: bytes, key: str, number: int) -> None:
-        self._hub.cast(self.feed, self.me, packet)
-        if number:
-            self._loop.call_soon(self._confirm, number)
+    def broadcast(self, packet: bytes, key: str, last_sequence: int) -> None:
+        self._hub.broadcast(self.feed, self.member_id, packet)
+        if last_sequence:
+            self._loop.call_soon(self._notify_confirmed, last_sequence)
 
-    def _confirm(self, number: int) -> None:
-        if self in self._hub.ports:
-            self._listener.confirmed(number)
+    def _notify_confirmed(self, number: int) -> None:
+        if self in self._hub.endpoints:
+            self._listener.broadcasts_confirmed(number)
 
     def send(self, to: Target, packet: bytes) -> None:
-        self._hub.send(self.feed, self.me, to, packet)
+        self._hub.send(self.feed, self.member_id, to, packet)
 
-    def listen(self, *, to_coordinators: bool) -> None:
-        self._coordinates = to_coordinators
+    def listen_to_coordinators(self, *, enabled: bool) -> None:
+        self._listens_to_coordinators = enabled
 
-    def settle(self, upto: int) -> None:
+    def settle(self, last_tag: int) -> None:
         if self.role is Role.ARCHIVE:
-            for _ in range(upto - self._settled):
+            for _ in range(last_tag - self._settled_tag):
                 self._queue.popleft()
-        self._settled = max(upto, self._settled)
+        self._settled_tag = max(last_tag, self._settled_tag)
 
-    def break_with(self, error: Exception) -> None:
+    def disconnect(self, error: Exception) -> None:
         """As if the carrier were gone."""
-        self._hub.ports.remove(self)
-        self._loop.call_soon(self._listener.broken, error)
+        self._hub.endpoints.remove(self)
+        self._loop.call_soon(self._listener.transport_lost, error)
 
     async def close(self) -> None:
-        if self in self._hub.ports:
-            self._hub.ports.remove(self)
+        if self in self._hub.endpoints:
+            self._hub.endpoints.remove(self)

@@ -6,7 +6,7 @@ Each member has two sockets: one in the group, for what is meant for many, and o
 sends everything and gets what is meant for it alone. So the address that a datagram came from is where its
 sender is reached. Whoever is not heard of yet is called through the group.
 
-U1  No datagram is larger than 60 KB; FRAG sees to that, by `largest`.
+U1  No datagram is larger than 60 KB; FRAG sees to that, by `max_packet_bytes`.
 U2  No more than `rate` bytes are sent in a second: nobody tells a sender that a receiver's buffer is full,
     and what overflows it has to be asked for again.
 U3  Whatever is sent to us, by whomever, stops neither what we send nor what others send us.
@@ -27,32 +27,32 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from recado.feeds.boundary import ARCHIVES, COORDINATORS, MEMBERS, Channel, Target
-from recado.feeds.errors import CannotJoin
-from recado.feeds.naming import id_of, text_of
+from recado.feeds.boundary import ARCHIVES, COORDINATORS, MEMBERS, PacketRoute, Target
+from recado.feeds.errors import JoinError
+from recado.feeds.naming import format_target, parse_member_id
 from recado.feeds.views import MemberId, Role
 
 from .datagram import Datagram, decode, encode
-from .port import UNTAGGED, Listener
+from .endpoint import NO_TAG, PacketListener
 
-LARGEST_DATAGRAM: Final = 60_000
-ROOM_FOR_HEAD: Final = 800
+MAX_DATAGRAM_BYTES: Final = 60_000
+MAX_DATAGRAM_HEADER_BYTES: Final = 800
 """Of a datagram: three names of up to 255 bytes."""
-RECEIVE_BUFFER: Final = 8 << 20
+RECEIVE_BUFFER_BYTES: Final = 8 << 20
 """Asked for; the system gives what it allows."""
-READS_AT_ONCE: Final = 64
-MOST_KNOWN: Final = 10_000
-MOST_WAITING: Final = 32 << 20
+MAX_READS_PER_WAKEUP_COUNT: Final = 64
+MAX_KNOWN_ADDRESSES: Final = 10_000
+MAX_QUEUED_BYTES: Final = 32 << 20
 """Bytes that wait to be sent; beyond them only messages are taken, and those are few that were not sent yet."""
-PACE_SECONDS: Final = 0.002
+PACE_INTERVAL_S: Final = 0.002
 
 Address = tuple[str, int]
-Letter = tuple[bytes, Address]
+QueuedDatagram = tuple[bytes, Address]
 
 log = logging.getLogger("recado.feeds")
 
 
-class Group(msgspec.Struct, frozen=True):
+class MulticastGroup(msgspec.Struct, frozen=True):
     """Where a group meets."""
 
     host: str
@@ -62,7 +62,7 @@ class Group(msgspec.Struct, frozen=True):
     rate: int = 40_000_000
 
 
-def parse_group(url: str) -> Group:
+def parse_group(url: str) -> MulticastGroup:
     """What a URL says, or a `ValueError` that names the part that is wrong."""
     parts = urlsplit(url)
     if parts.scheme != "udp":
@@ -88,12 +88,14 @@ def parse_group(url: str) -> Group:
                     raise ValueError(f"ttl={text}: 0 stays on this machine, 1 on this network")
                 values[name] = int(text)
             case "rate":
-                if not text.isdecimal() or int(text) < LARGEST_DATAGRAM:
-                    raise ValueError(f"rate={text} is less than {LARGEST_DATAGRAM} bytes a second")
+                if not text.isdecimal() or int(text) < MAX_DATAGRAM_BYTES:
+                    raise ValueError(
+                        f"rate={text} is less than {MAX_DATAGRAM_BYTES} bytes a second"
+                    )
                 values[name] = int(text)
             case _:
                 raise ValueError(f"unknown option {name!r}; there are interface, ttl and rate")
-    return msgspec.convert({"host": host, "port": port, **values}, Group)
+    return msgspec.convert({"host": host, "port": port, **values}, MulticastGroup)
 
 
 def _is_address(text: str, *, multicast: bool) -> bool:
@@ -103,35 +105,37 @@ def _is_address(text: str, *, multicast: bool) -> bool:
         return False
 
 
-class UdpCarrier:
+class UdpFeedTransport:
     """Every member has sockets of its own, so there is nothing to open before one joins."""
 
-    transport = "UDP"
-    largest = LARGEST_DATAGRAM - ROOM_FOR_HEAD
+    layer_name = "UDP"
+    max_packet_bytes = MAX_DATAGRAM_BYTES - MAX_DATAGRAM_HEADER_BYTES
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: MulticastGroup) -> None:
         self._group = group
 
-    async def join(self, feed: str, me: MemberId, role: Role, listener: Listener) -> UdpPort:
+    async def join(
+        self, feed: str, member_id: MemberId, role: Role, listener: PacketListener
+    ) -> UdpEndpoint:
         with ExitStack() as stack:
             try:
-                many = _group_socket(stack, self._group)
-                own = _own_socket(stack, self._group)
+                many = _open_group_socket(stack, self._group)
+                own = _open_own_socket(stack, self._group)
             except OSError as error:
-                raise CannotJoin(
+                raise JoinError(
                     f"cannot join the group {self._group.host}:{self._group.port} "
                     f"on {self._group.interface}: {error.strerror}",
                     "interface= names the address of an interface that does multicast.",
                 ) from error
             stack.pop_all()
-        return UdpPort(self._group, feed, me, role, listener, (many, own))
+        return UdpEndpoint(self._group, feed, member_id, role, listener, (many, own))
 
     async def close(self) -> None:
         """Ports close their sockets themselves."""
 
 
-def _group_socket(stack: ExitStack, group: Group) -> socket.socket:
-    made = _socket(stack)
+def _open_group_socket(stack: ExitStack, group: MulticastGroup) -> socket.socket:
+    made = _open_socket(stack)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.bind((group.host, group.port))
     there = struct.pack("4s4s", socket.inet_aton(group.host), socket.inet_aton(group.interface))
@@ -139,8 +143,8 @@ def _group_socket(stack: ExitStack, group: Group) -> socket.socket:
     return made
 
 
-def _own_socket(stack: ExitStack, group: Group) -> socket.socket:
-    made = _socket(stack)
+def _open_own_socket(stack: ExitStack, group: MulticastGroup) -> socket.socket:
+    made = _open_socket(stack)
     made.bind((group.interface, 0))
     made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(group.interface))
     made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
@@ -148,84 +152,88 @@ def _own_socket(stack: ExitStack, group: Group) -> socket.socket:
     return made
 
 
-def _socket(stack: ExitStack) -> socket.socket:
+def _open_socket(stack: ExitStack) -> socket.socket:
     """Closed with the stack, whatever fails afterwards."""
     made = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     made.setblocking(False)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
     return made
 
 
-class UdpPort:
+class UdpEndpoint:
     def __init__(
         self,
-        group: Group,
+        group: MulticastGroup,
         feed: str,
-        me: MemberId,
+        member_id: MemberId,
         role: Role,
-        listener: Listener,
+        listener: PacketListener,
         sockets: tuple[socket.socket, socket.socket],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._group = (group.host, group.port)
+        self._group_address = (group.host, group.port)
         self._feed = feed
-        self._me = text_of(me)
+        self._member_text = format_target(member_id)
         self._listener = listener
-        self._takes: set[str] = {self._me, ""}
+        self._accepted_targets: set[str] = {self._member_text, ""}
         if role is not Role.PUBLISHER:
-            self._takes.add(MEMBERS)
+            self._accepted_targets.add(MEMBERS)
         if role is Role.ARCHIVE:
-            self._takes.add(ARCHIVES)
+            self._accepted_targets.add(ARCHIVES)
         self._sockets = sockets
         self._addresses: dict[str, Address] = {}
-        self._waiting: dict[Letter, int] = {}  # and its number
-        self._waiting_bytes = 0
-        self._burst = max(LARGEST_DATAGRAM, int(group.rate * PACE_SECONDS))
-        self._room = self._burst
-        self._pace: asyncio.TimerHandle | None = None
-        self._sent = asyncio.Event()
-        self._sent.set()
+        self._send_queue: dict[QueuedDatagram, int] = {}  # and its number
+        self._queued_bytes = 0
+        self._burst_bytes = max(MAX_DATAGRAM_BYTES, int(group.rate * PACE_INTERVAL_S))
+        self._budget_bytes = self._burst_bytes
+        self._pace_timer: asyncio.TimerHandle | None = None
+        self._queue_empty = asyncio.Event()
+        self._queue_empty.set()
         self._closed = False
         for each in sockets:
-            self._loop.add_reader(each, self._read, each)
+            self._loop.add_reader(each, self._read_socket, each)
 
     # --- out
 
-    def cast(self, packet: bytes, key: str, number: int) -> None:
-        self._post(Datagram(False, self._feed, self._me, "", packet), self._group, number)
+    def broadcast(self, packet: bytes, key: str, last_sequence: int) -> None:
+        self._enqueue(
+            Datagram(False, self._feed, self._member_text, "", packet),
+            self._group_address,
+            last_sequence,
+        )
 
     def send(self, to: Target, packet: bytes) -> None:
-        text = text_of(to)
-        address = self._addresses.get(text, self._group)
-        self._post(Datagram(True, self._feed, self._me, text, packet), address, 0)
+        text = format_target(to)
+        address = self._addresses.get(text, self._group_address)
+        self._enqueue(Datagram(True, self._feed, self._member_text, text, packet), address, 0)
 
-    def listen(self, *, to_coordinators: bool) -> None:
-        if to_coordinators:
-            self._takes.add(COORDINATORS)
+    def listen_to_coordinators(self, *, enabled: bool) -> None:
+        if enabled:
+            self._accepted_targets.add(COORDINATORS)
         else:
-            self._takes.discard(COORDINATORS)
+            self._accepted_targets.discard(COORDINATORS)
 
-    def settle(self, upto: int) -> None:
+    def settle(self, last_tag: int) -> None:
         """Nobody remembers what came."""
 
-    def _post(self, datagram: Datagram, address: Address, number: int) -> None:
+    def _enqueue(self, datagram: Datagram, address: Address, number: int) -> None:
         # Whoever asks for everything again and again must not fill our memory (U3).
         letter = encode(datagram), address
-        if letter in self._waiting or (not number and self._waiting_bytes > MOST_WAITING):
+        if letter in self._send_queue or (not number and self._queued_bytes > MAX_QUEUED_BYTES):
             return
-        self._waiting_bytes += len(letter[0])
-        self._waiting[letter] = number
-        self._sent.clear()
-        if self._pace is None:
-            self._drain()
+        self._queued_bytes += len(letter[0])
+        self._send_queue[letter] = number
+        self._queue_empty.clear()
+        if self._pace_timer is None:
+            self._send_queued()
 
-    def _drain(self) -> None:
+    def _send_queued(self) -> None:
         """Send what the pace allows; the rest follows at the next beat."""
-        self._pace = None
+        self._pace_timer = None
         own = self._sockets[1]
         confirmed = 0
-        while self._waiting and self._room > 0:
-            letter, number = next(iter(self._waiting.items()))
+        while self._send_queue and self._budget_bytes > 0:
+            letter, number = next(iter(self._send_queue.items()))
             data, address = letter
             try:
                 own.sendto(data, address)
@@ -234,87 +242,91 @@ class UdpPort:
             except OSError as error:
                 if error.errno == errno.ENOBUFS:
                     break
-                if not number and self._is_of_this_one_only(error, address):
-                    self._forget(letter)
+                if not number and self._affects_one_datagram(error, address):
+                    self._dequeue(letter)
                     continue
-                self._loop.call_soon(self._listener.broken, error)
-                self._waiting.clear()
-                self._waiting_bytes = 0
-                self._sent.set()
+                self._loop.call_soon(self._listener.transport_lost, error)
+                self._send_queue.clear()
+                self._queued_bytes = 0
+                self._queue_empty.set()
                 return
-            self._room -= len(data)
-            self._forget(letter)
+            self._budget_bytes -= len(data)
+            self._dequeue(letter)
             confirmed = max(confirmed, number)
         if confirmed:
-            self._loop.call_soon(self._confirm, confirmed)
-        if not self._waiting:
-            self._sent.set()
-        if self._room < self._burst or self._waiting:
-            self._pace = self._loop.call_later(PACE_SECONDS, self._next_beat)
+            self._loop.call_soon(self._notify_confirmed, confirmed)
+        if not self._send_queue:
+            self._queue_empty.set()
+        if self._budget_bytes < self._burst_bytes or self._send_queue:
+            self._pace_timer = self._loop.call_later(PACE_INTERVAL_S, self._refill_budget)
 
-    def _forget(self, letter: Letter) -> None:
-        del self._waiting[letter]
-        self._waiting_bytes -= len(letter[0])
+    def _dequeue(self, letter: QueuedDatagram) -> None:
+        del self._send_queue[letter]
+        self._queued_bytes -= len(letter[0])
 
-    def _is_of_this_one_only(self, error: OSError, address: Address) -> bool:
+    def _affects_one_datagram(self, error: OSError, address: Address) -> bool:
         """Others can still be sent: it is too large, or an address is wrong that somebody made us believe."""
         if error.errno == errno.EMSGSIZE:
             log.warning("feed %s: what was to be said does not fit in a datagram", self._feed)
             return True
-        return address != self._group
+        return address != self._group_address
 
-    def _next_beat(self) -> None:
-        self._room = self._burst
-        self._drain()
+    def _refill_budget(self) -> None:
+        self._budget_bytes = self._burst_bytes
+        self._send_queued()
 
-    def _confirm(self, number: int) -> None:
+    def _notify_confirmed(self, number: int) -> None:
         if not self._closed:
-            self._listener.confirmed(number)
+            self._listener.broadcasts_confirmed(number)
 
     # --- in
 
-    def _read(self, from_socket: socket.socket) -> None:
-        for _ in range(READS_AT_ONCE):
+    def _read_socket(self, from_socket: socket.socket) -> None:
+        for _ in range(MAX_READS_PER_WAKEUP_COUNT):
             if self._closed:
                 return
             try:
-                data, address = from_socket.recvfrom(LARGEST_DATAGRAM + ROOM_FOR_HEAD)
+                data, address = from_socket.recvfrom(MAX_DATAGRAM_BYTES + MAX_DATAGRAM_HEADER_BYTES)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                self._listener.broken(error)
+                self._listener.transport_lost(error)
                 return
-            self._received(data, address)
+            self._handle_datagram(data, address)
 
-    def _received(self, data: bytes, address: Address) -> None:
+    def _handle_datagram(self, data: bytes, address: Address) -> None:
         datagram = decode(data)
-        if datagram is None or datagram.feed != self._feed or datagram.to not in self._takes:
+        if (
+            datagram is None
+            or datagram.feed != self._feed
+            or datagram.to not in self._accepted_targets
+        ):
             return
-        sender = id_of(datagram.sender)
+        sender = parse_member_id(datagram.sender)
         if sender is None:
             return
-        self._remember(datagram.sender, address)
-        channel = Channel.A if datagram.on_a else Channel.P
-        self._listener.arrived(channel, sender, datagram.packet, UNTAGGED)
+        self._note_address(datagram.sender, address)
+        channel = PacketRoute.ADDRESSED if datagram.is_addressed else PacketRoute.BROADCAST
+        self._listener.packet_received(channel, sender, datagram.packet, NO_TAG)
 
-    def _remember(self, sender: str, address: Address) -> None:
+    def _note_address(self, sender: str, address: Address) -> None:
         known = self._addresses.get(sender)
         if known is None:
-            if len(self._addresses) >= MOST_KNOWN:
+            if len(self._addresses) >= MAX_KNOWN_ADDRESSES:
                 del self._addresses[next(iter(self._addresses))]
             self._addresses[sender] = address
         elif known != address:
             # Who says what another said before gets no letters of his: what is for him everybody gets.
-            self._addresses[sender] = self._group
+            self._addresses[sender] = self._group_address
 
     async def close(self) -> None:
         """What waits for its pace is sent before, unless the sockets do not take it."""
-        await self._sent.wait()
+        await self._queue_empty.wait()
         if self._closed:
             return
         self._closed = True
-        if self._pace is not None:
-            self._pace.cancel()
+        if self._pace_timer is not None:
+            self._pace_timer.cancel()
         for each in self._sockets:
             self._loop.remove_reader(each)
             each.close()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
-from recado.amqp.values import Int64, Table, Value
+from recado.amqp.values import FieldTable, FieldValue, Int64
 from recado.broker.access import Permission, TopicPermission, User
 from recado.broker.arguments import QueueType
 from recado.broker.limits import UserLimits, VhostLimits
@@ -22,7 +22,7 @@ from recado.server.passwords import hash_password, is_password_hash
 T = TypeVar("T")
 L = TypeVar("L", UserLimits, VhostLimits)
 
-ALGORITHMS = ("rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512")
+HASHING_ALGORITHMS = ("rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512")
 SECTIONS = (
     "users",
     "vhosts",
@@ -35,7 +35,7 @@ SECTIONS = (
     "queues",
     "bindings",
 )
-ABOUT = (  # the document itself, or the one vhost that it is of
+DOCUMENT_KEYS = (  # the document itself, or the one vhost that it is of
     "rabbit_version",
     "rabbitmq_version",
     "rabbitmq_definition_format",
@@ -58,24 +58,24 @@ class DefinitionsError(ValueError):
 # ── one entry ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Entry:
+class DocumentEntry:
     """An object of the document, and where it stands."""
 
     def __init__(self, place: str, fields: object, vhost: str | None) -> None:
-        self.place = place
+        self.location = place
         if not isinstance(fields, Mapping):
-            raise self.fault("must be an object")
+            raise self.error("must be an object")
         self._fields = fields
         self._vhost = vhost
         labels = (fields.get(key) for key in ("name", "user", "destination"))
-        self.place += next((f" ({label!r})" for label in labels if isinstance(label, str)), "")
+        self.location += next((f" ({label!r})" for label in labels if isinstance(label, str)), "")
 
-    def within(self, key: str) -> Entry:
+    def nested(self, key: str) -> DocumentEntry:
         """An object that is a value of this one."""
-        return Entry(self.place, self.pairs(key), self._vhost)
+        return DocumentEntry(self.location, self.pairs(key), self._vhost)
 
-    def fault(self, what: object) -> DefinitionsError:
-        return DefinitionsError(f"{self.place}: {what}")
+    def error(self, what: object) -> DefinitionsError:
+        return DefinitionsError(f"{self.location}: {what}")
 
     @property
     def vhost(self) -> str:
@@ -83,7 +83,7 @@ class Entry:
         if self._vhost is not None:
             return self._vhost
         if self._fields.get("vhost") is None:
-            raise self.fault("names no vhost; for a file of one vhost say which it is: --vhost")
+            raise self.error("names no vhost; for a file of one vhost say which it is: --vhost")
         return self.text("vhost")
 
     def has(self, key: str) -> bool:
@@ -97,27 +97,27 @@ class Entry:
         """At most 255 bytes: all texts here are names or the like."""
         found = self.value(key, default)
         if not isinstance(found, str):
-            raise self.fault(f"{key!r} is missing" if found is None else f"{key!r} must be a text")
+            raise self.error(f"{key!r} is missing" if found is None else f"{key!r} must be a text")
         if len(found.encode(errors="surrogatepass")) > 255 and key != "pattern":
-            raise self.fault(f"{key!r} is longer than 255 bytes")
+            raise self.error(f"{key!r} is longer than 255 bytes")
         return found
 
     @property
     def name(self) -> str:
         name = self.text("name")
         if not name:
-            raise self.fault("'name' is empty")
+            raise self.error("'name' is empty")
         return name
 
     def flag(self, key: str, default: bool | None = None) -> bool:
         found = self.value(key, default)
         if not isinstance(found, bool):
-            raise self.fault(f"{key!r} must be true or false")
+            raise self.error(f"{key!r} must be true or false")
         return found
 
-    def table(self, key: str) -> Table:
+    def table(self, key: str) -> FieldTable:
         """Integers are 64 bits wide, as in RabbitMQ. A list of pairs will do for an object."""
-        return {name: self._field(key, value) for name, value in self.pairs(key).items()}
+        return {name: self._to_value(key, value) for name, value in self.pairs(key).items()}
 
     def pairs(self, key: str) -> dict[str, Any]:
         found = self.value(key, {})
@@ -127,28 +127,28 @@ class Entry:
             isinstance(one, list) and len(one) == 2 for one in found
         ):
             return {str(name): value for name, value in found}
-        raise self.fault(f"{key!r} must be an object")
+        raise self.error(f"{key!r} must be an object")
 
-    def _field(self, key: str, value: object) -> Value:
+    def _to_value(self, key: str, value: object) -> FieldValue:
         match value:
             case None | bool() | float() | str():
                 return value
             case int():
                 if not -(2**63) <= value < 2**63:
-                    raise self.fault(f"{key!r} has {value}, which is too large")
+                    raise self.error(f"{key!r} has {value}, which is too large")
                 return Int64(value)
             case list():
-                return [self._field(key, element) for element in value]
+                return [self._to_value(key, element) for element in value]
             case Mapping():
-                return {str(name): self._field(key, inner) for name, inner in value.items()}
+                return {str(name): self._to_value(key, inner) for name, inner in value.items()}
             case _:
-                raise self.fault(f"{key!r} has a {type(value).__name__}, which JSON has not")
+                raise self.error(f"{key!r} has a {type(value).__name__}, which JSON has not")
 
 
 # ── what entries say ──────────────────────────────────────────────────────────────────────────────────
 
 
-class WantedUser(NamedTuple):
+class UserDefinition(NamedTuple):
     """A user without permissions, which are written elsewhere."""
 
     user: User
@@ -156,153 +156,158 @@ class WantedUser(NamedTuple):
     """Whether the entry says something of limits; otherwise those of a known user stay."""
 
 
-class WantedSettings(NamedTuple):
+class VhostDefinition(NamedTuple):
     """What is to be set for a vhost; None leaves it as it is."""
 
-    place: str
+    location: str
     vhost: str
     default_queue_type: QueueType | None = None
     limits: VhostLimits | None = None
 
 
-class Grant(NamedTuple):
+class PermissionDefinition(NamedTuple):
     """A permission, or, for one exchange, a topic permission."""
 
-    place: str
+    location: str
     user: str
     vhost: str
     exchange: str | None
     permission: Permission | TopicPermission
 
 
-class WantedPolicy(NamedTuple):
-    place: str
+class PolicyDefinition(NamedTuple):
+    location: str
     vhost: str
     policy: Policy
 
 
-class WantedExchange(NamedTuple):
-    place: str
+class ExchangeDefinition(NamedTuple):
+    location: str
     vhost: str
     name: str
     kind: str
     durable: bool
     auto_delete: bool
     internal: bool
-    arguments: Table
+    arguments: FieldTable
 
 
-class WantedQueue(NamedTuple):
-    place: str
+class QueueDefinition(NamedTuple):
+    location: str
     vhost: str
     name: str
     durable: bool
     auto_delete: bool
-    arguments: Table
+    arguments: FieldTable
     has_type: bool
     """Whether the entry names the type, so that the default of the vhost does not apply."""
 
 
-class WantedBinding(NamedTuple):
-    place: str
+class BindingDefinition(NamedTuple):
+    location: str
     vhost: str
     source: str
     destination: str
     to_queue: bool
     routing_key: str
-    arguments: Table
+    arguments: FieldTable
 
 
-def _user(entry: Entry) -> WantedUser:
+def _read_user(entry: DocumentEntry) -> UserDefinition:
     tags = entry.value("tags", [])
     if isinstance(tags, str):
         tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise entry.fault("'tags' must be a list of texts, or one with commas")
+        raise entry.error("'tags' must be a list of texts, or one with commas")
     user = User(
         entry.name,
-        password_hash=_hash(entry),
+        password_hash=_read_password_hash(entry),
         tags=tuple(tags),
-        limits=_limits(entry, entry.pairs("limits"), UserLimits),
+        limits=_read_limits(entry, entry.pairs("limits"), UserLimits),
     )
-    return WantedUser(user, entry.has("limits"))
+    return UserDefinition(user, entry.has("limits"))
 
 
-def _limits(entry: Entry, found: Mapping[str, object], kind: type[L]) -> L:
+def _read_limits(entry: DocumentEntry, found: Mapping[str, object], kind: type[L]) -> L:
     """A negative number is no limit, as in RabbitMQ."""
     names = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
     limits: dict[str, int | None] = {}
     for key, value in found.items():
         if key not in names:
-            raise entry.fault(f"the limit {key!r} is not known; there are {', '.join(names)}")
+            raise entry.error(f"the limit {key!r} is not known; there are {', '.join(names)}")
         if not isinstance(value, int) or isinstance(value, bool):
-            raise entry.fault(f"the limit {key!r} must be a whole number")
+            raise entry.error(f"the limit {key!r} must be a whole number")
         limits[names[key]] = value if value >= 0 else None
     return kind(**limits)
 
 
-def _settings(entry: Entry, vhost: str) -> WantedSettings:
+def _read_vhost(entry: DocumentEntry, vhost: str) -> VhostDefinition:
     """What an entry says of its vhost. RabbitMQ writes the queue type twice, and reads it from `metadata`."""
-    found = entry.within("metadata").value("default_queue_type", entry.value("default_queue_type"))
+    found = entry.nested("metadata").value("default_queue_type", entry.value("default_queue_type"))
     queue_type: QueueType | None = None
     if found not in (None, "undefined"):  # which is how RabbitMQ writes that there is none
         if found not in get_args(QueueType):
-            raise entry.fault(
+            raise entry.error(
                 f"'default_queue_type' must be one of {', '.join(get_args(QueueType))}"
             )
         queue_type = found
     pairs = entry.pairs("limits")  # RabbitMQ's are empty here, and parameters of their own
-    limits = _limits(entry, pairs, VhostLimits) if pairs else None
-    return WantedSettings(entry.place, vhost, queue_type, limits)
+    limits = _read_limits(entry, pairs, VhostLimits) if pairs else None
+    return VhostDefinition(entry.location, vhost, queue_type, limits)
 
 
-def _hash(entry: Entry) -> str:
+def _read_password_hash(entry: DocumentEntry) -> str:
     """An empty one fits no password. RabbitMQ has no argon2; such hashes have a key of their own."""
     if entry.has("password"):
         return hash_password(entry.text("password"))
     own = entry.has("recado_password_hash")
     found = entry.text("recado_password_hash" if own else "password_hash")
-    if not own and entry.value("hashing_algorithm", ALGORITHMS[0]) not in ALGORITHMS:
-        raise entry.fault(
+    if (
+        not own
+        and entry.value("hashing_algorithm", HASHING_ALGORITHMS[0]) not in HASHING_ALGORITHMS
+    ):
+        raise entry.error(
             f"the hashing algorithm {entry.value('hashing_algorithm')} is not known here;"
             " give a password instead of its hash"
         )
     if found and not is_password_hash(found):
-        raise entry.fault("'password_hash' is not base64 of a salt and SHA-256 or SHA-512")
+        raise entry.error("'password_hash' is not base64 of a salt and SHA-256 or SHA-512")
     return found
 
 
-def _grant(entry: Entry) -> Grant:
+def _read_permission(entry: DocumentEntry) -> PermissionDefinition:
     user, vhost = entry.text("user"), entry.vhost
     patterns = [entry.text(key) for key in ("configure", "write", "read")]
-    return Grant(entry.place, user, vhost, None, Permission(*patterns))
+    return PermissionDefinition(entry.location, user, vhost, None, Permission(*patterns))
 
 
-def _topic_grant(entry: Entry) -> Grant:
+def _read_topic_permission(entry: DocumentEntry) -> PermissionDefinition:
     user, vhost, exchange = entry.text("user"), entry.vhost, entry.text("exchange")
     permission = TopicPermission(entry.text("write"), entry.text("read"))
-    return Grant(entry.place, user, vhost, exchange, permission)
+    return PermissionDefinition(entry.location, user, vhost, exchange, permission)
 
 
-def _policy(entry: Entry) -> WantedPolicy:
-    return _policy_of(entry, entry.name, entry.vhost, operator=False)
+def _read_policy(entry: DocumentEntry) -> PolicyDefinition:
+    return _build_policy(entry, entry.name, entry.vhost, operator=False)
 
 
-def _parameter(entry: Entry) -> WantedPolicy | WantedSettings | str:
+def _read_parameter(entry: DocumentEntry) -> PolicyDefinition | VhostDefinition | str:
     """An operator policy, limits of a vhost, or a note that the parameter is left out."""
     component, name = entry.text("component"), entry.name
     if component == "vhost-limits":
-        limits = _limits(entry, entry.pairs("value"), VhostLimits)
-        return WantedSettings(entry.place, entry.vhost, limits=limits)
+        limits = _read_limits(entry, entry.pairs("value"), VhostLimits)
+        return VhostDefinition(entry.location, entry.vhost, limits=limits)
     if component != "operator_policy":
-        return f"{entry.place}: a parameter of {component} is left out: it is of no use here"
-    return _policy_of(entry.within("value"), name, entry.vhost, operator=True)
+        return f"{entry.location}: a parameter of {component} is left out: it is of no use here"
+    return _build_policy(entry.nested("value"), name, entry.vhost, operator=True)
 
 
-def _policy_of(entry: Entry, name: str, vhost: str, *, operator: bool) -> WantedPolicy:
+def _build_policy(
+    entry: DocumentEntry, name: str, vhost: str, *, operator: bool
+) -> PolicyDefinition:
     priority = entry.value("priority", 0)
     if not isinstance(priority, int | float) or isinstance(priority, bool):
-        raise entry.fault("'priority' must be a number")
+        raise entry.error("'priority' must be a number")
     policy = Policy(
         name=name,
         pattern=entry.text("pattern"),
@@ -311,12 +316,12 @@ def _policy_of(entry: Entry, name: str, vhost: str, *, operator: bool) -> Wanted
         priority=priority,
         operator=operator,
     )
-    return WantedPolicy(entry.place, vhost, policy)
+    return PolicyDefinition(entry.location, vhost, policy)
 
 
-def _exchange(entry: Entry) -> WantedExchange:
-    return WantedExchange(
-        entry.place,
+def _read_exchange(entry: DocumentEntry) -> ExchangeDefinition:
+    return ExchangeDefinition(
+        entry.location,
         entry.vhost,
         entry.text("name"),
         entry.text("type"),
@@ -327,22 +332,22 @@ def _exchange(entry: Entry) -> WantedExchange:
     )
 
 
-def _queue(entry: Entry) -> WantedQueue:
+def _read_queue(entry: DocumentEntry) -> QueueDefinition:
     arguments = entry.table("arguments")
     kind = entry.text("type", "classic")
     if kind != "classic":
         arguments.setdefault("x-queue-type", kind)
     flags = entry.flag("durable"), entry.flag("auto_delete")
     has_type = entry.has("type")
-    return WantedQueue(entry.place, entry.vhost, entry.name, *flags, arguments, has_type)
+    return QueueDefinition(entry.location, entry.vhost, entry.name, *flags, arguments, has_type)
 
 
-def _binding(entry: Entry) -> WantedBinding:
+def _read_binding(entry: DocumentEntry) -> BindingDefinition:
     kind = entry.text("destination_type")
     if kind not in ("queue", "exchange"):
-        raise entry.fault("'destination_type' must be queue or exchange")
-    return WantedBinding(
-        entry.place,
+        raise entry.error("'destination_type' must be queue or exchange")
+    return BindingDefinition(
+        entry.location,
         entry.vhost,
         entry.text("source"),
         entry.text("destination"),
@@ -356,19 +361,19 @@ def _binding(entry: Entry) -> WantedBinding:
 
 
 class Definitions(msgspec.Struct):
-    users: list[WantedUser]
+    users: list[UserDefinition]
     vhosts: list[str]
-    settings: list[WantedSettings]
-    grants: list[Grant]
-    policies: list[WantedPolicy]
-    exchanges: list[WantedExchange]
-    queues: list[WantedQueue]
-    bindings: list[WantedBinding]
+    settings: list[VhostDefinition]
+    permissions: list[PermissionDefinition]
+    policies: list[PolicyDefinition]
+    exchanges: list[ExchangeDefinition]
+    queues: list[QueueDefinition]
+    bindings: list[BindingDefinition]
     notes: list[str]
     """What is left out, for somebody to read."""
 
 
-def parse(text: bytes | str) -> object:
+def parse_json(text: bytes | str) -> object:
     """JSON; what it should hold is for `read` to say."""
     try:
         return msgspec.json.decode(text)
@@ -376,7 +381,7 @@ def parse(text: bytes | str) -> object:
         raise DefinitionsError(f"this is not JSON: {error}") from None
 
 
-def read(document: object, vhost: str | None = None) -> Definitions:
+def read_definitions(document: object, vhost: str | None = None) -> Definitions:
     """What the document defines, all of it in `vhost` if that is given."""
     if not isinstance(document, Mapping):
         raise DefinitionsError("definitions must be an object with lists such as queues")
@@ -385,23 +390,24 @@ def read(document: object, vhost: str | None = None) -> Definitions:
     notes = [
         f"{key} is left out: it is not known here"
         for key in document
-        if key not in SECTIONS and key not in ABOUT
+        if key not in SECTIONS and key not in DOCUMENT_KEYS
     ]
 
-    def each(section: str, make: Callable[[Entry], T]) -> list[T]:
+    def each(section: str, make: Callable[[DocumentEntry], T]) -> list[T]:
         found = document.get(section, [])
         if not isinstance(found, list):
             raise DefinitionsError(f"{section} must be a list")
         entries = [
-            Entry(f"{section}[{number}]", fields, vhost) for number, fields in enumerate(found)
+            DocumentEntry(f"{section}[{number}]", fields, vhost)
+            for number, fields in enumerate(found)
         ]
-        return [_made(make, entry) for entry in entries]
+        return [_build(make, entry) for entry in entries]
 
-    settings = each("vhosts", lambda entry: _settings(entry, entry.name))
+    settings = each("vhosts", lambda entry: _read_vhost(entry, entry.name))
     if vhost is not None:  # a document of one vhost has its settings at the top
-        settings.append(_settings(Entry("the document", document, vhost), vhost))
-    parameters = each("parameters", _parameter)
-    settings += [entry for entry in parameters if isinstance(entry, WantedSettings)]
+        settings.append(_read_vhost(DocumentEntry("the document", document, vhost), vhost))
+    parameters = each("parameters", _read_parameter)
+    settings += [entry for entry in parameters if isinstance(entry, VhostDefinition)]
     globals_ = each("global_parameters", lambda entry: entry.text("name"))
     notes += [note for note in parameters if isinstance(note, str)]
     notes += [
@@ -410,23 +416,24 @@ def read(document: object, vhost: str | None = None) -> Definitions:
         if not name.startswith("internal")
     ]
     return Definitions(
-        users=each("users", _user),
+        users=each("users", _read_user),
         vhosts=each("vhosts", lambda entry: entry.name),
         settings=settings,
-        grants=each("permissions", _grant) + each("topic_permissions", _topic_grant),
-        policies=each("policies", _policy)
-        + [policy for policy in parameters if isinstance(policy, WantedPolicy)],
-        exchanges=each("exchanges", _exchange),
-        queues=each("queues", _queue),
-        bindings=each("bindings", _binding),
+        permissions=each("permissions", _read_permission)
+        + each("topic_permissions", _read_topic_permission),
+        policies=each("policies", _read_policy)
+        + [policy for policy in parameters if isinstance(policy, PolicyDefinition)],
+        exchanges=each("exchanges", _read_exchange),
+        queues=each("queues", _read_queue),
+        bindings=each("bindings", _read_binding),
         notes=notes,
     )
 
 
-def _made(make: Callable[[Entry], T], entry: Entry) -> T:
+def _build(make: Callable[[DocumentEntry], T], entry: DocumentEntry) -> T:
     try:
         return make(entry)
     except DefinitionsError:
         raise
     except ValueError as error:  # a pattern, or what a policy says
-        raise entry.fault(error) from None
+        raise entry.error(error) from None

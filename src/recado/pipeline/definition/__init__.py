@@ -14,21 +14,21 @@ checking.py     all of it
 drawing.py      the pipeline as a text for people
 """
 
-from .checking import check
-from .files import Draft, load, load_draft
+from .checker import check
+from .loader import Draft, load, load_draft
 from .pipeline import Pipeline, Sink, Source
-from .problems import PipelineError, Problem
-from .step import JsonField, Way
+from .problems import InvalidPipelineError, Problem
+from .step import Branch, JsonField
 
 __all__ = [
+    "Branch",
     "Draft",
+    "InvalidPipelineError",
     "JsonField",
     "Pipeline",
-    "PipelineError",
     "Problem",
     "Sink",
     "Source",
-    "Way",
     "check",
     "load",
     "load_draft",

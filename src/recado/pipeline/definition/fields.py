@@ -12,21 +12,23 @@ from typing import Final
 
 import msgspec
 
-NUMBERS: Final = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double", "decimal"})
-WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
-_SIMPLE: Final = NUMBERS | {
+NUMERIC_TYPES: Final = frozenset(
+    {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal"}
+)
+INTEGER_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+_SIMPLE_TYPES: Final = NUMERIC_TYPES | {
     "string", "binary", "boolean", "date", "timestamp", "timestamp_ntz", "variant",
 }  # fmt: skip
-_OTHER_NAMES: Final = {
+_TYPE_ALIASES: Final = {
     "long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint", "real": "float",
     "dec": "decimal", "numeric": "decimal", "timestamp_ltz": "timestamp",
 }  # fmt: skip
 
-_MOST: Final = 200
+_NESTED_TYPES_MAX: Final = 200
 """Types in one type, at most: those that are nested so deep could not be taken apart."""
 
 
-class NoType(ValueError):
+class UnknownTypeError(ValueError):
     """A text that names no type of Spark's."""
 
 
@@ -34,7 +36,7 @@ class Fields(msgspec.Struct, frozen=True):
     """Columns in their order. If it is `open` there may be others, which only Spark will know."""
 
     types: dict[str, str | None]
-    open: bool = False
+    is_open: bool = False
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.find(name) is not None
@@ -50,98 +52,100 @@ class Fields(msgspec.Struct, frozen=True):
         found = self.find(name)
         return self.types[found] if found is not None else None
 
-    def plus(self, more: Mapping[str, str | None]) -> Fields:
+    def with_fields(self, more: Mapping[str, str | None]) -> Fields:
         types = {name: kind for name, kind in self.types.items() if name not in Fields(dict(more))}
-        return Fields({**types, **more}, self.open)
+        return Fields({**types, **more}, self.is_open)
 
-    def only(self, names: Iterable[str]) -> Fields:
+    def select(self, names: Iterable[str]) -> Fields:
         return Fields({name: self.type_of(name) for name in names})
 
-    def without(self, names: Iterable[str]) -> Fields:
+    def drop(self, names: Iterable[str]) -> Fields:
         gone = {name.lower() for name in names}
         types = {name: kind for name, kind in self.types.items() if name.lower() not in gone}
-        return Fields(types, self.open)
+        return Fields(types, self.is_open)
 
-    def renamed(self, names: Mapping[str, str]) -> Fields:
+    def rename(self, names: Mapping[str, str]) -> Fields:
         lower = {old.lower(): new for old, new in names.items()}
-        return Fields({lower.get(n.lower(), n): kind for n, kind in self.types.items()}, self.open)
+        return Fields(
+            {lower.get(n.lower(), n): kind for n, kind in self.types.items()}, self.is_open
+        )
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         told = [f"{name} {kind or '?'}" for name, kind in self.types.items()]
-        return ", ".join([*told, *(["…"] if self.open else [])])
+        return ", ".join([*told, *(["…"] if self.is_open else [])])
 
 
-UNKNOWN: Final = Fields({}, open=True)
+UNKNOWN_FIELDS: Final = Fields({}, is_open=True)
 
 
-def type_named(text: str) -> str:
+def parse_type(text: str) -> str:
     """The type as we write it. Raises NoType."""
-    if text.count("<") > _MOST:
-        raise NoType(text)
+    if text.count("<") > _NESTED_TYPES_MAX:
+        raise UnknownTypeError(text)
     text = re.sub(r"\s+", " ", text.strip().lower())
     if found := re.fullmatch(r"(?:decimal|dec|numeric)( ?\( ?\d+ ?(?:, ?\d+ ?)?\))?", text):
         return f"decimal{(found[1] or '(10,0)').replace(' ', '')}"
     name, bracket, rest = text.partition("<")
     if not bracket:
-        name = _OTHER_NAMES.get(name, name)
-        if name in _SIMPLE:
+        name = _TYPE_ALIASES.get(name, name)
+        if name in _SIMPLE_TYPES:
             return name
-        raise NoType(text)
+        raise UnknownTypeError(text)
     if not rest.endswith(">"):
-        raise NoType(text)
-    parts = separated(rest[:-1])
+        raise UnknownTypeError(text)
+    parts = split_top_level(rest[:-1])
     match name.strip():
         case "array" if len(parts) == 1:
-            return f"array<{type_named(parts[0])}>"
+            return f"array<{parse_type(parts[0])}>"
         case "map" if len(parts) == 2:
-            return f"map<{','.join(map(type_named, parts))}>"
+            return f"map<{','.join(map(parse_type, parts))}>"
         case "struct":
             return "struct<{}>".format(
-                ",".join(f"{name}:{kind}" for name, kind in map(_member, parts))
+                ",".join(f"{name}:{kind}" for name, kind in map(_parse_member, parts))
             )
         case _:
-            raise NoType(text)
+            raise UnknownTypeError(text)
 
 
-def _member(text: str) -> tuple[str, str]:
+def _parse_member(text: str) -> tuple[str, str]:
     found = re.fullmatch(r"\s*`?([\w.-]+)`?\s*(?::|\s)\s*(.+)", text)
     if not found:
-        raise NoType(text)
-    return found[1], type_named(found[2])
+        raise UnknownTypeError(text)
+    return found[1], parse_type(found[2])
 
 
-def from_ddl(text: str) -> Fields:
+def parse_ddl(text: str) -> Fields:
     """`id bigint, name string`. Raises NoType."""
     types: dict[str, str | None] = {}
-    for part in separated(text):
+    for part in split_top_level(text):
         found = re.fullmatch(r"\s*`?([^`\s:]+)`?\s*(?::|\s)\s*(.+?)(?i:\s+not\s+null)?\s*", part)
         if not found:
-            raise NoType(part.strip())
-        types[found[1]] = type_named(found[2])
+            raise UnknownTypeError(part.strip())
+        types[found[1]] = parse_type(found[2])
     return Fields(types)
 
 
-def members(kind: str | None) -> dict[str, str] | None:
+def struct_members(kind: str | None) -> dict[str, str] | None:
     """The fields of a struct, if it is one."""
     if kind is None or not kind.startswith("struct<"):
         return None
-    parts = (part.partition(":") for part in separated(kind[len("struct<") : -1]))
+    parts = (part.partition(":") for part in split_top_level(kind[len("struct<") : -1]))
     return {name: inner for name, _, inner in parts}
 
 
-def element(kind: str | None) -> str | None:
+def array_element_type(kind: str | None) -> str | None:
     """What an array has in it."""
     if kind is None or not kind.startswith("array<"):
         return None
     return kind[len("array<") : -1]
 
 
-def plain(kind: str | None) -> str | None:
-    """Without what is in brackets: `decimal`, `array`."""
+def base_type(kind: str | None) -> str | None:
+    """Without what is in brackets: `decimal`, `read_array`."""
     return None if kind is None else re.split("[<(]", kind, maxsplit=1)[0]
 
 
-def separated(text: str) -> list[str]:
+def split_top_level(text: str) -> list[str]:
     """The parts between commas that are in no bracket."""
     parts, depth, start = [], 0, 0
     for at, sign in enumerate(text):

@@ -12,34 +12,34 @@ from typing import Final
 
 import pyarrow as pa
 
-from ..lake.settings import (
+from ..lake.options import (
     ConsoleOptions,
     DeltaOptions,
-    DeltaSource,
+    DeltaSourceOptions,
     IcebergOptions,
-    IcebergSource,
-    TableOptions,
+    IcebergSourceOptions,
+    ParquetOptions,
     check_catalogue,
     check_parquet_path,
     check_table_location,
 )
-from ..location import folder_of, is_local
-from ..options import OptionError, has_option, read
-from ..rows import FEED, QUEUE, ddl
-from .fields import UNKNOWN, Fields, NoType, from_ddl, plain
+from ..location import is_local, to_local_path
+from ..options import OptionError, has_option, parse_options
+from ..row_schema import FEED_SCHEMA, QUEUE_SCHEMA, to_ddl
+from .fields import UNKNOWN_FIELDS, Fields, UnknownTypeError, base_type, parse_ddl
 from .pipeline import Pipeline, Sink, Source
-from .problems import Problem, nearest, shown
+from .problems import Problem, quote_excerpt, suggest_name
 
-SCHEMA: Final = "schema"
+SCHEMA_OPTION: Final = "schema"
 """The key of a source that says its fields: `id bigint, name string`."""
-LAKE: Final = ("parquet", "delta", "iceberg")
-SINKS: Final = (*LAKE, "amqp", "recado", "console")
-_BATCH_ONLY: Final = ("delta", "iceberg")
-_OF_SPARK: Final = (
+LAKE_FORMATS: Final = ("parquet", "delta", "iceberg")
+SINK_FORMATS: Final = (*LAKE_FORMATS, "amqp", "recado", "console")
+_BATCH_ONLY_FORMATS: Final = ("delta", "iceberg")
+_SPARK_FORMATS: Final = (
     "parquet", "json", "csv", "text", "orc", "xml", "binaryFile", "jdbc", "kafka", "rate", "rate-micro-batch",
     "socket",
 )  # fmt: skip
-_ARROW: Final = {
+_ARROW_TO_SPARK: Final = {
     pa.string(): "string", pa.large_string(): "string", pa.binary(): "binary", pa.bool_(): "boolean",
     pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
     pa.float32(): "float", pa.float64(): "double", pa.date32(): "date",
@@ -50,83 +50,89 @@ _ARROW: Final = {
 # --- sources -------------------------------------------------------------------------------------
 
 
-def options_of(pipeline: Pipeline, name: str) -> dict[str, str]:
+def source_options(pipeline: Pipeline, name: str) -> dict[str, str]:
     """The options of a source as Spark is given them: a queue is spooled beside the checkpoint."""
     source = pipeline.sources[name]
-    options = {key: value for key, value in source.options.items() if key != SCHEMA}
+    options = {key: value for key, value in source.options.items() if key != SCHEMA_OPTION}
     is_spooled = has_option(options, "spool")
     if source.format == "amqp" and not is_spooled and pipeline.has_local_checkpoint:
-        options["spool"] = str(folder_of(pipeline.checkpoint) / "spool" / name)
+        options["spool"] = str(to_local_path(pipeline.checkpoint) / "spool" / name)
     return options
 
 
-def check_source(pipeline: Pipeline, name: str, *, streaming: bool) -> tuple[Fields, list[Problem]]:
+def check_source(
+    pipeline: Pipeline, name: str, *, is_streaming: bool
+) -> tuple[Fields, list[Problem]]:
     """The fields of its rows, and what is wrong with it."""
     source, place = pipeline.sources[name], f"source {name}"
-    known = ("recado", *(_OF_SPARK if streaming else (*_OF_SPARK, *_BATCH_ONLY)), "amqp")
-    if source.format in _BATCH_ONLY and streaming:
+    known = (
+        "recado",
+        *(_SPARK_FORMATS if is_streaming else (*_SPARK_FORMATS, *_BATCH_ONLY_FORMATS)),
+        "amqp",
+    )
+    if source.format in _BATCH_ONLY_FORMATS and is_streaming:
         hint = "a step may enrich from it, or it is read with --batch"
-        return UNKNOWN, [Problem(place, f"{source.format} is no stream", hint)]
+        return UNKNOWN_FIELDS, [Problem(place, f"{source.format} is no stream", hint)]
     if source.format not in known and "." not in source.format:
         what = f"there is no format {source.format!r}"
-        return UNKNOWN, [Problem(place, what, nearest(source.format, known))]
-    if source.format == "amqp" and not streaming:
+        return UNKNOWN_FIELDS, [Problem(place, what, suggest_name(source.format, known))]
+    if source.format == "amqp" and not is_streaming:
         hint = "a queue is read as a stream, by --available-now until it is empty"
-        return UNKNOWN, [Problem(place, "a queue is no table", hint)]
-    options = options_of(pipeline, name)
+        return UNKNOWN_FIELDS, [Problem(place, "a queue is no table", hint)]
+    options = source_options(pipeline, name)
     try:
-        _check_options(source.format, options, streaming=streaming)
+        _check_options(source.format, options, is_streaming=is_streaming)
         problems = []
     except OptionError as error:
         problems = [Problem(place, str(error))]
     try:
-        return _fields_of(source, options), problems
-    except NoType as error:
+        return _source_fields(source, options), problems
+    except UnknownTypeError as error:
         hint = "write it like id bigint, name string"
-        return UNKNOWN, [
-            Problem(place, f"schema cannot be understood at {shown(str(error))}", hint)
+        return UNKNOWN_FIELDS, [
+            Problem(place, f"schema cannot be understood at {quote_excerpt(str(error))}", hint)
         ]
 
 
-def _check_options(format_: str, options: Mapping[str, str], *, streaming: bool) -> None:
+def _check_options(format_: str, options: Mapping[str, str], *, is_streaming: bool) -> None:
     match format_:
         case "recado":
-            from ..feed.options import reading
+            from ..feed.options import parse_read_options
 
-            reading(options, streaming=streaming)
+            parse_read_options(options, is_streaming=is_streaming)
         case "amqp":
-            from ..queue.settings import SourceOptions, checked_url
+            from ..queue.options import QueueReadOptions, parse_broker_url
 
-            asked = read(SourceOptions, "amqp", options)
-            checked_url(asked.url)
-            folder_of(asked.spool)
+            asked = parse_options(QueueReadOptions, "amqp", options)
+            parse_broker_url(asked.url)
+            to_local_path(asked.spool)
         case "delta":
-            check_table_location("path", read(DeltaSource, "delta", options).path)
+            check_table_location("path", parse_options(DeltaSourceOptions, "delta", options).path)
         case "iceberg":
-            check_catalogue(read(IcebergSource, "iceberg", options))
+            check_catalogue(parse_options(IcebergSourceOptions, "iceberg", options))
         case _:
             pass  # Spark's own, which Spark checks
 
 
-def _fields_of(source: Source, options: Mapping[str, str]) -> Fields:
-    if SCHEMA in source.options:
-        return from_ddl(source.options[SCHEMA])
+def _source_fields(source: Source, options: Mapping[str, str]) -> Fields:
+    if SCHEMA_OPTION in source.options:
+        return parse_ddl(source.options[SCHEMA_OPTION])
     match source.format:
         case "recado":
-            return from_ddl(ddl(FEED))
+            return parse_ddl(to_ddl(FEED_SCHEMA))
         case "amqp":
-            return from_ddl(ddl(QUEUE))
+            return parse_ddl(to_ddl(QUEUE_SCHEMA))
         case "rate" | "rate-micro-batch":
             return Fields({"timestamp": "timestamp", "value": "bigint"})
         case "text":
-            return Fields({"value": "string"}, open=True)  # and the columns of its folders
+            return Fields({"value": "string"}, is_open=True)  # and the columns of its folders
         case "parquet":
-            return _fields_of_parquet(options.get("path", ""))
+            return _parquet_fields(options.get("path", ""))
         case _:
-            return UNKNOWN
+            return UNKNOWN_FIELDS
 
 
-def _fields_of_parquet(path: str) -> Fields:
+def _parquet_fields(path: str) -> Fields:
     """Those of the first file, if it can be seen from here; folders may have more."""
     import pyarrow.parquet as pq
 
@@ -134,12 +140,12 @@ def _fields_of_parquet(path: str) -> Fields:
     files: Iterator[Path] = iter([place] if place.is_file() else sorted(place.rglob("*.parquet")))
     first = next(files, None)
     if not path or first is None:
-        return UNKNOWN
-    return from_arrow(pq.read_schema(first), open_=not place.is_file())
+        return UNKNOWN_FIELDS
+    return fields_from_arrow(pq.read_schema(first), is_open=not place.is_file())
 
 
-def from_arrow(schema: pa.Schema, *, open_: bool = False) -> Fields:
-    return Fields({field.name: _ARROW.get(field.type) for field in schema}, open_)
+def fields_from_arrow(schema: pa.Schema, *, is_open: bool = False) -> Fields:
+    return Fields({field.name: _ARROW_TO_SPARK.get(field.type) for field in schema}, is_open)
 
 
 # --- sinks ---------------------------------------------------------------------------------------
@@ -147,12 +153,12 @@ def from_arrow(schema: pa.Schema, *, open_: bool = False) -> Fields:
 
 def check_sink(name: str, sink: Sink, fields: Fields) -> Iterator[Problem]:
     """What is wrong with a sink for rows of these fields."""
-    if sink.format not in SINKS:
+    if sink.format not in SINK_FORMATS:
         what = f"there is no format {sink.format!r}"
-        yield Problem(f"sink {name}", what, nearest(sink.format, SINKS))
+        yield Problem(f"sink {name}", what, suggest_name(sink.format, SINK_FORMATS))
         return
     try:
-        _CHECKS[sink.format](sink.options, fields)
+        _SINK_CHECKS[sink.format](sink.options, fields)
     except OptionError as error:
         yield Problem(f"sink {name}", str(error))
 
@@ -160,15 +166,15 @@ def check_sink(name: str, sink: Sink, fields: Fields) -> Iterator[Problem]:
 def check_dead_letters(pipeline: Pipeline) -> Iterator[Problem]:
     """They must not come back to where they are from: they would be dead letters again, for ever."""
     sink = pipeline.sinks[pipeline.dead_letters]
-    options = _lower(sink.options)
+    options = _lowercase_keys(sink.options)
     place = f"sink {pipeline.dead_letters}"
     if sink.format == "amqp":
         for option in ("exchange", "routingKey"):
             if option.lower() not in options:
                 what = f"dead letters need the option {option}"
                 yield Problem(place, what, "or they go back to where they are from")
-    for name, source in pipeline.streams().items():
-        told = _lower(source.options)
+    for name, source in pipeline.streaming_sources().items():
+        told = _lowercase_keys(source.options)
         match sink.format, source.format:
             case "amqp", "amqp":
                 way = (told.get("url"), "", told.get("queue"))
@@ -177,7 +183,7 @@ def check_dead_letters(pipeline: Pipeline) -> Iterator[Problem]:
                 )
             case "recado", "recado":
                 loops = options.get("feed", "") == (
-                    told.get("feed") or _feed_at(told.get("path", ""))
+                    told.get("feed") or _feed_of_archive(told.get("path", ""))
                 )
             case _:
                 loops = False
@@ -192,7 +198,7 @@ def check_checkpoint(pipeline: Pipeline) -> Iterator[Problem]:
         return
     if is_local(pipeline.checkpoint):
         try:
-            folder_of(pipeline.checkpoint)
+            to_local_path(pipeline.checkpoint)
         except OptionError as error:
             yield Problem("checkpoint", str(error))
         return
@@ -203,102 +209,102 @@ def check_checkpoint(pipeline: Pipeline) -> Iterator[Problem]:
             yield Problem(f"sink {name}", what, hint)
 
 
-def _lower(options: Mapping[str, str]) -> dict[str, str]:
+def _lowercase_keys(options: Mapping[str, str]) -> dict[str, str]:
     """Options have no case."""
     return {key.lower(): value for key, value in options.items()}
 
 
-def _feed_at(path: str) -> str | None:
+def _feed_of_archive(path: str) -> str | None:
     """Of which feed the archive is, if it can be seen from here."""
     from recado.feeds.archive.archive import Archive
     from recado.feeds.archive.errors import ArchiveError
 
     try:
-        with Archive.open(folder_of(path)) as archive:
+        with Archive.open(to_local_path(path)) as archive:
             return archive.feed
     except (ArchiveError, OSError, OptionError):
         return None
 
 
 def _check_parquet(options: Mapping[str, str], fields: Fields) -> None:
-    asked = read(TableOptions, "parquet", options)
+    asked = parse_options(ParquetOptions, "parquet", options)
     check_parquet_path(asked.path)
-    _check_layout(asked, fields)
+    _check_partition_by(asked, fields)
 
 
 def _check_delta(options: Mapping[str, str], fields: Fields) -> None:
-    asked = read(DeltaOptions, "delta", options)
+    asked = parse_options(DeltaOptions, "delta", options)
     check_table_location("path", asked.path)
-    _check_layout(asked, fields)
-    _refuse_variants("delta", fields)
+    _check_partition_by(asked, fields)
+    _reject_variants("delta", fields)
 
 
-def _check_layout(asked: TableOptions, fields: Fields) -> None:
+def _check_partition_by(asked: ParquetOptions, fields: Fields) -> None:
     for column in filter(None, asked.partition_by.split(",")):
-        _refuse_unknown("partitionBy", column.strip(), fields)
+        _require_field("partitionBy", column.strip(), fields)
 
 
 def _check_iceberg(options: Mapping[str, str], fields: Fields) -> None:
-    asked = read(IcebergOptions, "iceberg", options)
+    asked = parse_options(IcebergOptions, "iceberg", options)
     if asked.table.count(".") != 1:
         raise OptionError(f"option table is {asked.table!r}: write NAMESPACE.NAME")
     check_catalogue(asked)
-    _refuse_variants("iceberg", fields)
+    _reject_variants("iceberg", fields)
 
 
 def _check_console(options: Mapping[str, str], _: Fields) -> None:
-    read(ConsoleOptions, "console", options)
+    parse_options(ConsoleOptions, "console", options)
 
 
-def _check_exchange(options: Mapping[str, str], fields: Fields) -> None:
-    from ..queue.rendering import checked_columns
-    from ..queue.settings import SinkOptions, checked_url
+def _check_amqp(options: Mapping[str, str], fields: Fields) -> None:
+    from ..queue.options import QueueWriteOptions, parse_broker_url
+    from ..queue.row_encoder import resolve_id_columns
 
-    asked = read(SinkOptions, "amqp", options)
-    checked_url(asked.url)
-    _check_message(fields)
-    if not fields.open:
-        checked_columns(asked, fields.types)
+    asked = parse_options(QueueWriteOptions, "amqp", options)
+    parse_broker_url(asked.url)
+    _check_body(fields)
+    if not fields.is_open:
+        resolve_id_columns(asked, fields.types)
 
 
-def _check_feed(options: Mapping[str, str], fields: Fields) -> None:
-    from ..feed.options import checked_columns, writing
+def _check_recado(options: Mapping[str, str], fields: Fields) -> None:
+    from ..feed.options import parse_write_options, resolve_id_columns
 
-    asked = writing(options)
+    asked = parse_write_options(options)
     if asked.staging is not None:
-        folder_of(asked.staging)
-    _check_message(fields)
-    if not fields.open:
-        checked_columns(asked, fields.types)
+        to_local_path(asked.staging)
+    _check_body(fields)
+    if not fields.is_open:
+        resolve_id_columns(asked, fields.types)
 
 
-def _check_message(fields: Fields) -> None:
+def _check_body(fields: Fields) -> None:
     if "body" not in fields:
-        if not fields.open:
+        if not fields.is_open:
             raise OptionError(
                 'messages need a column body; the step translate makes one: body = ["…"]'
             )
-    elif plain(fields.type_of("body")) not in ("binary", "string", None):
+    elif base_type(fields.type_of("body")) not in ("binary", "string", None):
         raise OptionError(f"body is {fields.type_of('body')}: it must be binary or string")
 
 
-def _refuse_unknown(option: str, column: str, fields: Fields) -> None:
-    if column not in fields and not fields.open:
-        hint = nearest(column, fields.types)
+def _require_field(option: str, column: str, fields: Fields) -> None:
+    if column not in fields and not fields.is_open:
+        hint = suggest_name(column, fields.types)
         raise OptionError(f"option {option} names {column}, and there is no such field; {hint}")
 
 
-def _refuse_variants(format_: str, fields: Fields) -> None:
+def _reject_variants(format_: str, fields: Fields) -> None:
     for name, kind in fields.types.items():
         if kind is not None and "variant" in kind:
             raise OptionError(f"{format_} cannot keep {name}, a variant; give it a type")
 
 
-_CHECKS: Final = {
+_SINK_CHECKS: Final = {
     "parquet": _check_parquet,
     "delta": _check_delta,
     "iceberg": _check_iceberg,
     "console": _check_console,
-    "amqp": _check_exchange,
-    "recado": _check_feed,
+    "amqp": _check_amqp,
+    "recado": _check_recado,
 }

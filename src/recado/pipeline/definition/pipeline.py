@@ -19,17 +19,27 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ..location import is_local, resolve, resolve_options
-from ..options import has_option, without_secrets
-from .problems import PipelineError, Problem, closest, nearest
-from .step import STEPS, AnyStep, Apply, Enrich, JsonField, Missing, Route, Way, WireTap
+from ..options import has_option, redact_secrets
+from .problems import InvalidPipelineError, Problem, closest_name, suggest_name
+from .step import (
+    STEP_CLASSES,
+    AnyStep,
+    ApplyStep,
+    Branch,
+    EnrichStep,
+    JsonField,
+    MissingPolicy,
+    RouteStep,
+    WireTapStep,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DEAD_LETTERS: Final = "dead_letters"
+DEAD_LETTER_SINK: Final = "dead_letters"
 AVAILABLE_NOW: Final = "available-now"
 
-Option = str | int | float | bool | date | Mapping[str, object] | Sequence[str]
+OptionValue = str | int | float | bool | date | Mapping[str, object] | Sequence[str]
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -42,11 +52,11 @@ class Endpoint(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "options", resolve_options(self.options))
 
     def __repr__(self) -> str:
-        shown = without_secrets(self.options)
+        shown = redact_secrets(self.options)
         return f"{type(self).__name__}(format={self.format!r}, options={shown!r})"
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
-        return [("format", self.format), ("options", without_secrets(self.options))]
+        return [("format", self.format), ("options", redact_secrets(self.options))]
 
 
 class Source(Endpoint, frozen=True):
@@ -54,9 +64,11 @@ class Source(Endpoint, frozen=True):
         super().__post_init__()
         has_place = any(has_option(self.options, name) for name in ("path", "config"))
         if self.format == "recado" and not has_place:
-            from recado.node.config import FILE
+            from recado.node.config import CONFIG_FILE
 
-            self.options["config"] = resolve(FILE)  # the default, which a working directory decides
+            self.options["config"] = resolve(
+                CONFIG_FILE
+            )  # the default, which a working directory decides
 
 
 class Sink(Endpoint, frozen=True):
@@ -77,7 +89,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     """
     trigger: str = ""
     """`5 seconds`, `available-now`, or as fast as it can."""
-    dead_letters: str = DEAD_LETTERS
+    dead_letters: str = DEAD_LETTER_SINK
     """The sink for what a step could not handle."""
     sources: dict[str, Source] = {}
     steps: tuple[AnyStep, ...] = ()
@@ -92,39 +104,39 @@ class Pipeline(msgspec.Struct, frozen=True):
     def has_local_checkpoint(self) -> bool:
         return bool(self.checkpoint) and is_local(self.checkpoint)
 
-    def tables(self) -> dict[str, Source]:
+    def lookup_tables(self) -> dict[str, Source]:
         """The sources that steps look things up in."""
-        named = {step.table for step in self.steps if isinstance(step, Enrich)}
+        named = {step.table for step in self.steps if isinstance(step, EnrichStep)}
         return {name: source for name, source in self.sources.items() if name in named}
 
-    def streams(self) -> dict[str, Source]:
+    def streaming_sources(self) -> dict[str, Source]:
         """The sources whose rows flow."""
-        tables = self.tables()
+        tables = self.lookup_tables()
         return {name: source for name, source in self.sources.items() if name not in tables}
 
-    def ends(self) -> tuple[str, ...]:
+    def output_sinks(self) -> tuple[str, ...]:
         """The sinks of what comes out at the end."""
-        named = set(self.branches()) | {self.dead_letters}
+        named = set(self.branch_sinks()) | {self.dead_letters}
         return tuple(name for name in self.sinks if name not in named)
 
-    def branches(self) -> tuple[str, ...]:
+    def branch_sinks(self) -> tuple[str, ...]:
         """The sinks that steps name."""
         found: list[str] = []
         for step in self.steps:
-            if isinstance(step, Route):
+            if isinstance(step, RouteStep):
                 found += [way.to for way in step.ways]
-            elif isinstance(step, WireTap):
+            elif isinstance(step, WireTapStep):
                 found.append(step.to)
         return tuple(found)
 
     # --- how it is said
 
-    def read(self, name: str, format_: str, **options: Option) -> Pipeline:
-        source = Source(format_, texts_of(options))
+    def read(self, name: str, format_: str, **options: OptionValue) -> Pipeline:
+        source = Source(format_, options_to_text(options))
         return msgspec.structs.replace(self, sources={**self.sources, name: source})
 
-    def write(self, name: str, format_: str, **options: Option) -> Pipeline:
-        sink = Sink(format_, texts_of(options))
+    def write(self, name: str, format_: str, **options: OptionValue) -> Pipeline:
+        sink = Sink(format_, options_to_text(options))
         return msgspec.structs.replace(self, sinks={**self.sinks, name: sink})
 
     def translate(
@@ -138,7 +150,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         body: Sequence[str] = (),
         name: str = "",
     ) -> Pipeline:
-        return self.then(
+        return self.add_step(
             "translate",
             json=dict(json or {}),
             extra=extra,
@@ -150,10 +162,10 @@ class Pipeline(msgspec.Struct, frozen=True):
         )
 
     def filter(self, where: str = "", *, selector: str = "", name: str = "") -> Pipeline:
-        return self.then("filter", where=where, selector=selector, name=name)
+        return self.add_step("filter", where=where, selector=selector, name=name)
 
-    def route(self, ways: Sequence[Way], *, name: str = "") -> Pipeline:
-        return self.then("route", ways=ways, name=name)
+    def route(self, ways: Sequence[Branch], *, name: str = "") -> Pipeline:
+        return self.add_step("route", ways=ways, name=name)
 
     def enrich(
         self,
@@ -161,15 +173,17 @@ class Pipeline(msgspec.Struct, frozen=True):
         *,
         on: Sequence[str],
         fields: Sequence[str] = (),
-        missing: Missing = "dead_letter",
+        missing: MissingPolicy = "dead_letter",
         name: str = "",
     ) -> Pipeline:
-        return self.then("enrich", table=table, on=on, fields=fields, missing=missing, name=name)
+        return self.add_step(
+            "enrich", table=table, on=on, fields=fields, missing=missing, name=name
+        )
 
     def split(
-        self, column: str, *, index: str = "", empty: Missing = "dead_letter", name: str = ""
+        self, column: str, *, index: str = "", empty: MissingPolicy = "dead_letter", name: str = ""
     ) -> Pipeline:
-        return self.then("split", column=column, index=index, empty=empty, name=name)
+        return self.add_step("split", column=column, index=index, empty=empty, name=name)
 
     def aggregate(
         self,
@@ -182,7 +196,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         late: str = "",
         name: str = "",
     ) -> Pipeline:
-        return self.then(
+        return self.add_step(
             "aggregate",
             measures=dict(measures),
             by=by,
@@ -202,20 +216,24 @@ class Pipeline(msgspec.Struct, frozen=True):
         wait: str = "10 seconds",
         name: str = "",
     ) -> Pipeline:
-        return self.then("resequence", by=by, sequence=sequence, start=start, wait=wait, name=name)
+        return self.add_step(
+            "resequence", by=by, sequence=sequence, start=start, wait=wait, name=name
+        )
 
     def deduplicate(
         self, *, by: Sequence[str], time: str = "", within: str = "", name: str = ""
     ) -> Pipeline:
-        return self.then("deduplicate", by=by, time=time, within=within, name=name)
+        return self.add_step("deduplicate", by=by, time=time, within=within, name=name)
 
     def wire_tap(self, to: str, *, where: str = "", selector: str = "", name: str = "") -> Pipeline:
-        return self.then("wire_tap", to=to, where=where, selector=selector, name=name)
+        return self.add_step("wire_tap", to=to, where=where, selector=selector, name=name)
 
     def dead_letter(
         self, reason: str, *, where: str = "", selector: str = "", name: str = ""
     ) -> Pipeline:
-        return self.then("dead_letter", reason=reason, where=where, selector=selector, name=name)
+        return self.add_step(
+            "dead_letter", reason=reason, where=where, selector=selector, name=name
+        )
 
     def apply(
         self,
@@ -226,21 +244,23 @@ class Pipeline(msgspec.Struct, frozen=True):
         name: str = "",
     ) -> Pipeline:
         given = dict(fields or {})
-        return self.then("apply", function=function, fields=given, remembers=remembers, name=name)
+        return self.add_step(
+            "apply", function=function, fields=given, remembers=remembers, name=name
+        )
 
-    def then(self, word: str, **options: Any) -> Pipeline:
+    def add_step(self, step_type: str, **options: Any) -> Pipeline:
         """One more step, by its name."""
-        step, problems = read_step(word, options, len(self.steps) + 1)
+        step, problems = parse_step(step_type, options, len(self.steps) + 1)
         if problems:
-            raise PipelineError(self.name, problems)
+            raise InvalidPipelineError(self.name, problems)
         return msgspec.structs.replace(self, steps=(*self.steps, step))
 
 
 # --- checked conversion, for Python and for files ------------------------------------------------
 
 
-def read_step(
-    word: object, options: Mapping[str, Any], number: int
+def parse_step(
+    step_type: object, options: Mapping[str, Any], number: int
 ) -> tuple[AnyStep, list[Problem]]:
     """The step, and all that is wrong with it.
 
@@ -248,42 +268,48 @@ def read_step(
     further problems. A step that cannot be read at all is replaced by one of which nothing is known.
     """
     problems = []
-    name = word if isinstance(word, str) else ""
-    if name not in STEPS:
-        what = f"there is no step {word!r}" if word else "it does not say which step it is"
-        problems.append(Problem(f"step {number}", what, nearest(str(word or ""), STEPS)))
-        name = closest(name, STEPS) or ""
+    name = step_type if isinstance(step_type, str) else ""
+    if name not in STEP_CLASSES:
+        what = (
+            f"there is no step {step_type!r}" if step_type else "it does not say which step it is"
+        )
+        problems.append(
+            Problem(f"step {number}", what, suggest_name(str(step_type or ""), STEP_CLASSES))
+        )
+        name = closest_name(name, STEP_CLASSES) or ""
         if not name:
-            return _UNREADABLE, problems
-    kind = STEPS[name]
+            return _PLACEHOLDER_STEP, problems
+    step_class = STEP_CLASSES[name]
     place = f"step {number} ({name})"
-    fields = {field.name: field for field in msgspec.structs.fields(kind)}
-    given = dict(options)
+    fields = {field.name: field for field in msgspec.structs.fields(step_class)}
+    remaining = dict(options)
     for option in options:
         if option not in fields:
-            problems.append(Problem(place, f"there is no option {option}", nearest(option, fields)))
-            value = given.pop(option)
-            if meant := closest(option, fields):
-                given.setdefault(meant, value)
+            problems.append(
+                Problem(place, f"there is no option {option}", suggest_name(option, fields))
+            )
+            value = remaining.pop(option)
+            if meant := closest_name(option, fields):
+                remaining.setdefault(meant, value)
     values = {}
     for option, field in fields.items():
-        if option in given:
+        if option in remaining:
             try:
-                values[option] = msgspec.convert(given[option], field.type)
+                values[option] = msgspec.convert(remaining[option], field.type)
             except msgspec.ValidationError as error:
-                problems.append(Problem(place, f"{option}{told(error)}"))
+                problems.append(Problem(place, f"{option}{describe_validation_error(error)}"))
         elif field.required:
             problems.append(Problem(place, f"it needs {option!r}"))
     try:
-        return kind(**values), problems
+        return step_class(**values), problems
     except TypeError:  # one that is required could not be read
-        return _UNREADABLE, problems
+        return _PLACEHOLDER_STEP, problems
 
 
-_UNREADABLE: Final = Apply(function=lambda rows: rows, remembers=False)
+_PLACEHOLDER_STEP: Final = ApplyStep(function=lambda rows: rows, remembers=False)
 
 
-def told(error: msgspec.ValidationError) -> str:
+def describe_validation_error(error: msgspec.ValidationError) -> str:
     """The library's words, behind the place in the value: `[0].to: expected 'str', got 'int'`."""
     what, _, place = str(error).partition(" - at `$")
     what = (what[:1].lower() + what[1:]).replace("`", "'").replace("object missing", "it has no")
@@ -291,12 +317,12 @@ def told(error: msgspec.ValidationError) -> str:
     return f"{place.rstrip('`')}: {what}"
 
 
-def texts_of(options: Mapping[str, Option]) -> dict[str, str]:
+def options_to_text(options: Mapping[str, OptionValue]) -> dict[str, str]:
     """Options as Spark takes them: texts. Lists are joined by commas, tables are JSON. Raises TypeError."""
-    return {name: text_of(value) for name, value in options.items()}
+    return {name: option_to_text(value) for name, value in options.items()}
 
 
-def text_of(value: Option) -> str:
+def option_to_text(value: OptionValue) -> str:
     """Raises TypeError."""
     match value:
         case bool():

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-Missing = Literal["dead_letter", "keep", "drop"]
+MissingPolicy = Literal["dead_letter", "keep", "drop"]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", forbid_unknown_fields=True):
@@ -24,7 +24,7 @@ class JsonField(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str
 
 
-class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a router sends rows, and which."""
 
     to: str
@@ -32,7 +32,7 @@ class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     selector: str = ""
 
 
-class Translate(Step, frozen=True, kw_only=True, tag="translate"):
+class TranslateStep(Step, frozen=True, kw_only=True, tag="translate"):
     """Other columns of the same row: first `json`, then `compute`, `rename`, `select`, `body`."""
 
     json: dict[str, str | JsonField] = {}
@@ -48,39 +48,39 @@ class Translate(Step, frozen=True, kw_only=True, tag="translate"):
     """Columns that become the body, as JSON."""
 
 
-class Filter(Step, frozen=True, kw_only=True, tag="filter"):
+class FilterStep(Step, frozen=True, kw_only=True, tag="filter"):
     """Only rows of which it is true go on."""
 
     where: str = ""
     selector: str = ""
 
 
-class Route(Step, frozen=True, kw_only=True, tag="route"):
+class RouteStep(Step, frozen=True, kw_only=True, tag="route"):
     """A row goes the first way of which it is true; the others go on."""
 
-    ways: tuple[Way, ...]
+    ways: tuple[Branch, ...]
 
 
-class Enrich(Step, frozen=True, kw_only=True, tag="enrich"):
+class EnrichStep(Step, frozen=True, kw_only=True, tag="enrich"):
     """Fields of a table, of the row in it that has the same key."""
 
     table: str
     on: tuple[str, ...]
     fields: tuple[str, ...] = ()
     """All but the key, if none is named."""
-    missing: Missing = "dead_letter"
+    missing: MissingPolicy = "dead_letter"
 
 
-class Split(Step, frozen=True, kw_only=True, tag="split"):
+class SplitStep(Step, frozen=True, kw_only=True, tag="split"):
     """A row for each element of an array. The fields of an element that is a struct become columns."""
 
     column: str
     index: str = ""
     """A column for the place of the element, from 0."""
-    empty: Missing = "dead_letter"
+    empty: MissingPolicy = "dead_letter"
 
 
-class Aggregate(Step, frozen=True, kw_only=True, tag="aggregate"):
+class AggregateStep(Step, frozen=True, kw_only=True, tag="aggregate"):
     """One row for each key, or for each key and window of time."""
 
     measures: dict[str, str]
@@ -92,7 +92,7 @@ class Aggregate(Step, frozen=True, kw_only=True, tag="aggregate"):
     """How long a window waits for rows that are late. A stream needs it."""
 
 
-class Resequence(Step, frozen=True, kw_only=True, tag="resequence"):
+class ResequenceStep(Step, frozen=True, kw_only=True, tag="resequence"):
     """Rows of one key in the order of a number, each number once."""
 
     by: tuple[str, ...]
@@ -103,7 +103,7 @@ class Resequence(Step, frozen=True, kw_only=True, tag="resequence"):
     """How long a stream waits for a number that is missing before it goes on without it."""
 
 
-class Deduplicate(Step, frozen=True, kw_only=True, tag="deduplicate"):
+class DeduplicateStep(Step, frozen=True, kw_only=True, tag="deduplicate"):
     """Of rows with the same key, one."""
 
     by: tuple[str, ...]
@@ -112,7 +112,7 @@ class Deduplicate(Step, frozen=True, kw_only=True, tag="deduplicate"):
     """How far apart, in `time`, a stream finds the same row again. A stream needs both."""
 
 
-class WireTap(Step, frozen=True, kw_only=True, tag="wire_tap"):
+class WireTapStep(Step, frozen=True, kw_only=True, tag="wire_tap"):
     """A copy of each row as it is here, for a sink."""
 
     to: str
@@ -120,7 +120,7 @@ class WireTap(Step, frozen=True, kw_only=True, tag="wire_tap"):
     selector: str = ""
 
 
-class DeadLetter(Step, frozen=True, kw_only=True, tag="dead_letter"):
+class DeadLetterStep(Step, frozen=True, kw_only=True, tag="dead_letter"):
     """Rows of which it is true are dead letters."""
 
     reason: str
@@ -128,7 +128,7 @@ class DeadLetter(Step, frozen=True, kw_only=True, tag="dead_letter"):
     selector: str = ""
 
 
-class Apply(Step, frozen=True, kw_only=True, tag="apply"):
+class ApplyStep(Step, frozen=True, kw_only=True, tag="apply"):
     """A function from DataFrame to DataFrame, or its place: `package.module:function`."""
 
     function: Any
@@ -139,41 +139,41 @@ class Apply(Step, frozen=True, kw_only=True, tag="apply"):
 
 
 AnyStep = (
-    Translate
-    | Filter
-    | Route
-    | Enrich
-    | Split
-    | Aggregate
-    | Resequence
-    | Deduplicate
-    | WireTap
-    | DeadLetter
-    | Apply
+    TranslateStep
+    | FilterStep
+    | RouteStep
+    | EnrichStep
+    | SplitStep
+    | AggregateStep
+    | ResequenceStep
+    | DeduplicateStep
+    | WireTapStep
+    | DeadLetterStep
+    | ApplyStep
 )
 
-STEPS: dict[str, type[AnyStep]] = {
+STEP_CLASSES: dict[str, type[AnyStep]] = {
     kind.__struct_config__.tag: kind  # type: ignore[misc]  # a tag may be a number; ours are texts
     for kind in (
-        Translate, Filter, Route, Enrich, Split, Aggregate, Resequence, Deduplicate, WireTap, DeadLetter,
-        Apply,
+        TranslateStep, FilterStep, RouteStep, EnrichStep, SplitStep, AggregateStep, ResequenceStep, DeduplicateStep, WireTapStep, DeadLetterStep,
+        ApplyStep,
     )
 }  # fmt: skip
 
 
-def word(step: Step) -> str:
+def step_type(step: Step) -> str:
     """What a step is called: `wire_tap`."""
     return str(step.__struct_config__.tag)
 
 
-def label(number: int, step: Step) -> str:
+def step_label(number: int, step: Step) -> str:
     """As people find it: `step 2 (filter)`."""
     name = f", {step.name}" if step.name else ""
-    return f"step {number} ({word(step)}{name})"
+    return f"step {number} ({step_type(step)}{name})"
 
 
 def is_stateful(step: AnyStep) -> bool:
     """Whether it remembers rows of earlier batches, or may: then it is part of the stream itself."""
-    if isinstance(step, Apply):
+    if isinstance(step, ApplyStep):
         return step.remembers
-    return isinstance(step, Aggregate | Resequence | Deduplicate)
+    return isinstance(step, AggregateStep | ResequenceStep | DeduplicateStep)

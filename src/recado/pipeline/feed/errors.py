@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class DataLoss(Exception):
+class DataLossError(Exception):
     """Rows that should be read are gone; the text says which. With failOnDataLoss=false it goes on."""
 
     def __init__(self, what: str) -> None:

@@ -16,17 +16,17 @@ from msgspec import Meta
 
 from recado.selector import Selector, SelectorError, parse
 
-from ..location import folder_of, is_local
-from ..options import OptionError, check_columns, read
-from ..queue.ids import Ways, id_columns
+from ..location import is_local, to_local_path
+from ..options import OptionError, check_message_columns, parse_options
+from ..queue.message_ids import IdColumns, choose_id_columns
 
-SOURCE = "recado"
+FORMAT = "recado"
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
-Start = Literal["earliest", "latest"] | int
+StartPosition = Literal["earliest", "latest"] | int
 """Where to begin: at one end, or at an offset."""
-_LATEST: Final = (1 << 63) - 1  # as a time has 64 bits in an archive
-_ENDS: Final[dict[str, Literal["earliest", "latest"]]] = {
+_TIMESTAMP_MAX_US: Final = (1 << 63) - 1  # as a time has 64 bits in an archive
+_NAMED_POSITIONS: Final[dict[str, Literal["earliest", "latest"]]] = {
     "earliest": "earliest",
     "latest": "latest",
     "-2": "earliest",  # as Kafka writes them
@@ -34,7 +34,7 @@ _ENDS: Final[dict[str, Literal["earliest", "latest"]]] = {
 }
 
 
-class _Given(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _RawReadOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     path: str | None = None
     feed: str | None = None
     config: str | None = None
@@ -49,72 +49,74 @@ class _Given(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     selector: str | None = None
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class FeedReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """All that is said about reading, understood."""
 
     path: str
     feed: str | None
     """Which feed must be in it, if that was said."""
-    start: Start | None
-    start_time: int | None
+    start: StartPosition | None
+    start_time_us: int | None
     """In µs."""
-    end: Start
-    end_time: int | None
+    end: StartPosition
+    end_time_us: int | None
     max_rows: int | None
     max_bytes: int | None
-    least_partitions: int
+    min_partitions: int
     fail_on_data_loss: bool
     selector: str | None
 
 
-def reading(given: Mapping[str, str], *, streaming: bool = False) -> Reading:
+def parse_read_options(given: Mapping[str, str], *, is_streaming: bool = False) -> FeedReadOptions:
     """Raises OptionError; nothing is opened but the configuration, where a path is to come from it."""
-    asked = read(_Given, SOURCE, given)
-    if asked.starting_offsets is not None and asked.starting_timestamp is not None:
+    raw = parse_options(_RawReadOptions, FORMAT, given)
+    if raw.starting_offsets is not None and raw.starting_timestamp is not None:
         raise OptionError("startingOffsets and startingTimestamp say the same twice: leave one out")
-    is_ending = asked.ending_offsets is not None or asked.ending_timestamp is not None
-    if streaming and is_ending:
+    is_ending = raw.ending_offsets is not None or raw.ending_timestamp is not None
+    if is_streaming and is_ending:
         raise OptionError(
             "endingOffsets and endingTimestamp are for tables: a stream ends where it is stopped, or with "
             "all that is there now, by .trigger(availableNow=True)"
         )
-    if asked.ending_offsets is not None and asked.ending_timestamp is not None:
+    if raw.ending_offsets is not None and raw.ending_timestamp is not None:
         raise OptionError("endingOffsets and endingTimestamp say the same twice: leave one out")
-    if asked.selector is not None:
-        understood(asked.selector)
-    start, feed = place_of(asked.starting_offsets, "startingOffsets", asked.feed)
-    end, feed = place_of(asked.ending_offsets, "endingOffsets", feed)
+    if raw.selector is not None:
+        parse_selector(raw.selector)
+    start, feed = parse_position(raw.starting_offsets, "startingOffsets", raw.feed)
+    end, feed = parse_position(raw.ending_offsets, "endingOffsets", feed)
     if end == "earliest":
         raise OptionError("endingOffsets cannot be earliest: nothing is before it")
-    return Reading(
-        path=archive_folder(asked.path, feed, asked.config),
+    return FeedReadOptions(
+        path=find_archive(raw.path, feed, raw.config),
         feed=feed,
         start=start,
-        start_time=time_of(asked.starting_timestamp, "startingTimestamp"),
+        start_time_us=parse_timestamp(raw.starting_timestamp, "startingTimestamp"),
         end="latest" if end is None else end,
-        end_time=time_of(asked.ending_timestamp, "endingTimestamp"),
-        max_rows=asked.max_rows_per_trigger,
-        max_bytes=asked.max_bytes_per_trigger,
-        least_partitions=asked.min_partitions,
-        fail_on_data_loss=asked.fail_on_data_loss,
-        selector=asked.selector,
+        end_time_us=parse_timestamp(raw.ending_timestamp, "endingTimestamp"),
+        max_rows=raw.max_rows_per_trigger,
+        max_bytes=raw.max_bytes_per_trigger,
+        min_partitions=raw.min_partitions,
+        fail_on_data_loss=raw.fail_on_data_loss,
+        selector=raw.selector,
     )
 
 
-def understood(selector: str) -> Selector:
+def parse_selector(selector: str) -> Selector:
     try:
         return parse(selector)
     except SelectorError as error:
         raise OptionError(f"option selector cannot be understood: {error}") from None
 
 
-def place_of(text: str | None, name: str, feed: str | None) -> tuple[Start | None, str | None]:
-    """`earliest`, `latest`, an offset, or `{"feed": offset}`; and the feed, which that says, too."""
+def parse_position(
+    text: str | None, name: str, feed: str | None
+) -> tuple[StartPosition | None, str | None]:
+    """`earliest`, `durable_end`, an offset, or `{"feed": offset}`; and the feed, which that says, too."""
     if text is None:
         return None, feed
     word = text.strip().lower()
-    if word in _ENDS:
-        return _ENDS[word], feed
+    if word in _NAMED_POSITIONS:
+        return _NAMED_POSITIONS[word], feed
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -125,8 +127,8 @@ def place_of(text: str | None, name: str, feed: str | None) -> tuple[Start | Non
             raise OptionError(f"option {name} is for the feed {named!r}, and {feed!r} is read")
         feed = named
     if isinstance(found, int) and not isinstance(found, bool):
-        if str(found) in _ENDS:
-            return _ENDS[str(found)], feed
+        if str(found) in _NAMED_POSITIONS:
+            return _NAMED_POSITIONS[str(found)], feed
         if found >= 0:
             return found, feed
     raise OptionError(
@@ -134,56 +136,56 @@ def place_of(text: str | None, name: str, feed: str | None) -> tuple[Start | Non
     )
 
 
-def time_of(text: str | None, name: str) -> int | None:
+def parse_timestamp(text: str | None, name: str) -> int | None:
     """In µs: from milliseconds since 1970, as for Kafka, or from ISO 8601."""
     if text is None:
         return None
     word = text.strip()
     try:
-        micros = int(word) * 1000 if word.isdecimal() else micros_of(datetime.fromisoformat(word))
+        micros = int(word) * 1000 if word.isdecimal() else to_micros(datetime.fromisoformat(word))
     except ValueError:
-        micros = _LATEST + 1
-    if micros > _LATEST:
+        micros = _TIMESTAMP_MAX_US + 1
+    if micros > _TIMESTAMP_MAX_US:
         raise OptionError(
             f"option {name} is {text!r}: expected milliseconds since 1970, or 2027-01-15T10:00:00Z"
         )
     return micros
 
 
-def micros_of(time: datetime) -> int:
+def to_micros(time: datetime) -> int:
     """One without a zone is in UTC, as all times here."""
     aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     since = aware - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def archive_folder(path: str | None, feed: str | None, config: str | None) -> str:
+def find_archive(path: str | None, feed: str | None, config: str | None) -> str:
     """Where the archive is: as given, or as a node's configuration says for the feed."""
     if path is not None:
-        return str(folder_of(path))
+        return str(to_local_path(path))
     if feed is None:
-        raise OptionError(f'format("{SOURCE}") needs the option path, or feed')
-    from recado.node.archives import folder_for
-    from recado.node.config import FILE, ConfigError, load
+        raise OptionError(f'format("{FORMAT}") needs the option path, or feed')
+    from recado.node.archives import archive_folder
+    from recado.node.config import CONFIG_FILE, ConfigError, load_config
 
-    file = Path(config) if config is not None else Path(FILE)
+    file = Path(config) if config is not None else Path(CONFIG_FILE)
     if not file.is_file():
-        told = f"{file} does not exist" if config is not None else f"there is no {FILE} here"
+        told = f"{file} does not exist" if config is not None else f"there is no {CONFIG_FILE} here"
         raise OptionError(f"where is the archive of the feed {feed}? {told}: set path, or config")
     try:
-        settings = load(file=file, environment=os.environ).settings
+        settings = load_config(file=file, environment=os.environ).settings
     except ConfigError as error:
         raise OptionError(f"{file}: {error}") from None
     found = [name for name, each in settings.feeds.archives.items() if each.feed == feed]
     if not found:
         raise OptionError(f"{file} has no archive of the feed {feed}: set path")
-    return str(Path(folder_for(settings, found[0])).absolute())
+    return str(Path(archive_folder(settings, found[0])).absolute())
 
 
 # --- writing -------------------------------------------------------------------------------------
 
 
-_TYPES: Final = {
+_COLUMN_TYPES: Final = {
     "body": ("binary", "string"),
     "routing_key": ("string",),
     "offset": ("bigint", "int"),
@@ -194,7 +196,7 @@ _TYPES: Final = {
 """Of columns that mean something, as Spark calls them."""
 
 
-class Writing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class FeedWriteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What may be asked when writing."""
 
     url: str
@@ -206,9 +208,9 @@ class Writing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     give_up: Seconds = 300.0
 
 
-def writing(given: Mapping[str, str]) -> Writing:
+def parse_write_options(given: Mapping[str, str]) -> FeedWriteOptions:
     """Raises OptionError."""
-    options = read(Writing, SOURCE, given)
+    options = parse_options(FeedWriteOptions, FORMAT, given)
     _check_url(options.url)
     if options.batch is not None and options.staging is None:
         raise OptionError("option batch needs the option staging: a folder that outlives the batch")
@@ -216,28 +218,30 @@ def writing(given: Mapping[str, str]) -> Writing:
 
 
 def _check_url(url: str) -> None:
-    from recado.client.address import parse_address
+    from recado.client.parameters import parse_url
     from recado.feeds.transport.udp import parse_group
 
     try:
         if url.startswith("udp:"):
             parse_group(url)
         else:
-            parse_address(url)
+            parse_url(url)
     except ValueError as error:
-        raise OptionError(f'option url of format("{SOURCE}"): {error}') from None
+        raise OptionError(f'option url of format("{FORMAT}"): {error}') from None
 
 
-def checked_columns(options: Writing, types: Mapping[str, str | None]) -> Ways | None:
+def resolve_id_columns(
+    options: FeedWriteOptions, types: Mapping[str, str | None]
+) -> IdColumns | None:
     """The columns that make a row's id. Raises OptionError if rows with these columns cannot be messages.
 
     A type that is not known yet is None.
     """
-    check_columns(types, _TYPES, SOURCE)
-    return id_columns(options.id_columns, list(types), SOURCE)
+    check_message_columns(types, _COLUMN_TYPES, FORMAT)
+    return choose_id_columns(options.id_columns, list(types), FORMAT)
 
 
-def staging_of(options: Writing, given: Mapping[str, str]) -> Path | None:
+def staging_folder(options: FeedWriteOptions, given: Mapping[str, str]) -> Path | None:
     """The folder of a stream: in its checkpoint; or one of this query's own, where several are told the same.
 
     Of Spark's own options the place of the checkpoint is of use. Batches are numbered by query: one with a
@@ -245,23 +249,23 @@ def staging_of(options: Writing, given: Mapping[str, str]) -> Path | None:
     """
     checkpoint = given.get("checkpointLocation") or given.get("checkpointlocation")
     if checkpoint is None:
-        return None if options.staging is None else folder_of(options.staging)
+        return None if options.staging is None else to_local_path(options.staging)
     if options.staging is None and not is_local(checkpoint):
         raise OptionError(
             f"the checkpoint {checkpoint} is on a file system that only Spark reads: set the option staging to "
             "a folder that all machines mount"
         )
     if options.staging is None:
-        return folder_of(checkpoint) / "recado"
-    staging = folder_of(options.staging)
+        return to_local_path(checkpoint) / "recado"
+    staging = to_local_path(options.staging)
     if is_local(checkpoint):
         with suppress(FileNotFoundError):
-            metadata = (folder_of(checkpoint) / "metadata").read_bytes()
-            return staging / msgspec.json.decode(metadata, type=_Query).id
+            metadata = (to_local_path(checkpoint) / "metadata").read_bytes()
+            return staging / msgspec.json.decode(metadata, type=_QueryMetadata).id
     return staging / sha256(checkpoint.encode()).hexdigest()[:32]
 
 
-class _Query(msgspec.Struct):
+class _QueryMetadata(msgspec.Struct):
     """What Spark notes in a checkpoint, before all else."""
 
     id: str

@@ -14,52 +14,57 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ..options import OptionError, refuse_catalog_table
-from ..rows import FEED, ddl
-from ..schemas import appended, asked
-from .batch import FeedReader
-from .options import SOURCE, reading, staging_of, writing
-from .sink import FeedStreamWriter, FeedWriter
-from .stream import FeedStreamReader
+from ..options import OptionError, reject_catalog_table
+from ..row_schema import FEED_SCHEMA, to_ddl
+from ..spark_schema import check_read_schema, check_write_schema
+from .batch_reader import FeedBatchReader
+from .options import FORMAT, parse_read_options, parse_write_options, staging_folder
+from .stream_reader import FeedStreamReader
+from .writer import FeedBatchWriter, FeedStreamWriter
 
-ON: Final = "on a feed"
-INSTEAD: Final = (
+_WRITE_TARGET: Final = "on a feed"
+_CATALOG_HINT: Final = (
     "set the option path, or feed; "
-    f"in SQL use CREATE TEMPORARY VIEW … USING {SOURCE} OPTIONS (path …)"
+    f"in SQL use CREATE TEMPORARY VIEW … USING {FORMAT} OPTIONS (path …)"
 )
 
 
 class FeedSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._given = dict(options)
+        self._raw_options = dict(options)
 
     @classmethod
     def name(cls) -> str:
-        return SOURCE
+        return FORMAT
 
     def schema(self) -> str:
         """Called by `load()`, so options are checked here; not if the user gives a schema."""
-        refuse_catalog_table(SOURCE, self._given, INSTEAD)
-        reading(self._given)
-        return ddl(FEED)
+        reject_catalog_table(FORMAT, self._raw_options, _CATALOG_HINT)
+        parse_read_options(self._raw_options)
+        return to_ddl(FEED_SCHEMA)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        refuse_catalog_table(SOURCE, self._given, INSTEAD)
-        return FeedReader(reading(self._given), asked(schema, FEED, SOURCE))
+        reject_catalog_table(FORMAT, self._raw_options, _CATALOG_HINT)
+        return FeedBatchReader(
+            parse_read_options(self._raw_options), check_read_schema(schema, FEED_SCHEMA, FORMAT)
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        options = reading(self._given, streaming=True)
-        return FeedStreamReader(options, asked(schema, FEED, SOURCE))
+        options = parse_read_options(self._raw_options, is_streaming=True)
+        return FeedStreamReader(options, check_read_schema(schema, FEED_SCHEMA, FORMAT))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return FeedWriter(writing(self._given), appended(schema, ON, overwrite=overwrite))
+        return FeedBatchWriter(
+            parse_write_options(self._raw_options),
+            check_write_schema(schema, _WRITE_TARGET, overwrite=overwrite),
+        )
 
     def streamWriter(  # noqa: N802 (Spark's name)
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        options = writing(self._given)
-        folder = staging_of(options, self._given)
+        options = parse_write_options(self._raw_options)
+        folder = staging_folder(options, self._raw_options)
         if folder is None:
             raise OptionError(
                 "a stream into a feed needs the option staging, a folder that all machines share, or a "
@@ -69,4 +74,6 @@ class FeedSource(DataSource):
             raise OptionError(
                 "option batch is for writes that are no stream: a stream numbers its own"
             )
-        return FeedStreamWriter(options, appended(schema, ON, overwrite=overwrite), folder)
+        return FeedStreamWriter(
+            options, check_write_schema(schema, _WRITE_TARGET, overwrite=overwrite), folder
+        )

@@ -28,7 +28,7 @@ import msgspec
 
 from .errors import TableError
 
-RECENT_BATCHES: Final = 100
+RECENT_BATCH_COUNT: Final = 100
 """Batches of a writer whose digests are kept where they are in the table's metadata; as many as Spark has in a
 checkpoint (`spark.sql.streaming.minBatchesToRetain`)."""
 _DIGEST_BITS: Final = 63  # a Delta log keeps signed 64-bit numbers
@@ -49,21 +49,21 @@ class Batch(NamedTuple):
         return f"{self.writer}-{self.number:09d}"
 
 
-class Rows(NamedTuple):
+class RowsFingerprint(NamedTuple):
     """What identifies the rows of a batch, in any order: how many there are, and sums of their hashes."""
 
-    total: int
-    sums: tuple[int, ...]
+    row_count: int
+    hash_sums: tuple[int, ...]
 
 
-class Digests(msgspec.Struct, frozen=True):
+class BatchDigests(msgspec.Struct, frozen=True):
     """Of one batch. Numbers are part of them, so those of different batches are never equal."""
 
     offsets: int
     rows: int
 
     @classmethod
-    def of(cls, batch: Batch, rows: Rows) -> Digests:
+    def compute(cls, batch: Batch, rows: RowsFingerprint) -> BatchDigests:
         return cls(offsets_digest(batch), rows_digest(batch, rows))
 
 
@@ -71,8 +71,8 @@ def offsets_digest(batch: Batch) -> int:
     return _digest(batch.number, batch.offsets)
 
 
-def rows_digest(batch: Batch, rows: Rows) -> int:
-    return _digest(batch.number, rows.total, *rows.sums)
+def rows_digest(batch: Batch, rows: RowsFingerprint) -> int:
+    return _digest(batch.number, rows.row_count, *rows.hash_sums)
 
 
 def _digest(*parts: object) -> int:
@@ -80,28 +80,32 @@ def _digest(*parts: object) -> int:
     return int.from_bytes(data[:8], "big") & ((1 << _DIGEST_BITS) - 1)
 
 
-def is_there(
+def is_already_written(
     table: str,
     batch: Batch,
-    last: int | None,
-    known: Digests | None,
-    rows: Callable[[], Rows],
+    last_number: int | None,
+    table_digests: BatchDigests | None,
+    fingerprint: Callable[[], RowsFingerprint],
 ) -> bool:
     """Whether a table has a batch.
 
     `last` is the number of the writer's last batch in the table, `known` are the digests that the table has for
     this number. `rows` is called only if the offsets do not decide. Raises TableError (B5).
     """
-    if last is None or batch.number > last:
+    if last_number is None or batch.number > last_number:
         return False  # B1
-    if known is None and batch.number == last:
+    if table_digests is None and batch.number == last_number:
         return True  # B4
-    if known is not None and batch.offsets and known.offsets == offsets_digest(batch):
+    if (
+        table_digests is not None
+        and batch.offsets
+        and table_digests.offsets == offsets_digest(batch)
+    ):
         return True  # B2
-    found = rows()
-    if known is not None and known.rows == rows_digest(batch, found):
+    found = fingerprint()
+    if table_digests is not None and table_digests.rows == rows_digest(batch, found):
         return True  # B2
-    if batch.number < last and not found.total:
+    if batch.number < last_number and not found.row_count:
         return True  # B3
     if batch.is_named:
         raise TableError(
@@ -110,7 +114,7 @@ def is_there(
             "twice then"
         )
     raise TableError(
-        f"{table} has batches up to {last} of {batch.writer}, and other rows as batch {batch.number}, which "
+        f"{table} has batches up to {last_number} of {batch.writer}, and other rows as batch {batch.number}, which "
         "was not written. The checkpoint is older than the table: it was restored from a backup, or two "
         "pipelines run with copies of it. Put back the checkpoint that wrote the table last; or begin with a "
         "new checkpoint and a new table. With a new checkpoint alone, rows that the sources still have would "

@@ -20,19 +20,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..location import folder_of, is_local
-from .batch import RECENT_BATCHES, Batch, Digests, is_there
-from .errors import TableError, drifted, laid_out, unreachable
-from .files import File, Written, counted_rows, names_of, nullable, write_files
-from .objects import write_objects
-from .settings import DeltaOptions, check_table_location
+from ..location import is_local, to_local_path
+from .batch import RECENT_BATCH_COUNT, Batch, BatchDigests, is_already_written
+from .errors import TableError, partition_mismatch_error, schema_mismatch_error, unreachable_error
+from .object_files import write_objects
+from .options import DeltaOptions, check_table_location
+from .parquet_files import (
+    TableFile,
+    WrittenBatch,
+    as_nullable,
+    fingerprint_rows,
+    split_names,
+    write_files,
+)
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema, Transaction
     from pyspark.sql import DataFrame
 
 
-class DeltaStore(msgspec.Struct, frozen=True):
+class DeltaObjectStore(msgspec.Struct, frozen=True):
     """The object store of a table, as deltalake has it. Paths are relative to the table."""
 
     uri: str
@@ -53,27 +60,29 @@ def write_delta(rows: DataFrame, options: DeltaOptions, batch: Batch) -> bool:
     from deltalake.transaction import AddAction, RemoveAction
 
     check_table_location("path", options.path)
-    uri = str(folder_of(options.path)) if is_local(options.path) else options.path
+    uri = str(to_local_path(options.path)) if is_local(options.path) else options.path
     storage = options.storage or None
-    partition_by = names_of(options.partition_by)
-    schema = schema_of(rows)
+    partition_by = split_names(options.partition_by)
+    schema = delta_schema(rows)
     if _exists(uri, storage):
         table = DeltaTable(uri, storage_options=storage)
-        last, known = _last(table, batch)
-        if is_there(uri, batch, last, known, lambda: counted_rows(rows)):
+        last, known = _last_batch(table, batch)
+        if is_already_written(uri, batch, last, known, lambda: fingerprint_rows(rows)):
             return False
-        refuse_mapped(table)
-        _refuse_drift(table, schema, evolve=options.evolve)
+        reject_column_mapping(table)
+        _align_schema(table, schema, evolve=options.evolve)
     else:
         table = DeltaTable.create(
             uri, schema, mode="ignore", partition_by=partition_by, storage_options=storage
         )
     if (layout := table.metadata().partition_columns) != partition_by:
-        raise laid_out(uri, layout)
+        raise partition_mismatch_error(uri, layout)
     if is_local(uri):
         written = _write_local(rows, Path(uri), batch, partition_by)
     else:
-        written = write_objects(rows, DeltaStore(uri, options.storage), batch.key, partition_by)
+        written = write_objects(
+            rows, DeltaObjectStore(uri, options.storage), batch.key, partition_by
+        )
     actions: list[AddAction | RemoveAction] = [
         AddAction(
             path=file.path,
@@ -100,10 +109,10 @@ def _exists(uri: str, storage: dict[str, str] | None) -> bool:
     try:
         return DeltaTable.is_deltatable(uri, storage)
     except OSError as error:
-        raise unreachable(uri, error) from error
+        raise unreachable_error(uri, error) from error
 
 
-def _last(table: DeltaTable, batch: Batch) -> tuple[int | None, Digests | None]:
+def _last_batch(table: DeltaTable, batch: Batch) -> tuple[int | None, BatchDigests | None]:
     """The writer's last batch, and the digests of the batch with this number."""
     last = table.transaction_version(batch.writer)
     if last is None or last < batch.number:
@@ -111,13 +120,13 @@ def _last(table: DeltaTable, batch: Batch) -> tuple[int | None, Digests | None]:
     offsets, rows = (table.transaction_version(name) for name in _digest_names(batch))
     if offsets is None or rows is None:
         return last, None
-    return last, Digests(offsets, rows)
+    return last, BatchDigests(offsets, rows)
 
 
-def _transactions(batch: Batch, written: Written) -> list[Transaction]:
+def _transactions(batch: Batch, written: WrittenBatch) -> list[Transaction]:
     from deltalake import Transaction
 
-    digests = Digests.of(batch, written.rows)
+    digests = BatchDigests.compute(batch, written.rows)
     offsets, rows = _digest_names(batch)
     return [
         Transaction(batch.writer, batch.number),
@@ -127,15 +136,17 @@ def _transactions(batch: Batch, written: Written) -> list[Transaction]:
 
 
 def _digest_names(batch: Batch) -> tuple[str, str]:
-    slot = batch.number % RECENT_BATCHES
+    slot = batch.number % RECENT_BATCH_COUNT
     return f"{batch.writer}/offsets/{slot}", f"{batch.writer}/rows/{slot}"
 
 
-def _write_local(rows: DataFrame, table: Path, batch: Batch, partition_by: list[str]) -> Written:
+def _write_local(
+    rows: DataFrame, table: Path, batch: Batch, partition_by: list[str]
+) -> WrittenBatch:
     """All files side by side. What a partition is, the log says; folders of odd names are read oddly."""
     folder = table / batch.key
     written = write_files(rows, folder, partition_by)
-    files: list[File] = []
+    files: list[TableFile] = []
     for number, file in enumerate(written.files):
         path = Path(file.path)
         if path.parent != folder:
@@ -144,14 +155,14 @@ def _write_local(rows: DataFrame, table: Path, batch: Batch, partition_by: list[
     return written._replace(files=files)
 
 
-def schema_of(rows: DataFrame) -> Schema:
+def delta_schema(rows: DataFrame) -> Schema:
     """Spark and Delta write schemas alike."""
     from deltalake import Schema
 
-    return Schema.from_json(nullable(rows.schema).json())
+    return Schema.from_json(as_nullable(rows.schema).json())
 
 
-def refuse_mapped(table: DeltaTable) -> None:
+def reject_column_mapping(table: DeltaTable) -> None:
     """Raises TableError if the names in its files are not those of its columns."""
     mode = table.metadata().configuration.get("delta.columnMapping.mode") or "none"
     if mode != "none":
@@ -161,21 +172,26 @@ def refuse_mapped(table: DeltaTable) -> None:
         )
 
 
-def _refuse_drift(table: DeltaTable, schema: Schema, *, evolve: bool) -> None:
+def _align_schema(table: DeltaTable, schema: Schema, *, evolve: bool) -> None:
     has = {field.name: field for field in table.schema().fields}
     new = []
     for field in schema.fields:
         if field.name not in has:
             if not evolve:
-                raise drifted(table.table_uri, field.name, None, _told(field.type))
+                raise schema_mismatch_error(
+                    table.table_uri, field.name, None, _type_text(field.type)
+                )
             new.append(field)
         elif has[field.name].type != field.type:
-            raise drifted(
-                table.table_uri, field.name, _told(has[field.name].type), _told(field.type)
+            raise schema_mismatch_error(
+                table.table_uri,
+                field.name,
+                _type_text(has[field.name].type),
+                _type_text(field.type),
             )
     if new:
         table.alter.add_columns(new)
 
 
-def _told(kind: Any) -> str:
+def _type_text(kind: Any) -> str:
     return str(getattr(kind, "type", kind))

@@ -10,7 +10,7 @@ class TableError(Exception):
     """A table that cannot take these rows; the text says why, and what to do."""
 
 
-def unreachable(location: str, error: Exception) -> TableError:
+def unreachable_error(location: str, error: Exception) -> TableError:
     """An object store that does not answer as it should. deltalake tells why in many lines, with colours."""
     lines = (re.sub(r"\x1b\[\d+m|↳", "", line).strip() for line in str(error).splitlines())
     why = ": ".join(line for line in lines if line)
@@ -19,20 +19,22 @@ def unreachable(location: str, error: Exception) -> TableError:
     )
 
 
-def laid_out(table: str, names: Sequence[str]) -> TableError:
+def partition_mismatch_error(table: str, names: Sequence[str]) -> TableError:
     """Its files are laid out by other columns than those of `partitionBy`."""
     return TableError(
         f"{table} is laid out by {', '.join(names) or 'nothing'}: set partitionBy to that"
     )
 
 
-def drifted(table: str, name: str, has: str | None, gets: str) -> TableError:
+def schema_mismatch_error(
+    table: str, name: str, table_type: str | None, row_type: str
+) -> TableError:
     """A column that the table has otherwise, or not at all."""
-    if has is None:
+    if table_type is None:
         return TableError(
-            f"{table} has no column {name}, which is {gets} here; the option evolve=true adds it, "
+            f"{table} has no column {name}, which is {row_type} here; the option evolve=true adds it, "
             "or leave it out: the step translate has select"
         )
     return TableError(
-        f"{table} has the column {name} as {has}, and here it is {gets}; the step translate can change it"
+        f"{table} has the column {name} as {table_type}, and here it is {row_type}; the step translate can change it"
     )

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ..location import folder_of, is_local, local_uri
-from .batch import RECENT_BATCHES, Batch, Digests, is_there
-from .errors import drifted, unreachable
-from .files import Written, counted_rows, nullable, write_files
-from .objects import write_objects
-from .settings import IcebergOptions, IcebergSource, check_catalogue
+from ..location import is_local, local_uri, to_local_path
+from .batch import RECENT_BATCH_COUNT, Batch, BatchDigests, is_already_written
+from .errors import schema_mismatch_error, unreachable_error
+from .object_files import write_objects
+from .options import IcebergOptions, IcebergSourceOptions, check_catalogue
+from .parquet_files import WrittenBatch, as_nullable, fingerprint_rows, write_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,24 +25,26 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
-_PROPERTY: Final = "recado.batch."
-_ATTEMPTS: Final = 5  # another writer may commit at the same time
+_PROPERTY_PREFIX: Final = "recado.batch."
+_COMMIT_ATTEMPTS_MAX: Final = 5  # another writer may commit at the same time
 
 
-class History(msgspec.Struct, frozen=True):
+class WriterHistory(msgspec.Struct, frozen=True):
     """What a table keeps of a writer."""
 
     last: int
-    digests: dict[int, Digests] = {}
+    digests: dict[int, BatchDigests] = {}
     """Of the last batches, by their numbers."""
 
-    def with_batch(self, number: int, digests: Digests) -> History:
+    def with_batch(self, number: int, digests: BatchDigests) -> WriterHistory:
         """No more than RECENT_BATCHES of them."""
-        kept = {each: self.digests[each] for each in self.digests if each > number - RECENT_BATCHES}
-        return History(number, {**kept, number: digests})
+        kept = {
+            each: self.digests[each] for each in self.digests if each > number - RECENT_BATCH_COUNT
+        }
+        return WriterHistory(number, {**kept, number: digests})
 
 
-class IcebergStore(msgspec.Struct, frozen=True):
+class IcebergObjectStore(msgspec.Struct, frozen=True):
     """The object store of a table, as pyiceberg has it. Paths are whole locations."""
 
     properties: dict[str, str]
@@ -57,71 +59,73 @@ def write_iceberg(rows: DataFrame, options: IcebergOptions, batch: Batch) -> boo
     """Write a batch. Returns False if the table has it already. Raises TableError."""
     from pyiceberg.exceptions import CommitFailedException
 
-    catalogue = catalogue_of(options)
+    catalogue = open_catalogue(options)
     try:
         schema = arrow_schema(rows)
         namespace = options.table.partition(".")[0]
         catalogue.create_namespace_if_not_exists(namespace)
         table = catalogue.create_table_if_not_exists(options.table, schema)
-        if _has(table, batch, rows):
+        if _has_batch(table, batch, rows):
             return False
-        _refuse_drift(table, schema, evolve=options.evolve)
+        _align_schema(table, schema, evolve=options.evolve)
         written = _write(rows, table, batch)
-        for attempt in range(_ATTEMPTS if written.files else 0):
+        for attempt in range(_COMMIT_ATTEMPTS_MAX if written.files else 0):
             try:
                 _commit(table, batch, written)
                 break
             except CommitFailedException:
-                if attempt == _ATTEMPTS - 1:
+                if attempt == _COMMIT_ATTEMPTS_MAX - 1:
                     raise
                 table = table.refresh()
-                if _has(table, batch, rows):
+                if _has_batch(table, batch, rows):
                     return False  # by our own commit after all, or by a job thought dead
         return True
     except OSError as error:
         if is_local(options.warehouse):
             raise
-        raise unreachable(options.warehouse, error) from error
+        raise unreachable_error(options.warehouse, error) from error
     finally:
         catalogue.close()
 
 
-def _has(table: Table, batch: Batch, rows: DataFrame) -> bool:
-    history = _history(table, batch)
+def _has_batch(table: Table, batch: Batch, rows: DataFrame) -> bool:
+    history = _read_history(table, batch)
     last = None if history is None else history.last
     known = None if history is None else history.digests.get(batch.number)
-    return is_there(".".join(table.name()), batch, last, known, lambda: counted_rows(rows))
+    return is_already_written(
+        ".".join(table.name()), batch, last, known, lambda: fingerprint_rows(rows)
+    )
 
 
-def _history(table: Table, batch: Batch) -> History | None:
-    text = table.properties.get(_PROPERTY + batch.writer)
+def _read_history(table: Table, batch: Batch) -> WriterHistory | None:
+    text = table.properties.get(_PROPERTY_PREFIX + batch.writer)
     if text is None:
         return None
     if text.isdecimal():
-        return History(int(text))
-    return msgspec.json.decode(text, type=History)
+        return WriterHistory(int(text))
+    return msgspec.json.decode(text, type=WriterHistory)
 
 
-def _write(rows: DataFrame, table: Table, batch: Batch) -> Written:
+def _write(rows: DataFrame, table: Table, batch: Batch) -> WrittenBatch:
     """Files whose paths are their locations."""
     if is_local(table.location()):
-        written = write_files(rows, folder_of(table.location()) / "data" / batch.key)
+        written = write_files(rows, to_local_path(table.location()) / "data" / batch.key)
         files = [each._replace(path=f"file://{each.path}") for each in written.files]
         return written._replace(files=files)
-    store = IcebergStore(table.io.properties)
+    store = IcebergObjectStore(table.io.properties)
     return write_objects(rows, store, f"{table.location()}/data/{batch.key}")
 
 
-def _commit(table: Table, batch: Batch, written: Written) -> None:
-    before = _history(table, batch) or History(-1)
-    history = before.with_batch(batch.number, Digests.of(batch, written.rows))
+def _commit(table: Table, batch: Batch, written: WrittenBatch) -> None:
+    before = _read_history(table, batch) or WriterHistory(-1)
+    history = before.with_batch(batch.number, BatchDigests.compute(batch, written.rows))
     text = msgspec.json.encode(history).decode()
     with table.transaction() as transaction:
         transaction.add_files([each.path for each in written.files], check_duplicate_files=False)
-        transaction.set_properties({_PROPERTY + batch.writer: text})
+        transaction.set_properties({_PROPERTY_PREFIX + batch.writer: text})
 
 
-def catalogue_of(options: IcebergOptions | IcebergSource) -> Catalog:
+def open_catalogue(options: IcebergOptions | IcebergSourceOptions) -> Catalog:
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.engine import URL
 
@@ -129,7 +133,7 @@ def catalogue_of(options: IcebergOptions | IcebergSource) -> Catalog:
     if not is_local(options.warehouse):
         place = {"uri": options.catalogue, "warehouse": options.warehouse}
         return SqlCatalog("recado", **(options.storage | place))
-    warehouse = folder_of(options.warehouse)
+    warehouse = to_local_path(options.warehouse)
     warehouse.mkdir(parents=True, exist_ok=True)
     beside = URL.create("sqlite", database=str(warehouse / "catalogue.db"))
     uri = options.catalogue or beside.render_as_string()
@@ -140,25 +144,29 @@ def catalogue_of(options: IcebergOptions | IcebergSource) -> Catalog:
 def arrow_schema(rows: DataFrame) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(nullable(rows.schema), timezone="UTC")
+    return to_arrow_schema(as_nullable(rows.schema), timezone="UTC")
 
 
-def _refuse_drift(table: Table, schema: pa.Schema, *, evolve: bool) -> None:
+def _align_schema(table: Table, schema: pa.Schema, *, evolve: bool) -> None:
     has = table.schema().as_arrow()
     is_new = False
     for field in schema:
         if field.name not in has.names:
             if not evolve:
-                raise drifted(".".join(table.name()), field.name, None, str(field.type))
+                raise schema_mismatch_error(
+                    ".".join(table.name()), field.name, None, str(field.type)
+                )
             is_new = True
-        elif plain(has.field(field.name).type) != plain(field.type):
+        elif _type_text(has.field(field.name).type) != _type_text(field.type):
             kind = has.field(field.name).type
-            raise drifted(".".join(table.name()), field.name, str(kind), str(field.type))
+            raise schema_mismatch_error(
+                ".".join(table.name()), field.name, str(kind), str(field.type)
+            )
     if is_new:
         with table.update_schema() as update:
             update.union_by_name(schema)
 
 
-def plain(kind: pa.DataType) -> str:
+def _type_text(kind: pa.DataType) -> str:
     """The type's name without what only Arrow sees: pyiceberg has large texts, and names of elements."""
     return str(kind).replace("large_", "").replace("element: ", "item: ")

@@ -1,4 +1,4 @@
-"""`format("amqp")`: what Spark is told of it. The work is done by `consuming` and `sink`.
+"""`format("amqp_transport")`: what Spark is told of it. The work is done by `consuming` and `sink`.
 
 Each query has a process of its own for its source, which imports what it needs and no more: the time until the
 first message comes is the time of its imports.
@@ -23,24 +23,24 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from recado.pipeline.location import folder_of
-from recado.pipeline.options import OptionError, read, refuse_catalog_table
-from recado.pipeline.rows import QUEUE, chosen, ddl
-from recado.pipeline.schemas import appended, asked
+from recado.pipeline.location import to_local_path
+from recado.pipeline.options import OptionError, parse_options, reject_catalog_table
+from recado.pipeline.row_schema import QUEUE_SCHEMA, select_columns, to_ddl
+from recado.pipeline.spark_schema import check_read_schema, check_write_schema
 
-from . import spooled
-from .settings import SinkOptions, SourceOptions, checked_url
-from .unfolding import unfold
+from . import spool_record
+from .options import QueueReadOptions, QueueWriteOptions, parse_broker_url
+from .row_decoder import decode_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from .consuming import Consuming
-    from .sink import QueueStreamWriter, QueueWriter
+    from .consumer import SpoolingConsumer
+    from .writer import QueueBatchWriter, QueueStreamWriter
 
-Offset = dict[str, Any]
-OUT: Final = "at an exchange"
+OffsetJson = dict[str, Any]
+_WRITE_TARGET: Final = "at an exchange"
 
 
 class QueueSource(DataSource):
@@ -52,16 +52,18 @@ class QueueSource(DataSource):
 
     def schema(self) -> str:
         """Called by `load()`, so options are checked here; not if the user gives a schema."""
-        refuse_catalog_table("amqp", self.options, 'use spark.readStream.format("amqp")')
-        read(SourceOptions, "amqp", self.options)
-        return ddl(QUEUE)
+        reject_catalog_table("amqp", self.options, 'use spark.readStream.format("amqp")')
+        parse_options(QueueReadOptions, "amqp", self.options)
+        return to_ddl(QUEUE_SCHEMA)
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802 - Spark's name
-        options = read(SourceOptions, "amqp", self.options)
-        checked_url(options.url)
+        options = parse_options(QueueReadOptions, "amqp", self.options)
+        parse_broker_url(options.url)
         # Resolved here, in the driver: tasks have another working directory.
-        options = replace(options, spool=str(folder_of(options.spool)))
-        return QueueStreamReader(options, chosen(QUEUE, asked(schema, QUEUE, "amqp")))
+        options = replace(options, spool=str(to_local_path(options.spool)))
+        return QueueStreamReader(
+            options, select_columns(QUEUE_SCHEMA, check_read_schema(schema, QUEUE_SCHEMA, "amqp"))
+        )
 
     def reader(self, schema: StructType) -> NoReturn:
         raise OptionError(
@@ -69,27 +71,27 @@ class QueueSource(DataSource):
             "with .trigger(availableNow=True) it ends when all that is there now was read"
         )
 
-    def writer(self, schema: StructType, overwrite: bool) -> QueueWriter:
-        from .sink import QueueWriter
+    def writer(self, schema: StructType, overwrite: bool) -> QueueBatchWriter:
+        from .writer import QueueBatchWriter
 
-        columns = appended(schema, OUT, overwrite=overwrite)
-        return QueueWriter(read(SinkOptions, "amqp", self.options), columns)
+        columns = check_write_schema(schema, _WRITE_TARGET, overwrite=overwrite)
+        return QueueBatchWriter(parse_options(QueueWriteOptions, "amqp", self.options), columns)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> QueueStreamWriter:  # noqa: N802
-        from .sink import QueueStreamWriter
+        from .writer import QueueStreamWriter
 
-        columns = appended(schema, OUT, overwrite=overwrite)
-        return QueueStreamWriter(read(SinkOptions, "amqp", self.options), columns)
+        columns = check_write_schema(schema, _WRITE_TARGET, overwrite=overwrite)
+        return QueueStreamWriter(parse_options(QueueWriteOptions, "amqp", self.options), columns)
 
 
-class Part(InputPartition):
+class SpoolPartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, piece: spooled.Piece) -> None:
-        self.piece = piece
+    def __init__(self, piece: spool_record.SpoolSlice) -> None:
+        self.rows = piece
 
 
-class AnotherSpool(Exception):
+class SpoolMismatchError(Exception):
     """The query's checkpoint and its spool do not belong together."""
 
     def __init__(self, folder: str, why: str) -> None:
@@ -102,38 +104,38 @@ class AnotherSpool(Exception):
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """In the driver's helper process; only `read` is called in the workers, which get a copy of it."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: QueueReadOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
         self._folder = Path(options.spool)
-        self._consuming: Consuming | None = None
-        self._started = False
-        self._only_what_is_there = False
-        self._initial: Offset | None = None
+        self._consumer: SpoolingConsumer | None = None
+        self._is_started = False
+        self._available_now = False
+        self._initial: OffsetJson | None = None
 
-    def _opened(self) -> Consuming:
+    def _open_consumer(self) -> SpoolingConsumer:
         """Opened when first needed: Spark makes readers also where nothing is to be read."""
-        if self._consuming is None:
-            from .consuming import Consuming
+        if self._consumer is None:
+            from .consumer import SpoolingConsumer
 
-            self._consuming = Consuming(self._options)
-            self._consuming.open()
-        return self._consuming
+            self._consumer = SpoolingConsumer(self._options)
+            self._consumer.open()
+        return self._consumer
 
-    def _running(self) -> Consuming:
-        consuming = self._opened()
-        if not self._started:
-            self._started = True
-            consuming.start(only_what_is_there=self._only_what_is_there)
-        return consuming
+    def _start_consumer(self) -> SpoolingConsumer:
+        consumer = self._open_consumer()
+        if not self._is_started:
+            self._is_started = True
+            consumer.start(available_now=self._available_now)
+        return consumer
 
     # -- offsets: {"spool": its id, "next": the row that comes next} -----------------------------------
 
-    def initialOffset(self) -> Offset:  # noqa: N802
+    def initialOffset(self) -> OffsetJson:  # noqa: N802
         """Spark may ask twice, and needs the same answer."""
         if self._initial is None:
-            consuming = self._opened()
-            self._initial = {"spool": consuming.id, "next": consuming.first}
+            consumer = self._open_consumer()
+            self._initial = {"spool": consumer.id, "next": consumer.committed}
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -142,47 +144,47 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Nothing is taken yet: only `latestOffset` is told of which spool the checkpoint speaks."""
-        self._only_what_is_there = True
+        self._available_now = True
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        first = self._row(start)
-        if first > (end := self._opened().latest()):
+    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
+        first = self._row_of(start)
+        if first > (end := self._open_consumer().durable_end()):
             why = f"the checkpoint is at row {first}, and the spool ends at {end}"
-            raise AnotherSpool(self._options.spool, why)
-        consuming = self._running()
-        consuming.hand_out(first)
-        if self._only_what_is_there:
-            end = consuming.latest_beyond(first)
+            raise SpoolMismatchError(self._options.spool, why)
+        consumer = self._start_consumer()
+        consumer.mark_planned(first)
+        if self._available_now:
+            end = consumer.wait_for_rows(first)
         else:
-            end = consuming.latest()
+            end = consumer.durable_end()
         if isinstance(limit, ReadMaxRows):
             end = min(end, first + limit.max_rows)
-        return {"spool": consuming.id, "next": end}
+        return {"spool": consumer.id, "next": end}
 
-    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+    def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
         """Shown in the query's progress: how far the spool goes, what keeps it from going on, and how many
         messages were no rows since their ids were known."""
-        consuming = self._consuming
-        if consuming is None:
+        consumer = self._consumer
+        if consumer is None:
             return None
-        found: Offset = {"spool": consuming.id, "next": consuming.latest()}
-        told = {"waiting": consuming.trouble, "repeats": consuming.repeats}
+        found: OffsetJson = {"spool": consumer.id, "next": consumer.durable_end()}
+        told = {"waiting": consumer.outage, "repeats": consumer.duplicates}
         return found | {name: value for name, value in told.items() if value}
 
-    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        pieces = self._opened().pieces(self._row(start), self._row(end))
-        return [Part(piece) for piece in pieces]
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        pieces = self._open_consumer().slice_rows(self._row_of(start), self._row_of(end))
+        return [SpoolPartition(piece) for piece in pieces]
 
-    def commit(self, end: Offset) -> None:
-        self._opened().commit(self._row(end))
+    def commit(self, end: OffsetJson) -> None:
+        self._open_consumer().commit(self._row_of(end))
 
     def stop(self) -> None:
-        if self._consuming is not None:
-            self._consuming.stop()
+        if self._consumer is not None:
+            self._consumer.stop()
 
-    def _row(self, offset: Offset) -> int:
-        if offset["spool"] != self._opened().id:
-            raise AnotherSpool(self._options.spool, "it has another id")
+    def _row_of(self, offset: OffsetJson) -> int:
+        if offset["spool"] != self._open_consumer().id:
+            raise SpoolMismatchError(self._options.spool, "it has another id")
         row = offset["next"]
         assert isinstance(row, int)
         return row
@@ -190,6 +192,6 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- in the workers --------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Part)
-        rows = spooled.read(self._folder, partition.piece)
-        return unfold(rows, self._options.queue, self._schema)
+        assert isinstance(partition, SpoolPartition)
+        rows = spool_record.read_slice(self._folder, partition.rows)
+        return decode_rows(rows, self._options.queue, self._schema)

@@ -15,6 +15,6 @@ reading.py      the sources as DataFrames
 walking.py      all steps of a pipeline
 """
 
-from .walking import frames
+from .traversal import preview
 
-__all__ = ["frames"]
+__all__ = ["preview"]

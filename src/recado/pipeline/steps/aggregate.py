@@ -9,30 +9,30 @@ from __future__ import annotations
 
 from pyspark.sql import functions as f
 
-from ..definition.following import WINDOW
-from ..definition.step import Aggregate
-from .flow import Flow, Place, columns, dead_letters, quoted
-from .watermark import watermarked
+from ..definition.schema_inference import WINDOW_COLUMNS
+from ..definition.step import AggregateStep
+from .flow import Flow, StepContext, columns, make_dead_letters, quote_name
+from .watermark import set_watermark
 
 
-def aggregated(step: Aggregate, flow: Flow, place: Place) -> Flow:
+def apply_aggregate(step: AggregateStep, flow: Flow, context: StepContext) -> Flow:
     rows = flow.rows
     measures = [f.expr(sql).alias(name) for name, sql in step.measures.items()]
     if not step.window:
-        return flow.on(rows.groupBy(*columns(step.by)).agg(*measures))
-    time = f.col(quoted(step.time))
-    timeless = None
+        return flow.with_rows(rows.groupBy(*columns(step.by)).agg(*measures))
+    time = f.col(quote_name(step.time))
+    without_time = None
     if (
-        step.time not in place.watermarked
+        step.time not in context.watermarked
     ):  # else the step that set it let no row without a time pass
-        timeless = dead_letters(
-            place, rows.where(time.isNull()), f"{step.time} is NULL: in no window"
+        without_time = make_dead_letters(
+            context, rows.where(time.isNull()), f"{step.time} is NULL: in no window"
         )
-    timed = watermarked(rows.where(time.isNotNull()), step.time, place)
+    timed = set_watermark(rows.where(time.isNotNull()), step.time, context)
     window = f.window(time, step.window, step.slide or None).alias("__window")
     found = timed.groupBy(window, *columns(step.by)).agg(*measures)
     bounds = [
         f.col(f"__window.{side}").alias(name)
-        for side, name in zip(("start", "end"), WINDOW, strict=True)
+        for side, name in zip(("start", "end"), WINDOW_COLUMNS, strict=True)
     ]
-    return flow.on(found.select(*bounds, *columns([*step.by, *step.measures])), timeless)
+    return flow.with_rows(found.select(*bounds, *columns([*step.by, *step.measures])), without_time)

@@ -22,28 +22,28 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, NullType, StructField, StructType
 
 from ..definition.expression import (
-    Analysed,
-    BadExpression,
-    UnregisteredName,
+    Analysis,
+    ExpressionError,
+    UnregisteredNameError,
     is_safe,
-    refuse_failing,
-    tokens,
+    reject_failing_operators,
+    tokenize,
 )
 from ..definition.fields import Fields
-from ..definition.problems import closest, nearest, shown
+from ..definition.problems import closest_name, quote_excerpt, suggest_name
 from .flow import columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_UNREGISTERED: Final = ("UNRESOLVED_ROUTINE", "TABLE_OR_VIEW_NOT_FOUND")
-_CERTAIN: Final = (*_UNREGISTERED, "WRONG_NUM_ARGS")
+_UNREGISTERED_CONDITIONS: Final = ("UNRESOLVED_ROUTINE", "TABLE_OR_VIEW_NOT_FOUND")
+_CERTAIN_CONDITIONS: Final = (*_UNREGISTERED_CONDITIONS, "WRONG_NUM_ARGS")
 """Conditions of errors that do not depend on the columns."""
-_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+_QUERY_CONTEXT_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 class SparkAnalyser:
-    """An `Analyser` that asks Spark. `session` is called at the first expression: it starts slowly."""
+    """An `SqlAnalyser` that asks Spark. `session` is called at the first expression: it starts slowly."""
 
     def __init__(self, session: Callable[[], SparkSession]) -> None:
         self._session = session
@@ -57,27 +57,27 @@ class SparkAnalyser:
     def _functions(self) -> list[str]:
         return [str(row[0]) for row in self._spark.sql("SHOW FUNCTIONS").collect()]
 
-    def condition(self, sql: str, fields: Fields) -> Analysed:
+    def analyse_condition(self, sql: str, fields: Fields) -> Analysis:
         def chosen(rows: DataFrame, text: str) -> DataFrame:
             return rows.where(text).select(f.lit(True))
 
-        return Analysed(self._type_of(sql, fields, chosen), not is_safe(sql, fields))
+        return Analysis(self._infer_type(sql, fields, chosen), not is_safe(sql, fields))
 
-    def column(self, sql: str, fields: Fields) -> Analysed:
+    def analyse_column(self, sql: str, fields: Fields) -> Analysis:
         def computed(rows: DataFrame, text: str) -> DataFrame:
             return rows.select(f.expr(text).alias("value"))
 
-        return Analysed(self._type_of(sql, fields, computed), not is_safe(sql, fields))
+        return Analysis(self._infer_type(sql, fields, computed), not is_safe(sql, fields))
 
-    def measure(self, sql: str, fields: Fields, by: Sequence[str]) -> Analysed:
+    def analyse_aggregate(self, sql: str, fields: Fields, by: Sequence[str]) -> Analysis:
         def grouped(rows: DataFrame, text: str) -> DataFrame:
             keys = columns(name for name in by if name in fields)
             return rows.groupBy(*keys).agg(f.expr(text).alias("value")).select("value")
 
-        refuse_failing(sql)
-        return Analysed(self._type_of(sql, fields, grouped, in_brackets=False), can_fail=False)
+        reject_failing_operators(sql)
+        return Analysis(self._infer_type(sql, fields, grouped, in_brackets=False), can_fail=False)
 
-    def _type_of(
+    def _infer_type(
         self,
         sql: str,
         fields: Fields,
@@ -85,64 +85,67 @@ class SparkAnalyser:
         *,
         in_brackets: bool = True,
     ) -> str | None:
-        """The type of the column that `use` makes of the expression, None if it is unknown.
+        """The type of the column that `set_serializer` makes of the expression, None if it is unknown.
 
         Steps put most expressions in brackets, so they must be right in brackets. The position of an error is
         that in the expression without them, if it is wrong there as well.
         """
-        tokens(sql)  # refuses brackets that are nested too deep for Spark's parser
-        rows = self._empty(fields)
-        refused: list[tuple[AnalysisException, str]] = []
-        with _no_error_log():
+        tokenize(sql)  # refuses brackets that are nested too deep for Spark's parser
+        rows = self._empty_rows(fields)
+        errors: list[tuple[AnalysisException, str]] = []
+        with _disable_error_log():
             for text in (f"({sql})", sql) if in_brackets else (sql,):
                 try:
                     kind = use(rows, text).dtypes[0][1]
                 except AnalysisException as error:
-                    refused.append((error, text))
+                    errors.append((error, text))
                 else:
-                    if not refused:
+                    if not errors:
                         return kind
-        refusal, text = refused[-1]
+        refusal, text = errors[-1]
         if _is_certain(refusal, rows, fields):
-            raise self._told(refusal, text, fields)
+            raise self._to_expression_error(refusal, text, fields)
         return None
 
-    def _empty(self, fields: Fields) -> DataFrame:
+    def _empty_rows(self, fields: Fields) -> DataFrame:
         spark = self._spark  # types are parsed by it
-        known = [StructField(name, self._parsed(kind)) for name, kind in fields.types.items()]
+        known = [StructField(name, self._parse_type(kind)) for name, kind in fields.types.items()]
         return spark.createDataFrame([], StructType(known))
 
-    def _parsed(self, kind: str | None) -> DataType:
+    def _parse_type(self, kind: str | None) -> DataType:
         if kind is None:
             return NullType()
         if kind not in self._types:
-            with _no_error_log():
+            with _disable_error_log():
                 try:
                     self._types[kind] = DataType.fromDDL(kind)
                 except ParseException:  # names inside of structs are not quoted
                     self._types[kind] = NullType()
         return self._types[kind]
 
-    def _told(self, error: AnalysisException, sql: str, fields: Fields) -> BadExpression:
-        about = error.getMessageParameters() or {}
+    def _to_expression_error(
+        self, error: AnalysisException, sql: str, fields: Fields
+    ) -> ExpressionError:
+        parameters = error.getMessageParameters() or {}
         condition = error.getCondition() or ""
         if condition.startswith("UNRESOLVED_COLUMN"):
-            name = about["objectName"].replace("`", "")
-            return BadExpression(
-                f"there is no field {name} in {shown(sql)}", nearest(name, fields.types)
+            name = parameters["objectName"].replace("`", "")
+            return ExpressionError(
+                f"there is no field {name} in {quote_excerpt(sql)}",
+                suggest_name(name, fields.types),
             )
         if condition == "UNRESOLVED_ROUTINE":
-            name = about["routineName"].replace("`", "")
-            close = closest(name, self._functions)
-            return UnregisteredName(
-                f"there is no function {name} in {shown(sql)}",
+            name = parameters["routineName"].replace("`", "")
+            close = closest_name(name, self._functions)
+            return UnregisteredNameError(
+                f"there is no function {name} in {quote_excerpt(sql)}",
                 f"did you mean {close}?" if close else "",
             )
-        kind = UnregisteredName if condition in _UNREGISTERED else BadExpression
-        return kind(f"{reason_of(error)} in {shown(sql)}")
+        kind = UnregisteredNameError if condition in _UNREGISTERED_CONDITIONS else ExpressionError
+        return kind(f"{summarize_analysis_error(error)} in {quote_excerpt(sql)}")
 
 
-def reason_of(error: AnalysisException) -> str:
+def summarize_analysis_error(error: AnalysisException) -> str:
     """The first line of what Spark says, with the position: `Syntax error at or near '>' (line 1, pos 12)`."""
     text = str(error).strip()
     line = re.sub(r"^\[[\w.]+\] ", "", text.splitlines()[0] if text else type(error).__name__)
@@ -154,18 +157,18 @@ def reason_of(error: AnalysisException) -> str:
 def _is_certain(error: AnalysisException, rows: DataFrame, fields: Fields) -> bool:
     """Whether it is an error whatever the columns are that are not known."""
     condition = error.getCondition() or ""
-    if isinstance(error, ParseException) or condition.startswith(_CERTAIN):
+    if isinstance(error, ParseException) or condition.startswith(_CERTAIN_CONDITIONS):
         return True
-    if fields.open:
+    if fields.is_open:
         return False
     has_unknown_types = any(isinstance(field.dataType, NullType) for field in rows.schema.fields)
     return condition.startswith("UNRESOLVED_COLUMN") or not has_unknown_types
 
 
 @contextmanager
-def _no_error_log() -> Iterator[None]:
+def _disable_error_log() -> Iterator[None]:
     """PySpark logs every error of an analysis with its Java stack trace, also those that are handled."""
-    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    loggers = [PySparkLogger.getLogger(name) for name in _QUERY_CONTEXT_LOGGERS]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True

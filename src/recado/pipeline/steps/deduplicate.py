@@ -8,18 +8,18 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
-from ..definition.step import Deduplicate
-from .flow import Flow, Place, columns, dead_letters
-from .watermark import watermarked
+from ..definition.step import DeduplicateStep
+from .flow import Flow, StepContext, columns, make_dead_letters
+from .watermark import set_watermark
 
 
-def deduplicated(step: Deduplicate, flow: Flow, place: Place) -> Flow:
-    needed = [*step.by, *([step.time] if step.time and place.is_streaming else [])]
+def apply_deduplicate(step: DeduplicateStep, flow: Flow, context: StepContext) -> Flow:
+    needed = [*step.by, *([step.time] if step.time and context.is_streaming else [])]
     unknown = reduce(or_, [column.isNull() for column in columns(needed)])
     reason = f"{' or '.join(needed)} is NULL: it cannot be told from others"
-    dead = dead_letters(place, flow.rows.where(unknown), reason)
+    dead = make_dead_letters(context, flow.rows.where(unknown), reason)
     rows = flow.rows.where(~unknown)
-    if not place.is_streaming:
-        return flow.on(rows.dropDuplicates(list(step.by)), dead)
-    timed = watermarked(rows, step.time, place)
-    return flow.on(timed.dropDuplicatesWithinWatermark(list(step.by)), dead)
+    if not context.is_streaming:
+        return flow.with_rows(rows.dropDuplicates(list(step.by)), dead)
+    timed = set_watermark(rows, step.time, context)
+    return flow.with_rows(timed.dropDuplicatesWithinWatermark(list(step.by)), dead)

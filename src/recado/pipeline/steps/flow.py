@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as f
 
-from ..definition.checking import DEAD_LETTER
+from ..definition.checker import DEAD_LETTER_FIELDS
 from ..definition.fields import Fields
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-REASON: Final = "__reason"
-TOLD: Final = {name: f"recado.{name}" for name in ("pipeline", "step", "reason")}
+REASON_COLUMN: Final = "__reason"
+DEAD_LETTER_HEADERS: Final = {name: f"recado.{name}" for name in ("pipeline", "step", "reason")}
 """Where and why, in these headers as well: a message has no such columns."""
-_TEXTS: Final = ("exchange", "routing_key")
+_ROUTING_COLUMNS: Final = ("exchange", "routing_key")
 
 
 @dataclass(frozen=True)
-class Place:
+class StepContext:
     """Which step of which pipeline, and what it can see."""
 
     pipeline: str
@@ -42,67 +42,69 @@ class Flow:
     later: Callable[[Flow], Flow] | None = None
     """What is left to be done with each batch of a stream: a step whose rows it must not see twice."""
 
-    def on(self, rows: DataFrame, *dead: DataFrame | None) -> Flow:
+    def with_rows(self, rows: DataFrame, *dead: DataFrame | None) -> Flow:
         """With other rows, and these dead letters as well."""
         more = tuple(each for each in dead if each is not None)
         return replace(self, rows=rows, dead=(*self.dead, *more))
 
-    def to(self, sink: str, rows: DataFrame) -> Flow:
+    def send_to(self, sink: str, rows: DataFrame) -> Flow:
         return replace(self, sent=(*self.sent, (sink, rows)))
 
 
-def fields_of(rows: DataFrame) -> Fields:
+def fields_of_rows(rows: DataFrame) -> Fields:
     return Fields(dict(rows.dtypes))
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
 def columns(names: Iterable[str]) -> list[Column]:
     """By their names, whatever is in them: a dot is part of the name."""
-    return [f.col(quoted(name)) for name in names]
+    return [f.col(quote_name(name)) for name in names]
 
 
-def dead_letters(place: Place, rows: DataFrame, reason: str = "") -> DataFrame:
+def make_dead_letters(context: StepContext, rows: DataFrame, reason: str = "") -> DataFrame:
     """Rows that a step could not handle, as the step got them, and as messages that can be published again,
     with headers that say where and why.
 
     The reason is the same for all, or in a column of the rows.
     """
-    fields = fields_of(rows).without([REASON])
+    fields = fields_of_rows(rows).drop([REASON_COLUMN])
     row = f.to_json(f.struct(*columns(fields.types)))
-    why = f.lit(reason) if reason else f.col(REASON)
-    known = {
-        "pipeline": f.lit(place.pipeline),
-        "step": f.lit(place.label),
-        "reason": why,
+    reason_column = f.lit(reason) if reason else f.col(REASON_COLUMN)
+    values = {
+        "pipeline": f.lit(context.pipeline),
+        "step": f.lit(context.label),
+        "reason": reason_column,
         "row": row,
         "at": f.current_timestamp(),
-        "message_id": f.coalesce(*known_ids(fields), f.sha2(row, 256)),
+        "message_id": f.coalesce(*message_id_columns(fields), f.sha2(row, 256)),
         "body": row.cast("binary"),
     }
-    for name in _TEXTS:
+    for name in _ROUTING_COLUMNS:
         if fields.type_of(name) == "string":
-            known[name] = f.col(name)
-    told = f.create_map(*(part for name, key in TOLD.items() for part in (f.lit(key), known[name])))
-    known["headers"] = told
+            values[name] = f.col(name)
+    headers = f.create_map(
+        *(part for name, key in DEAD_LETTER_HEADERS.items() for part in (f.lit(key), values[name]))
+    )
+    values["headers"] = headers
     if fields.type_of("headers") == "map<string,string>":
         # One that was a dead letter before has such headers already, and Spark lets no key be twice.
         given = f.coalesce("headers", f.create_map().cast("map<string,string>"))
-        own = f.map_filter(given, lambda key, _: ~key.isin(*TOLD.values()))
-        known["headers"] = f.map_concat(own, told)
+        own = f.map_filter(given, lambda key, _: ~key.isin(*DEAD_LETTER_HEADERS.values()))
+        values["headers"] = f.map_concat(own, headers)
     if fields.type_of("body") in ("binary", "string"):
-        known["body"] = f.coalesce(f.col("body").cast("binary"), known["body"])
+        values["body"] = f.coalesce(f.col("body").cast("binary"), values["body"])
     return rows.select(
         *(
-            known.get(name, f.lit(None)).cast(kind or "string").alias(name)
-            for name, kind in DEAD_LETTER.types.items()
+            values.get(name, f.lit(None)).cast(kind or "string").alias(name)
+            for name, kind in DEAD_LETTER_FIELDS.types.items()
         )
     )
 
 
-def known_ids(fields: Fields) -> list[Column]:
+def message_id_columns(fields: Fields) -> list[Column]:
     """What tells a message from all others, the best first."""
     found = []
     if "message_id" in fields:

@@ -27,9 +27,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType
 
-from ..definition.step import Resequence
-from .flow import Flow, Place, columns, dead_letters, quoted
-from .waiting import Waiting
+from ..definition.step import ResequenceStep
+from .flow import Flow, StepContext, columns, make_dead_letters, quote_name
+from .reorder_buffer import ReorderBuffer
 from .watermark import seconds
 
 if TYPE_CHECKING:
@@ -37,42 +37,42 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.state import GroupState
 
-_STATE: Final = "expected long, held binary, since long"
-_MARKED: Final = "number long, packed binary, refused boolean"
-_AGAIN: Final = "it came again, or after its turn was over"
-_REFUSED: Final = "__refused"
+_STATE_SCHEMA: Final = "expected long, held binary, since long"
+_OUTPUT_SCHEMA: Final = "number long, packed binary, refused boolean"
+_DUPLICATE_REASON: Final = "it came again, or after its turn was over"
+_REFUSED_COLUMN: Final = "__refused"
 
 
-def resequenced(step: Resequence, flow: Flow, place: Place) -> Flow:
+def apply_resequence(step: ResequenceStep, flow: Flow, context: StepContext) -> Flow:
     needed = columns([*step.by, step.sequence])
     unknown = reduce(or_, [column.isNull() for column in needed])
-    lost = dead_letters(
-        place, flow.rows.where(unknown), f"{step.sequence} or its key is NULL: it has no turn"
+    lost = make_dead_letters(
+        context, flow.rows.where(unknown), f"{step.sequence} or its key is NULL: it has no turn"
     )
     rows = flow.rows.where(~unknown)
-    marked = _of_stream(step, rows) if place.is_streaming else _of_batch(step, rows)
-    if place.is_streaming:
-        return replace(flow.on(marked, lost), later=partial(_parted, place=place))
-    return _parted(flow.on(marked, lost), place)
+    marked = _mark_stream(step, rows) if context.is_streaming else _mark_batch(step, rows)
+    if context.is_streaming:
+        return replace(flow.with_rows(marked, lost), later=partial(_split_refused, context=context))
+    return _split_refused(flow.with_rows(marked, lost), context)
 
 
-def _parted(flow: Flow, place: Place) -> Flow:
+def _split_refused(flow: Flow, context: StepContext) -> Flow:
     """Those in turn go on; for the others it was too late, or they came twice."""
-    refused = flow.rows.where(_REFUSED).drop(_REFUSED)
-    in_turn = flow.rows.where(f"NOT {_REFUSED}").drop(_REFUSED)
-    return flow.on(in_turn, dead_letters(place, refused, _AGAIN))
+    refused = flow.rows.where(_REFUSED_COLUMN).drop(_REFUSED_COLUMN)
+    in_turn = flow.rows.where(f"NOT {_REFUSED_COLUMN}").drop(_REFUSED_COLUMN)
+    return flow.with_rows(in_turn, make_dead_letters(context, refused, _DUPLICATE_REASON))
 
 
-def _of_batch(step: Resequence, rows: DataFrame) -> DataFrame:
-    number = f.col(quoted(step.sequence))
+def _mark_batch(step: ResequenceStep, rows: DataFrame) -> DataFrame:
+    number = f.col(quote_name(step.sequence))
     copies = Window.partitionBy(*columns(step.by), number).orderBy(number)
     refused = (f.row_number().over(copies) > 1) | (number < step.start)
     keys = columns(step.by)
-    marked = rows.withColumn(_REFUSED, refused)
+    marked = rows.withColumn(_REFUSED_COLUMN, refused)
     return marked.repartition(*keys).sortWithinPartitions(*keys, number)
 
 
-def _of_stream(step: Resequence, rows: DataFrame) -> DataFrame:
+def _mark_stream(step: ResequenceStep, rows: DataFrame) -> DataFrame:
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -89,16 +89,16 @@ def _of_stream(step: Resequence, rows: DataFrame) -> DataFrame:
 
     def turn(_: Any, arrived: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         expected, held, since = state.get if state.exists else (start, None, None)
-        waiting = Waiting[bytes](expected, dict(msgspec.msgpack.decode(held)) if held else {})
+        waiting = ReorderBuffer[bytes](expected, dict(msgspec.msgpack.decode(held)) if held else {})
         over = state.getCurrentWatermarkMs()
         is_over = since is not None and over >= since
-        given = waiting.give_up() if state.hasTimedOut or is_over else []
+        given = waiting.skip_gap() if state.hasTimedOut or is_over else []
         refused: list[tuple[int, bytes]] = []
         now = over + wait
         for some in arrived:
             if some.empty:  # it is only told that the time is over
                 continue
-            more, again = waiting.arrive(zip(some["number"], some["packed"], strict=True))
+            more, again = waiting.add_rows(zip(some["number"], some["packed"], strict=True))
             given += more
             refused += again
             now = max(now, int(some["seen"].max().timestamp() * 1000))
@@ -108,26 +108,28 @@ def _of_stream(step: Resequence, rows: DataFrame) -> DataFrame:
         state.update((waiting.expected, kept, since if kept else None))
         if kept:
             state.setTimeoutTimestamp(max(since, over + 1))
-        yield from _table(given, refused)
+        yield from _to_pandas(given, refused)
 
     # PySpark's stubs ask for the kind of function, too, and PySpark warns whoever tells it.
     packed = arrow_udf(pack, BinaryType())  # type: ignore[call-overload]
     unpacked = arrow_udf(unpack, shape)  # type: ignore[call-overload]
-    keys = [f.col(quoted(name)).alias(f"key_{at}") for at, name in enumerate(step.by)]
-    number = f.col(quoted(step.sequence)).cast("bigint").alias("number")
+    keys = [f.col(quote_name(name)).alias(f"key_{at}") for at, name in enumerate(step.by)]
+    number = f.col(quote_name(step.sequence)).cast("bigint").alias("number")
     whole = f.struct(*columns(rows.columns))
     seen = f.current_timestamp().alias("seen")
     return (
         rows.select(*keys, number, packed(whole).alias("packed"), seen)
         .withWatermark("seen", step.wait)
         .groupBy(*(f"key_{at}" for at in range(len(keys))))
-        .applyInPandasWithState(turn, _MARKED, _STATE, "append", GroupStateTimeout.EventTimeTimeout)
+        .applyInPandasWithState(
+            turn, _OUTPUT_SCHEMA, _STATE_SCHEMA, "append", GroupStateTimeout.EventTimeTimeout
+        )
         .select(unpacked(f.col("packed")).alias("row"), "refused")
-        .select("row.*", f.col("refused").alias(_REFUSED))
+        .select("row.*", f.col("refused").alias(_REFUSED_COLUMN))
     )
 
 
-def _table(
+def _to_pandas(
     given: list[tuple[int, bytes]], refused: list[tuple[int, bytes]]
 ) -> Iterator[pd.DataFrame]:
     import pandas as pd

@@ -14,43 +14,56 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as f
 
 from ..definition.expression import is_safe
-from ..definition.fields import element, members, separated, type_named
-from ..definition.step import JsonField, Translate
-from .flow import REASON, Flow, Place, columns, dead_letters, fields_of, quoted
-from .guard import fails
+from ..definition.fields import array_element_type, parse_type, split_top_level, struct_members
+from ..definition.step import JsonField, TranslateStep
+from .flow import (
+    REASON_COLUMN,
+    Flow,
+    StepContext,
+    columns,
+    fields_of_rows,
+    make_dead_letters,
+    quote_name,
+)
+from .safe_sql import failure_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_ROW: Final = "__row"
-_TEXT: Final = "__text"
-_TREE: Final = "__tree"
-_FAILS: Final = "__fails"
-_SHOWN: Final = 80
-_LARGEST: Final = "1.7976931348623157E308D"  # of a double
-_HERE: Final = "WHEN spark_partition_id() < 0 THEN ''"
+_ROW_COLUMN: Final = "__row"
+_TEXT_COLUMN: Final = "__text"
+_VARIANT_COLUMN: Final = "__tree"
+_FAILS_COLUMN: Final = "__fails"
+_EXCERPT_CHARACTER_COUNT: Final = 80
+_DOUBLE_MAX_SQL: Final = "1.7976931348623157E308D"  # of a double
+_BARRIER_CASE: Final = "WHEN spark_partition_id() < 0 THEN ''"
 """Never true; but Spark does not know, and does not move what it is part of."""
 
 
-def translated(step: Translate, flow: Flow, place: Place) -> Flow:
+def apply_translate(step: TranslateStep, flow: Flow, context: StepContext) -> Flow:
     rows = flow.rows
     dead = None
     # Of the first alone it is known what its columns are.
     can_fail = bool(step.json) or len(step.compute) > 1
-    can_fail = can_fail or any(not is_safe(sql, fields_of(rows)) for sql in step.compute.values())
+    can_fail = can_fail or any(
+        not is_safe(sql, fields_of_rows(rows)) for sql in step.compute.values()
+    )
     if can_fail:
         rows = rows.select(
-            f.struct(*columns(rows.columns)).alias(_ROW),
-            f.lit(None).cast("string").alias(REASON),
+            f.struct(*columns(rows.columns)).alias(_ROW_COLUMN),
+            f.lit(None).cast("string").alias(REASON_COLUMN),
             *columns(rows.columns),
         )
     if step.json:
-        rows = _with_json(step, rows)
+        rows = _add_json_fields(step, rows)
     for name, sql in step.compute.items():
-        rows = _with_computed(name, sql, rows)
+        rows = _add_computed(name, sql, rows)
     if can_fail:
-        dead = dead_letters(place, rows.where(f"{REASON} IS NOT NULL").select(f"{_ROW}.*", REASON))
-        rows = rows.where(f"{REASON} IS NULL").drop(_ROW, REASON)
+        dead = make_dead_letters(
+            context,
+            rows.where(f"{REASON_COLUMN} IS NOT NULL").select(f"{_ROW_COLUMN}.*", REASON_COLUMN),
+        )
+        rows = rows.where(f"{REASON_COLUMN} IS NULL").drop(_ROW_COLUMN, REASON_COLUMN)
     if step.rename:  # all at once, so that two may change names
         names = {old.lower(): new for old, new in step.rename.items()}
         rows = rows.toDF(*(names.get(name.lower(), name) for name in rows.columns))
@@ -59,94 +72,102 @@ def translated(step: Translate, flow: Flow, place: Place) -> Flow:
     if step.body:
         packed = f.to_json(f.struct(*columns(step.body))).cast("binary")
         rows = rows.withColumn("body", packed)
-    return flow.on(rows, dead)
+    return flow.with_rows(rows, dead)
 
 
-def _with_json(step: Translate, rows: DataFrame) -> DataFrame:
-    body = "`body`" if fields_of(rows).type_of("body") == "string" else "CAST(`body` AS STRING)"
-    rows = rows.withColumn(_TEXT, f.expr(f"try_validate_utf8({body})"))
+def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
+    body = (
+        "`body`" if fields_of_rows(rows).type_of("body") == "string" else "CAST(`body` AS STRING)"
+    )
+    rows = rows.withColumn(_TEXT_COLUMN, f.expr(f"try_validate_utf8({body})"))
     # The parser stops behind the first value: only if what is put behind it is found was all of it read.
-    whole = f"try_parse_json(concat('[', {_TEXT}, ',', xxhash64({_TEXT}), ']'))"
-    rows = rows.withColumn(_TREE, f.expr(whole))
+    whole = f"try_parse_json(concat('[', {_TEXT_COLUMN}, ',', xxhash64({_TEXT_COLUMN}), ']'))"
+    rows = rows.withColumn(_VARIANT_COLUMN, f.expr(whole))
     of_body = (
         "CASE WHEN `body` IS NULL THEN 'there is no body' "
-        f"WHEN {_TEXT} IS NULL THEN 'the body is no UTF-8' "
-        f"WHEN coalesce(try_variant_get({_TREE}, '$[1]', 'bigint') <> xxhash64({_TEXT}), TRUE) "
+        f"WHEN {_TEXT_COLUMN} IS NULL THEN 'the body is no UTF-8' "
+        f"WHEN coalesce(try_variant_get({_VARIANT_COLUMN}, '$[1]', 'bigint') <> xxhash64({_TEXT_COLUMN}), TRUE) "
         "THEN 'the body is no JSON' "
-        f"WHEN NOT startswith(schema_of_variant(try_variant_get({_TREE}, '$[0]', 'variant')), 'OBJECT') "
+        f"WHEN NOT startswith(schema_of_variant(try_variant_get({_VARIANT_COLUMN}, '$[0]', 'variant')), 'OBJECT') "
         "THEN 'the body is no JSON object' END"
     )
     reasons = [of_body]
     if step.extra == "refuse":
-        known = ", ".join(_literal(_path_of(name, spec)[0]) for name, spec in step.json.items())
-        others = f"array_except(json_object_keys({_TEXT}), array({known}))"
+        known = ", ".join(
+            _text_literal(_json_path(name, spec)[0]) for name, spec in step.json.items()
+        )
+        others = f"array_except(json_object_keys({_TEXT_COLUMN}), array({known}))"
         told = "'there is a field that was not expected: '"
         reasons.append(f"CASE WHEN size({others}) > 0 THEN concat({told}, ({others})[0]) END")
     values = {}
     for at, (name, spec) in enumerate(step.json.items()):
         written = spec.type if isinstance(spec, JsonField) else spec
-        kind = type_named(written.removesuffix("?"))
-        path = _literal("$[0]" + "".join(f'["{part}"]' for part in _path_of(name, spec)))
+        kind = parse_type(written.removesuffix("?"))
+        path = _text_literal("$[0]" + "".join(f'["{part}"]' for part in _json_path(name, spec)))
         value = f"__value_{at}"
-        values[value] = f.expr(f"try_variant_get({_TREE}, {path}, '{kind}')")
-        found = f"try_variant_get({_TREE}, {path}, 'variant')"
+        values[value] = f.expr(f"try_variant_get({_VARIANT_COLUMN}, {path}, '{kind}')")
+        found = f"try_variant_get({_VARIANT_COLUMN}, {path}, 'variant')"
         is_there = f"coalesce(schema_of_variant({found}), 'VOID') <> 'VOID'"
-        wrong = f"concat({_literal(f'{name} is no {kind}: ')}, left(to_json({found}), {_SHOWN}))"
-        missing = "NULL" if written.endswith("?") else _literal(f"{name} is missing")
+        wrong = f"concat({_text_literal(f'{name} is no {kind}: ')}, left(to_json({found}), {_EXCERPT_CHARACTER_COUNT}))"
+        missing = "NULL" if written.endswith("?") else _text_literal(f"{name} is missing")
         infinite = (
-            f"WHEN {condition} THEN concat({_literal(f'{name} is no finite number: ')}, "
-            f"left(to_json({found}), {_SHOWN}))"
-            if (condition := _is_infinite(value, kind, found))
+            f"WHEN {condition} THEN concat({_text_literal(f'{name} is no finite number: ')}, "
+            f"left(to_json({found}), {_EXCERPT_CHARACTER_COUNT}))"
+            if (condition := _infinite_sql(value, kind, found))
             else ""
         )
         reasons.append(
             f"CASE WHEN {value} IS NULL THEN IF({is_there}, {wrong}, {missing}) {infinite} END"
         )
     rows = rows.withColumns(values)
-    rows = rows.withColumn(REASON, f.expr(f"CASE {_HERE} ELSE coalesce({', '.join(reasons)}) END"))
+    rows = rows.withColumn(
+        REASON_COLUMN, f.expr(f"CASE {_BARRIER_CASE} ELSE coalesce({', '.join(reasons)}) END")
+    )
     found_values = {name: f.col(value) for name, value in zip(step.json, values, strict=True)}
-    return rows.withColumns(found_values).drop(_TEXT, _TREE, *values)
+    return rows.withColumns(found_values).drop(_TEXT_COLUMN, _VARIANT_COLUMN, *values)
 
 
-def _is_infinite(value: str, kind: str, tree: str = "", depth: int = 0) -> str:
+def _infinite_sql(value: str, kind: str, tree: str = "", depth: int = 0) -> str:
     """SQL that is true if a number in this value is infinite or NaN; empty if there can be none.
 
     JSON has no such numbers, but Spark reads `1e400` as infinite, and texts such as "NaN" as numbers. `tree` is
     the variant from which the value was taken.
     """
     if kind in ("double", "float"):
-        return f"NOT ({value} BETWEEN -{_LARGEST} AND {_LARGEST})"  # in Spark NaN is larger than any number
+        return f"NOT ({value} BETWEEN -{_DOUBLE_MAX_SQL} AND {_DOUBLE_MAX_SQL})"  # in Spark NaN is larger than any number
     if kind == "string" and tree:
         return f"({value} IN ('Infinity', '-Infinity') AND schema_of_variant({tree}) = 'DOUBLE')"
     each = f"__each_{depth}"
-    if inner := element(kind):
-        found = _is_infinite(each, inner, depth=depth + 1)
+    if inner := array_element_type(kind):
+        found = _infinite_sql(each, inner, depth=depth + 1)
         return found and f"exists({value}, {each} -> {found})"
     if kind.startswith("map<"):
-        found = _is_infinite(each, separated(kind[len("map<") : -1])[1], depth=depth + 1)
+        found = _infinite_sql(each, split_top_level(kind[len("map<") : -1])[1], depth=depth + 1)
         return found and f"exists(map_values({value}), {each} -> {found})"
     parts = [
-        _is_infinite(f"{value}.{quoted(name)}", inner, depth=depth + 1)
-        for name, inner in (members(kind) or {}).items()
+        _infinite_sql(f"{value}.{quote_name(name)}", inner, depth=depth + 1)
+        for name, inner in (struct_members(kind) or {}).items()
     ]
     return " OR ".join(f"({part})" for part in parts if part)
 
 
-def _with_computed(name: str, sql: str, rows: DataFrame) -> DataFrame:
-    fields = fields_of(rows)
+def _add_computed(name: str, sql: str, rows: DataFrame) -> DataFrame:
+    fields = fields_of_rows(rows)
     if is_safe(sql, fields):
         return rows.withColumn(name, f.expr(sql))
-    told = _literal(f"{name} cannot be computed: {sql}")
-    rows = rows.withColumn(_FAILS, f.expr(f"{REASON} IS NULL AND {fails(sql)}"))
-    value = f.expr(f"CASE WHEN {REASON} IS NULL AND NOT {_FAILS} THEN ({sql}) END")
-    reason = f.expr(f"CASE {_HERE} WHEN {_FAILS} THEN {told} ELSE {REASON} END")
-    return rows.withColumns({name: value, REASON: reason}).drop(_FAILS)
+    told = _text_literal(f"{name} cannot be computed: {sql}")
+    rows = rows.withColumn(_FAILS_COLUMN, f.expr(f"{REASON_COLUMN} IS NULL AND {failure_sql(sql)}"))
+    value = f.expr(f"CASE WHEN {REASON_COLUMN} IS NULL AND NOT {_FAILS_COLUMN} THEN ({sql}) END")
+    reason = f.expr(
+        f"CASE {_BARRIER_CASE} WHEN {_FAILS_COLUMN} THEN {told} ELSE {REASON_COLUMN} END"
+    )
+    return rows.withColumns({name: value, REASON_COLUMN: reason}).drop(_FAILS_COLUMN)
 
 
-def _path_of(name: str, spec: str | JsonField) -> list[str]:
+def _json_path(name: str, spec: str | JsonField) -> list[str]:
     return spec.path.split(".") if isinstance(spec, JsonField) else [name]
 
 
-def _literal(text: str) -> str:
+def _text_literal(text: str) -> str:
     """As SQL, whatever is in it and however the session reads escapes."""
     return f"CAST(X'{text.encode().hex()}' AS STRING)"

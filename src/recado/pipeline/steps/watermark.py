@@ -9,13 +9,13 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ..definition.pipeline import Pipeline
-from ..definition.step import Aggregate, Deduplicate
-from .flow import Place
+from ..definition.step import AggregateStep, DeduplicateStep
+from .flow import StepContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_SECONDS: Final = {
+_UNIT_SECONDS: Final = {
     "microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60, "hour": 3600, "day": 86_400,
     "week": 604_800,
 }  # fmt: skip
@@ -25,26 +25,26 @@ def seconds(duration: str) -> float:
     """`10 minutes`, which was checked to be one."""
     found = re.fullmatch(r"\s*([\d.]+)\s*(\w+?)s?\s*", duration)
     assert found
-    return float(found[1]) * _SECONDS[found[2].lower()]
+    return float(found[1]) * _UNIT_SECONDS[found[2].lower()]
 
 
-def delays(pipeline: Pipeline) -> dict[str, str]:
+def watermark_delays(pipeline: Pipeline) -> dict[str, str]:
     """The longest patience with each column of time."""
     found: dict[str, str] = {}
     for step in pipeline.steps:
         match step:
-            case Aggregate(time=time, late=patience) | Deduplicate(time=time, within=patience):
-                if time and patience and seconds(patience) > seconds(found.get(time, "0 seconds")):
-                    found[time] = patience
+            case AggregateStep(time=time, late=delay) | DeduplicateStep(time=time, within=delay):
+                if time and delay and seconds(delay) > seconds(found.get(time, "0 seconds")):
+                    found[time] = delay
             case _:
                 pass
     return found
 
 
-def watermarked(rows: DataFrame, time: str, place: Place) -> DataFrame:
+def set_watermark(rows: DataFrame, time: str, context: StepContext) -> DataFrame:
     """With the watermark of that column, unless a step before this has set it."""
-    delay = place.watermarks.get(time)
-    if not place.is_streaming or delay is None or time in place.watermarked:
+    delay = context.watermarks.get(time)
+    if not context.is_streaming or delay is None or time in context.watermarked:
         return rows
-    place.watermarked.add(time)
+    context.watermarked.add(time)
     return rows.withWatermark(time, delay)

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from recado.actors.remote.amqp import Amqp, AmqpSettings
-from recado.actors.remote.transport import Link, Settle
-from recado.client import Address
+from recado.actors.remote.amqp import AmqpSettings, AmqpTransport
+from recado.actors.remote.transport import PeerLink, Settle
+from recado.client import ConnectionParameters
 from tests.actors.remote.recorder import Recorder
 
 LIMIT = 1 << 20
@@ -16,16 +16,16 @@ QUICK: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": 2.0, "reconnect
 
 
 class End(Recorder):
-    def __init__(self, transport: Amqp) -> None:
+    def __init__(self, transport: AmqpTransport) -> None:
         super().__init__()
         self.transport = transport
         self.settles_at_once = True
 
-    def received(self, link: Link, frame: bytes, settle: Settle | None) -> None:
+    def frame_received(self, link: PeerLink, frame: bytes, settle: Settle | None) -> None:
         assert settle is not None
         if self.settles_at_once:
             settle(True)
-        super().received(link, frame, settle)
+        super().frame_received(link, frame, settle)
 
     @property
     def unique(self) -> list[bytes]:
@@ -38,8 +38,10 @@ class End(Recorder):
 
 
 @asynccontextmanager
-async def end(url: str | Address, name: str, client: str = "", **given: Any) -> AsyncIterator[End]:
-    transport = Amqp(url, AmqpSettings(**(QUICK | given)))
+async def end(
+    url: str | ConnectionParameters, name: str, client: str = "", **given: Any
+) -> AsyncIterator[End]:
+    transport = AmqpTransport(url, AmqpSettings(**(QUICK | given)))
     it = End(transport)
     await transport.open(name, client or name, LIMIT, it)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.actors.remote.amqp.acks import Acks
+from recado.actors.remote.amqp.acks import AckBatch
 
 
 class Book:
@@ -27,31 +27,31 @@ class Book:
 def test_exactly_what_was_settled_is_told_and_once(
     order: list[int], rejected: set[int], turns: list[int]
 ) -> None:
-    acks, book = Acks(), Book(24)
+    acks, book = AckBatch(), Book(24)
     settled: set[int] = set()
     for turn in turns:
         now, order = order[:turn], order[turn:]
         for tag in now:
             if tag in rejected:
                 book.ack(tag, False)
-                acks.told(tag)
+                acks.mark_rejected(tag)
             else:
                 settled.add(tag)
                 acks.settle(tag)
-        for tag, multiple in acks.take():
+        for tag, multiple in acks.take_acks():
             told = book.ack(tag, multiple)
             assert told <= settled
             settled -= told
         assert not settled
     assert not book.out
-    assert acks.upto == 24
+    assert acks.settled_upto == 24
 
 
 def test_what_is_settled_in_order_takes_one_ack() -> None:
-    acks = Acks()
+    acks = AckBatch()
     for tag in (1, 3, 2):
         acks.settle(tag)
-    assert acks.take() == [(3, True)]
+    assert acks.take_acks() == [(3, True)]
     acks.settle(4)
-    assert acks.take() == [(4, False)]
-    assert acks.take() == []
+    assert acks.take_acks() == [(4, False)]
+    assert acks.take_acks() == []

@@ -11,8 +11,8 @@ import pytest
 
 import recado
 from recado.actors import Actor, ActorRef, ActorSystem, Message
-from recado.actors.durable.mailboxes import DurableMailboxes
-from recado.actors.remote.amqp import Amqp, AmqpSettings
+from recado.actors.durable_mailbox.mailboxes import DurableMailboxes
+from recado.actors.remote.amqp import AmqpSettings, AmqpTransport
 from recado.journal.disk import Disk
 from recado.simulator.disk import SimulatedDisk
 from tests.actors.remote.running import in_a_loop
@@ -60,7 +60,7 @@ class Pilgrim(Actor[Question | Answer | Heard]):
 async def pilgrim(
     url: str, disk: Disk, *, serve: bool
 ) -> AsyncIterator[ActorRef[Question | Answer | Heard]]:
-    transport = Amqp(url, AmqpSettings(serve=serve))
+    transport = AmqpTransport(url, AmqpSettings(server_bridge=serve))
     async with ActorSystem("client", transport=transport) as client:
         boxes = DurableMailboxes(client, disk)
         make = partial(Pilgrim, client.actor("oracle", Oracle, node="server"))
@@ -74,7 +74,7 @@ async def test_they_come_when_it_speaks_to_that_node_again(serve: bool) -> None:
     disk = SimulatedDisk()
     async with (
         recado.Broker() as broker,
-        ActorSystem("server", transport=Amqp(broker.url)) as server,
+        ActorSystem("server", transport=AmqpTransport(broker.url)) as server,
     ):
         await server.spawn(partial(Oracle, asked), name="oracle")
         async with pilgrim(broker.url, disk, serve=serve) as first:

@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 
 import recado
-from recado.actors.remote.amqp import Sharing, Storage, transport
-from recado.actors.remote.amqp.handler import Arrivals
-from recado.actors.remote.amqp.parcel import MOST, wrap
-from recado.actors.remote.faults import Gone, NoWay
-from recado.actors.remote.transport import Full
-from recado.client import CannotConnect, Channel, ChannelRefused, Connection, LoginFailed, connect
+from recado.actors.remote.amqp import ConnectionSharing, Storage, transport
+from recado.actors.remote.amqp.frame_batch import BATCH_MAX_BYTES, encode_batch
+from recado.actors.remote.amqp.handler import DeliveredFrames
+from recado.actors.remote.errors import LinkClosedError, NoRouteError
+from recado.actors.remote.transport import LimitExceededError
+from recado.client import (
+    AuthenticationError,
+    CannotConnectError,
+    Channel,
+    ChannelClosedByBrokerError,
+    Connection,
+    connect,
+)
 from tests.actors.remote.running import in_a_loop
 from workshop.peers import free_ports
 
@@ -22,10 +29,12 @@ from .ends import LIMIT, End, end, frame, frames
 EVERY_STORAGE = pytest.mark.parametrize("storage", Storage)
 
 
-@pytest.mark.parametrize("sharing", Sharing)
+@pytest.mark.parametrize("sharing", ConnectionSharing)
 @EVERY_STORAGE
 @in_a_loop
-async def test_frames_go_there_and_answers_back(storage: Storage, sharing: Sharing) -> None:
+async def test_frames_go_there_and_answers_back(
+    storage: Storage, sharing: ConnectionSharing
+) -> None:
     policy: dict[str, Any] = {
         "storage": storage,
         "server_sharing": sharing,
@@ -38,7 +47,7 @@ async def test_frames_go_there_and_answers_back(storage: Storage, sharing: Shari
     ):
         server.answer = lambda frame: frame + b"!"
         link = client.transport.connect("server")
-        assert (link.peer, link.lasting) == ("server", True)
+        assert (link.peer, link.is_durable) == ("server", True)
         assert client.transport.connect("server") is link
         for each in frames(0, 500):
             link.post(each)
@@ -125,8 +134,14 @@ async def test_parcels_that_are_none_come_as_they_are_and_those_above_the_limit_
     async with recado.Broker() as broker, end(broker.url, "server") as server:
         async with await connect(broker.url) as connection:
             channel = await connection.channel()
-            whole = wrap(frames(1, 4))
-            bad = [b"\x02", whole[:-1], whole + b"\x00", b"\x02" + bytes(MOST), whole * 1000]
+            whole = encode_batch(frames(1, 4))
+            bad = [
+                b"\x02",
+                whole[:-1],
+                whole + b"\x00",
+                b"\x02" + bytes(BATCH_MAX_BYTES),
+                whole * 1000,
+            ]
             for body in (*bad, b"\x02" + bytes(LIMIT), b"", whole):
                 channel.publish("actor.exchange.in.server", "to.server.server", body)
             expected = [*bad, *frames(1, 4)]
@@ -143,13 +158,13 @@ class Takes:
         self.taken: list[bytes] = []
         self.all_came = asyncio.Event()
 
-    def received(self, messages: Arrivals) -> bool:
+    def frames_delivered(self, messages: DeliveredFrames) -> bool:
         self.taken += messages.frames
         if len(self.taken) >= self.wanted:
             self.all_came.set()
         return True
 
-    def rejected(self, key: str, body: bytes, reason: str) -> None:
+    def frame_rejected(self, key: str, body: bytes, reason: str) -> None:
         raise AssertionError(f"{key} came back: {reason}")
 
 
@@ -157,8 +172,8 @@ class Takes:
 async def test_what_a_handler_takes_is_acknowledged() -> None:
     async with recado.Broker() as broker, end(broker.url, "client") as client:
         async with end(broker.url, "server") as server:
-            assert server.transport._server is not None
-            handler = server.transport._server.bridge.handler = Takes(5)
+            assert server.transport._server_links is not None
+            handler = server.transport._server_links.bridge.handler = Takes(5)
             for each in frames(0, 5):
                 client.transport.connect("server").post(each)
             await handler.all_came.wait()
@@ -220,14 +235,14 @@ async def test_what_stays_on_the_broker_is_what_the_policy_says(storage: Storage
             if stays:
                 assert await waiting(broker.url, queue) == 0
             else:
-                with pytest.raises(ChannelRefused):
+                with pytest.raises(ChannelClosedByBrokerError):
                     await waiting(broker.url, queue)
 
 
 async def waiting(url: str, queue: str) -> int:
     async with await Connection.open(url) as connection:
         channel: Channel = await connection.channel()
-        return (await channel.declare_queue(queue, passive=True)).messages
+        return (await channel.declare_queue(queue, passive=True)).message_count
 
 
 @in_a_loop
@@ -240,9 +255,9 @@ async def test_what_was_posted_is_sent_before_the_end() -> None:
             for each in frames(1, 1000):
                 link.post(each)
         await server.until(lambda: server.frames == frames(0, 1000))
-        with pytest.raises(NoWay):
+        with pytest.raises(NoRouteError):
             client.transport.connect("server")
-        with pytest.raises(Gone):
+        with pytest.raises(LinkClosedError):
             link.post(frame(1))
 
 
@@ -250,7 +265,7 @@ async def test_what_was_posted_is_sent_before_the_end() -> None:
 async def test_what_was_posted_before_the_bridge_is_up_is_sent_before_the_end() -> None:
     async with recado.Broker() as broker, end(broker.url, "server") as server:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(transport, "CLOSE_SECONDS", 30)  # however busy the machine is
+            patch.setattr(transport, "CLOSE_TIMEOUT_S", 30)  # however busy the machine is
             async with end(broker.url, "client") as client:
                 for each in frames(0, 10):
                     client.transport.connect("server").post(each)
@@ -263,7 +278,7 @@ async def test_what_no_broker_has_taken_by_the_end_comes_back() -> None:
     async with recado.Broker() as broker:
         url = broker.url
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transport, "CLOSE_SECONDS", 0.05)
+        patch.setattr(transport, "CLOSE_TIMEOUT_S", 0.05)
         async with end(url, "client", serve=False) as client:
             client.transport.connect("server").post(frame(1))
     assert client.returned_frames == [frame(1)]
@@ -274,7 +289,7 @@ async def test_a_broker_that_lets_nobody_in_is_not_waited_for_at_the_end() -> No
     async with recado.Broker() as broker:
         url = broker.url.replace("guest:guest", "guest:guess")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(transport, "CLOSE_SECONDS", 1_000)
+            patch.setattr(transport, "CLOSE_TIMEOUT_S", 1_000)
             async with end(url, "client", serve=False) as client:
                 client.transport.connect("server").post(frame(1))
         assert client.returned_frames == [frame(1)]
@@ -291,10 +306,10 @@ async def test_a_closed_link_takes_nothing_and_a_new_one_does() -> None:
         link.post(frame(1))
         await server.until(lambda: server.frames == [frame(1)])
         link.close()
-        with pytest.raises(Gone):
+        with pytest.raises(LinkClosedError):
             link.post(frame(1))
-        with pytest.raises(Gone):
-            await link.room()
+        with pytest.raises(LinkClosedError):
+            await link.drain()
         client.transport.connect("server").post(frame(2))
         await server.until(lambda: server.frames == [frame(1), frame(2)])
 
@@ -321,14 +336,14 @@ async def test_a_client_whose_link_the_node_has_closed_gets_another() -> None:
 @in_a_loop
 async def test_a_name_that_no_broker_takes_is_no_way() -> None:
     async with recado.Broker() as broker, end(broker.url, "client") as client:
-        with pytest.raises(NoWay, match="bytes too long"):
+        with pytest.raises(NoRouteError, match="bytes too long"):
             client.transport.connect("n" * 250)
 
 
 @in_a_loop
 async def test_a_second_node_of_the_same_name_is_refused() -> None:
     async with recado.Broker() as broker, end(broker.url, "server") as server:
-        with pytest.raises(CannotConnect, match="403"):
+        with pytest.raises(CannotConnectError, match="403"):
             async with end(broker.url, "server", connect_timeout=0.5):
                 pass
         async with end(broker.url, "client") as client:
@@ -339,7 +354,7 @@ async def test_a_second_node_of_the_same_name_is_refused() -> None:
 @in_a_loop
 async def test_a_wrong_password_is_told_at_once() -> None:
     async with recado.Broker() as broker:
-        with pytest.raises(LoginFailed):
+        with pytest.raises(AuthenticationError):
             async with end(broker.url.replace("guest:guest", "guest:guess"), "server"):
                 pass
 
@@ -364,7 +379,7 @@ async def test_a_node_waits_for_its_broker() -> None:
 async def test_a_node_waits_for_its_broker_no_longer_than_give_up() -> None:
     async with recado.Broker() as broker:
         url = broker.url
-    with pytest.raises(CannotConnect, match="nobody listens"):
+    with pytest.raises(CannotConnectError, match="nobody listens"):
         async with end(url, "server", give_up=0.3):
             pass
 
@@ -388,7 +403,7 @@ async def test_too_many_clients_forget_the_one_that_was_silent_longest() -> None
         assert server.events == ["gone"]
         one, two, again, three = server.links
         assert one is again
-        with pytest.raises(Gone):
+        with pytest.raises(LinkClosedError):
             two.post(frame(1))
         one.post(frame(1))
         three.post(frame(1))
@@ -404,8 +419,8 @@ async def test_what_waits_is_bounded_and_there_is_room_again() -> None:
         link = client.transport.connect("server")
         for number in range(54):  # each counts with what it takes beside its bytes
             link.post(frame(number, 1000))
-        with pytest.raises(Full):
+        with pytest.raises(LimitExceededError):
             link.post(frame(54, 1000))
-        await link.room()
+        await link.drain()
         link.post(frame(54, 1000))
         await server.until(lambda: len(server.frames) == 55)

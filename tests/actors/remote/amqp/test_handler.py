@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.actors.remote.amqp.handler import Arrivals, client_of
+from recado.actors.remote.amqp.handler import DeliveredFrames, client_id_of
 from recado.amqp.properties import Properties, encode_properties
 
 
@@ -18,8 +18,8 @@ def test_they_are_shared_out_by_their_headers_in_order(headers: list[bytes]) -> 
     told: list[tuple[int, bool]] = []
     tags = range(7, 7 + len(headers))
     settles = [partial(lambda tag, taken: told.append((tag, taken)), tag) for tag in tags]
-    whole = Arrivals(headers, frames, settles)
-    parts = list(whole.by_header())
+    whole = DeliveredFrames(headers, frames, settles)
+    parts = list(whole.group_by_header())
     assert [frame for part in parts for frame in part.frames] == frames
     assert [header for part in parts for header in part.headers] == headers
     assert all(len(set(part.headers)) == 1 for part in parts)
@@ -31,6 +31,6 @@ def test_they_are_shared_out_by_their_headers_in_order(headers: list[bytes]) -> 
 
 
 def test_whose_a_message_is() -> None:
-    assert client_of(encode_properties(Properties(reply_to="desk"))) == "desk"
-    assert client_of(encode_properties(Properties())) == ""
-    assert client_of(b"\xff") == ""
+    assert client_id_of(encode_properties(Properties(reply_to="desk"))) == "desk"
+    assert client_id_of(encode_properties(Properties())) == ""
+    assert client_id_of(b"\xff") == ""

@@ -17,10 +17,16 @@ import pytest
 
 import recado
 from recado.actors import ActorSystem
-from recado.actors.remote.amqp import Amqp, AmqpSettings, Sharing, Storage, transport
-from recado.actors.remote.faults import Gone
+from recado.actors.remote.amqp import (
+    AmqpSettings,
+    AmqpTransport,
+    ConnectionSharing,
+    Storage,
+    transport,
+)
+from recado.actors.remote.errors import LinkClosedError
+from recado.actors.remote.events import LinkClosed, LinkLost, LinkRestored, LinkStillDown
 from recado.actors.remote.node import Node
-from recado.actors.remote.occurrences import BridgeDown, BridgeGone, BridgeHealed, BridgeLost
 from recado.client import Connection
 from tests.actors.remote.running import in_a_loop
 from tests.actors.remote.shop import Ack, Book, Place, until
@@ -77,10 +83,10 @@ async def world(url: str, **settings: Any) -> AsyncIterator[World]:
 
 
 @pytest.mark.parametrize("persistent", [True, False])
-@pytest.mark.parametrize("sharing", Sharing)
+@pytest.mark.parametrize("sharing", ConnectionSharing)
 @pytest.mark.parametrize("side", [0, 1])
 @in_a_loop
-async def test_a_cut_loses_nothing(side: int, sharing: Sharing, persistent: bool) -> None:
+async def test_a_cut_loses_nothing(side: int, sharing: ConnectionSharing, persistent: bool) -> None:
     policy: dict[str, Any] = {"server_sharing": sharing, "client_sharing": sharing}
     async with (
         recado.Broker() as broker,
@@ -97,7 +103,7 @@ async def test_a_cut_loses_nothing(side: int, sharing: Sharing, persistent: bool
         events = (it.server, it.client)[side].events
         assert events == ["lost", "healed"] * (len(events) // 2)
         told = (it.server, it.client)[side].told
-        assert {type(event) for event in told} == {BridgeLost, BridgeHealed}
+        assert {type(event) for event in told} == {LinkLost, LinkRestored}
 
 
 @pytest.mark.parametrize("persistent", [True, False])
@@ -192,20 +198,20 @@ async def test_the_application_is_told_again_and_again_while_the_broker_is_away(
         for who in (it.client, it.server):
             await who.until(lambda who=who: len(who.told) >= 4)  # type: ignore[misc]
             lost, *down = who.told
-            assert isinstance(lost, BridgeLost)
+            assert isinstance(lost, LinkLost)
             seconds = []
             for event in down:
-                assert isinstance(event, BridgeDown)
-                assert event.bridge == lost.bridge
+                assert isinstance(event, LinkStillDown)
+                assert event.link == lost.link
                 assert event.reason
-                seconds.append(event.seconds)
+                seconds.append(event.down_seconds)
             assert seconds == sorted(seconds)
             assert seconds[0] >= 0.05
         async with recado.Broker(port=port, data=tmp_path):
             await it.all_arrived()
             await it.well()
             for who in (it.client, it.server):
-                assert isinstance(who.told[-1], BridgeHealed)
+                assert isinstance(who.told[-1], LinkRestored)
             await it.client.transport.close()
     finally:
         await going.__aexit__(None, None, None)
@@ -217,16 +223,16 @@ async def test_a_node_that_has_given_up_its_broker_fails_by_a_clear_error(
 ) -> None:
     """It is not reached by others, so it does not reach them: the application has to open a new one."""
     (port,) = free_ports(1)
-    settings = AmqpSettings(give_up=0.3, connect_timeout=10.0)
+    settings = AmqpSettings(reconnect_timeout=0.3, connect_timeout=10.0)
     async with AsyncExitStack() as stack:
         systems: dict[str, ActorSystem] = {}
         gone: dict[str, set[str]] = {"server": set(), "client": set()}
         async with recado.Broker(port=port) as broker:
             for name in gone:
-                system = ActorSystem(name, transport=Amqp(broker.url, settings))
+                system = ActorSystem(name, transport=AmqpTransport(broker.url, settings))
                 systems[name] = await stack.enter_async_context(system)
                 await system.spawn(Book, name="book")
-                system.listeners.append(partial(_note_gone, gone[name]))
+                system._listeners.append(partial(_note_gone, gone[name]))
             book = systems["client"].actor("book", Book, node="server")
             assert await book.ask(Place(1), timeout=30) == Ack(1)
         await until(lambda: len(gone["client"]) == 2 and len(gone["server"]) == 1)
@@ -235,16 +241,16 @@ async def test_a_node_that_has_given_up_its_broker_fails_by_a_clear_error(
             "client": {"server client", "client client of server"},
         }
         async with recado.Broker(port=port):
-            with pytest.raises(Gone, match=r"give_up=0.3.*not restored within"):
+            with pytest.raises(LinkClosedError, match=r"give_up=0.3.*not restored within"):
                 await book.ask(Place(2), timeout=30)
-            with pytest.raises(Gone, match=r"give_up=0.3"):
+            with pytest.raises(LinkClosedError, match=r"give_up=0.3"):
                 Node.of(systems["client"]).transport.connect("another")
         assert "bridge given up (bridge=server client give_up=0.3)" in caplog.text
 
 
 def _note_gone(gone: set[str], event: object) -> None:
-    if isinstance(event, BridgeGone):
-        gone.add(event.bridge)
+    if isinstance(event, LinkClosed):
+        gone.add(event.link)
 
 
 @in_a_loop
@@ -258,9 +264,9 @@ async def test_the_application_is_told_when_it_takes_too_long() -> None:
         await it.server.until(lambda: it.server.events == ["lost", "gone"])
         assert it.client.returned_frames == frames(it.sent - 3, it.sent)
         for who, name in ((it.client, "client client of server"), (it.server, "server server")):
-            assert [type(event) for event in who.told] == [BridgeLost, BridgeGone]
-            assert {event.bridge for event in who.told} == {name}
-        with pytest.raises(Gone, match="not restored within"):
+            assert [type(event) for event in who.told] == [LinkLost, LinkClosed]
+            assert {event.link for event in who.told} == {name}
+        with pytest.raises(LinkClosedError, match="not restored within"):
             it.link.post(frame(1))
         assert it.client.transport.connect("server") is not it.link
     finally:
@@ -283,7 +289,7 @@ async def test_the_end_does_not_wait_long_for_a_broker_that_does_not_answer(stat
             await it.wires[1].stop()
         it.send(1)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(transport, "CLOSE_SECONDS", 0.05)
+            patch.setattr(transport, "CLOSE_TIMEOUT_S", 0.05)
             async with asyncio.timeout(10):  # and not for as long as an attempt may take
                 await it.client.transport.close()
                 await it.server.transport.close()

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import pytest
 
 import recado
-from recado.actors.remote.amqp import Sharing
+from recado.actors.remote.amqp import ConnectionSharing
 from tests.actors.remote.running import in_a_loop
 from workshop.peers import free_ports
 
@@ -82,8 +82,8 @@ async def test_a_mixture(seed: int, tmp_path: Path) -> None:
     persistent = chance.choice([True, False])
     policy: dict[str, Any] = {
         "persistent": persistent,
-        "server_sharing": chance.choice(list(Sharing)),
-        "client_sharing": chance.choice(list(Sharing)),
+        "server_sharing": chance.choice(list(ConnectionSharing)),
+        "client_sharing": chance.choice(list(ConnectionSharing)),
     }
     try:
         async with world(broker.url, **policy) as it:

@@ -5,37 +5,37 @@ from __future__ import annotations
 import pytest
 
 from recado.actors.remote.amqp import naming
-from recado.actors.remote.amqp.bridge import client_plan, server_plan
-from recado.actors.remote.amqp.objects import Binding, Exchange, Queue
-from recado.actors.remote.amqp.storage import EXCHANGES, QUEUES, Storage
+from recado.actors.remote.amqp.bridge import client_topology, server_topology
+from recado.actors.remote.amqp.storage import EXCHANGE_PARAMETERS, QUEUE_PARAMETERS, Storage
+from recado.actors.remote.amqp.topology import BindingSpec, ExchangeSpec, QueueSpec
 
 
 def test_the_server_bridge() -> None:
-    plan = server_plan("node1", Storage.DURABLE)
-    exchange = Exchange("actor.exchange.in.node1", EXCHANGES[Storage.DURABLE])
+    plan = server_topology("node1", Storage.DURABLE)
+    exchange = ExchangeSpec("actor.exchange.in.node1", EXCHANGE_PARAMETERS[Storage.DURABLE])
     assert plan.exchange == "actor.exchange.in.node1"
-    assert plan.reads == (
+    assert plan.read_objects == (
         exchange,
-        Queue("actor.queue.in.node1", QUEUES[Storage.DURABLE]),
-        Binding("actor.queue.in.node1", "actor.exchange.in.node1", "to.server.node1"),
+        QueueSpec("actor.queue.in.node1", QUEUE_PARAMETERS[Storage.DURABLE]),
+        BindingSpec("actor.queue.in.node1", "actor.exchange.in.node1", "to.server.node1"),
     )
-    assert plan.writes == (exchange,)
+    assert plan.write_objects == (exchange,)
 
 
 def test_the_client_bridge() -> None:
-    plan = client_plan("node1", "7", Storage.TRANSIENT)
+    plan = client_topology("node1", "7", Storage.TRANSIENT)
     assert plan.exchange == "actor.exchange.in.node1"
-    assert plan.reads == (
-        Queue("actor.queue.out.node1.7", QUEUES[Storage.TRANSIENT]),
-        Binding("actor.queue.out.node1.7", "actor.exchange.in.node1", "client.node1.7"),
+    assert plan.read_objects == (
+        QueueSpec("actor.queue.out.node1.7", QUEUE_PARAMETERS[Storage.TRANSIENT]),
+        BindingSpec("actor.queue.out.node1.7", "actor.exchange.in.node1", "client.node1.7"),
     )
-    assert plan.probe == "to.server.node1"
+    assert plan.probe_key == "to.server.node1"
 
 
 def test_what_each_policy_keeps() -> None:
     flags = {
         policy: (queue.durable, queue.exclusive, queue.auto_delete)
-        for policy, queue in QUEUES.items()
+        for policy, queue in QUEUE_PARAMETERS.items()
     }
     assert flags == {
         Storage.DURABLE: (True, False, False),

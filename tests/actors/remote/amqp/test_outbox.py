@@ -6,11 +6,16 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from recado.actors.remote.amqp.outbox import WEIGHT, Entry, Outbox, Sent
-from recado.actors.remote.amqp.parcel import MOST, TOGETHER
-from recado.actors.remote.transport import Full
+from recado.actors.remote.amqp.frame_batch import BATCH_MAX_BYTES, BATCH_MAX_FRAMES
+from recado.actors.remote.amqp.outbox import (
+    ENTRY_OVERHEAD_BYTES,
+    BridgeOutbox,
+    OutboxEntry,
+    OutboxMessage,
+)
+from recado.actors.remote.transport import LimitExceededError
 
-LIMIT = 3 * MOST
+LIMIT = 3 * BATCH_MAX_BYTES
 KEYS = ("key", "other")
 
 
@@ -19,19 +24,19 @@ class Outboxes(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.outbox = Outbox(LIMIT)
-        self.owed: list[Entry] = []
-        self.out: dict[int, Sent] = {}
+        self.outbox = BridgeOutbox(LIMIT)
+        self.owed: list[OutboxEntry] = []
+        self.out: dict[int, OutboxMessage] = {}
         self.last = 0
         self.made = 0
 
-    @rule(key=st.sampled_from(KEYS), size=st.integers(0, 100) | st.just(MOST // 2))
+    @rule(key=st.sampled_from(KEYS), size=st.integers(0, 100) | st.just(BATCH_MAX_BYTES // 2))
     def post(self, key: str, size: int) -> None:
         self.made += 1
         entry = (key, b"%30d" % self.made + bytes(size))
-        full = sum(len(frame) + WEIGHT for _, frame in [*self.owed, entry]) > LIMIT
+        full = sum(len(frame) + ENTRY_OVERHEAD_BYTES for _, frame in [*self.owed, entry]) > LIMIT
         if full:
-            with pytest.raises(Full):
+            with pytest.raises(LimitExceededError):
                 self.outbox.put(*entry)
         else:
             self.outbox.put(*entry)
@@ -40,15 +45,15 @@ class Outboxes(RuleBasedStateMachine):
     @precondition(lambda self: self.outbox.waits)
     @rule()
     def publish(self) -> None:
-        sent = self.outbox.next()
+        sent = self.outbox.next_message()
         alike = [entry for entry in self.waiting() if entry[0] == sent.key]
-        assert sent.entries() == alike[: sent.frames]
-        assert len(sent.body) <= MOST
-        assert sent.frames <= TOGETHER
-        if sent.frames < min(len(alike), TOGETHER):  # there was no room for the next
-            assert len(sent.body) + len(alike[sent.frames][1]) + 10 > MOST
+        assert sent.entries() == alike[: sent.frame_count]
+        assert len(sent.body) <= BATCH_MAX_BYTES
+        assert sent.frame_count <= BATCH_MAX_FRAMES
+        if sent.frame_count < min(len(alike), BATCH_MAX_FRAMES):  # there was no room for the next
+            assert len(sent.body) + len(alike[sent.frame_count][1]) + 10 > BATCH_MAX_BYTES
         self.last += 1
-        self.outbox.out(self.last, sent)
+        self.outbox.mark_published(self.last, sent)
         self.out[self.last] = sent
 
     @rule(upto=st.integers(0, 30), count=st.integers(1, 5))
@@ -56,7 +61,7 @@ class Outboxes(RuleBasedStateMachine):
         """Also numbers that are none of ours."""
         numbers = range(upto, upto + count)
         expected = [self.out[number] for number in numbers if number in self.out]
-        assert self.outbox.settled(numbers) == expected
+        assert self.outbox.mark_settled(numbers) == expected
         for number in numbers:
             self.forget(number)
 
@@ -65,11 +70,11 @@ class Outboxes(RuleBasedStateMachine):
     def give_back(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.out)))
         sent = self.out[number]
-        assert self.outbox.returned(sent.key, sent.body) == (number, sent)
-        assert self.outbox.returned(sent.key, sent.body) is None
+        assert self.outbox.take_returned(sent.key, sent.body) == (number, sent)
+        assert self.outbox.take_returned(sent.key, sent.body) is None
         self.forget(number)
 
-    def waiting(self) -> list[Entry]:
+    def waiting(self) -> list[OutboxEntry]:
         out = [entry for sent in self.out.values() for entry in sent.entries()]
         return [entry for entry in self.owed if entry not in out]
 
@@ -80,7 +85,7 @@ class Outboxes(RuleBasedStateMachine):
 
     @rule()
     def lose(self) -> None:
-        self.outbox.lost()
+        self.outbox.requeue_published()
         self.out.clear()
         self.last = 0  # the next channel counts anew
 
@@ -88,10 +93,10 @@ class Outboxes(RuleBasedStateMachine):
     def keeps_its_word(self) -> None:
         self.outbox.check()
         assert self.outbox.is_empty is not bool(self.owed)
-        assert self.outbox.waits == len(self.waiting())
+        assert self.outbox.waiting_count == len(self.waiting())
 
     def teardown(self) -> None:
-        dropped = self.outbox.drop()
+        dropped = self.outbox.take_all()
         assert len(dropped) == len(self.owed)
         for key in KEYS:  # those of a key in their order
             of_key = [entry for entry in self.owed if entry[0] == key]
@@ -103,12 +108,12 @@ TestOutboxes = Outboxes.TestCase
 
 
 def test_there_is_room_again_when_half_of_it_is_gone() -> None:
-    outbox = Outbox(4 * WEIGHT)
+    outbox = BridgeOutbox(4 * ENTRY_OVERHEAD_BYTES)
     for number in range(1, 5):
         outbox.put("key", b"")
-        outbox.out(number, outbox.next())
+        outbox.mark_published(number, outbox.next_message())
     assert not outbox.has_room
-    outbox.settled(range(1, 2))
+    outbox.mark_settled(range(1, 2))
     assert not outbox.has_room
-    outbox.settled(range(2, 3))
+    outbox.mark_settled(range(2, 3))
     assert outbox.has_room

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import recado
-from recado.actors.remote.amqp import Sharing
+from recado.actors.remote.amqp import ConnectionSharing
 from recado.actors.remote.amqp.connection import ConnectionActor, ConnectionSupervisor
-from recado.actors.remote.amqp.reading import ReadChannelActor
-from recado.actors.remote.amqp.restarting import Restarting
-from recado.actors.remote.amqp.transport import Amqp
-from recado.actors.remote.occurrences import BridgeHealed, BridgeLost
+from recado.actors.remote.amqp.reader import ReadChannelActor
+from recado.actors.remote.amqp.restart import BridgeActor
+from recado.actors.remote.amqp.transport import AmqpTransport
+from recado.actors.remote.events import LinkLost, LinkRestored
 from recado.client import Connection
 from tests.actors.remote.running import in_a_loop
 from tests.client.faulty import faulty_wire
@@ -17,11 +17,11 @@ from tests.feeds.rim.loop import until
 from .ends import end, frame
 
 
-def restarts(transport: Amqp) -> dict[str, tuple[int, int]]:
+def restarts(transport: AmqpTransport) -> dict[str, tuple[int, int]]:
     """By class: the actor's uid, and how often it was restarted."""
     found = {}
     for cell in transport.registry.cells():
-        if isinstance(cell.actor, Restarting):
+        if isinstance(cell.actor, BridgeActor):
             found[type(cell.actor).__name__] = (cell.ref.address.uid, cell.restarts)
     return found
 
@@ -46,7 +46,7 @@ async def test_a_channel_that_ends_alone_is_restarted_alone() -> None:
         async with await Connection.open(broker.url) as connection:
             channel = await connection.channel()
             await channel.delete_queue("actor.queue.in.server")
-            await until(lambda: [type(each) for each in server.told] == [BridgeLost, BridgeHealed])
+            await until(lambda: [type(each) for each in server.told] == [LinkLost, LinkRestored])
         (reader,) = server.transport.registry.by_class(ReadChannelActor)
         after = restarts(server.transport)
         assert after.pop("ReadChannelActor") == (reader.address.uid, 1)
@@ -56,7 +56,7 @@ async def test_a_channel_that_ends_alone_is_restarted_alone() -> None:
 
 @in_a_loop
 async def test_a_connection_that_ends_is_restarted_with_new_channels() -> None:
-    sharing = Sharing.PER_CHANNEL
+    sharing = ConnectionSharing.PER_CHANNEL
     async with (
         recado.Broker() as broker,
         faulty_wire(int(broker.url.rpartition(":")[2].partition("/")[0])) as wire,

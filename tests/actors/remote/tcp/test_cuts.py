@@ -11,14 +11,14 @@ from itertools import count
 import pytest
 
 from recado.actors import ActorSystem
-from recado.actors.remote.faults import RemoteFault
-from recado.actors.remote.options import Options
-from recado.actors.remote.tcp import Tcp
+from recado.actors.remote.errors import RemoteError
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.tcp import TcpTransport
 from recado.actors.remote.tcp.transport import TcpSettings
 from tests.actors.remote.running import in_a_loop
 from tests.actors.remote.shop import Ack, Book, Log, Place
 
-OPTIONS = Options(cookie="secret", require_cookie=True)
+OPTIONS = RemoteOptions(cookie="secret", require_cookie=True)
 
 
 class Cutter:
@@ -69,12 +69,12 @@ class Cutter:
 @in_a_loop
 async def test_asks_end_and_answers_fit_whatever_is_cut(seed: int) -> None:
     chance = random.Random(seed)
-    listening = Tcp("127.0.0.1:0")
+    listening = TcpTransport("127.0.0.1:0")
     async with ActorSystem("server", transport=listening, options=OPTIONS) as server:
         here = await server.spawn(Book, name="book")
         cutter = Cutter(listening.address[1], chance)
-        settings = TcpSettings(reconnect_delay=0.01)
-        calling = Tcp(nodes={"server": await cutter.open()}, settings=settings)
+        settings = TcpSettings(retry_max=0.01)
+        calling = TcpTransport(nodes={"server": await cutter.open()}, settings=settings)
         async with ActorSystem("client", transport=calling, options=OPTIONS) as client:
             book = client.actor("book", node="server")
             answered: list[int] = []
@@ -84,7 +84,7 @@ async def test_asks_end_and_answers_fit_whatever_is_cut(seed: int) -> None:
                 try:
                     assert await book.ask(Place(order), timeout=10) == Ack(order)
                     answered.append(order)
-                except (RemoteFault, TimeoutError):
+                except (RemoteError, TimeoutError):
                     failed.append(order)
 
             for first in range(0, 400, 8):

@@ -12,16 +12,16 @@ from contextlib import contextmanager
 
 import pytest
 
-from recado.actors import ActorSystem, Down, NoSuchActor, Unreachable
-from recado.actors.failing.bonds import monitor
-from recado.actors.remote.faults import Cut, RemoteFault, Undelivered
-from recado.actors.remote.options import Options
-from recado.actors.remote.tcp import Tcp
+from recado.actors import ActorSystem, Down, NodeUnreachableError, NoSuchActorError
+from recado.actors.remote.errors import LinkLostError, NotDeliveredError, RemoteError
+from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.tcp import TcpTransport
 from recado.actors.remote.tcp.transport import TcpSettings
+from recado.actors.supervision.links import monitor
 from tests.actors.remote.running import in_a_loop
 from tests.actors.remote.shop import Ack, Place, Silence, Who, watcher
 
-OPTIONS = Options(heartbeat=0.05, silence=0.5)
+OPTIONS = RemoteOptions(heartbeat_interval=0.05, failure_timeout=0.5)
 SERVER = """
 import asyncio, sys
 from recado.actors import ActorSystem
@@ -52,7 +52,7 @@ def server(listen: str = "127.0.0.1:0") -> Iterator[tuple[int, str]]:
 
 
 def client_of(address: str) -> ActorSystem:
-    tcp = Tcp(nodes={"server": address}, settings=TcpSettings(reconnect_delay=0.1))
+    tcp = TcpTransport(nodes={"server": address}, settings=TcpSettings(retry_max=0.1))
     return ActorSystem("client", transport=tcp, options=OPTIONS)
 
 
@@ -67,13 +67,13 @@ async def test_a_server_that_is_killed() -> None:
             asking = asyncio.create_task(book.ask(Silence(), timeout=30))
             await asyncio.sleep(0)
             os.kill(pid, signal.SIGKILL)
-            with pytest.raises(Cut):
+            with pytest.raises(LinkLostError):
                 await asking
-            with pytest.raises((Undelivered, Cut)):
+            with pytest.raises((NotDeliveredError, LinkLostError)):
                 await book.ask(Place(2), timeout=30)
             [down] = await seer.until(1)
             assert isinstance(down, Down)
-            assert isinstance(down.reason, Unreachable)
+            assert isinstance(down.reason, NodeUnreachableError)
 
 
 @in_a_loop
@@ -93,19 +93,19 @@ async def test_a_server_that_is_killed_and_comes_back_before_it_is_given_up() ->
                         try:
                             assert await book.ask(Place(2), timeout=5) == Ack(2)
                             break
-                        except RemoteFault:
+                        except RemoteError:
                             continue
                 monitor(seer._cell, there)
                 [down] = await seer.until(1)
                 assert isinstance(down, Down)
-                assert isinstance(down.reason, NoSuchActor)
+                assert isinstance(down.reason, NoSuchActorError)
 
 
 @in_a_loop
 async def test_a_watch_by_name_does_not_outlive_a_server_that_is_killed_and_comes_back() -> None:
     with server() as (pid, address):
-        patient = Options(silence=60.0)
-        tcp = Tcp(nodes={"server": address}, settings=TcpSettings(reconnect_delay=0.1))
+        patient = RemoteOptions(failure_timeout=60.0)
+        tcp = TcpTransport(nodes={"server": address}, settings=TcpSettings(retry_max=0.1))
         async with ActorSystem("client", transport=tcp, options=patient) as client:
             book = client.actor("book", node="server")
             seer = await watcher(client)
@@ -115,7 +115,7 @@ async def test_a_watch_by_name_does_not_outlive_a_server_that_is_killed_and_come
             with server(address):
                 [down] = await seer.until(1)
                 assert isinstance(down, Down)
-                assert isinstance(down.reason, NoSuchActor)
+                assert isinstance(down.reason, NoSuchActorError)
 
 
 @in_a_loop
@@ -132,7 +132,7 @@ async def test_a_server_that_is_stopped_is_unreachable_and_asks_time_out() -> No
                     await book.ask(Place(2), timeout=0.2)
                 [down] = await seer.until(1)
                 assert isinstance(down, Down)
-                assert isinstance(down.reason, Unreachable)
+                assert isinstance(down.reason, NodeUnreachableError)
             finally:
                 os.kill(pid, signal.SIGCONT)
             assert await book.ask(Place(3), timeout=10) == Ack(3)

@@ -7,8 +7,8 @@ import contextlib
 
 import pytest
 
+from recado.actors.remote.tcp.connection import PING, PONG, UNAUTHENTICATED_MAX_BYTES
 from recado.actors.remote.tcp.transport import TcpSettings
-from recado.actors.remote.tcp.wire import ASKS, IS_THERE, UNPROVED_MOST
 from tests.actors.remote.running import in_a_loop
 
 from .test_tcp import FRAME, GREETING, Voice, client_of, dial, hang_up, opened, wire
@@ -21,7 +21,7 @@ async def test_who_is_silent_is_asked_and_then_taken_for_dead() -> None:
     server, recorder, address = await opened(TcpSettings(read_timeout=0.15))
     reader, writer = await dial(address)
     writer.write(Voice().says(FRAME))
-    assert await reader.read() == ASKS
+    assert await reader.read() == PING
     await recorder.until(lambda: recorder.events == ["gone"])
     await hang_up(writer)
     await server.close()
@@ -34,8 +34,8 @@ async def test_who_answers_is_kept() -> None:
     voice = Voice()
     writer.write(voice.says(FRAME))
     for _ in range(3):
-        assert await reader.readexactly(4) == ASKS
-        writer.write(IS_THERE)
+        assert await reader.readexactly(4) == PING
+        writer.write(PONG)
     writer.write(voice.says(FRAME))
     await recorder.until(lambda: len(recorder.frames) == 2)
     assert recorder.events == []
@@ -85,9 +85,9 @@ async def test_a_link_that_does_not_read_says_that_it_is_there() -> None:
     reader, writer = await dial(address)
     writer.write(Voice().says(FRAME))
     await recorder.until(lambda: len(recorder.frames) == 1)
-    (link,) = server._accepted
+    (link,) = server._inbound_links
     link.pause_reading()
-    assert await reader.readexactly(4) == IS_THERE
+    assert await reader.readexactly(4) == PONG
     await asyncio.sleep(0.8)  # it hears nothing, and knows why
     assert recorder.events == []
     link.resume_reading()
@@ -99,20 +99,20 @@ async def test_a_link_that_does_not_read_says_that_it_is_there() -> None:
 async def test_questions_are_answered_once_for_each_read() -> None:
     server, _, address = await opened()
     reader, writer = await dial(address)
-    writer.write(ASKS * 1000 + wire(FRAME)[:7])
-    assert await reader.readexactly(4) == IS_THERE
+    writer.write(PING * 1000 + wire(FRAME)[:7])
+    assert await reader.readexactly(4) == PONG
     await hang_up(writer)
     await server.close()
 
 
 @in_a_loop
 async def test_who_has_not_proved_itself_does_not_stay_by_talking() -> None:
-    server, recorder, address = await opened(TcpSettings(greeting_timeout=0.1))
+    server, recorder, address = await opened(TcpSettings(handshake_timeout=0.1))
     reader, writer = await dial(address, WRONG)
     writer.write(wire(FRAME))
     await recorder.until(lambda: recorder.unproved == [FRAME])
     assert await reader.read() == b""
-    assert not server._accepted
+    assert not server._inbound_links
     await hang_up(writer)
     await server.close()
 
@@ -120,9 +120,9 @@ async def test_who_has_not_proved_itself_does_not_stay_by_talking() -> None:
 @pytest.mark.parametrize(("proof", "ends"), [(WRONG, True), (b"a proof, perhaps", False)])
 @in_a_loop
 async def test_little_is_kept_of_who_has_not_proved_itself(proof: bytes, ends: bool) -> None:
-    server, recorder, address = await opened(TcpSettings(greeting_timeout=3600))
+    server, recorder, address = await opened(TcpSettings(handshake_timeout=3600))
     reader, writer = await dial(address, proof)
-    large = bytes(UNPROVED_MOST + 1)
+    large = bytes(UNAUTHENTICATED_MAX_BYTES + 1)
     if ends:
         writer.write(wire(large)[:1000])
         assert await reader.read() == b""

@@ -8,14 +8,14 @@ import socket
 
 import pytest
 
-from recado.actors.remote.faults import Gone
-from recado.actors.remote.occurrences import BridgeDown, BridgeLost
-from recado.actors.remote.sealed.frame import REFUSAL_SIZE
-from recado.actors.remote.tcp import Tcp, transport
-from recado.actors.remote.tcp.handshake import MAGIC, Vouching
+from recado.actors.remote.errors import LinkClosedError
+from recado.actors.remote.events import LinkLost, LinkStillDown
+from recado.actors.remote.tcp import TcpTransport, transport
+from recado.actors.remote.tcp.connection import MAC_INTERVAL_BYTES, MAC_MARKER, PONG
+from recado.actors.remote.tcp.handshake import MAGIC, StreamMac
 from recado.actors.remote.tcp.transport import TcpSettings
-from recado.actors.remote.tcp.wire import IS_THERE, VOUCHED, VOUCHES
-from recado.actors.remote.transport import Full, Link
+from recado.actors.remote.transport import LimitExceededError, PeerLink
+from recado.actors.remote.wire.frame import REFUSAL_MIN_BYTES
 from tests.actors.remote.recorder import Recorder
 from tests.actors.remote.running import in_a_loop
 
@@ -24,17 +24,17 @@ GREETING = MAGIC + bytes(16)
 FRAME = b"a frame, as long as a frame must be at least"
 
 
-async def opened(settings: TcpSettings | None = None) -> tuple[Tcp, Recorder, str]:
+async def opened(settings: TcpSettings | None = None) -> tuple[TcpTransport, Recorder, str]:
     recorder = Recorder()
-    tcp = Tcp("127.0.0.1:0", settings=settings)
+    tcp = TcpTransport("127.0.0.1:0", settings=settings)
     await tcp.open("server", "server", LIMIT, recorder)
     host, port = tcp.address
     return tcp, recorder, f"{host}:{port}"
 
 
-async def client_of(address: str, **settings: float) -> tuple[Tcp, Recorder]:
+async def client_of(address: str, **settings: float) -> tuple[TcpTransport, Recorder]:
     recorder = Recorder()
-    tcp = Tcp(nodes={"server": address}, settings=TcpSettings(**settings))  # type: ignore[arg-type]
+    tcp = TcpTransport(nodes={"server": address}, settings=TcpSettings(**settings))  # type: ignore[arg-type]
     await tcp.open("client", "client", LIMIT, recorder)
     return tcp, recorder
 
@@ -47,12 +47,12 @@ class Voice:
     """What somebody with the recorder's proof says on one connection."""
 
     def __init__(self) -> None:
-        self._vouching = Vouching(b"a proof, perhaps")
+        self._vouching = StreamMac(b"a proof, perhaps")
 
     def says(self, *frames: bytes) -> bytes:
         data = b"".join(map(wire, frames))
-        self._vouching.take(data)
-        return data + VOUCHES + self._vouching.mac()
+        self._vouching.update(data)
+        return data + MAC_MARKER + self._vouching.digest()
 
 
 async def dial(
@@ -72,7 +72,7 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-async def post_for_ever(link: Link, frame: bytes) -> None:
+async def post_for_ever(link: PeerLink, frame: bytes) -> None:
     while True:
         link.post(frame)
         await asyncio.sleep(0)
@@ -91,7 +91,7 @@ async def test_frames_come_in_any_pieces(step: int) -> None:
     _, writer = await dial(address)
     frames = [FRAME + bytes([number]) * number for number in range(20)]
     voice = Voice()
-    data = b"".join(voice.says(*frames[at : at + 3]) + IS_THERE for at in range(0, 20, 3))
+    data = b"".join(voice.says(*frames[at : at + 3]) + PONG for at in range(0, 20, 3))
     for at in range(0, len(data), step):
         writer.write(data[at : at + step])
         await writer.drain()
@@ -127,7 +127,8 @@ async def test_nobody_between_two_ends_changes_what_they_say(change: str) -> Non
         "left out": first + third,
         "turned": first + third + second,
         "repeated": first + first + second,
-        "not vouched for": first + b"".join([wire(bytes(LIMIT))] * (2 + VOUCHED // LIMIT)),
+        "not vouched for": first
+        + b"".join([wire(bytes(LIMIT))] * (2 + MAC_INTERVAL_BYTES // LIMIT)),
     }
     writer.write(said[change])
     await recorder.until(lambda: recorder.events == ["gone"])
@@ -141,9 +142,11 @@ async def test_much_that_waited_is_vouched_for_in_parts() -> None:
     server, at_server, address = await opened()
     client, at_client = await client_of(address)
     link = client.connect("server")
-    frames = [bytes([number]) * (VOUCHED // 3) for number in range(20)]
+    frames = [bytes([number]) * (MAC_INTERVAL_BYTES // 3) for number in range(20)]
     # As much as one mac is good for: small ones, of which the sizes are a part, and the largest there is.
-    frames += [bytes(REFUSAL_SIZE)] * ((VOUCHED - 1) // REFUSAL_SIZE) + [bytes(LIMIT)]
+    frames += [bytes(REFUSAL_MIN_BYTES)] * ((MAC_INTERVAL_BYTES - 1) // REFUSAL_MIN_BYTES) + [
+        bytes(LIMIT)
+    ]
     for frame in frames:
         link.post(frame)
     await at_server.until(lambda: at_server.frames == frames)
@@ -156,7 +159,7 @@ async def test_much_that_waited_is_vouched_for_in_parts() -> None:
 
 @in_a_loop
 async def test_who_says_nothing_is_not_kept() -> None:
-    server, recorder, address = await opened(TcpSettings(greeting_timeout=0.01))
+    server, recorder, address = await opened(TcpSettings(handshake_timeout=0.01))
     reader, writer = await dial(address)
     writer.write(wire(FRAME)[:10])
     assert await reader.read() == b""
@@ -167,7 +170,7 @@ async def test_who_says_nothing_is_not_kept() -> None:
 
 @in_a_loop
 async def test_connections_are_bounded() -> None:
-    server, recorder, address = await opened(TcpSettings(connections_limit=2))
+    server, recorder, address = await opened(TcpSettings(max_connections=2))
     first = [await dial(address) for _ in range(2)]
     for _, writer in first:
         writer.write(Voice().says(FRAME))
@@ -188,7 +191,7 @@ async def test_frames_for_a_node_that_is_not_there_are_returned_and_the_link_hea
     await recorder.until(lambda: recorder.returned_frames == [FRAME])
     assert recorder.events == ["lost"]
     at_server = Recorder()
-    server = Tcp(address)
+    server = TcpTransport(address)
     await server.open("server", "server", LIMIT, at_server)
     await recorder.until(lambda: "healed" in recorder.events)
     link.post(FRAME + b"2")
@@ -203,7 +206,7 @@ async def test_what_was_posted_before_there_is_a_connection_is_sent_before_the_e
     client, recorder = await client_of(address)
     client.connect("server").post(FRAME)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transport, "CLOSE_SECONDS", 30)  # however busy the machine is
+        patch.setattr(transport, "CLOSE_TIMEOUT_S", 30)  # however busy the machine is
         await client.close()
     await at_server.until(lambda: at_server.frames == [FRAME])
     assert recorder.returned_frames == []
@@ -213,7 +216,7 @@ async def test_what_was_posted_before_there_is_a_connection_is_sent_before_the_e
 @in_a_loop
 async def test_what_waits_for_hands_to_be_shaken_at_the_end_is_returned() -> None:  # L1
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transport, "CLOSE_SECONDS", 0.05)
+        patch.setattr(transport, "CLOSE_TIMEOUT_S", 0.05)
         client, recorder = await client_of(f"127.0.0.1:{silent.getsockname()[1]}")
         client.connect("server").post(FRAME)
         await client.close()
@@ -240,7 +243,7 @@ async def test_a_node_that_comes_back_is_found_again() -> None:
     await server.close()
     await recorder.until(lambda: recorder.events == ["lost"])
     assert at_server.events == []  # a link that one closes oneself is not lost
-    again = Tcp(address)
+    again = TcpTransport(address)
     await again.open("server", "server", LIMIT, at_server)
     await recorder.until(lambda: recorder.events == ["lost", "healed"])
     await client.close()
@@ -252,7 +255,7 @@ async def test_a_link_is_given_up_in_the_end() -> None:
     client, recorder = await client_of(free_address(), give_up=0.0)
     link = client.connect("server")
     await recorder.until(lambda: recorder.events == ["lost", "gone"])
-    with pytest.raises(Gone):
+    with pytest.raises(LinkClosedError):
         link.post(FRAME)
     assert client.connect("server") is not link
     await client.close()
@@ -264,11 +267,11 @@ async def test_the_application_is_told_again_and_again_while_nobody_answers() ->
     client.connect("server")
     await recorder.until(lambda: len(recorder.told) >= 4)
     lost, *down = recorder.told
-    assert isinstance(lost, BridgeLost)
+    assert isinstance(lost, LinkLost)
     for event in down:
-        assert isinstance(event, BridgeDown)
-        assert event.bridge == lost.bridge
-        assert event.seconds >= 0.05
+        assert isinstance(event, LinkStillDown)
+        assert event.link == lost.link
+        assert event.down_seconds >= 0.05
     await client.close()
 
 
@@ -279,13 +282,13 @@ async def test_what_waits_for_a_slow_peer_is_bounded() -> None:
     client, _ = await client_of(address, hold_limit=1 << 20)
     link = client.connect("server")
     large = bytes(LIMIT)
-    with pytest.raises(Full, match="wait for server already"):
+    with pytest.raises(LimitExceededError, match="wait for server already"):
         await post_for_ever(link, large)
-    waiting = asyncio.create_task(link.room())
+    waiting = asyncio.create_task(link.drain())
     await asyncio.sleep(0)
     assert not waiting.done()
     link.close()
-    with pytest.raises(Gone):
+    with pytest.raises(LinkClosedError):
         await waiting
     listener.close()
     await client.close()
@@ -302,12 +305,12 @@ async def test_room_comes_back_when_a_slow_peer_reads() -> None:
     peer, _ = await loop.sock_accept(listener)
     await loop.sock_sendall(peer, GREETING + b"a proof, perhaps")
     sent = 0
-    with contextlib.suppress(Full):
+    with contextlib.suppress(LimitExceededError):
         while True:
             link.post(bytes(LIMIT))
             sent += 1
             await asyncio.sleep(0)
-    waiting = asyncio.create_task(link.room())
+    waiting = asyncio.create_task(link.drain())
     got = 0
     while got < len(GREETING) + 16 + sent * (LIMIT + 4):
         got += len(await loop.sock_recv(peer, 1 << 20))
@@ -321,12 +324,12 @@ async def test_room_comes_back_when_a_slow_peer_reads() -> None:
 @pytest.mark.parametrize("address", ["nowhere", "host:", "host:port", "host:70000", ":x"])
 def test_addresses_are_host_and_port(address: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
-        Tcp(address)
+        TcpTransport(address)
 
 
 @in_a_loop
 async def test_a_node_that_does_not_listen_has_no_address() -> None:
-    tcp = Tcp()
+    tcp = TcpTransport()
     await tcp.open("client", "client", LIMIT, Recorder())
     with pytest.raises(RuntimeError, match="does not listen"):
         _ = tcp.address

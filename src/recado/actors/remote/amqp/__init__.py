@@ -4,6 +4,6 @@ After "Uso do padrão AMQP para transporte de mensagens entre atores remotos" by
 """
 
 from .settings import AmqpSettings as AmqpSettings
-from .storage import Sharing as Sharing
+from .storage import ConnectionSharing as ConnectionSharing
 from .storage import Storage as Storage
-from .transport import Amqp as Amqp
+from .transport import AmqpTransport as AmqpTransport

@@ -23,172 +23,177 @@ from typing import Final
 
 import msgspec
 
-from recado.actors.remote.faults import Gone
+from recado.actors.remote.errors import LinkClosedError
 from recado.amqp.properties import Properties, encode_properties
 from recado.client import (
-    Address,
-    CannotConnect,
+    CannotConnectError,
     Channel,
     Connection,
-    ConnectionClosed,
-    NotWelcome,
-    Returned,
+    ConnectionClosedByClientError,
+    ConnectionParameters,
+    ConnectionRejectedError,
+    ReturnedMessage,
 )
 
 from . import naming
-from .attempts import Attempts
-from .handler import MessageHandler, ReportingWatcher
-from .objects import Binding, Exchange, Object, Queue
-from .outbox import Entry, Outbox
-from .parcel import TOGETHER
-from .receipts import Checkpoints, Confirms, Receipts
+from .confirmation import BridgePublisher, CheckpointPublisher, ConfirmPublisher
+from .frame_batch import BATCH_MAX_FRAMES
+from .handler import BridgeFrameHandler, ReportingBridgeListener
+from .outbox import BridgeOutbox, OutboxEntry
+from .retry import BridgeRetries
 from .settings import AmqpSettings
-from .storage import EXCHANGES, QUEUES, Sharing, Storage
+from .storage import EXCHANGE_PARAMETERS, QUEUE_PARAMETERS, ConnectionSharing, Storage
+from .topology import BindingSpec, ExchangeSpec, QueueSpec, TopologyObject
 
-REFUSED: Final = "the broker refused it"
+NACKED: Final = "the broker refused it"
 
 
-class Plan(msgspec.Struct, frozen=True):
+class BridgeTopology(msgspec.Struct, frozen=True):
     """What a bridge has on the broker."""
 
     name: str
     exchange: str
-    reads: tuple[Object, ...]
+    read_objects: tuple[TopologyObject, ...]
     queue: str
-    writes: tuple[Object, ...]
-    probe: str | None
+    write_objects: tuple[TopologyObject, ...]
+    probe_key: str | None
     """The key under which somebody must be found before anything is written."""
 
 
-def server_plan(node: str, storage: Storage) -> Plan:
-    exchange = Exchange(naming.exchange_in(node), EXCHANGES[storage])
-    queue = Queue(naming.queue_in(node), QUEUES[storage])
-    binding = Binding(queue.name, exchange.name, naming.key_to_server(node))
+def server_topology(node: str, storage: Storage) -> BridgeTopology:
+    exchange = ExchangeSpec(naming.inbound_exchange(node), EXCHANGE_PARAMETERS[storage])
+    queue = QueueSpec(naming.inbound_queue(node), QUEUE_PARAMETERS[storage])
+    binding = BindingSpec(queue.name, exchange.name, naming.key_to_server(node))
     # Both channels need the exchange, and neither knows which of them comes first.
-    return Plan(
+    return BridgeTopology(
         name=f"server {node}",
         exchange=exchange.name,
-        reads=(exchange, queue, binding),
+        read_objects=(exchange, queue, binding),
         queue=queue.name,
-        writes=(exchange,),
-        probe=None,
+        write_objects=(exchange,),
+        probe_key=None,
     )
 
 
-def client_plan(node: str, client: str, storage: Storage) -> Plan:
-    queue = Queue(naming.queue_out(node, client), QUEUES[storage])
-    exchange = naming.exchange_in(node)
-    return Plan(
-        name=f"client {client} of {node}",
+def client_topology(node: str, client_id: str, storage: Storage) -> BridgeTopology:
+    queue = QueueSpec(naming.outbound_queue(node, client_id), QUEUE_PARAMETERS[storage])
+    exchange = naming.inbound_exchange(node)
+    return BridgeTopology(
+        name=f"client {client_id} of {node}",
         exchange=exchange,
-        reads=(queue, Binding(queue.name, exchange, naming.key_to_client(node, client))),
+        read_objects=(
+            queue,
+            BindingSpec(queue.name, exchange, naming.key_to_client(node, client_id)),
+        ),
         queue=queue.name,
-        writes=(),
-        probe=naming.key_to_server(node),
+        write_objects=(),
+        probe_key=naming.key_to_server(node),
     )
 
 
 class Bridge:
     def __init__(
         self,
-        plan: Plan,
-        address: Address,
-        sharing: Sharing,
+        topology: BridgeTopology,
+        address: ConnectionParameters,
+        sharing: ConnectionSharing,
         settings: AmqpSettings,
-        handler: MessageHandler,
-        watcher: ReportingWatcher,
+        handler: BridgeFrameHandler,
+        listener: ReportingBridgeListener,
         *,
-        frame_limit: int,
-        client: str | None = None,
+        max_frame_bytes: int,
+        client_id: str | None = None,
     ) -> None:
-        self.plan = plan
+        self.topology = topology
         self.address = address
         self.sharing = sharing
         self.settings = settings
         self.handler = handler
-        self.frame_limit = frame_limit
-        self.connecting = Attempts(settings.backoff)
+        self.max_frame_bytes = max_frame_bytes
+        self.connect_retries = BridgeRetries(settings.backoff)
         # The server bridge does not depend on another node.
-        search = settings.backoff if plan.probe is None else settings.search_backoff
-        self.reading = Attempts(search)
-        self.writing = Attempts(search)
-        self.outbox = Outbox(settings.hold_limit)
+        search = settings.backoff if topology.probe_key is None else settings.search_backoff
+        self.read_retries = BridgeRetries(search)
+        self.write_retries = BridgeRetries(search)
+        self.outbox = BridgeOutbox(settings.send_buffer_bytes)
         self.connections: list[Connection] = []
-        self.interrupt: Callable[[], object] | None = None  # an attempt to connect
-        self.end: str | None = None
-        self.error: Exception | None = None  # the last one, while it is not up
-        self.up_once = asyncio.get_running_loop().create_future()
-        self._watcher = watcher
+        self.cancel_connect: Callable[[], object] | None = None  # an attempt to connect
+        self.close_reason: str | None = None
+        self.last_error: Exception | None = None  # the last one, while it is not up
+        self.first_up = asyncio.get_running_loop().create_future()
+        self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._reads = False
-        self._out: Receipts | None = None  # on a channel, while there is one
-        self._was_up = False
-        self._was_lost = False
+        self._is_reading = False
+        self._publisher: BridgePublisher | None = None  # on a channel, while there is one
+        self._has_been_up = False
+        self._is_lost = False
         self._lost_at = 0.0
-        self._reporting: asyncio.TimerHandle | None = None  # while it is lost
+        self._report_timer: asyncio.TimerHandle | None = None  # while it is lost
         self._absent_since: float | None = None
         self._waiters: list[asyncio.Future[None]] = []
         # One message came, and nothing was posted since: what is next is its answer, or what had to wait for
         # it, and goes out at once. All else goes together with what is posted in the same turn, up to TOGETHER.
-        self.is_quiet = True
-        self._called = False
-        self.lasts = settings.persistent and settings.storage is Storage.DURABLE
-        mode = 2 if self.lasts else 1
-        self._properties = encode_properties(Properties(reply_to=client, delivery_mode=mode))
+        self.send_at_once = True
+        self._send_scheduled = False
+        self.is_durable = settings.persistent and settings.storage is Storage.DURABLE
+        mode = 2 if self.is_durable else 1
+        self._properties = encode_properties(Properties(reply_to=client_id, delivery_mode=mode))
 
     # ── out ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def post(self, key: str, frame: bytes) -> None:
-        """Take it (BR1). Raises `Full` if too much waits, `Gone` if there is nothing to wait for."""
-        if self.end is not None:
-            raise Gone(self.end)
+        """Take it (BR1). Raises `LimitExceededError` if too much waits, `Gone` if there is nothing to wait for."""
+        if self.close_reason is not None:
+            raise LinkClosedError(self.close_reason)
         self.outbox.put(key, frame)
-        if self._out is None:
+        if self._publisher is None:
             return
-        if self.is_quiet or self.outbox.waits >= TOGETHER:
-            self.is_quiet = False
+        if self.send_at_once or self.outbox.waiting_count >= BATCH_MAX_FRAMES:
+            self.send_at_once = False
             self._send()
-        elif not self._called:
-            self._called = True
-            self._loop.call_soon(self._turn)
+        elif not self._send_scheduled:
+            self._send_scheduled = True
+            self._loop.call_soon(self._send_turn)
 
-    def _turn(self) -> None:
-        self._called = False
+    def _send_turn(self) -> None:
+        self._send_scheduled = False
         self._send()
 
     def _send(self) -> None:
         """All that waits, now."""
-        if self._out is not None and self.outbox.waits:
-            self._out.channel.wire.write_at_once(self._publish, self._out)
+        if self._publisher is not None and self.outbox.waiting_count:
+            self._publisher.channel.protocol.call_and_flush(self._publish, self._publisher)
 
-    def _publish(self, out: Receipts) -> None:
+    def _publish(self, publisher: BridgePublisher) -> None:
         outbox = self.outbox
-        while outbox.waits:
-            sent = outbox.next()
-            number = out.publish(self.plan.exchange, sent.key, sent.body, self._properties)
-            outbox.out(number, sent)
+        while outbox.waiting_count:
+            message = outbox.next_message()
+            number = publisher.publish(
+                self.topology.exchange, message.key, message.body, self._properties
+            )
+            outbox.mark_published(number, message)
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         while not self.outbox.has_room:
-            if self._out is not None:
-                self._out.ask()
-            await self._change()
-        if self.end is not None:
-            raise Gone(self.end)
+            if self._publisher is not None:
+                self._publisher.request_confirm()
+            await self._wait_for_change()
+        if self.close_reason is not None:
+            raise LinkClosedError(self.close_reason)
 
-    async def emptied(self) -> None:
+    async def wait_until_confirmed(self) -> None:
         """Wait until all is confirmed or came back; also for a channel, unless there will be none."""
-        while not self.outbox.is_empty and not isinstance(self.error, NotWelcome):
-            if self._out is not None:
-                self._out.ask()
-            await self._change()
+        while not self.outbox.is_empty and not isinstance(self.last_error, ConnectionRejectedError):
+            if self._publisher is not None:
+                self._publisher.request_confirm()
+            await self._wait_for_change()
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
         await waiter
 
-    def _changed(self) -> None:
+    def _notify_change(self) -> None:
         if self._waiters:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
@@ -196,119 +201,119 @@ class Bridge:
                     waiter.set_result(None)
 
     def _confirmed(self, numbers: range, ok: bool) -> None:
-        settled = self.outbox.settled(numbers)
+        settled = self.outbox.mark_settled(numbers)
         if not ok:
             for sent in settled:
-                self._rejected(sent.entries(), REFUSED)
-        self._changed()
+                self._return_entries(sent.entries(), NACKED)
+        self._notify_change()
 
-    def _returned(self, message: Returned) -> None:
-        found = self.outbox.returned(message.routing_key, message.body)
-        if found is not None and self._out is not None:
+    def _returned(self, message: ReturnedMessage) -> None:
+        found = self.outbox.take_returned(message.routing_key, message.body)
+        if found is not None and self._publisher is not None:
             number, sent = found
-            self._out.returned(number)
-            self._rejected(sent.entries(), f"no route: {message.text}")
-            self._changed()
+            self._publisher.mark_returned(number)
+            self._return_entries(sent.entries(), f"no route: {message.reply_text}")
+            self._notify_change()
 
-    def _rejected(self, entries: list[Entry], reason: str) -> None:
+    def _return_entries(self, entries: list[OutboxEntry], reason: str) -> None:
         for key, frame in entries:
-            self.handler.rejected(key, frame, reason)
+            self.handler.frame_rejected(key, frame, reason)
 
-    def absent(self, reason: str) -> None:
+    def node_absent(self, reason: str) -> None:
         """The broker is there, and nobody that this bridge leads to. Who was there until now may return."""
         now = self._loop.time()
         if self._absent_since is None:
             self._absent_since = now
-        if not self._was_up or now - self._absent_since >= self.settings.absence:
-            self._give_back(reason)
+        if not self._has_been_up or now - self._absent_since >= self.settings.absence_timeout:
+            self._return_all(reason)
 
-    def _give_back(self, reason: str) -> None:
-        self._rejected(self.outbox.drop(), reason)
-        self._changed()
+    def _return_all(self, reason: str) -> None:
+        self._return_entries(self.outbox.take_all(), reason)
+        self._notify_change()
 
     # ── what the actors tell ──────────────────────────────────────────────────────────────────────────────
 
-    def reads(self) -> None:
-        self._reads = True
-        self._look()
+    def reading_started(self) -> None:
+        self._is_reading = True
+        self._check_up()
 
-    def writes(self, channel: Channel) -> None:
+    def writing_started(self, channel: Channel) -> None:
         """Everything that waits goes out on this one, and all that comes."""
         channel.on_return = self._returned
-        kind = Confirms if self.lasts else Checkpoints
-        self._out = kind(channel, self._confirmed)
+        kind = ConfirmPublisher if self.is_durable else CheckpointPublisher
+        self._publisher = kind(channel, self._confirmed)
         self._send()
         self._absent_since = None
-        self._look()
+        self._check_up()
 
-    def _look(self) -> None:
-        if not self._reads or self._out is None:
+    def _check_up(self) -> None:
+        if not self._is_reading or self._publisher is None:
             return
-        self.error = None
-        self._was_up = True
-        if not self.up_once.done():
-            self.up_once.set_result(None)
-        if self._was_lost:
-            self._was_lost = False
+        self.last_error = None
+        self._has_been_up = True
+        if not self.first_up.done():
+            self.first_up.set_result(None)
+        if self._is_lost:
+            self._is_lost = False
             self._stop_reporting()
-            self._watcher.healed()
+            self._listener.bridge_restored()
 
-    def no_longer_reads(self, error: Exception) -> None:
-        self._reads = False
-        self._lost(error)
+    def reading_stopped(self, error: Exception) -> None:
+        self._is_reading = False
+        self._mark_lost(error)
 
-    def no_longer_writes(self, error: Exception) -> None:
-        self._out = None
-        self.outbox.lost()
-        self._lost(error)
-        self._changed()
+    def writing_stopped(self, error: Exception) -> None:
+        self._publisher = None
+        self.outbox.requeue_published()
+        self._mark_lost(error)
+        self._notify_change()
 
-    def failed(self, error: Exception) -> None:
+    def attempt_failed(self, error: Exception) -> None:
         """An attempt did. Who waits for the first one to succeed need not, if the next would fail as well."""
-        self._lost(error)
-        if isinstance(error, NotWelcome):
-            self._never_up(error)
-        self._changed()
+        self._mark_lost(error)
+        if isinstance(error, ConnectionRejectedError):
+            self._fail_first_up(error)
+        self._notify_change()
 
-    def _never_up(self, error: Exception) -> None:
-        if not self.up_once.done():
-            self.up_once.set_exception(error)
-            self.up_once.exception()  # or asyncio would complain where nobody waits for it
+    def _fail_first_up(self, error: Exception) -> None:
+        if not self.first_up.done():
+            self.first_up.set_exception(error)
+            self.first_up.exception()  # or asyncio would complain where nobody waits for it
 
-    def _lost(self, error: Exception) -> None:
-        self.error = error
-        if not self._was_lost and self.end is None:
-            self._was_lost = True
+    def _mark_lost(self, error: Exception) -> None:
+        self.last_error = error
+        if not self._is_lost and self.close_reason is None:
+            self._is_lost = True
             self._lost_at = self._loop.time()
-            self._report_later()
-            self._watcher.lost(str(error))
+            self._schedule_report()
+            self._listener.bridge_lost(str(error))
 
-    def _report_later(self) -> None:
-        self._reporting = self._loop.call_later(self.settings.report_interval, self._report)
+    def _schedule_report(self) -> None:
+        self._report_timer = self._loop.call_later(self.settings.report_interval, self._report)
 
     def _report(self) -> None:
-        self._report_later()
-        self._watcher.down(self._loop.time() - self._lost_at, str(self.error))
+        self._schedule_report()
+        self._listener.bridge_still_down(self._loop.time() - self._lost_at, str(self.last_error))
 
     def _stop_reporting(self) -> None:
-        if self._reporting is not None:
-            self._reporting.cancel()
+        if self._report_timer is not None:
+            self._report_timer.cancel()
 
-    def gave_up(self, error: BaseException) -> None:
-        if self.end is None:
+    def give_up(self, error: BaseException) -> None:
+        if self.close_reason is None:
             reason = str(error)
-            self.finish(reason)
-            self._watcher.gone(reason)
+            self.close(reason)
+            self._listener.bridge_closed(reason)
 
-    def finish(self, reason: str) -> None:
+    def close(self, reason: str) -> None:
         """Nothing is taken any more, what was not sent comes back, and no silent broker is waited for."""
-        self.end = reason
-        self._never_up(CannotConnect(f"no bridge for {self.plan.name}: {reason}"))
+        self.close_reason = reason
+        self._fail_first_up(CannotConnectError(f"no bridge for {self.topology.name}: {reason}"))
         self._stop_reporting()
-        is_up, self._out = self._out is not None and self._reads, None
-        self._give_back(reason)
-        if self.interrupt is not None:
-            self.interrupt()
+        is_up, self._publisher = self._publisher is not None and self._is_reading, None
+        self._return_all(reason)
+        if self.cancel_connect is not None:
+            self.cancel_connect()
         if not is_up:
             for connection in self.connections:
-                connection.abort(ConnectionClosed())
+                connection.abort(ConnectionClosedByClientError())

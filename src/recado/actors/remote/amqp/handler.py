@@ -7,11 +7,11 @@ from itertools import groupby
 from typing import Protocol
 
 from recado.actors.remote.transport import Settle
-from recado.amqp.errors import ProtocolError
+from recado.amqp.errors import AmqpError
 from recado.amqp.properties import decode_properties
 
 
-class Arrivals:
+class DeliveredFrames:
     """Frames that the broker delivered together, at least one. Each comes again, unless it is settled, once.
 
     Frame i came with `headers[i]`, and is settled by `settles[i]`.
@@ -26,7 +26,7 @@ class Arrivals:
         self.frames = frames
         self.settles = settles
 
-    def by_header(self) -> Iterator[Arrivals]:
+    def group_by_header(self) -> Iterator[DeliveredFrames]:
         """Those that follow each other and have the same one."""
         headers = self.headers
         if headers.count(headers[0]) == len(headers):  # as nearly always
@@ -36,40 +36,40 @@ class Arrivals:
         for _, alike in groupby(headers):
             last = first + sum(1 for _ in alike)
             part = slice(first, last)
-            yield Arrivals(headers[part], self.frames[part], self.settles[part])
+            yield DeliveredFrames(headers[part], self.frames[part], self.settles[part])
             first = last
 
 
-def client_of(header: bytes) -> str:
+def client_id_of(header: bytes) -> str:
     """The id of the client bridge that sent it, as it says; empty if it says none."""
     try:
         return decode_properties(header, max_entries=64).reply_to or ""
-    except ProtocolError:
+    except AmqpError:
         return ""
 
 
-class MessageHandler(Protocol):
-    def received(self, messages: Arrivals) -> bool:
+class BridgeFrameHandler(Protocol):
+    def frames_delivered(self, messages: DeliveredFrames) -> bool:
         """True: acknowledge them. False: not now; who has them settles each, or it comes again."""
 
-    def rejected(self, key: str, body: bytes, reason: str) -> None:
+    def frame_rejected(self, key: str, body: bytes, reason: str) -> None:
         """The broker gave this back: nobody has a queue for it, or it was refused."""
 
 
-class Watcher(Protocol):
+class BridgeListener(Protocol):
     """Who is told how a bridge stands; the application, in the end."""
 
-    def lost(self, reason: str) -> None:
+    def bridge_lost(self, reason: str) -> None:
         """It has no way to the broker, or the broker none to the node. It is being rebuilt."""
 
-    def healed(self) -> None: ...
+    def bridge_restored(self) -> None: ...
 
-    def gone(self, reason: str) -> None:
+    def bridge_closed(self, reason: str) -> None:
         """It was not rebuilt in time, and nobody tries any more."""
 
 
-class ReportingWatcher(Watcher, Protocol):
+class ReportingBridgeListener(BridgeListener, Protocol):
     """A Watcher that is also told how long a bridge has been lost."""
 
-    def down(self, seconds: float, reason: str) -> None:
+    def bridge_still_down(self, seconds: float, reason: str) -> None:
         """It has been lost for so long, and is still being rebuilt; every `report_interval`."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import Final
 
-LONGEST: Final = 255  # bytes of an AMQP short string
+SHORT_STRING_MAX_BYTES: Final = 255  # bytes of an AMQP short string
 
 
-def exchange_in(node: str) -> str:
+def inbound_exchange(node: str) -> str:
     return f"actor.exchange.in.{node}"
 
 
-def queue_in(node: str) -> str:
+def inbound_queue(node: str) -> str:
     return f"actor.queue.in.{node}"
 
 
@@ -26,19 +26,21 @@ def key_to_server(node: str) -> str:
     return f"to.server.{node}"
 
 
-def queue_out(node: str, client: str) -> str:
-    return f"actor.queue.out.{node}.{client}"
+def outbound_queue(node: str, client_id: str) -> str:
+    return f"actor.queue.out.{node}.{client_id}"
 
 
-def key_to_client(node: str, client: str) -> str:
-    return f"client.{node}.{client}"
+def key_to_client(node: str, client_id: str) -> str:
+    return f"client.{node}.{client_id}"
 
 
-def check_names(node: str, client: str = "") -> None:
+def check_names(node: str, client_id: str = "") -> None:
     """ValueError if no name with these in it could be written."""
     if not node:
         raise ValueError("a node on a broker needs a name")
     # The longest of them; the exchange's is as long as this with an empty client.
-    size = len(max(exchange_in(node), queue_out(node, client), key=len).encode())
-    if size > LONGEST:
-        raise ValueError(f"node {node!r} and client {client!r} are {size - LONGEST} bytes too long")
+    size = len(max(inbound_exchange(node), outbound_queue(node, client_id), key=len).encode())
+    if size > SHORT_STRING_MAX_BYTES:
+        raise ValueError(
+            f"node {node!r} and client {client_id!r} are {size - SHORT_STRING_MAX_BYTES} bytes too long"
+        )

@@ -10,114 +10,116 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
-from recado.actors.remote.faults import Full
+from recado.actors.remote.errors import LimitExceededError
 
-from .parcel import fitting, unwrap, wrap
+from .frame_batch import decode_batch, encode_batch, fit_batch
 
-Entry: TypeAlias = tuple[str, bytes]
+OutboxEntry: TypeAlias = tuple[str, bytes]
 """The routing key, and the frame."""
 
-WEIGHT: Final = 200  # bytes, about, that an entry takes beside its frame
+ENTRY_OVERHEAD_BYTES: Final = 200  # bytes, about, that an entry takes beside its frame
 
 
-class Sent(NamedTuple):
+class OutboxMessage(NamedTuple):
     """One message, and how many frames are in it."""
 
     key: str
     body: bytes
-    frames: int
-    held: int
+    frame_count: int
+    held_bytes: int
 
-    def entries(self) -> list[Entry]:
-        return [(self.key, frame) for frame in unwrap(self.body)]
+    def entries(self) -> list[OutboxEntry]:
+        return [(self.key, frame) for frame in decode_batch(self.body)]
 
 
-class Outbox:
-    __slots__ = ("_limit", "_out", "_waiting", "held", "waits")
+class BridgeOutbox:
+    __slots__ = ("_max_bytes", "_published", "_waiting", "held_bytes", "waiting_count")
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.held = 0
-        self.waits = 0
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.held_bytes = 0
+        self.waiting_count = 0
         """Frames that are not out."""
         self._waiting: dict[str, list[bytes]] = {}  # by their keys
-        self._out: dict[int, Sent] = {}  # by their numbers on the channel, in order
+        self._published: dict[int, OutboxMessage] = {}  # by their numbers on the channel, in order
 
     def __len__(self) -> int:
-        return sum(sent.frames for sent in self._out.values()) + self.waits
+        return sum(sent.frame_count for sent in self._published.values()) + self.waiting_count
 
     @property
     def is_empty(self) -> bool:
-        return not self.held
+        return not self.held_bytes
 
     @property
     def has_room(self) -> bool:
-        return self.held <= self._limit // 2
+        return self.held_bytes <= self._max_bytes // 2
 
     def put(self, key: str, frame: bytes) -> None:
-        """It waits. Raises `Full`."""
-        held = self.held + len(frame) + WEIGHT
-        if held > self._limit:
-            raise Full(f"{self.held} bytes wait for the broker already")
-        self.held = held
-        self.waits += 1
+        """It waits. Raises `LimitExceededError`."""
+        held = self.held_bytes + len(frame) + ENTRY_OVERHEAD_BYTES
+        if held > self._max_bytes:
+            raise LimitExceededError(f"{self.held_bytes} bytes wait for the broker already")
+        self.held_bytes = held
+        self.waiting_count += 1
         self._waiting.setdefault(key, []).append(frame)
 
-    def next(self) -> Sent:
+    def next_message(self) -> OutboxMessage:
         """A message of the first frames that wait for one key, as many as fit. One waits at least."""
         key, frames = next(iter(self._waiting.items()))
-        count, size = fitting(frames)
-        return Sent(key, wrap(frames[:count]), count, size + WEIGHT * count)
+        count, size = fit_batch(frames)
+        return OutboxMessage(
+            key, encode_batch(frames[:count]), count, size + ENTRY_OVERHEAD_BYTES * count
+        )
 
-    def out(self, number: int, sent: Sent) -> None:
+    def mark_published(self, number: int, message: OutboxMessage) -> None:
         """The next message was published, under this number of the channel."""
-        frames = self._waiting[sent.key]
-        if len(frames) == sent.frames:
-            del self._waiting[sent.key]
+        frames = self._waiting[message.key]
+        if len(frames) == message.frame_count:
+            del self._waiting[message.key]
         else:
-            del frames[: sent.frames]
-        self.waits -= sent.frames
-        self._out[number] = sent
+            del frames[: message.frame_count]
+        self.waiting_count -= message.frame_count
+        self._published[number] = message
 
-    def settled(self, numbers: range) -> list[Sent]:
+    def mark_settled(self, numbers: range) -> list[OutboxMessage]:
         """The broker has said what becomes of these: nothing more is owed to them."""
-        settled = [sent for number in numbers if (sent := self._out.pop(number, None))]
-        self.held -= sum(sent.held for sent in settled)
+        settled = [sent for number in numbers if (sent := self._published.pop(number, None))]
+        self.held_bytes -= sum(sent.held_bytes for sent in settled)
         return settled
 
-    def returned(self, key: str, body: bytes) -> tuple[int, Sent] | None:
+    def take_returned(self, key: str, body: bytes) -> tuple[int, OutboxMessage] | None:
         """The broker gave this back: its number, and what it is. None if it is none of ours, or was settled.
 
         It gives back in the order of publishing, so the one that is meant is among the first.
         """
-        for number, sent in self._out.items():
+        for number, sent in self._published.items():
             if sent.body == body and sent.key == key:
-                self.settled(range(number, number + 1))
+                self.mark_settled(range(number, number + 1))
                 return number, sent
         return None
 
-    def lost(self) -> None:
+    def requeue_published(self) -> None:
         """The channel is gone, and nobody knows what became of what was out."""
         entries = self._entries()
         self._clear()
-        self.waits = len(entries)
+        self.waiting_count = len(entries)
         for key, frame in entries:
             self._waiting.setdefault(key, []).append(frame)
 
-    def drop(self) -> list[Entry]:
+    def take_all(self) -> list[OutboxEntry]:
         """Everything, for good."""
         entries = self._entries()
         self._clear()
-        self.held = 0
+        self.held_bytes = 0
         return entries
 
     def _clear(self) -> None:
-        self._out.clear()
+        self._published.clear()
         self._waiting.clear()
-        self.waits = 0
+        self.waiting_count = 0
 
-    def _entries(self) -> list[Entry]:
-        out = [entry for sent in self._out.values() for entry in sent.entries()]
+    def _entries(self) -> list[OutboxEntry]:
+        out = [entry for sent in self._published.values() for entry in sent.entries()]
         return out + [(key, frame) for key, frames in self._waiting.items() for frame in frames]
 
     def check(self) -> None:
@@ -125,5 +127,9 @@ class Outbox:
         entries = self._entries()
         assert all(self._waiting.values())
         assert len(entries) == len(self)
-        assert self.held == sum(len(frame) + WEIGHT for _, frame in entries) <= self._limit
-        assert list(self._out) == sorted(self._out)
+        assert (
+            self.held_bytes
+            == sum(len(frame) + ENTRY_OVERHEAD_BYTES for _, frame in entries)
+            <= self._max_bytes
+        )
+        assert list(self._published) == sorted(self._published)

@@ -20,7 +20,7 @@ class Storage(enum.Enum):
     EXCLUSIVE_AUTODELETE = "exclusive_autodelete"
 
 
-class Sharing(enum.Enum):
+class ConnectionSharing(enum.Enum):
     """Which channels of a bridge have the same connection."""
 
     PER_NODE = "one_connection_per_node"  # the one that reads and the one that writes
@@ -38,12 +38,12 @@ class QueueParameters(msgspec.Struct, frozen=True):
     auto_delete: bool
 
 
-EXCHANGES = {
+EXCHANGE_PARAMETERS = {
     Storage.DURABLE: ExchangeParameters(durable=True, auto_delete=False),
     Storage.TRANSIENT: ExchangeParameters(durable=False, auto_delete=False),
     Storage.EXCLUSIVE_AUTODELETE: ExchangeParameters(durable=False, auto_delete=True),
 }
-QUEUES = {
+QUEUE_PARAMETERS = {
     Storage.DURABLE: QueueParameters(durable=True, exclusive=False, auto_delete=False),
     Storage.TRANSIENT: QueueParameters(durable=False, exclusive=False, auto_delete=False),
     Storage.EXCLUSIVE_AUTODELETE: QueueParameters(durable=False, exclusive=True, auto_delete=True),

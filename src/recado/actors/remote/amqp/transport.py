@@ -18,202 +18,221 @@ import msgspec
 
 from recado.actors.ref import ActorRef
 from recado.actors.registry import Registry
-from recado.actors.remote.faults import Gone, NoWay
-from recado.actors.remote.node import Joining
-from recado.actors.remote.occurrences import (
-    BridgeDown,
-    BridgeEvent,
-    BridgeGone,
-    BridgeHealed,
-    BridgeLost,
+from recado.actors.remote.errors import LinkClosedError, NoRouteError
+from recado.actors.remote.events import (
+    LinkClosed,
+    LinkEvent,
+    LinkLost,
+    LinkRestored,
+    LinkStillDown,
 )
-from recado.actors.remote.transport import Receiver
+from recado.actors.remote.node import TransportMixin
+from recado.actors.remote.transport import TransportListener
 from recado.actors.system import ActorSystem
-from recado.client import Address, CannotConnect, ChannelRefused, parse_address
+from recado.client import (
+    CannotConnectError,
+    ChannelClosedByBrokerError,
+    ConnectionParameters,
+    parse_url,
+)
 
-from .bridge import Bridge, Plan, client_plan, server_plan
-from .connection import Build, ConnectionSupervisor, Dismantle
-from .handler import Watcher
-from .link import AmqpLink, ClientEnd, ServerEnd
+from .bridge import Bridge, BridgeTopology, client_topology, server_topology
+from .connection import CloseBridge, ConnectionSupervisor, OpenBridge
+from .handler import BridgeListener
+from .link import AmqpLink, ClientBridgeLink, ServerBridgeLinks
 from .naming import check_names
 from .settings import AmqpSettings
-from .storage import Sharing
+from .storage import ConnectionSharing
 
-CLOSE_SECONDS: Final = 2.0  # for what was posted to be confirmed; then it comes back
+CLOSE_TIMEOUT_S: Final = 2.0  # for what was posted to be confirmed; then it comes back
 
 log = logging.getLogger("recado.actors")
 
 
-class Amqp(Joining):
-    def __init__(self, url: str | Address, settings: AmqpSettings | None = None) -> None:
+class AmqpTransport(TransportMixin):
+    def __init__(
+        self, url: str | ConnectionParameters, settings: AmqpSettings | None = None
+    ) -> None:
         """How long to wait for the broker is said by `settings`, not by the URL."""
         self._settings = settings or AmqpSettings()
         self.address = msgspec.structs.replace(
-            parse_address(url) if isinstance(url, str) else url,
-            heartbeat=self._settings.heartbeat,
+            parse_url(url) if isinstance(url, str) else url,
+            heartbeat=self._settings.heartbeat_seconds,
             connection_timeout=self._settings.connect_timeout,
         )
-        self._client = ""
-        self._frame_limit = 0
-        self._receiver: Receiver | None = None
+        self._client_id = ""
+        self._max_frame_bytes = 0
+        self._listener: TransportListener | None = None
         self._system: ActorSystem | None = None
-        self._supervisor: ActorRef[Build | Dismantle]
-        self._server: ServerEnd | None = None
-        self._links: dict[str, ClientEnd] = {}
-        self._end: str | None = None  # why there is nothing any more
+        self._supervisor: ActorRef[OpenBridge | CloseBridge]
+        self._server_links: ServerBridgeLinks | None = None
+        self._links: dict[str, ClientBridgeLink] = {}
+        self._close_reason: str | None = None  # why there is nothing any more
 
     @property
     def registry(self) -> Registry:
         """The actors that have its connections and channels, for whoever wants to look at them."""
         if self._system is None:
-            raise NoWay("the transport is not open")
+            raise NoRouteError("the transport is not open")
         return self._system.registry
 
-    async def open(self, node: str, client: str, frame_limit: int, receiver: Receiver) -> None:
-        check_names(node, client)
-        self._client = client
-        self._frame_limit = frame_limit
-        self._receiver = receiver
+    async def open(
+        self, node: str, client_id: str, max_frame_bytes: int, listener: TransportListener
+    ) -> None:
+        check_names(node, client_id)
+        self._client_id = client_id
+        self._max_frame_bytes = max_frame_bytes
+        self._listener = listener
         self._system = await ActorSystem(f"amqp.{node}").__aenter__()
         self._supervisor = await self._system.spawn(ConnectionSupervisor)
-        if self._settings.serve:
+        if self._settings.server_bridge:
             settings = self._settings
-            server = self._server = ServerEnd(node, receiver, settings.clients_limit, self._give_up)
-            plan = server_plan(node, settings.storage)
-            server.bridge = self._bridge(plan, settings.server_sharing, server)
+            server = self._server_links = ServerBridgeLinks(
+                node, listener, settings.max_clients, self._server_bridge_given_up
+            )
+            plan = server_topology(node, settings.storage)
+            server.bridge = self._make_bridge(plan, settings.server_sharing, server)
             try:
-                await self._first(server.bridge)
+                await self._wait_until_up(server.bridge)
             except BaseException:
                 await self.close()
                 raise
 
-    def connect(self, node: str) -> ClientEnd:
+    def connect(self, node: str) -> ClientBridgeLink:
         link = self._links.get(node)
         if link is None:
-            if self._receiver is None:
-                raise NoWay("the transport is not open")
-            if self._end is not None:
-                raise Gone(self._end)
+            if self._listener is None:
+                raise NoRouteError("the transport is not open")
+            if self._close_reason is not None:
+                raise LinkClosedError(self._close_reason)
             try:
-                check_names(node, self._client)
+                check_names(node, self._client_id)
             except ValueError as error:
-                raise NoWay(str(error)) from None
+                raise NoRouteError(str(error)) from None
             settings = self._settings
-            link = self._links[node] = ClientEnd(node, self._receiver, self._part)
-            plan = client_plan(node, self._client, settings.storage)
-            link.bridge = self._bridge(plan, settings.client_sharing, link, self._client)
+            link = self._links[node] = ClientBridgeLink(node, self._listener, self._close_bridge)
+            plan = client_topology(node, self._client_id, settings.storage)
+            link.bridge = self._make_bridge(plan, settings.client_sharing, link, self._client_id)
         return link
 
-    def link_back(self, client: str) -> AmqpLink:
-        if self._server is None:
-            raise NoWay(f"without a server bridge no client is answered: {client}")
-        return self._server.link_to(client)
+    def link_to_client(self, client_id: str) -> AmqpLink:
+        if self._server_links is None:
+            raise NoRouteError(f"without a server bridge no client is answered: {client_id}")
+        return self._server_links.link_to(client_id)
 
-    def _bridge(
+    def _make_bridge(
         self,
-        plan: Plan,
-        sharing: Sharing,
-        end: ClientEnd | ServerEnd,
-        client: str | None = None,
+        topology: BridgeTopology,
+        sharing: ConnectionSharing,
+        handler: ClientBridgeLink | ServerBridgeLinks,
+        client_id: str | None = None,
     ) -> Bridge:
         bridge = Bridge(
-            plan,
+            topology,
             self.address,
             sharing,
             self._settings,
-            end,
-            Teller(plan.name, end, self._tell),
-            frame_limit=self._frame_limit,
-            client=client,
+            handler,
+            BridgeEventPublisher(topology.name, handler, self._publish_event),
+            max_frame_bytes=self._max_frame_bytes,
+            client_id=client_id,
         )
-        self._supervisor.tell(Build(bridge))
+        self._supervisor.tell(OpenBridge(bridge))
         return bridge
 
-    async def _first(self, bridge: Bridge) -> None:
+    async def _wait_until_up(self, bridge: Bridge) -> None:
         """Wait until the bridge is up. A broker that is away is waited for; one that is there and refuses the
         bridge for `connect_timeout` (another node may have its name, and just be ending) is an error."""
-        while not bridge.up_once.done():
+        while not bridge.first_up.done():
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.connect_timeout):
-                    await asyncio.shield(bridge.up_once)
-            if isinstance(bridge.error, ChannelRefused):
-                raise CannotConnect(f"no bridge for {bridge.plan.name}: {bridge.error}")
-        bridge.up_once.result()
+                    await asyncio.shield(bridge.first_up)
+            if isinstance(bridge.last_error, ChannelClosedByBrokerError):
+                raise CannotConnectError(
+                    f"no bridge for {bridge.topology.name}: {bridge.last_error}"
+                )
+        bridge.first_up.result()
 
-    def _give_up(self, reason: str) -> None:
+    def _server_bridge_given_up(self, reason: str) -> None:
         """The server bridge was given up: a node that others do not reach does not reach others either."""
-        self._end = f"the node gave up its broker (give_up={self._settings.give_up:g}): {reason}"
+        self._close_reason = (
+            f"the node gave up its broker (give_up={self._settings.reconnect_timeout:g}): {reason}"
+        )
         for link in tuple(self._links.values()):
-            link.bridge.gave_up(Gone(self._end))
+            link.bridge.give_up(LinkClosedError(self._close_reason))
 
-    def _part(self, link: ClientEnd) -> None:
+    def _close_bridge(self, link: ClientBridgeLink) -> None:
         if self._links.get(link.peer) is link:
             del self._links[link.peer]
-        link.bridge.finish("closed")
-        self._supervisor.tell(Dismantle(link.bridge))
+        link.bridge.close("closed")
+        self._supervisor.tell(CloseBridge(link.bridge))
 
-    def _tell(self, event: BridgeEvent) -> None:
+    def _publish_event(self, event: LinkEvent) -> None:
         match event:
-            case BridgeLost(bridge, reason):
+            case LinkLost(bridge, reason):
                 log.warning("the bridge of %s is lost, and being rebuilt: %s", bridge, reason)
-            case BridgeHealed(bridge):
+            case LinkRestored(bridge):
                 log.info("the bridge of %s is well again", bridge)
-            case BridgeDown(bridge, seconds, reason):
+            case LinkStillDown(bridge, seconds, reason):
                 log.warning(
                     "bridge still down, reconnecting (bridge=%s down_s=%.0f give_up=%s): %s",
-                    bridge, seconds, self._settings.give_up, reason,
+                    bridge, seconds, self._settings.reconnect_timeout, reason,
                 )  # fmt: skip
-            case BridgeGone(bridge, reason):
+            case LinkClosed(bridge, reason):
                 log.error(
                     "bridge given up (bridge=%s give_up=%s): %s",
-                    bridge, self._settings.give_up, reason,
+                    bridge, self._settings.reconnect_timeout, reason,
                 )  # fmt: skip
-        if self._receiver is not None:
-            self._receiver.happened(event)
+        if self._listener is not None:
+            self._listener.publish_event(event)
 
     async def close(self) -> None:
         system, self._system = self._system, None
         if system is None:
             return
-        self._receiver = None
+        self._listener = None
         bridges = [link.bridge for link in self._links.values()]
-        if self._server is not None:
-            self._server.is_closed = True
-            bridges.append(self._server.bridge)
+        if self._server_links is not None:
+            self._server_links.is_closed = True
+            bridges.append(self._server_links.bridge)
         for link in self._links.values():
-            link.end = "closed"
+            link.close_reason = "closed"
         self._links.clear()
-        waits = [asyncio.ensure_future(bridge.emptied()) for bridge in bridges]
+        waits = [asyncio.ensure_future(bridge.wait_until_confirmed()) for bridge in bridges]
         if waits:
-            _, late = await asyncio.wait(waits, timeout=CLOSE_SECONDS)
+            _, late = await asyncio.wait(waits, timeout=CLOSE_TIMEOUT_S)
             for wait in late:
                 wait.cancel()
         for bridge in bridges:
             if left := len(bridge.outbox):
-                log.warning("the broker has not taken %d messages of %s", left, bridge.plan.name)
-            bridge.finish("closed")
+                log.warning(
+                    "the broker has not taken %d messages of %s", left, bridge.topology.name
+                )
+            bridge.close("closed")
         await system.close()
 
 
-class Teller:
+class BridgeEventPublisher:
     """Tells the node and the application."""
 
-    def __init__(self, bridge: str, end: Watcher, tell: Callable[[BridgeEvent], None]) -> None:
-        self._bridge = bridge
-        self._end = end
-        self._tell = tell
+    def __init__(
+        self, bridge: str, listener: BridgeListener, publish: Callable[[LinkEvent], None]
+    ) -> None:
+        self._link_name = bridge
+        self._listener = listener
+        self._publish = publish
 
-    def lost(self, reason: str) -> None:
-        self._tell(BridgeLost(self._bridge, reason))
-        self._end.lost(reason)
+    def bridge_lost(self, reason: str) -> None:
+        self._publish(LinkLost(self._link_name, reason))
+        self._listener.bridge_lost(reason)
 
-    def healed(self) -> None:
-        self._tell(BridgeHealed(self._bridge))
-        self._end.healed()
+    def bridge_restored(self) -> None:
+        self._publish(LinkRestored(self._link_name))
+        self._listener.bridge_restored()
 
-    def down(self, seconds: float, reason: str) -> None:
-        self._tell(BridgeDown(self._bridge, seconds, reason))
+    def bridge_still_down(self, seconds: float, reason: str) -> None:
+        self._publish(LinkStillDown(self._link_name, seconds, reason))
 
-    def gone(self, reason: str) -> None:
-        self._tell(BridgeGone(self._bridge, reason))
-        self._end.gone(reason)
+    def bridge_closed(self, reason: str) -> None:
+        self._publish(LinkClosed(self._link_name, reason))
+        self._listener.bridge_closed(reason)

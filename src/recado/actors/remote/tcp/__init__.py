@@ -1,3 +1,3 @@
 """Nodes that reach each other directly, over TCP."""
 
-from .transport import Tcp as Tcp
+from .transport import TcpTransport as TcpTransport

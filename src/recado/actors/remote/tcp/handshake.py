@@ -17,68 +17,74 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final, Protocol
 
-from recado.actors.remote.faults import BadFrame
+from recado.actors.remote.errors import InvalidFrameError
 
 MAGIC: Final = b"recado-a"
-CHALLENGE: Final = 16
-GREETING: Final = len(MAGIC) + CHALLENGE
-PROOF: Final = 16
+CHALLENGE_BYTES: Final = 16
+HELLO_BYTES: Final = len(MAGIC) + CHALLENGE_BYTES
+PROOF_BYTES: Final = 16
 
 
-class Prover(Protocol):
+class CookieProver(Protocol):
     """Who has the cookie."""
 
-    def prove(self, text: bytes) -> bytes: ...
+    def make_proof(self, text: bytes) -> bytes: ...
 
-    def proofs(self, text: bytes) -> list[bytes]: ...
+    def accepted_proofs(self, text: bytes) -> list[bytes]: ...
 
 
-class Vouching:
+class StreamMac:
     """For all that one end has sent so far: by macs between what it sends, each of everything before it."""
 
-    __slots__ = ("_sent",)
+    __slots__ = ("_hash",)
 
     def __init__(self, key: bytes) -> None:
-        self._sent = blake2b(key=key, digest_size=PROOF)
+        self._hash = blake2b(key=key, digest_size=PROOF_BYTES)
 
-    def take(self, data: bytes) -> None:
-        self._sent.update(data)
+    def update(self, data: bytes) -> None:
+        self._hash.update(data)
 
-    def mac(self) -> bytes:
-        return self._sent.copy().digest()
+    def digest(self) -> bytes:
+        return self._hash.copy().digest()
 
 
 class Handshake:
     """One end of a connection; `calls` if it is the one that made it."""
 
-    def __init__(self, prover: Prover, challenge: bytes, *, calls: bool) -> None:
+    def __init__(self, prover: CookieProver, challenge: bytes, *, is_initiator: bool) -> None:
         self._prover = prover
-        self._ours = challenge
-        self._theirs = b""
-        self.calls = calls
-        self.greeting = MAGIC + challenge
+        self._our_challenge = challenge
+        self._peer_challenge = b""
+        self.is_initiator = is_initiator
+        self.hello = MAGIC + challenge
 
-    def answer(self, greeting: bytes) -> bytes:
+    def respond(self, hello: bytes) -> bytes:
         """Our proof. Raises BadFrame if it is not the greeting of a node."""
-        if not greeting.startswith(MAGIC):
-            raise BadFrame("not a node of actors")
-        self._theirs = greeting[len(MAGIC) :]
-        return self._prover.prove(self._text(calls=self.calls))
+        if not hello.startswith(MAGIC):
+            raise InvalidFrameError("not a node of actors")
+        self._peer_challenge = hello[len(MAGIC) :]
+        return self._prover.make_proof(self._transcript(of_initiator=self.is_initiator))
 
-    def vouching(self) -> Vouching:
+    def outgoing_mac(self) -> StreamMac:
         """For what we send."""
-        return Vouching(self._prover.prove(b"frames: " + self._text(calls=self.calls)))
+        return StreamMac(
+            self._prover.make_proof(b"frames: " + self._transcript(of_initiator=self.is_initiator))
+        )
 
-    def accepts(self, proof: bytes) -> Vouching | None:
+    def verify_proof(self, proof: bytes) -> StreamMac | None:
         """What must be with all that the other end sends; None if it has no cookie that is accepted."""
-        text = self._text(calls=not self.calls)
-        keys = self._prover.proofs(b"frames: " + text)
-        for accepted, key in zip(self._prover.proofs(text), keys, strict=True):
+        text = self._transcript(of_initiator=not self.is_initiator)
+        keys = self._prover.accepted_proofs(b"frames: " + text)
+        for accepted, key in zip(self._prover.accepted_proofs(text), keys, strict=True):
             if compare_digest(accepted, proof):
-                return Vouching(key)
+                return StreamMac(key)
         return None
 
-    def _text(self, *, calls: bool) -> bytes:
+    def _transcript(self, *, of_initiator: bool) -> bytes:
         """What the one who called proves, or the other."""
-        ours_first = self._ours + self._theirs if self.calls else self._theirs + self._ours
-        return (b"I called " if calls else b"I was called ") + ours_first
+        ours_first = (
+            self._our_challenge + self._peer_challenge
+            if self.is_initiator
+            else self._peer_challenge + self._our_challenge
+        )
+        return (b"I called " if of_initiator else b"I was called ") + ours_first

@@ -14,243 +14,255 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from recado.actors.remote.faults import Gone
-from recado.actors.remote.occurrences import BridgeDown, BridgeGone, BridgeHealed, BridgeLost
-from recado.actors.remote.transport import Full, Receiver
+from recado.actors.remote.errors import LinkClosedError
+from recado.actors.remote.events import LinkClosed, LinkLost, LinkRestored, LinkStillDown
+from recado.actors.remote.transport import LimitExceededError, TransportListener
 
-from .wire import Wire
+from .connection import TcpConnection
 
 log = logging.getLogger("recado.actors")
 
-DELAY_FIRST: Final = 0.05  # seconds; then twice as long each time
+RETRY_INITIAL_S: Final = 0.05  # seconds; then twice as long each time
 
 
-class Settings(Protocol):
+class TcpLinkSettings(Protocol):
     @property
     def connect_timeout(self) -> float: ...
     @property
-    def reconnect_delay(self) -> float: ...
+    def retry_max(self) -> float: ...
     @property
-    def give_up(self) -> float: ...
+    def reconnect_timeout(self) -> float: ...
     @property
     def report_interval(self) -> float: ...
     @property
-    def hold_limit(self) -> int: ...
+    def send_buffer_bytes(self) -> int: ...
 
 
 class TcpLink:
     """What the two kinds have in common: room, and an end."""
 
-    lasting = False
+    is_durable = False
 
-    def __init__(self, peer: str, receiver: Receiver, hold_limit: int) -> None:
+    def __init__(self, peer: str, listener: TransportListener, send_buffer_bytes: int) -> None:
         self.peer = peer
-        self._receiver = receiver
-        self._hold_limit = hold_limit
+        self._listener = listener
+        self._send_buffer_bytes = send_buffer_bytes
         self._loop = asyncio.get_running_loop()
         self._waiters: list[asyncio.Future[None]] = []
-        self.wire: Wire | None = None
-        self.end: str | None = None  # why there is nothing any more
+        self.connection: TcpConnection | None = None
+        self.close_reason: str | None = None  # why there is nothing any more
 
     @property
     def is_up(self) -> bool:
-        return self.end is None
+        return self.close_reason is None
 
     def post(self, frame: bytes) -> None:
-        if self.end is not None:
-            raise Gone(self.end)
-        wire = self.wire
-        if wire is None or self.held + len(frame) > self._hold_limit:
-            self._hold(frame)
+        if self.close_reason is not None:
+            raise LinkClosedError(self.close_reason)
+        wire = self.connection
+        if wire is None or self.buffered_bytes + len(frame) > self._send_buffer_bytes:
+            self._buffer_frame(frame)
         else:
             wire.post(frame)
 
     @property
-    def held(self) -> int:
-        return self.wire.queued if self.wire is not None else 0
+    def buffered_bytes(self) -> int:
+        return self.connection.queued_bytes if self.connection is not None else 0
 
-    def _hold(self, frame: bytes) -> None:
-        raise Full(f"{self.held} bytes wait for {self.peer or 'a client'} already")
+    def _buffer_frame(self, frame: bytes) -> None:
+        raise LimitExceededError(
+            f"{self.buffered_bytes} bytes wait for {self.peer or 'a client'} already"
+        )
 
-    async def room(self) -> None:
-        while self.held > self._hold_limit // 2:
-            await self._change()
-        if self.end is not None:
-            raise Gone(self.end)
+    async def drain(self) -> None:
+        while self.buffered_bytes > self._send_buffer_bytes // 2:
+            await self._wait_for_change()
+        if self.close_reason is not None:
+            raise LinkClosedError(self.close_reason)
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
         await waiter
 
-    def ready(self) -> None:
-        if self._waiters and (self.end is not None or self.held <= self._hold_limit // 2):
+    def buffer_drained(self) -> None:
+        if self._waiters and (
+            self.close_reason is not None or self.buffered_bytes <= self._send_buffer_bytes // 2
+        ):
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    def arrived(self, frames: list[bytes], *, proved: bool) -> None:
-        if proved:
-            self._receiver.received_together(self, frames)
+    def frames_received(self, frames: list[bytes], *, authenticated: bool) -> None:
+        if authenticated:
+            self._listener.frames_received(self, frames)
         else:
-            self._receiver.received_unproved(self, frames)
+            self._listener.unauthenticated_frames_received(self, frames)
 
     def pause_reading(self) -> None:
-        if self.wire is not None:
-            self.wire.pause_reading()
+        if self.connection is not None:
+            self.connection.pause_reading()
 
     def resume_reading(self) -> None:
-        if self.wire is not None:
-            self.wire.resume_reading()
+        if self.connection is not None:
+            self.connection.resume_reading()
 
     def close(self) -> None:
-        if self.end is None:
-            self.end = "closed"
-        if self.wire is not None:
-            self.wire.close()
-        self.ready()
+        if self.close_reason is None:
+            self.close_reason = "closed"
+        if self.connection is not None:
+            self.connection.close()
+        self.buffer_drained()
 
 
-class AcceptedLink(TcpLink):
+class InboundTcpLink(TcpLink):
     """A peer came to us. We cannot go to it: when it is lost, it is gone."""
 
     def __init__(
-        self, receiver: Receiver, hold_limit: int, forget: Callable[[AcceptedLink], None]
+        self,
+        listener: TransportListener,
+        send_buffer_bytes: int,
+        on_closed: Callable[[InboundTcpLink], None],
     ) -> None:
-        super().__init__("", receiver, hold_limit)
-        self._forget = forget
+        super().__init__("", listener, send_buffer_bytes)
+        self._on_closed = on_closed
 
-    def opened(self) -> None:
+    def handshake_completed(self) -> None:
         pass  # it is kept if a frame comes, too
 
-    def ended(self, reason: str) -> None:
-        closed = self.end is not None
-        self.end = self.end or reason
-        self._forget(self)
-        self.ready()
+    def connection_closed(self, reason: str) -> None:
+        closed = self.close_reason is not None
+        self.close_reason = self.close_reason or reason
+        self._on_closed(self)
+        self.buffer_drained()
         if not closed:
-            self._receiver.gone(self, reason)
+            self._listener.link_closed(self, reason)
 
 
-class ConnectingLink(TcpLink):
+class OutboundTcpLink(TcpLink):
     """We go to the peer, and again when we lost it."""
 
     def __init__(
         self,
         peer: str,
         address: Callable[[], tuple[str, int]],
-        receiver: Receiver,
-        settings: Settings,
-        make: Callable[[ConnectingLink], Wire],
+        listener: TransportListener,
+        settings: TcpLinkSettings,
+        make_connection: Callable[[OutboundTcpLink], TcpConnection],
     ) -> None:
-        super().__init__(peer, receiver, settings.hold_limit)
-        self._name = f"client of {peer}"
+        super().__init__(peer, listener, settings.send_buffer_bytes)
+        self._event_name = f"client of {peer}"
         self._address = address
         self._settings = settings
-        self._make = make
+        self._make_connection = make_connection
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._open = False  # whether the other end has answered as a node does
-        self._was_lost = False
-        self._delay = 0.0  # before the next attempt
+        self._is_open = False  # whether the other end has answered as a node does
+        self._is_lost = False
+        self._retry_delay = 0.0  # before the next attempt
         self._down_since = self._reported_at = self._loop.time()
-        self.attempts: asyncio.Task[None] | None = None  # while there is no connection
-        self._go()
+        self.connect_task: asyncio.Task[None] | None = None  # while there is no connection
+        self._start_connecting()
 
     @property
     def is_up(self) -> bool:
-        return self._open
+        return self._is_open
 
     @property
-    def held(self) -> int:
-        return self._waiting_bytes if self.wire is None else self.wire.queued
+    def buffered_bytes(self) -> int:
+        return self._waiting_bytes if self.connection is None else self.connection.queued_bytes
 
-    def _hold(self, frame: bytes) -> None:
-        if self.wire is not None or self._waiting_bytes + len(frame) > self._hold_limit:
-            super()._hold(frame)
+    def _buffer_frame(self, frame: bytes) -> None:
+        if (
+            self.connection is not None
+            or self._waiting_bytes + len(frame) > self._send_buffer_bytes
+        ):
+            super()._buffer_frame(frame)
         self._waiting.append(frame)
         self._waiting_bytes += len(frame)
 
     # ── getting there ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _go(self) -> None:
-        if self.end is not None:  # whoever was told of the loss has closed it
+    def _start_connecting(self) -> None:
+        if self.close_reason is not None:  # whoever was told of the loss has closed it
             return
-        self.attempts = self._loop.create_task(self._connect(), name=f"link to {self.peer}")
+        self.connect_task = self._loop.create_task(self._connect(), name=f"link to {self.peer}")
 
     async def _connect(self) -> None:
-        while self.end is None:
-            if self._delay:
-                if self._loop.time() - self._down_since >= self._settings.give_up:
-                    self._give_up()
+        while self.close_reason is None:
+            if self._retry_delay:
+                if self._loop.time() - self._down_since >= self._settings.reconnect_timeout:
+                    self._stop_reconnecting()
                     return
-                await asyncio.sleep(self._delay)
-            self._delay = min(max(2 * self._delay, DELAY_FIRST), self._settings.reconnect_delay)
+                await asyncio.sleep(self._retry_delay)
+            self._retry_delay = min(
+                max(2 * self._retry_delay, RETRY_INITIAL_S), self._settings.retry_max
+            )
             try:
                 async with asyncio.timeout(self._settings.connect_timeout):
                     host, port = self._address()
                     _, wire = await self._loop.create_connection(
-                        lambda: self._make(self), host, port
+                        lambda: self._make_connection(self), host, port
                     )
             except (OSError, UnicodeError) as error:  # the latter by what is no name of a host
-                self._failed(str(error) or "nobody answered in time")
+                self._attempt_failed(str(error) or "nobody answered in time")
             else:
-                if not wire.gone.done():
-                    self._up(wire)
+                if not wire.closed.done():
+                    self._attach(wire)
                     return
-                self._failed("it hung up")
+                self._attempt_failed("it hung up")
 
-    def _up(self, wire: Wire) -> None:
-        self.attempts = None
-        self.wire = wire
-        for frame in self._drop_waiting():
+    def _attach(self, wire: TcpConnection) -> None:
+        self.connect_task = None
+        self.connection = wire
+        for frame in self._take_waiting():
             wire.post(frame)
-        self.ready()
+        self.buffer_drained()
 
-    def opened(self) -> None:
-        self._open = True
-        self._delay = DELAY_FIRST
-        if self._was_lost:
-            self._was_lost = False
-            self._receiver.happened(BridgeHealed(self._name))
-            self._receiver.healed(self)
+    def handshake_completed(self) -> None:
+        self._is_open = True
+        self._retry_delay = RETRY_INITIAL_S
+        if self._is_lost:
+            self._is_lost = False
+            self._listener.publish_event(LinkRestored(self._event_name))
+            self._listener.link_restored(self)
 
-    async def emptied(self) -> None:
+    async def wait_until_sent(self) -> None:
         """Wait while something waits for hands to be shaken: then it is sent, or returned."""
-        while self.held and not self._open and self.end is None:
-            await self._change()
+        while self.buffered_bytes and not self._is_open and self.close_reason is None:
+            await self._wait_for_change()
 
-    def _failed(self, reason: str) -> None:
-        if not self._was_lost:
-            self._lose(reason)
+    def _attempt_failed(self, reason: str) -> None:
+        if not self._is_lost:
+            self._report_lost(reason)
         else:
-            self._report(reason)
-        self._give_back(self._drop_waiting(), reason)
-        self.ready()
+            self._report_down(reason)
+        self._return_frames(self._take_waiting(), reason)
+        self.buffer_drained()
 
-    def _give_back(self, frames: list[bytes], reason: str) -> None:
+    def _return_frames(self, frames: list[bytes], reason: str) -> None:
         for frame in frames:
-            self._receiver.returned(self, frame, reason)
+            self._listener.frame_returned(self, frame, reason)
 
-    def _report(self, reason: str) -> None:
+    def _report_down(self, reason: str) -> None:
         now = self._loop.time()
         if now - self._reported_at >= self._settings.report_interval:
             self._reported_at = now
             seconds = now - self._down_since
             log.warning(
                 "link still down, reconnecting (node=%s down_s=%.0f give_up=%g): %s",
-                self.peer, seconds, self._settings.give_up, reason,
+                self.peer, seconds, self._settings.reconnect_timeout, reason,
             )  # fmt: skip
-            self._receiver.happened(BridgeDown(self._name, seconds, reason))
+            self._listener.publish_event(LinkStillDown(self._event_name, seconds, reason))
 
-    def _lose(self, reason: str) -> None:
-        self._was_lost = True
+    def _report_lost(self, reason: str) -> None:
+        self._is_lost = True
         self._reported_at = self._loop.time()
-        self._receiver.happened(BridgeLost(self._name, reason))
-        self._receiver.lost(self, reason)
+        self._listener.publish_event(LinkLost(self._event_name, reason))
+        self._listener.link_lost(self, reason)
 
-    def _drop_waiting(self) -> list[bytes]:
+    def _take_waiting(self) -> list[bytes]:
         frames = list(self._waiting)
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -258,34 +270,34 @@ class ConnectingLink(TcpLink):
 
     # ── losing it ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def ended(self, reason: str) -> None:
-        wire, self.wire = self.wire, None
+    def connection_closed(self, reason: str) -> None:
+        wire, self.connection = self.connection, None
         if wire is None:  # `_connect` will find out
             return
-        if self.end is not None:
-            self._give_back(wire.unsent(), self.end)
+        if self.close_reason is not None:
+            self._return_frames(wire.take_unsent(), self.close_reason)
             return
-        for frame in wire.unsent():
+        for frame in wire.take_unsent():
             self._waiting.append(frame)
             self._waiting_bytes += len(frame)
-        if self._open:
-            self._open = False
+        if self._is_open:
+            self._is_open = False
             self._down_since = self._loop.time()
-            self._lose(reason)
+            self._report_lost(reason)
         else:
-            self._failed(reason)
-        if self.attempts is None:
-            self._go()
+            self._attempt_failed(reason)
+        if self.connect_task is None:
+            self._start_connecting()
 
-    def _give_up(self) -> None:
-        self.end = f"no answer for {self._settings.give_up:g} s (give_up)"
-        self.ready()
-        log.error("link given up (node=%s): %s", self.peer, self.end)
-        self._receiver.happened(BridgeGone(self._name, self.end))
-        self._receiver.gone(self, self.end)
+    def _stop_reconnecting(self) -> None:
+        self.close_reason = f"no answer for {self._settings.reconnect_timeout:g} s (give_up)"
+        self.buffer_drained()
+        log.error("link given up (node=%s): %s", self.peer, self.close_reason)
+        self._listener.publish_event(LinkClosed(self._event_name, self.close_reason))
+        self._listener.link_closed(self, self.close_reason)
 
     def close(self) -> None:
-        if self.attempts is not None:
-            self.attempts.cancel()
+        if self.connect_task is not None:
+            self.connect_task.cancel()
         super().close()
-        self._give_back(self._drop_waiting(), "closed")
+        self._return_frames(self._take_waiting(), "closed")

@@ -1,1 +1,0 @@
-"""Whether the nodes are there that something binds us to: `watch` says who hears what, `presence` asks."""

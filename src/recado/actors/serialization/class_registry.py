@@ -1,0 +1,166 @@
+"""The classes that messages may have, by the names under which they travel: their manifests.
+
+A class is known if it is a Message, if the fields or the reply of a Message are declared with it, or if it was
+registered: a struct, a dataclass, an Enum, a named tuple or a message of protobuf. Its manifest is its module
+and name, unless it says `manifest: ClassVar[str] = "…"` or was registered under another: do so where the module
+has different names on both sides, such as a program that the other side imports.
+
+CA1  Nothing is imported, or looked for in a module, because of a name from outside.
+CA2  A manifest means one class; of two that have the same (made by a function that ran twice) the later.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+import typing
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from google.protobuf.message import Message as ProtobufMessage
+
+from recado.actors.message import Message
+
+from .declared_types import fields_of, is_registrable
+from .errors import SerializationError
+
+T = TypeVar("T")
+
+_registered: dict[str, type] = {}
+_manifests: dict[type, str] = {}
+_discovered: dict[str, type] = {}  # messages, and the classes in their declarations
+# Those in the declarations of one class: to resolve these takes 20 µs, and unknown names come from outside.
+_declared_classes: WeakKeyDictionary[type, list[type]] = WeakKeyDictionary()
+
+
+def register(cls: type[T], name: str | None = None) -> type[T]:
+    """Let values of this class travel: a struct, a dataclass, an Enum, a named tuple, or a message of protobuf.
+    Also a decorator."""
+    if not _is_serializable(cls):
+        raise TypeError(
+            f"{cls.__qualname__} is no struct, dataclass, Enum, named tuple or message of protobuf"
+        )
+    manifest = name or _default_manifest(cls)
+    before = _registered.get(manifest)
+    if before is not None and before is not cls and not _same_source(before, cls):
+        raise ValueError(f"{before!r} is registered as {manifest} already")
+    _registered[manifest] = cls
+    _manifests[cls] = manifest
+    return cls
+
+
+def manifest_of(cls: type) -> str:
+    """Raises CannotSerialise."""
+    manifest = _manifests.get(cls)
+    if manifest is None:
+        if getattr(cls, "by_reference", False) is True:
+            raise SerializationError(
+                f"{cls.__qualname__} is sent by reference, so only within a process",
+                "Leave out by_reference, or register it: recado.actors.remote.register",
+            )
+        manifest = _default_manifest(cls)
+        if not issubclass(cls, Message) and find_class(manifest) is not cls:
+            raise SerializationError(
+                f"{cls.__qualname__} has no serialiser",
+                "Make it a Message, or register it: recado.actors.remote.register",
+            )
+        _manifests[cls] = manifest
+    return manifest
+
+
+def find_class(manifest: str) -> type | None:
+    """The class, if one is known."""
+    found = _registered.get(manifest) or _discovered.get(manifest)
+    if found is None:
+        _discover_messages()
+        found = _discovered.get(manifest)
+    return found
+
+
+def reply_type_of(cls: type) -> Any:
+    """What a message of this class is answered by, as its bases say; None if they do not."""
+    for ancestor in cls.__mro__:
+        for base in getattr(ancestor, "__orig_bases__", ()):
+            if typing.get_origin(base) is Message:
+                return _resolve(typing.get_args(base)[0], ancestor)
+    return None
+
+
+def _resolve(annotation: Any, cls: type) -> Any:
+    if isinstance(annotation, typing.ForwardRef):
+        module = sys.modules.get(cls.__module__)
+        return getattr(module, annotation.__forward_arg__, None)
+    return None if isinstance(annotation, TypeVar) else annotation
+
+
+def _discover_messages() -> None:
+    """All messages that there are now. Asking Python is cheap, and only unknown names make us ask."""
+    global _found
+    discovered: dict[str, type] = {}
+    remaining: list[type[Message[Any]]] = [Message]
+    while remaining:
+        for cls in remaining.pop().__subclasses__():
+            remaining.append(cls)
+            if cls.by_reference:  # what cannot be copied does not travel: signals, occurrences
+                continue
+            discovered[_default_manifest(cls)] = cls
+            for declared in _classes_declared_by(cls):
+                discovered.setdefault(_default_manifest(declared), declared)
+    _discovered = discovered  # at once: other threads look, too
+
+
+def _classes_declared_by(cls: type) -> list[type]:
+    """The classes in the declarations of a message, in those of their fields, and so on."""
+    found = _declared_classes.get(cls)
+    if found is not None:
+        return found
+    seen: dict[type, None] = {}
+    resolved = True
+    remaining = [cls, *_classes_in(reply_type_of(cls))]
+    while remaining:
+        each = remaining.pop()
+        if each in seen:
+            continue
+        seen[each] = None
+        try:
+            remaining += _classes_in_fields(each)
+        except SerializationError:  # names of classes that are perhaps defined later
+            resolved = False
+    del seen[cls]
+    if resolved:
+        _declared_classes[cls] = list(seen)
+    return list(seen)
+
+
+def _classes_in_fields(cls: type) -> list[type]:
+    """Raises CannotSerialise."""
+    if issubclass(cls, ProtobufMessage | enum.Enum):
+        return []
+    return [found for field in fields_of(cls) for found in _classes_in(field.annotation)]
+
+
+def _classes_in(annotation: Any) -> list[type]:
+    if isinstance(annotation, typing.NewType):
+        return _classes_in(annotation.__supertype__)
+    within = [cls for part in typing.get_args(annotation) for cls in _classes_in(part)]
+    kind = typing.get_origin(annotation) or annotation
+    return [kind, *within] if isinstance(kind, type) and _is_serializable(kind) else within
+
+
+def _is_serializable(cls: type) -> bool:
+    by_reference = getattr(cls, "by_reference", False) is True
+    return issubclass(cls, ProtobufMessage) or (is_registrable(cls) and not by_reference)
+
+
+def _default_manifest(cls: type) -> str:
+    if issubclass(cls, ProtobufMessage):
+        return str(cls.DESCRIPTOR.full_name)
+    said = cls.__dict__.get("manifest")
+    is_field = "manifest" in getattr(cls, "__dataclass_fields__", ())  # and this its default
+    if type(said) is str and not is_field:
+        return said
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _same_source(one: type, other: type) -> bool:
+    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)

@@ -1,0 +1,190 @@
+"""Tagged instances of the classes in the catalogue: what they are made of, and how they are made again.
+
+IN1  An instance that is written is the same when it is made again of its fields, or of its args: it is made
+     when it is written, where its class could raise or change something.
+IN2  Only classes of the catalogue are made, and combinations of a Flag only in a bounded number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+from google.protobuf.message import Message as ProtobufMessage
+
+from .class_registry import find_class, manifest_of
+from .declared_types import describe_type, field_names, fields_of, is_named_tuple, is_registrable
+from .errors import InvalidEnvelopeError, SerializationError, UnacceptableMessageError
+from .lossless_encoding import is_identical, survives_rebuild
+from .scalars import TaggedTree, UnserializableError, decode_bytes
+
+FLAG_VALUES_MAX: Final = 10_000  # combinations of one Flag class: Python keeps each for ever
+
+
+def manifest_for(cls: type) -> str:
+    try:
+        return manifest_of(cls)
+    except SerializationError as error:
+        raise UnserializableError(error.what, error.hint) from None
+
+
+def class_for(manifest: object) -> type:
+    cls = find_class(manifest) if isinstance(manifest, str) else None
+    if cls is None:
+        raise UnacceptableMessageError(f"no class is registered as {manifest!r}"[:300])
+    return cls
+
+
+def fields_for(cls: type) -> Iterable[tuple[str, Any, Callable[[Any], bool]]]:
+    try:
+        return fields_of(cls)
+    except SerializationError as error:
+        raise UnserializableError(error.what, error.hint) from None
+
+
+def describe_mismatch(value: object, annotation: Any) -> str:
+    return f"{_describe_value(value)} does not fit {describe_type(annotation)}"
+
+
+def _describe_value(value: object) -> str:
+    kind = type(value).__qualname__
+    text = repr(value) if isinstance(value, int | float | str | bytes | None) else ""
+    return f"the {kind} {text[:50]}" if text else f"a value of type {kind}"
+
+
+def check_instance(cls: type, value: Any) -> None:
+    """Raises Unwritable if an instance made of the fields would not be the same (IN1)."""
+    _check_attributes(cls, value)
+    if is_named_tuple(cls):
+        if not survives_rebuild(value):
+            raise UnserializableError(f"{cls.__qualname__} cannot be made of its fields")
+    elif dataclasses.is_dataclass(cls):
+        _check_dataclass(cls, value)
+    elif hasattr(cls, "__post_init__") and not survives_rebuild(value):
+        raise UnserializableError("__post_init__ raises for these fields, or changes them")
+
+
+def _check_attributes(cls: type, value: Any) -> None:
+    """All have to be fields, or be computed of them."""
+    if not cls.__dictoffset__:
+        return
+    for extra in value.__dict__.keys() - {*field_names(cls)}:
+        if not isinstance(inspect.getattr_static(cls, extra, None), cached_property):
+            raise UnserializableError(f"the attribute {extra} is no field of {cls.__qualname__}")
+
+
+def _check_dataclass(cls: type, value: Any) -> None:
+    names = field_names(cls)
+    values = {name: getattr(value, name) for name in names}
+    try:
+        again = _create_dataclass(cls, values)
+        changed = [name for name in names if not is_identical(getattr(again, name), values[name])]
+    except Exception as error:  # noqa: BLE001  its constructor is anybody's
+        raise UnserializableError(
+            f"{cls.__qualname__} cannot be made of its fields: {error}"
+        ) from None
+    if changed:
+        raise UnserializableError(
+            f"__post_init__ of {cls.__qualname__} changes the field {changed[0]}"
+        )
+
+
+def exception_parts(
+    kind: type[BaseException], value: BaseException
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What it is made of, and its attributes, as `copy` knows them."""
+    try:
+        reduced: Any = value.__reduce__()
+        made_by, args, *rest = reduced
+        attributes = rest[0] if rest and rest[0] else {}
+        again = made_by(*args)
+    except Exception as error:  # noqa: BLE001  as above
+        raise UnserializableError(
+            f"{kind.__qualname__} cannot be made of its args: {error}"
+        ) from None
+    if made_by is not kind or again.args != value.args or not isinstance(attributes, dict):
+        raise UnserializableError(f"{kind.__qualname__} is another one when it is made of its args")
+    return args, attributes
+
+
+def _check_field_names(cls: type, field_names: Iterable[str], known: set[str]) -> None:
+    if issubclass(cls, msgspec.Struct) and cls.__struct_config__.forbid_unknown_fields:
+        for name in field_names:
+            if name not in known:
+                raise InvalidEnvelopeError(f"{cls.__qualname__} has no field {name[:50]!r}")
+
+
+def create_instance(cls: type, field_values: dict[str, Any]) -> Any:
+    """Of the values of its fields, which are checked. Raises BadEnvelope, and what its constructor raises."""
+    if not is_registrable(cls) or issubclass(cls, enum.Enum):
+        raise InvalidEnvelopeError(f"{cls.__qualname__} has no fields")
+    fields = fields_of(cls)
+    _check_field_names(cls, field_values, {field.name for field in fields})
+    values: dict[str, Any] = {}
+    for name, annotation, accepts in fields:
+        if name in field_values:
+            values[name] = part = field_values[name]
+            if not accepts(part):
+                raise InvalidEnvelopeError(
+                    f"{cls.__qualname__}.{name}: {describe_mismatch(part, annotation)}"
+                )
+    if dataclasses.is_dataclass(cls):
+        return _create_dataclass(cls, values)
+    return cls(**values)
+
+
+def _create_dataclass(cls: type, values: dict[str, Any]) -> Any:
+    """By its constructor, which checks them; fields that it does not take are set behind it."""
+    taken = {field.name for field in dataclasses.fields(cls) if field.init}
+    made = cls(**{name: value for name, value in values.items() if name in taken})
+    for name, value in values.items():
+        if name not in taken:
+            object.__setattr__(made, name, value)
+    return made
+
+
+def encode_enum(cls: type[enum.Enum], value: enum.Enum) -> TaggedTree:
+    if issubclass(cls, enum.Flag):
+        if type(value.value) is not int:
+            raise UnserializableError(f"the value of {value!r} is no int")
+        return ["flag", manifest_for(cls), value.value]
+    return ["enum", manifest_for(cls), value.name]
+
+
+def _decode_enum(manifest: str, name: str) -> enum.Enum:
+    cls = class_for(manifest)
+    member = cls.__members__.get(name) if issubclass(cls, enum.Enum) else None
+    if not isinstance(member, enum.Enum):
+        raise InvalidEnvelopeError(f"{cls.__qualname__} has no member {str(name)[:50]!r}")
+    return member
+
+
+def _decode_flag(manifest: str, value: int) -> enum.Enum:
+    cls = class_for(manifest)
+    if not issubclass(cls, enum.Flag) or type(value) is not int:
+        raise InvalidEnvelopeError(f"{cls.__qualname__} is no Flag")
+    known = cls._value2member_map_
+    if value not in known and len(known) >= FLAG_VALUES_MAX:
+        raise InvalidEnvelopeError(
+            f"more than {FLAG_VALUES_MAX} combinations of {cls.__qualname__}"
+        )
+    return cls(value)
+
+
+def _decode_protobuf(manifest: str, data: bytes | str) -> ProtobufMessage:
+    cls = class_for(manifest)
+    if not issubclass(cls, ProtobufMessage):
+        raise InvalidEnvelopeError(f"{cls.__qualname__} is no message of protobuf")
+    return cls.FromString(decode_bytes(data))
+
+
+DECODERS: Final[dict[str, Callable[..., Any]]] = {
+    "enum": _decode_enum,
+    "flag": _decode_flag,
+    "protobuf": _decode_protobuf,
+}

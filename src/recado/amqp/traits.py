@@ -1,0 +1,202 @@
+"""What of a message's properties decides its way through a broker.
+
+A broker passes properties on as they came; only these few concern it. Runs of messages with the same facts are
+handled together, so equal facts are one and the same object, and facts are remembered by the property bytes:
+most publishers repeat them, and with a hit 16-byte messages cost 0.1 µs here instead of 2.
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+from .errors import FrameError
+from .values import decode_table
+
+DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
+_DIRECT_REPLY_TO_VALUE = DIRECT_REPLY_TO.encode()
+
+_SHORTSTR_TYPE, _TABLE_TYPE, _OCTET_TYPE, _LONGLONG_TYPE = range(4)
+(
+    _HEADERS_FLAG,
+    _DELIVERY_MODE_FLAG,
+    _PRIORITY_FLAG,
+    _REPLY_TO_FLAG,
+    _EXPIRATION_FLAG,
+    _MESSAGE_ID_FLAG,
+    _USER_ID_FLAG,
+) = (
+    0x2000,
+    0x1000,
+    0x0800,
+    0x0200,
+    0x0100,
+    0x0080,
+    0x0010,
+)
+_TYPE_BY_FLAG = {
+    0x8000: _SHORTSTR_TYPE,
+    0x4000: _SHORTSTR_TYPE,
+    _HEADERS_FLAG: _TABLE_TYPE,
+    _DELIVERY_MODE_FLAG: _OCTET_TYPE,
+    _PRIORITY_FLAG: _OCTET_TYPE,
+    0x0400: _SHORTSTR_TYPE,
+    _REPLY_TO_FLAG: _SHORTSTR_TYPE,
+    _EXPIRATION_FLAG: _SHORTSTR_TYPE,
+    _MESSAGE_ID_FLAG: _SHORTSTR_TYPE,
+    0x0040: _LONGLONG_TYPE,
+    0x0020: _SHORTSTR_TYPE,
+    _USER_ID_FLAG: _SHORTSTR_TYPE,
+    0x0008: _SHORTSTR_TYPE,
+    0x0004: _SHORTSTR_TYPE,
+}
+
+
+class MessageTraits(msgspec.Struct, frozen=True):
+    persistent: bool = False
+    priority: int = 0
+    ttl_ms: int | None = None  # milliseconds
+    user_id: str | None = None
+    unbatchable: bool = False  # CC, BCC or direct reply-to: its way is its own
+    refusal: str | None = None  # why the broker must refuse it, with 406
+
+
+_CACHED_MAX_BYTES = (
+    512  # bytes; what is longer is not remembered, or strangers would fill the memory
+)
+
+
+@lru_cache(4096)
+def _intern(traits: MessageTraits) -> MessageTraits:
+    return traits
+
+
+DEFAULT_TRAITS = _intern(MessageTraits())
+
+
+@lru_cache(1024)
+def _fields_of_flags(flags: int) -> tuple[tuple[int, int], ...]:
+    if flags & 0x0003:
+        raise FrameError("property flags beyond the basic class")
+    return tuple((flag, kind) for flag, kind in _TYPE_BY_FLAG.items() if flags & flag)
+
+
+def _has_extra_routes(table: bytes) -> bool:
+    """Decodes the headers, which also checks them."""
+    headers, _ = decode_table(table, 0)
+    return "CC" in headers or "BCC" in headers
+
+
+def _decode_text(octets: bytes) -> str:
+    """Clients do send property strings that are not UTF-8, and RabbitMQ passes them on."""
+    return octets.decode(errors="surrogateescape")
+
+
+def _parse_expiration(expiration: str) -> tuple[int | None, str | None]:
+    digits = expiration[1:] if expiration[:1] in ("+", "-") else expiration
+    if not (digits.isascii() and digits.isdigit()):
+        return None, f"invalid expiration '{expiration}': no_integer"
+    value = int(expiration)
+    if value < 0:
+        return None, f"invalid expiration '{expiration}': {{value_negative,{value}}}"
+    if value > 4_294_967_295:
+        return None, f"invalid expiration '{expiration}': {{value_too_large,{value}}}"
+    return value, None
+
+
+def read_traits(properties: bytes) -> MessageTraits:
+    """The facts of a property list (flags and values), refusing with 501 one that is not well formed."""
+    if len(properties) > _CACHED_MAX_BYTES or has_unique_fields(properties):
+        return _parse_traits(properties)
+    return _parse_traits_cached(properties)
+
+
+def has_unique_fields(properties: bytes) -> bool:
+    """Whether they have a correlation id, a message id or a timestamp: such are not likely to come again."""
+    return len(properties) > 1 and bool(properties[0] & 0x04 or properties[1] & 0xC0)
+
+
+def read_message_id(properties: bytes) -> bytes | None:
+    """The message id in a property list that is well formed; an empty one is none."""
+    if not properties[1] & _MESSAGE_ID_FLAG:
+        return None
+    at = find_message_id_offset(properties)
+    return properties[at + 1 : at + 1 + properties[at]] or None
+
+
+def find_message_id_offset(properties: bytes) -> int:
+    """Where the message id is in a property list that is well formed, or would be if there were one."""
+    at = 2
+    for kind in _types_before_message_id(properties[0]):
+        if kind == _SHORTSTR_TYPE:
+            at += 1 + properties[at]
+        elif kind == _OCTET_TYPE:
+            at += 1
+        else:
+            at += 4 + int.from_bytes(properties[at : at + 4], "big")
+    return at
+
+
+@lru_cache(256)
+def _types_before_message_id(flags: int) -> tuple[int, ...]:
+    """They are those that the first byte of the flags tells of."""
+    return tuple(kind for _, kind in _fields_of_flags(flags << 8))
+
+
+def _parse_traits(properties: bytes) -> MessageTraits:
+    if properties == b"\x00\x00":
+        return DEFAULT_TRAITS
+    persistent, priority, ttl_ms, user_id, unbatchable = False, 0, None, None, False
+    refusal: str | None = None
+    offset, end = 2, len(properties)
+    try:
+        for flag, kind in _fields_of_flags(properties[0] << 8 | properties[1]):
+            if kind == _SHORTSTR_TYPE:
+                after = offset + 1 + properties[offset]
+                if flag == _EXPIRATION_FLAG:
+                    ttl_ms, problem = _parse_expiration(
+                        _decode_text(properties[offset + 1 : after])
+                    )
+                    refusal = refusal or problem
+                elif flag == _USER_ID_FLAG:
+                    user_id = _decode_text(properties[offset + 1 : after])
+                elif (
+                    flag == _REPLY_TO_FLAG
+                    and properties[offset + 1 : after] == _DIRECT_REPLY_TO_VALUE
+                ):
+                    unbatchable = True
+                offset = after
+            elif kind == _OCTET_TYPE:
+                value = properties[offset]
+                offset += 1
+                if flag == _PRIORITY_FLAG:
+                    priority = value
+                elif value in (1, 2):
+                    persistent = value == 2
+                else:
+                    refusal = refusal or f"invalid delivery mode {value}: it is 1 or 2"
+            elif kind == _TABLE_TYPE:
+                after = offset + 4 + int.from_bytes(properties[offset : offset + 4], "big")
+                known = (
+                    _has_extra_routes_cached
+                    if after - offset <= _CACHED_MAX_BYTES
+                    else _has_extra_routes
+                )
+                unbatchable = known(properties[offset:after]) or unbatchable
+                offset = after
+            else:
+                offset += 8
+    except IndexError:
+        raise FrameError("malformed basic properties") from None
+    if offset != end:
+        raise FrameError("malformed basic properties")
+    return _intern(MessageTraits(persistent, priority, ttl_ms, user_id, unbatchable, refusal))
+
+
+_parse_traits_cached = lru_cache(4096)(_parse_traits)
+_has_extra_routes_cached = lru_cache(1024)(_has_extra_routes)
+
+
+@lru_cache(1024)
+def without_ttl(traits: MessageTraits) -> MessageTraits:
+    """The facts of the same message once it is a dead letter: it died of its time once."""
+    return _intern(msgspec.structs.replace(traits, ttl_ms=None))

@@ -1,0 +1,148 @@
+"""The node with its archives, and who is around it: the market, and a recorder that is killed.
+
+The node is embedded, with its defaults and a data folder; the recorder is a process of its own, so that it
+can be killed as processes are.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Final, Self
+
+import recado
+
+from .market_publisher import FEED, MarketPublisher
+
+METRICS_FEED: Final = "recado.metrics"
+DEFAULT_PORT: Final = 5672
+MARKER_FILE: Final = "STORY"
+"""In a folder of ours, which may be begun anew."""
+STEP_TIMEOUT_S: Final = (
+    300.0  # seconds for one thing to happen: a quiet machine takes a twentieth of it
+)
+
+
+class DemoError(Exception):
+    """Something is in the way; the text says what, and what to do."""
+
+
+class DemoEnvironment:
+    """All of it is in one folder, and ends with the block."""
+
+    def __init__(self, folder: Path, *, port: int | None = None, seed: int = 1) -> None:
+        self.folder = folder
+        self.archive = folder / "data" / "feeds" / FEED
+        self.counters = folder / "data" / "feeds" / "counters"
+        self.database = folder / "ticks.db"
+        self._seed = seed
+        self._port = port
+        self._stack = ExitStack()
+        self._recorder: subprocess.Popen[str] | None = None
+        self.broker: recado.Broker
+
+    def __enter__(self) -> Self:
+        prepare_folder(self.folder)
+        with ExitStack() as stack:
+            self.broker = self._start_broker(stack)
+            stack.callback(self._end_recorder)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start_broker(self, stack: ExitStack) -> recado.Broker:
+        """On the usual port, or if that is taken on a free one."""
+        archives = {
+            FEED: {"feed": FEED, "seal_seconds": 10.0},
+            "counters": {"feed": METRICS_FEED},
+        }
+        config: dict[str, dict[str, object]] = {
+            "feeds": {"archives": archives},
+            "metrics": {"publish": True},
+        }
+        for port in (DEFAULT_PORT, 0) if self._port is None else (self._port,):
+            broker = recado.Broker(port=port, data=self.folder / "data", config=config)
+            try:
+                return stack.enter_context(broker)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or port != DEFAULT_PORT:
+                    raise
+        raise AssertionError("a free port is always to be had")
+
+    def start_market(self, *, morning: int, live: int, speed: float) -> MarketPublisher:
+        """It begins with the morning at once."""
+        market = MarketPublisher(
+            self.broker.url, seed=self._seed, morning=morning, live=live, speed=speed
+        )
+        self._stack.callback(market.stop)
+        return market
+
+    # --- the recorder
+
+    def start_recorder(self, ticks: int | None = None) -> int:
+        """Begin, or go on; gives the number of the process."""
+        command = [sys.executable, "-m", "recado", "quotes", "record", str(self.database)]
+        command += ["--url", self.broker.url]
+        command += [] if ticks is None else ["--messages", str(ticks)]
+        self._recorder = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        return self._recorder.pid
+
+    @property
+    def recorded_count(self) -> int:
+        """Ticks in the database."""
+        if not self.database.exists():
+            return 0
+        with closing(sqlite3.connect(self.database, timeout=STEP_TIMEOUT_S)) as database:
+            try:
+                (count,) = database.execute("SELECT count(*) FROM tick").fetchone()
+            except sqlite3.OperationalError:  # it was just made, and has no tables yet
+                return 0
+        return int(count)
+
+    def kill_recorder(self) -> None:
+        """kill -9: it is told nothing, and finishes nothing."""
+        self._end_recorder()
+
+    def has_recorder_finished(self) -> bool:
+        """Whether the recorder has ended, in order."""
+        self.check_recorder()
+        if self._recorder is None:
+            return True
+        if self._recorder.poll() is None:
+            return False
+        self._end_recorder()
+        return True
+
+    def check_recorder(self) -> None:
+        """Raises CannotBegin if it has failed."""
+        recorder = self._recorder
+        if recorder is not None and recorder.poll():
+            self._recorder = None
+            _, said = recorder.communicate()
+            raise DemoError(f"the recorder failed: {said.strip()}")
+
+    def _end_recorder(self) -> None:
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            recorder.kill()
+            recorder.communicate()
+
+
+def prepare_folder(folder: Path) -> None:
+    """An empty folder; one of an earlier time is emptied, and any other is left alone."""
+    mark = folder / MARKER_FILE
+    if folder.exists() and any(folder.iterdir()):
+        if not mark.is_file():
+            raise DemoError(f"{folder} is no folder of this program, and not empty; name another")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    mark.touch()

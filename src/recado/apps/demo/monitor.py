@@ -1,0 +1,192 @@
+"""What is seen while the story runs: where everybody is, twice a second; and kept, for the picture of it.
+
+In a terminal there is a small table that changes; elsewhere a line now and then.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+SAMPLE_INTERVAL_S: Final = 0.5
+LINE_INTERVAL_S: Final = 3.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Where everybody was."""
+
+    seconds: float
+    archived: int
+    recorded: int
+    is_recording: bool
+    computed: int
+    """Ticks that are in bars, or could be."""
+    rate: float
+    """Ticks a second, of the last batch."""
+    batch_seconds: float
+
+    @property
+    def lag(self) -> int:
+        return max(self.archived - self.computed, 0)
+
+
+class DemoDisplay(Protocol):
+    def say(self, text: str) -> None:
+        """Something happened that is worth a line."""
+
+    def show(self, moment: Sample) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class DemoLines:
+    """For a log: what happened, and where everybody is every few seconds."""
+
+    def __init__(self, write: Callable[[str], object] = sys.stdout.write) -> None:
+        self._write = write
+        self._next = 0.0
+
+    def say(self, text: str) -> None:
+        self._write(f"{text}\n")
+        sys.stdout.flush()
+
+    def show(self, moment: Sample) -> None:
+        if moment.seconds >= self._next:
+            self._next = moment.seconds + LINE_INTERVAL_S
+            self.say(
+                f"  {moment.seconds:5.1f} s  "
+                + " · ".join(f"{a} {b}" for a, b in _sample_cells(moment))
+            )
+
+    def close(self) -> None:
+        pass
+
+
+class DemoScreen:
+    """For a terminal: the same in place, by rich."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console()
+        self._live: Live | None = Live(console=self._console, refresh_per_second=4, transient=True)
+        self._live.start()
+
+    def say(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def show(self, moment: Sample) -> None:
+        if self._live is not None:
+            self._live.update(_sample_table(moment))
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def _sample_cells(moment: Sample) -> list[tuple[str, str]]:
+    state = f"{moment.recorded:,}" if moment.is_recording else f"{moment.recorded:,}, killed"
+    return [
+        ("archived", f"{moment.archived:,}"),
+        ("recorded", state),
+        ("in bars", f"{moment.computed:,}"),
+        ("behind", f"{moment.lag:,}"),
+        ("ticks/s", f"{moment.rate:,.0f}"),
+        ("batch", f"{moment.batch_seconds:.1f} s"),
+    ]
+
+
+def _sample_table(moment: Sample) -> Table:
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 3))
+    found = _sample_cells(moment)
+    table.add_row(f"{moment.seconds:5.1f} s", *(name for name, _ in found), style="dim")
+    table.add_row("", *(value for _, value in found))
+    return table
+
+
+@dataclass
+class Monitor:
+    """Looks at everybody in a thread of its own, from `with` on."""
+
+    display: DemoDisplay
+    archived: Callable[[], int]
+    recorded: Callable[[], int]
+    samples: list[Sample] = field(default_factory=list)
+    events: list[tuple[float, str]] = field(default_factory=list)
+    """What is marked in the picture."""
+    is_recording: bool = True
+    query: Any = None
+    """The stream, once it runs."""
+
+    def __enter__(self) -> Self:
+        self._started_at = monotonic()
+        self._stopped = Event()
+        self._thread = Thread(target=self._run, name="story-watch", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+        self.display.close()
+
+    @property
+    def seconds(self) -> float:
+        return monotonic() - self._started_at
+
+    def say(self, text: str, mark: str | None = None) -> None:
+        if mark is not None:
+            self.events.append((self.seconds, mark))
+        self.display.say(f"{self.seconds:5.1f} s  {text}")
+
+    def _run(self) -> None:
+        while not self._stopped.wait(SAMPLE_INTERVAL_S):
+            with suppress(OSError):  # a file was just replaced; the next look has the new one
+                self._take_sample()
+
+    def _take_sample(self) -> None:
+        computed, rate, batch_seconds = read_progress(self.query)
+        moment = Sample(
+            seconds=self.seconds,
+            archived=self.archived(),
+            recorded=self.recorded(),
+            is_recording=self.is_recording,
+            computed=computed,
+            rate=rate,
+            batch_seconds=batch_seconds,
+        )
+        self.samples.append(moment)
+        self.display.show(moment)
+
+
+def read_progress(query: Any) -> tuple[int, float, float]:
+    """How far a stream from an archive is, its rate, and how long its last batch took."""
+    progress = None if query is None else query.lastProgress
+    if not progress or not progress["sources"]:
+        return 0, 0.0, 0.0
+    (source, *_) = progress["sources"]
+    computed = next_offset(source["endOffset"])
+    rows = computed - next_offset(source["startOffset"])
+    seconds = progress["batchDuration"] / 1000
+    return computed, rows / seconds if seconds else 0.0, seconds
+
+
+def next_offset(offset: Any) -> int:
+    """The `next` of an offset, which Spark gives as text, or parsed."""
+    known = json.loads(offset) if isinstance(offset, str) else offset
+    return int(known["next"]) if known else 0

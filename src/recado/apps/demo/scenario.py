@@ -1,0 +1,268 @@
+"""The story: who starts when, who is killed, and whether all came out right.
+
+    1  a node starts, with an archive of the feed `quotes`
+    2  a market publishes a morning; a recorder writes every tick to a database
+    3  Spark starts, and makes bars of what is in the archive and of what comes, for now the market goes on
+    4  the recorder is killed by kill -9, and begins again a little later
+    5  the market ends; the recorder has every tick once, and the stream's bars are those that a batch makes
+
+The last is checked, and not only told: `Outcome.problems` says what is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from recado.feeds.archive.errors import ArchiveError
+from recado.feeds.archive.follower import ArchiveFollower
+from recado.pipeline.builtin import bars, metrics
+from recado.pipeline.runner import start
+from recado.pipeline.session import spark_session
+from recado.pipeline.steps import preview
+
+from .environment import STEP_TIMEOUT_S, DemoEnvironment
+from .market_publisher import MarketPublisher
+from .monitor import DemoDisplay, Monitor, Sample, read_progress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SPARK_SETTINGS: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+RECORDER_DOWNTIME_S: Final = 3.0  # seconds that the recorder is dead
+POLL_INTERVAL_S: Final = 0.1
+BAR_KEYS: Final = ("symbol", "start")
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """How much of a market: before Spark looks, and while it does; `speed` seconds of it in one of ours."""
+
+    morning: int = 20_000
+    live: int = 15_000
+    speed: float = 60.0
+
+    @property
+    def ticks(self) -> int:
+        return self.morning + self.live
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    ticks: int
+    seconds: float
+    recorded: int
+    killed_at: int
+    """Ticks in the database when its writer was killed."""
+    bar_count: int
+    """That the stream wrote, each of a second."""
+    minutes: pa.Table
+    """The bars of a minute that those make."""
+    counters: pa.Table
+    """Of the node, over time."""
+    samples: Sequence[Sample]
+    events: Sequence[tuple[float, str]]
+    problems: Sequence[str]
+
+
+class DemoTimeoutError(Exception):
+    """Something did not happen in the time that it may take."""
+
+
+def run_demo(
+    environment: DemoEnvironment, settings: DemoSettings, display: DemoDisplay
+) -> DemoResult:
+    """All of it, but for the end of the node."""
+    archive_count = ArchiveCount(environment.archive)
+    with Monitor(display, archive_count, lambda: environment.recorded_count) as monitor:
+        monitor.say(
+            f"a node listens on {environment.broker.url}, with an archive of the feed quotes"
+        )
+        monitor.say(
+            f"a recorder (process {environment.start_recorder()}) writes every tick to {environment.database}"
+        )
+        market = environment.start_market(
+            morning=settings.morning, live=settings.live, speed=settings.speed
+        )
+        monitor.say(f"a market publishes the {settings.morning:,} ticks of a morning")
+        with redirect_stderr(environment.folder / "spark.log"):
+            spark = spark_session("recado story", settings=SPARK_SETTINGS)
+        monitor.say(
+            f"Spark {spark.version} makes bars of them, and the market goes on", "Spark is up"
+        )
+        lake = str(environment.folder / "bars")
+        pipeline = bars.bars_pipeline(
+            str(environment.archive), lake, str(environment.folder / "state")
+        )
+        query = monitor.query = start(pipeline, spark)
+        try:
+            market.open()
+            killed_at = kill_and_restart_recorder(
+                environment, settings, monitor, partial(check_failures, environment, market, query)
+            )
+            wait_until(lambda: has_market_ended(market, settings.ticks), "the market ends")
+            monitor.say(
+                f"the market has ended; {settings.ticks:,} ticks are confirmed", "market ends"
+            )
+            wait_until(
+                lambda: has_caught_up(query, settings.ticks), "the stream has read all of them"
+            )
+            query.processAllAvailable()  # and told the bars that this closes
+            wait_until(environment.has_recorder_finished, "the recorder has all of them")
+            monitor.say(f"the recorder has {environment.recorded_count:,} ticks, each once")
+        except BaseException:
+            with suppress(Exception):  # Ctrl-C may have ended Spark as well
+                query.stop()
+            raise
+        query.stop()
+        table = spark.read.parquet(lake).cache()
+        written, minutes = table.toArrow(), bars.widen_bars(table).toArrow()
+        monitor.say(
+            f"the stream wrote {written.num_rows:,} bars; a batch makes them once more, to compare"
+        )
+        problems = list(find_differences(written, preview(pipeline, spark)["bars"].toArrow()))
+        if environment.recorded_count != settings.ticks:
+            problems.append(
+                f"the recorder has {environment.recorded_count:,} of {settings.ticks:,} ticks"
+            )
+        rows = spark.read.format("recado").option("path", str(environment.counters)).load()
+        counted = metrics.compute_metrics(rows, "3 seconds").toArrow()
+        spark.stop()
+        seconds = monitor.seconds
+    return DemoResult(
+        ticks=settings.ticks,
+        seconds=seconds,
+        recorded=environment.recorded_count,
+        killed_at=killed_at,
+        bar_count=written.num_rows,
+        minutes=minutes,
+        counters=counted,
+        samples=monitor.samples,
+        events=monitor.events,
+        problems=problems,
+    )
+
+
+@contextmanager
+def redirect_stderr(log: Path) -> Iterator[None]:
+    """What processes that are started meanwhile say on standard error, as long as they live; Spark says
+    much."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def check_failures(environment: DemoEnvironment, market: MarketPublisher, query: Any) -> None:
+    """Nobody has to wait for what has failed."""
+    environment.check_recorder()
+    has_market_ended(market, 0)
+    has_caught_up(query, 0)
+
+
+def kill_and_restart_recorder(
+    environment: DemoEnvironment,
+    settings: DemoSettings,
+    monitor: Monitor,
+    check: Callable[[], None] = lambda: None,
+) -> int:
+    """The recorder dies in the middle of its work, and another life of it goes on from there."""
+    least = settings.morning + settings.live // 10
+    wait_until(
+        lambda: environment.recorded_count >= least,
+        "the recorder is in the middle of its work",
+        check,
+    )
+    environment.kill_recorder()
+    monitor.is_recording = False
+    killed_at = environment.recorded_count
+    monitor.say(
+        f"kill -9: the recorder is dead, with {killed_at:,} ticks in its database", "kill -9"
+    )
+    time.sleep(RECORDER_DOWNTIME_S)  # that it is away for a while is the point
+    number = environment.start_recorder(settings.ticks - killed_at)
+    monitor.is_recording = True
+    monitor.say(
+        f"it is back (process {number}), and gets from the archive what it missed", "it is back"
+    )
+    return killed_at
+
+
+class ArchiveCount:
+    """How many ticks an archive has; it may not have begun."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._archive: ArchiveFollower | None = None
+
+    def __call__(self) -> int:
+        try:
+            if self._archive is None:
+                self._archive = ArchiveFollower(self._folder)
+            else:
+                self._archive.refresh()
+        except ArchiveError:
+            return 0
+        return self._archive.end_offset
+
+
+def wait_until(
+    condition: Callable[[], bool], what: str, check: Callable[[], None] = lambda: None
+) -> None:
+    """Raises TooSlow, or what `check` raises."""
+    deadline = time.monotonic() + STEP_TIMEOUT_S
+    while not condition():
+        check()
+        if time.monotonic() > deadline:
+            raise DemoTimeoutError(f"it takes too long until {what}")
+        time.sleep(POLL_INTERVAL_S)
+
+
+def has_market_ended(market: MarketPublisher, ticks: int) -> bool:
+    if market.failure is not None:
+        raise market.failure
+    return market.confirmed == ticks
+
+
+def has_caught_up(query: Any, ticks: int) -> bool:
+    if query.exception() is not None:
+        raise query.exception()
+    return read_progress(query)[0] >= ticks
+
+
+def find_differences(stream: pa.Table, batch: pa.Table) -> list[str]:
+    """What the stream's bars are not; the last are still open, so a batch has more."""
+    expected = {tuple(row[key] for key in BAR_KEYS): row for row in batch.to_pylist()}
+    found = []
+    for row in stream.to_pylist():
+        other = expected.pop(tuple(row[key] for key in BAR_KEYS), None)
+        if other is None or any(not is_close(row[name], other[name]) for name in other):
+            found.append(f"the stream's bar {row} is {other} in a batch")
+    last = max(row["end"] for row in stream.to_pylist()) if stream.num_rows else None
+    for row in expected.values():
+        if last is not None and row["end"] < last:
+            found.append(f"the stream has no bar {row}")
+    return found[:3]
+
+
+def is_close(one: object, other: object) -> bool:
+    """Sums depend on the order of what is added, in their last digits."""
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= 1e-9 * max(abs(one), abs(other), 1e-6)
+    return one == other

@@ -1,0 +1,90 @@
+"""When something happens, and to which symbol.
+
+What happens by itself comes at random at the pulse of the day. Whatever happens makes more happen to the same
+symbol shortly after, and that again more (a Hawkes process, by its branches): so activity comes in clusters.
+Now and then there is news, which sets off hundreds of events within seconds: a burst.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import accumulate, count
+from random import Random
+from typing import NamedTuple
+
+from recado.apps.quotes.instrument import Instrument
+from recado.apps.quotes.trading_day import ACTIVITY_MAX_FACTOR, SECOND_US, TradingDay
+
+FOLLOW_UP_RATIO = 0.6  # of each event, on average
+FOLLOW_UP_DELAY_US = 0.5 * SECOND_US  # on average
+FOLLOW_UP_CHANCE_RATIO = FOLLOW_UP_RATIO / (
+    1 + FOLLOW_UP_RATIO
+)  # the chance of one more, so that their number has that mean
+
+NEWS_PER_DAY = 2.0  # of each symbol
+BURST_EVENT_RANGE = (80, 300)  # events that news sets off by itself
+BURST_DURATION_US = 3 * SECOND_US
+
+
+class Arrival(NamedTuple):
+    """Something happens to a symbol. `is_news`: it is the first to react to news."""
+
+    at: int
+    instrument_index: int  # of the symbol in the listing
+    is_news: bool
+
+
+class ArrivalProcess:
+    def __init__(self, instruments: Sequence[Instrument], per_second: float, rng: Random) -> None:
+        """`per_second` is the average of the day, of all symbols, without bursts."""
+        self._rng = rng
+        self._cumulative_shares = list(accumulate(each.share for each in instruments))
+        self._base_rate = per_second * (1 - FOLLOW_UP_RATIO) / SECOND_US
+
+    def generate(self, day: TradingDay) -> Iterator[Arrival]:
+        """All beats of a day, in order."""
+        rng = self._rng
+        later: list[tuple[int, int, int, bool]] = []
+        number = count()  # keeps equal moments in the order in which they arose
+        for at, index in self._news_times(day):
+            heappush(later, (at, next(number), index, True))
+        fresh = self._spontaneous_times(day)
+        upcoming = next(fresh, day.ends)
+        while later or upcoming < day.ends:
+            if later and later[0][0] <= upcoming:
+                at, _, index, news = heappop(later)
+            else:
+                at, index, news = upcoming, self._draw_instrument(), False
+                upcoming = next(fresh, day.ends)
+            if at >= day.ends:
+                continue
+            yield Arrival(at, index, news)
+            if news:
+                for _ in range(rng.randint(*BURST_EVENT_RANGE)):
+                    then = at + int(rng.expovariate(1 / BURST_DURATION_US))
+                    heappush(later, (then, next(number), index, False))
+            while rng.random() < FOLLOW_UP_CHANCE_RATIO:
+                then = at + int(rng.expovariate(1 / FOLLOW_UP_DELAY_US))
+                heappush(later, (then, next(number), index, False))
+
+    def _spontaneous_times(self, day: TradingDay) -> Iterator[int]:
+        """As if it were always the busiest moment, and then only the share that the pulse leaves."""
+        rng, fastest = self._rng, self._base_rate * ACTIVITY_MAX_FACTOR
+        at = float(day.begins)
+        while (at := at + rng.expovariate(fastest)) < day.ends:
+            if rng.random() * ACTIVITY_MAX_FACTOR < day.activity(int(at)):
+                yield int(at)
+
+    def _news_times(self, day: TradingDay) -> Iterator[tuple[int, int]]:
+        for index in range(len(self._cumulative_shares)):
+            at = float(day.opens)
+            mean = (day.closes - day.opens) / NEWS_PER_DAY
+            while (at := at + self._rng.expovariate(1 / mean)) < day.closes:
+                yield int(at), index
+
+    def _draw_instrument(self) -> int:
+        return min(
+            bisect(self._cumulative_shares, self._rng.random()), len(self._cumulative_shares) - 1
+        )

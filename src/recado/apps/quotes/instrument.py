@@ -1,0 +1,82 @@
+"""The symbols of the market: what each costs on the first day, how it moves, how much it is traded."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from random import Random
+
+# Symbols of the São Paulo exchange for a ticker that looks like one; prices and all the rest are invented.
+KNOWN_SYMBOLS = (
+    "PETR4",
+    "VALE3",
+    "ITUB4",
+    "BBDC4",
+    "BBAS3",
+    "ABEV3",
+    "WEGE3",
+    "B3SA3",
+    "ELET3",
+    "RENT3",
+    "SUZB3",
+    "PRIO3",
+    "GGBR4",
+    "RADL3",
+    "EQTL3",
+    "VIVT3",
+    "JBSS3",
+    "LREN3",
+    "CSAN3",
+    "EMBR3",
+)
+
+# The first is traded as much as the tenth ten times over, or nearly: shares of turnover fall like 1 / rank.
+RANK_EXPONENT = 0.9
+
+YEARLY_VOLATILITY_RANGE = (0.18, 0.55)
+BETA_RANGE = (0.5, 1.4)
+PRICE_RANGE = (8.0, 90.0)
+
+
+@dataclass(frozen=True)
+class Instrument:
+    symbol: str
+    price: float  # in cents, on the first day
+    volatility: float  # of a year, of the logarithm of the price, without what the market does
+    beta: float  # how much of the market's moves it makes
+    share: float  # of all activity
+    spread: int  # in cents, when nothing happens
+
+
+def make_instruments(count: int, rng: Random) -> list[Instrument]:
+    shares = [1 / (rank + 1) ** RANK_EXPONENT for rank in range(count)]
+    total = sum(shares)
+    return [
+        make_instrument(make_symbol(rank), rank, shares[rank] / total, rng) for rank in range(count)
+    ]
+
+
+def make_instrument(symbol: str, rank: int, share: float, rng: Random) -> Instrument:
+    low, high = PRICE_RANGE
+    price = 100 * low * math.exp(rng.random() * math.log(high / low))
+    # A few hundredths of a percent for the busiest; the less there is to trade, the wider.
+    spread = max(1, round(price * 0.0003 * (1 + rank / 8)))
+    return Instrument(
+        symbol,
+        float(round(price)),
+        rng.uniform(*YEARLY_VOLATILITY_RANGE),
+        rng.uniform(*BETA_RANGE),
+        share,
+        spread,
+    )
+
+
+def make_symbol(rank: int) -> str:
+    """A familiar one, then AAAA3, BAAA3, …: always another."""
+    if rank < len(KNOWN_SYMBOLS):
+        return KNOWN_SYMBOLS[rank]
+    number, letters = rank - len(KNOWN_SYMBOLS), ""
+    for _ in range(4):
+        number, letter = divmod(number, 26)
+        letters += chr(ord("A") + letter)
+    return f"{letters}{3 + number}"

@@ -1,0 +1,69 @@
+"""Where prices go: geometric walks, one for the market and one for each symbol on top of it.
+
+Time is counted in days of activity, not of the clock: at noon little of it passes and prices hardly move,
+between two days a share of a day passes at once, and the opening price is another than the last one. So the
+volatility of a year is what the listing says, however the day is divided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+
+from recado.apps.quotes.instrument import Instrument
+from recado.apps.quotes.trading_day import DAYS_PER_YEAR
+
+OVERNIGHT_DAYS = 0.3  # of a day
+MARKET_VOLATILITY_RATIO = 0.15  # of a year
+NEWS_MOVE_RATIO = 0.004  # standard deviation of what one piece of news does to a price
+
+# Prices in cents go over the wire in 32 bits, and none falls to nothing.
+LOG_PRICE_MIN, LOG_PRICE_MAX = math.log(5.0), math.log(2e9)
+
+
+def activity_days(number: int, passed: float) -> float:
+    """At a moment of the day with this number, of which so much has passed."""
+    return number * (1 + OVERNIGHT_DAYS) + passed
+
+
+class PriceWalk:
+    """The logarithm of each price, brought forward only when its symbol is looked at."""
+
+    def __init__(self, instruments: Sequence[Instrument], rng: Random) -> None:
+        self._rng = rng
+        self._log_prices = [math.log(each.price) for each in instruments]
+        self._updated_at = [0.0] * len(instruments)
+        self._daily_volatility = [to_daily(each.volatility) for each in instruments]
+        self._beta = [each.beta for each in instruments]
+        self._market_log = 0.0
+        self._market_updated_at = 0.0
+        self._market_volatility = to_daily(MARKET_VOLATILITY_RATIO)
+
+    def price(self, index: int, now: float) -> float:
+        """In cents and fractions of them, at `now` in days of activity."""
+        if now > self._market_updated_at:
+            self._market_log += self._draw_move(
+                self._market_volatility, now - self._market_updated_at
+            )
+            self._market_updated_at = now
+        if now > self._updated_at[index]:
+            self._log_prices[index] += self._draw_move(
+                self._daily_volatility[index], now - self._updated_at[index]
+            )
+            self._updated_at[index] = now
+        level = self._log_prices[index] + self._beta[index] * self._market_log
+        return math.exp(min(max(level, LOG_PRICE_MIN), LOG_PRICE_MAX))
+
+    def apply_news(self, index: int) -> None:
+        """News of one symbol."""
+        self._log_prices[index] += NEWS_MOVE_RATIO * self._rng.gauss(0.0, 1.0)
+
+    def _draw_move(self, step: float, days: float) -> float:
+        """The drift keeps the expected price where it is: a walk is no promise of gains."""
+        variance = step * step * days
+        return math.sqrt(variance) * self._rng.gauss(0.0, 1.0) - variance / 2
+
+
+def to_daily(volatility: float) -> float:
+    return volatility / math.sqrt(DAYS_PER_YEAR * (1 + OVERNIGHT_DAYS))

@@ -1,0 +1,144 @@
+"""A database of all ticks that has each of them once, however often its writer is killed.
+
+The position in the feed is kept in the same file, and changed in the same transaction, as the ticks that lead
+to it. A writer that is killed has both or neither; it goes on from the position that it finds.
+
+R1  The ticks in the file are exactly those up to the position. (publisher, sequence) is their key: a tick that
+    came twice would be refused loudly, and not be counted twice in silence.
+R2  What is no tick is passed over and counted: anybody may publish, and it would come again at every start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from recado.apps.quotes.tick import Bell, Quote, Tick, TickError, Trade, decode
+
+if TYPE_CHECKING:
+    from recado.feeds.message import Message
+    from recado.feeds.subscription import Subscription
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS position (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    vector TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS tick (
+    publisher BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    at INTEGER NOT NULL,            -- µs since 1970, in the market's time
+    kind TEXT NOT NULL,             -- quote, trade, bell
+    symbol TEXT,
+    bid REAL, ask REAL, bid_size INTEGER, ask_size INTEGER,
+    price REAL, size INTEGER, side TEXT,
+    phase TEXT,
+    PRIMARY KEY (publisher, sequence)
+) WITHOUT ROWID;
+"""
+_INSERT_TICK = "INSERT INTO tick VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+TRANSACTION_TICK_COUNT_MAX = 10_000  # ticks in a transaction, and what the last batch has more
+_SAVE_POSITION = (
+    "INSERT INTO position VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET vector = excluded.vector"
+)
+
+log = logging.getLogger("recado.quotes")
+
+
+class TickDatabase:
+    """The database. One writer at a time: SQLite refuses a second one."""
+
+    def __init__(self, file: Path) -> None:
+        # Given to a thread for each write, and never to two at a time.
+        self._database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = FULL")
+        self._database.executescript(SCHEMA)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._database.close()
+
+    @property
+    def position(self) -> str:
+        """The vector up to which the ticks are here, as text; empty if there are none."""
+        row = self._database.execute("SELECT vector FROM position").fetchone()
+        return row[0] if row else ""
+
+    def __len__(self) -> int:
+        (count,) = self._database.execute("SELECT count(*) FROM tick").fetchone()
+        return int(count)
+
+    def record(self, messages: Iterable[Message], vector: str) -> int:
+        """These ticks, and the position behind them, or neither. Gives how many messages were none (R2)."""
+        database = self._database
+        skipped: list[TickError] = []
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            database.executemany(_INSERT_TICK, _tick_rows(messages, skipped))
+            database.execute(_SAVE_POSITION, (vector,))
+            database.execute("COMMIT")
+        except BaseException:
+            database.execute("ROLLBACK")
+            raise
+        if skipped:
+            log.warning("%d messages were not recorded: %s", len(skipped), skipped[0])
+        return len(skipped)
+
+
+async def record_ticks(
+    subscription: Subscription,
+    database: TickDatabase,
+    *,
+    limit: int | None = None,
+    on_transaction: Callable[[int], None] = lambda recorded: None,
+) -> int:
+    """All that comes, until so many were recorded, or for ever; `told` is called after each transaction."""
+    recorded, remaining = 0, inf if limit is None else limit
+    # A transaction waits for the disk, and a batch may be a single tick: all that is here shares one.
+    while batches := await subscription.next_batches(
+        int(min(TRANSACTION_TICK_COUNT_MAX, remaining))
+    ):
+        ticks = [message for batch in batches for message in batch]
+        skipped = await asyncio.to_thread(database.record, ticks, subscription.vector.to_text())
+        recorded += len(ticks) - skipped
+        remaining -= len(ticks) - skipped
+        on_transaction(recorded)
+        if remaining <= 0:
+            break
+    return recorded
+
+
+def _tick_rows(
+    messages: Iterable[Message], skipped: list[TickError]
+) -> Iterator[tuple[object, ...]]:
+    """What is no tick goes to `foreign`."""
+    for message in messages:
+        try:
+            tick = decode(message.key, message.body)
+        except TickError as error:
+            skipped.append(error)
+            continue
+        yield message.publisher, message.sequence, *tick_columns(tick)
+
+
+def tick_columns(tick: Tick) -> tuple[object, ...]:
+    nothing = (None,) * 4
+    match tick:
+        case Quote(symbol, at):
+            return at, "quote", symbol, tick.bid, tick.ask, tick.bid_size, tick.ask_size, *nothing
+        case Trade(symbol, at):
+            traded = tick.price, tick.size, tick.side.value
+            return at, "trade", symbol, *nothing, *traded, None
+        case Bell(at, phase):
+            return at, "bell", None, *nothing, None, None, None, phase.value

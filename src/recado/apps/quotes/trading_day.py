@@ -1,0 +1,85 @@
+"""The hours of a trading day: an auction to open, trading, an auction to close.
+
+`activity` says how busy the market is at a moment, as a multiple of the average of the day: most at the opening
+and at the close, least at noon. It rules both how often something happens and how far prices move, as in real
+markets, where volume and volatility share that shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+from recado.apps.quotes.tick import Phase
+
+SECOND_US = 1_000_000  # of the market's time, in µs
+MINUTE_US = 60 * SECOND_US
+DAYS_PER_YEAR = 252
+
+# Pulse = floor + depth × u², u from -1 at the opening to 1 at the close; its mean is floor + depth / 3 = 1.
+ACTIVITY_MIN_FACTOR, ACTIVITY_DEPTH_FACTOR = 0.5, 1.5
+ACTIVITY_MAX_FACTOR = ACTIVITY_MIN_FACTOR + ACTIVITY_DEPTH_FACTOR
+
+# Orders gather in an auction, but nobody trades before its end.
+AUCTION_ACTIVITY_FACTOR = 0.4
+
+
+@dataclass(frozen=True)
+class TradingDay:
+    """One trading day; all times in µs since 1970, in the market's own time."""
+
+    begins: int  # the opening auction
+    opens: int
+    closes: int  # trading ends, the closing auction begins
+    ends: int
+
+    def phase(self, at: int) -> Phase:
+        if at < self.opens:
+            return Phase.OPENING
+        if at < self.closes:
+            return Phase.TRADING
+        return Phase.CLOSING if at < self.ends else Phase.CLOSED
+
+    def activity(self, at: int) -> float:
+        if not self.opens <= at < self.closes:
+            return AUCTION_ACTIVITY_FACTOR
+        u = 2 * (at - self.opens) / (self.closes - self.opens) - 1
+        return ACTIVITY_MIN_FACTOR + ACTIVITY_DEPTH_FACTOR * u * u
+
+    def elapsed_activity(self, at: int) -> float:
+        """How much of the day's activity is over, from 0 to 1: the pulse, added up."""
+        u = (
+            2 * (min(max(at, self.opens), self.closes) - self.opens) / (self.closes - self.opens)
+            - 1
+        )
+        return ACTIVITY_MIN_FACTOR * (u + 1) / 2 + ACTIVITY_DEPTH_FACTOR * (u**3 + 1) / 6
+
+    @property
+    def trading_seconds(self) -> float:
+        return (self.closes - self.opens) / SECOND_US
+
+
+@dataclass(frozen=True)
+class TradingHours:
+    """The same every day, Monday to Friday."""
+
+    opens: time = time(10)
+    closes: time = time(17)
+    auction: timedelta = timedelta(minutes=5)
+
+    def on_day(self, day: date) -> TradingDay:
+        opens, closes = (to_micros(day, hour) for hour in (self.opens, self.closes))
+        auction = self.auction // timedelta(microseconds=1)
+        return TradingDay(opens - auction, opens, closes, closes + auction)
+
+
+def to_micros(day: date, hour: time) -> int:
+    since = datetime.combine(day, hour, UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return since // timedelta(microseconds=1)
+
+
+def next_trading_day(day: date) -> date:
+    """This day, or the next one on which there is trading."""
+    while day.weekday() >= 5:
+        day += timedelta(days=1)
+    return day

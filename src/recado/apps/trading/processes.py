@@ -1,0 +1,91 @@
+"""The processes of a run, and what they say: a line of JSON on standard output for each thing that happened."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, Final
+
+import msgspec
+
+STOP_TIMEOUT_S: Final = 10.0
+
+
+class ProcessFailedError(RuntimeError):
+    """A process of the run ended before it should have; with the last line of what it complained of."""
+
+
+class RecadoProcess:
+    """`recado …` as a process. Made by `program`."""
+
+    def __init__(self, name: str, process: Process, stderr: IO[bytes]) -> None:
+        self.name = name
+        self._process = process
+        self._stderr = stderr
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def read_line(self) -> str:
+        """The next one that it writes."""
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if not line:
+            status = await self._process.wait()
+            raise ProcessFailedError(
+                f"the {self.name} ended with status {status}: {self._last_error_line()}"
+            )
+        return line.decode().rstrip()
+
+    def _last_error_line(self) -> str:
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").splitlines()
+        return lines[-1].removeprefix("recado: ") if lines else "it did not say why"
+
+    async def read_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.json.decode(await self.read_line())
+        return found
+
+    async def stop(self) -> None:
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.terminate()
+            try:
+                async with asyncio.timeout(STOP_TIMEOUT_S):
+                    await self._process.wait()
+            except TimeoutError:
+                self._process.kill()
+        # To the end: the pipe is closed behind the last byte.
+        await self._process.communicate()
+
+    def cpu_seconds(self) -> float:
+        """What it has used so far, of the user's and the system's time.
+
+        | pid | (name) | state | … | utime, the 14th | stime | …: a name may contain spaces.
+        """
+        words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@asynccontextmanager
+async def run_process(name: str, *arguments: str) -> AsyncIterator[RecadoProcess]:
+    """Runs while the block lasts; then it is asked to end, and waited for."""
+    with TemporaryFile() as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "recado", *arguments),
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=stderr,
+        )
+        running = RecadoProcess(name, process, stderr)
+        try:
+            yield running
+        finally:
+            await running.stop()

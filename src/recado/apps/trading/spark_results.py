@@ -1,0 +1,31 @@
+"""The same figures, computed by Spark: for archives with more runs than one machine reads in a moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from recado.feeds.archive.archive import Archive
+from recado.pipeline.builtin.percentiles import compute_figures
+from recado.pipeline.session import spark_session
+
+from .figures import Figures
+from .measurement import RunSummary
+from .results import IncompleteRun, RunResult
+
+
+def load_runs(folder: Path | str) -> list[RunResult | IncompleteRun]:
+    """All runs that were finished, in the order in which they were stored; NoJava."""
+    with Archive.open(folder):
+        pass  # that there is none is told without waiting for Spark
+    rows = spark_session("recado trading").read.format("recado").option("path", str(folder)).load()
+    found: list[RunResult | IncompleteRun] = []
+    for line in compute_figures(rows).collect():
+        values = line.asDict()
+        run = msgspec.convert(values, RunSummary)
+        if values["complete"]:
+            found.append(RunResult(run, msgspec.convert(values, Figures)))
+        else:
+            found.append(IncompleteRun(run, values["counted"], values["different"]))
+    return found

@@ -1,0 +1,43 @@
+"""When which queue has something to do: for each at most one time."""
+
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+from .queue import Queue
+
+
+class QueueTimers:
+    def __init__(self) -> None:
+        self._due_times: dict[Queue, int] = {}
+        self._heap: list[tuple[int, int, Queue]] = []  # with entries that no longer count
+        self._sequence = count()
+
+    def set(self, queue: Queue, due: int) -> None:
+        self._due_times[queue] = due
+        heappush(self._heap, (due, next(self._sequence), queue))
+        self._compact()
+
+    def cancel(self, queue: Queue) -> None:
+        self._due_times.pop(queue, None)
+        self._compact()
+
+    def next_due(self) -> int | None:
+        """The earliest time; perhaps one that no longer counts, but then none that does is earlier."""
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now: int) -> Queue | None:
+        """A queue whose time has come."""
+        while self._heap and self._heap[0][0] <= now:
+            at, _, queue = heappop(self._heap)
+            if self._due_times.get(queue) == at:
+                del self._due_times[queue]
+                return queue
+        return None
+
+    def _compact(self) -> None:
+        """Queues that came and went must not be kept until a time long after."""
+        if len(self._heap) > 64 + 2 * len(self._due_times):
+            self._heap = [
+                (at, next(self._sequence), queue) for queue, at in self._due_times.items()
+            ]
+            heapify(self._heap)

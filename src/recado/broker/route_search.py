@@ -1,0 +1,89 @@
+"""Where a message goes: the walk along the bindings of a vhost."""
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from recado.amqp.values import FieldTable
+
+from .binding import BINDINGS_PER_UNIT, Destination
+from .deduplication import ExchangeDeduplication
+from .delay import read_delay_ms
+from .exchange import Exchange
+from .steps import STEP_UNITS_MAX, Steps, chunks
+from .vhost import Vhost
+
+Q = TypeVar("Q", bound=Destination)
+
+_DESTINATIONS_PER_STEP: Final = STEP_UNITS_MAX * BINDINGS_PER_UNIT
+
+
+def find_queues(
+    vhost: Vhost[Q],
+    exchange: Exchange[Q],
+    routing_key: str,
+    headers: FieldTable | None = None,
+    more_keys: Sequence[str] = (),
+    deduplication: ExchangeDeduplication | None = None,
+) -> Steps[list[Q]]:
+    """Where a message goes: each queue once, in the order in which the bindings name them.
+
+    Follows the bindings, entering each exchange once however they are tied in circles. It runs in steps,
+    and the topology may change between them. A binding that exists during the whole search counts; one that
+    comes or goes meanwhile may count or not, as if the message had come a moment earlier or later; a queue
+    that was deleted is left out.
+
+    `more_keys` are those of CC and BCC. They belong to the same walk, because an alternate
+    exchange is for a message that matches by none of its keys. `passage` is that of a message
+    which somebody publishes: exchanges that find duplicates let it pass or not.
+    """
+    keys = tuple(dict.fromkeys((routing_key, *more_keys))) if more_keys else (routing_key,)
+    headers = headers or {}
+    queues: dict[Q, None] = {}
+    visited = {exchange: None}
+    pending = [exchange]
+    for current in pending:
+        if current.deleted:
+            yield 1  # a transaction may have one route from here for each of its messages
+            continue
+        if (
+            deduplication is not None
+            and current.deduplication_window is not None
+            and not deduplication.enter(current.deduplication_window)
+        ):
+            continue
+        if current.delayed_queue is not None and read_delay_ms(headers):
+            queues[current.delayed_queue] = None
+            continue
+        if current is vhost.default_exchange:
+            destinations: Sequence[Q | Exchange[Q]] = [
+                vhost.queues[key] for key in keys if key in vhost.queues
+            ]
+        else:
+            destinations = (yield from current.search(keys, headers)) or vhost.alternate_exchanges(
+                current
+            )
+        for some in chunks(destinations, _DESTINATIONS_PER_STEP):
+            for destination in some:
+                if not isinstance(destination, Exchange):
+                    queues[destination] = None
+                elif destination not in visited:
+                    visited[destination] = None
+                    pending.append(destination)
+            yield 1 + len(some) // BINDINGS_PER_UNIT
+    return [queue for queue in queues if not queue.deleted]
+
+
+def depends_on_headers(vhost: Vhost[Q], exchange: Exchange[Q]) -> Steps[bool]:
+    """Whether a message may get from here to an exchange that looks at headers, or at its id."""
+    visited = {exchange}
+    pending = [exchange]
+    for current in pending:
+        if current.deleted:
+            continue
+        if current.uses_headers or current.deduplication_window is not None:
+            return True
+        following = {*current.bound_exchanges, *vhost.alternate_exchanges(current)} - visited
+        visited |= following
+        pending += following
+        yield (len(current.bound_exchanges) + 1) // BINDINGS_PER_UNIT
+    return False

@@ -1,0 +1,91 @@
+"""Deliveries of a stream: each carries its offset, in the header `x-stream-offset`.
+
+That makes every header frame unlike the next, but only in eight bytes. So a header frame is taken apart once
+into what comes before the offset and what comes after it, and a run of messages that share it is rendered by C
+iterators as any other, with one more column: 0.2 µs more per message, where encoding its properties again would
+take 12.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain, repeat
+from struct import Struct
+
+from recado.amqp.frames import CONTENT_HEADER_START, FRAME_END, FRAME_START, PROPERTIES_OFFSET
+from recado.amqp.properties import decode_properties, encode_properties
+from recado.amqp.values import STORED_MAX_ENTRY_COUNT
+
+OFFSET_HEADER = "x-stream-offset"
+
+_HEADER_NAME = OFFSET_HEADER.encode()
+_FIELD_START = (
+    bytes((len(_HEADER_NAME),)) + _HEADER_NAME + b"l"
+)  # what stands before the offset in a table
+_FIELD_BYTES = len(_FIELD_START) + 8
+_CONTENT_TYPE_FLAG, _CONTENT_ENCODING_FLAG, _HEADERS_FLAG = (
+    0x80,
+    0x40,
+    0x20,
+)  # of the first byte of the flags
+_CACHED_HEADER_BYTES_MAX = 512
+
+_u64 = Struct(">Q").pack
+_flatten = chain.from_iterable
+
+
+def split_header(header: bytes) -> tuple[bytes, bytes]:
+    """What of a header frame comes before the offset and what comes after it."""
+    return _split_cached(header) if len(header) <= _CACHED_HEADER_BYTES_MAX else _split(header)
+
+
+def _split(header: bytes) -> tuple[bytes, bytes]:
+    properties = header[PROPERTIES_OFFSET:-1]
+    if _HEADER_NAME in properties:
+        properties = _strip_offset(properties)
+    at = 2
+    for flag in (_CONTENT_TYPE_FLAG, _CONTENT_ENCODING_FLAG):
+        if properties[0] & flag:
+            at += 1 + properties[at]
+    flags = bytes((properties[0] | _HEADERS_FLAG, properties[1]))
+    table = b""
+    after = at
+    if properties[0] & _HEADERS_FLAG:
+        after = at + 4 + int.from_bytes(properties[at : at + 4], "big")
+        table = properties[at + 4 : after]
+    size = (len(table) + _FIELD_BYTES).to_bytes(4, "big")
+    before = flags + properties[2:at] + size + table + _FIELD_START
+    rest = properties[after:]
+    kind, channel, _, class_id, weight, body = CONTENT_HEADER_START.unpack_from(header)
+    payload = PROPERTIES_OFFSET - FRAME_START.size + len(before) + 8 + len(rest)
+    start = CONTENT_HEADER_START.pack(kind, channel, payload, class_id, weight, body)
+    return start + before, rest + FRAME_END
+
+
+_split_cached = lru_cache(1024)(_split)
+
+
+def _strip_offset(properties: bytes) -> bytes:
+    """A message that was read from a stream and published again comes with the offset it had there."""
+    decoded = decode_properties(properties, max_entries=STORED_MAX_ENTRY_COUNT)
+    if decoded.headers:
+        decoded.headers.pop(OFFSET_HEADER, None)
+    return encode_properties(decoded)
+
+
+def render_deliveries(
+    frame_start: bytes,
+    before: bytes,
+    after: bytes,
+    first_tag: int,
+    offsets: Sequence[int],
+    payloads: Sequence[bytes],
+) -> bytes:
+    """Deliveries of messages with one header, tags counting up:
+
+    `prefix | tag | before | offset | after | tail` for each tail.
+    """
+    tags = map(_u64, range(first_tag, first_tag + len(payloads)))
+    columns = zip(
+        repeat(frame_start), tags, repeat(before), map(_u64, offsets), repeat(after), payloads
+    )
+    return b"".join(_flatten(columns))

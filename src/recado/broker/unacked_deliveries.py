@@ -1,0 +1,200 @@
+"""What a channel has delivered and not yet settled, by delivery tag.
+
+U1  Tags grow; entries are in order of tag and do not overlap.
+U2  A tag is settled once; a tag that is not outstanding is an error for the caller to tell.
+
+Entries are whole runs, so that settling what came as a run costs once. A message settled out of turn leaves a
+gap in its entry; entries without messages are swept when they outnumber the others, so that one message kept
+for ever does not keep the rest.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from recado.amqp.traits import DEFAULT_TRAITS
+
+from .run import Origin, Run
+
+Holder = TypeVar("Holder")
+
+_FREED_ENTRY: Any = None  # in place of entries before the first, whose memory is freed one by one
+_NO_MESSAGES = Run(Origin("", ""), DEFAULT_TRAITS, 0, 0, b"", [], False)
+_JOINED_MESSAGES_MAX = 64  # for all of an entry are in memory until the last is settled
+
+
+class DeliveredRun(Generic[Holder]):
+    """A run out for delivery: message i has tag `first_tag + i`."""
+
+    __slots__ = ("_settled_indexes", "first_tag", "holder", "run", "unsettled_count")
+
+    def __init__(self, first_tag: int, run: Run, holder: Holder) -> None:
+        self.first_tag = first_tag
+        self.run = run
+        self.holder = holder
+        self.unsettled_count = len(run.payloads)
+        self._settled_indexes: set[int] | None = None
+
+    def has(self, tag: int) -> bool:
+        i = tag - self.first_tag
+        return (
+            i < len(self.run.payloads)
+            and self.unsettled_count > 0
+            and not (self._settled_indexes and i in self._settled_indexes)
+        )
+
+    @property
+    def oldest_tag(self) -> int:
+        """The lowest that is not settled; something must be live."""
+        settled = self._settled_indexes or ()
+        return self.first_tag + next(i for i in range(len(self.run.payloads)) if i not in settled)
+
+    def can_append(self, first_tag: int, run: Run) -> bool:
+        """Whether messages that came one by one can be one entry: 3 µs less to settle each of them."""
+        live = self.unsettled_count
+        return (
+            self.first_tag + live == first_tag
+            and live == len(self.run.payloads)
+            and live < _JOINED_MESSAGES_MAX
+            and self.run.stride == 1
+            and run.can_extend(self.run)
+        )
+
+    def append(self, run: Run) -> None:
+        self.run.payloads += run.payloads
+        self.unsettled_count += len(run.payloads)
+
+    def settle(self, low: int, high: int) -> int:
+        """Settle messages low..high-1, of which some may be settled already: how many were not."""
+        if self._settled_indexes is None and high - low == self.unsettled_count:
+            self.unsettled_count = 0
+            return high - low
+        if self._settled_indexes is None:
+            self._settled_indexes = set()
+        before = len(self._settled_indexes)
+        self._settled_indexes.update(range(low, high))
+        count = len(self._settled_indexes) - before
+        self.unsettled_count -= count
+        return count
+
+    def unsettled_ranges(self, low: int, high: int) -> list[tuple[int, int]]:
+        """Those of low..high-1 that are not settled, as ranges; what was given back is another's to settle."""
+        settled = self._settled_indexes
+        if not settled or settled.isdisjoint(range(low, high)):
+            return [(low, high)]
+        left = [i for i in range(low, high) if i not in settled]
+        return [(i, i + 1) for i in left]
+
+    def unsettled_runs(self, low: int, high: int) -> list[Run]:
+        """The unsettled messages of low..high-1 as runs without gaps, in order of tag."""
+        run = self.run
+        if self._settled_indexes is None and run.stride == 1:
+            whole = low == 0 and high == len(run.payloads)
+            return [run if whole else run.slice(low, high)]
+        gaps = self._settled_indexes or ()
+        return [run.slice(i, i + 1) for i in range(low, high) if i not in gaps]
+
+
+class UnackedDeliveries(Generic[Holder]):
+    __slots__ = ("_entries", "_settled_inside", "_start")
+
+    def __init__(self) -> None:
+        # A list and where it begins, because a deque is slow to search: 300,000 acks in random order took 34 s.
+        self._entries: list[DeliveredRun[Holder]] = []
+        self._start = 0
+        self._settled_inside = 0  # entries of which nothing is left, but which are not at the front
+
+    def add(self, first_tag: int, run: Run, holder: Holder) -> None:
+        entries = self._entries
+        if len(run.payloads) == 1 and len(entries) > self._start:
+            last = entries[-1]
+            if last.holder is holder and last.can_append(first_tag, run):
+                last.append(run)
+                return
+        entries.append(DeliveredRun(first_tag, run, holder))
+
+    def has(self, tag: int) -> bool:
+        at = self._find(tag)
+        return at >= 0 and self._entries[at].has(tag)
+
+    def oldest(self) -> DeliveredRun[Holder] | None:
+        """The one with the lowest tags; call when swept."""
+        return self._entries[self._start] if self._start < len(self._entries) else None
+
+    def certainly_holds_all(self, first: int, last: int) -> bool:
+        """Whether every tag of a range is outstanding; a quick no may be wrong, a yes is right."""
+        wanted = last - first + 1
+        for entry, low, high in self.spans(first, last):
+            if entry.unsettled_count < len(entry.run.payloads):
+                return False
+            wanted -= high - low
+        return wanted == 0
+
+    def unsettled_tags(self, first: int, last: int) -> Iterator[int]:
+        """The outstanding tags of a range."""
+        for entry, low, high in self.spans(first, last):
+            for tag in range(entry.first_tag + low, entry.first_tag + high):
+                if entry.has(tag):
+                    yield tag
+
+    def end_of_entries(self, first: int, last: int, count: int) -> int:
+        """The end of the part of first..last that lies in the next `count` entries."""
+        behind = max(self._find(first), self._start) + count
+        if behind >= len(self._entries):
+            return last
+        return min(last, self._entries[behind].first_tag - 1)
+
+    def count_entries(self, first: int, last: int) -> int:
+        """About how many entries have tags in first..last."""
+        return max(self._find(last) - max(self._find(first), self._start) + 1, 0)
+
+    def _find(self, tag: int) -> int:
+        """The index of the entry that would hold the tag, -1 if all begin behind it."""
+        entries, start = self._entries, self._start
+        if start == len(entries) or entries[start].first_tag > tag:
+            return -1
+        if len(entries) == start + 1 or entries[start + 1].first_tag > tag:
+            return start
+        return bisect_right(entries, tag, start, key=_first_tag) - 1
+
+    def spans(self, first: int, last: int) -> Iterator[tuple[DeliveredRun[Holder], int, int]]:
+        """(entry, low, high) for each entry with tags in first..last; to be settled by the caller.
+
+        Entries may be added meanwhile, with higher tags (U1).
+        """
+        at = max(self._find(first), self._start)
+        while at < len(self._entries):
+            entry = self._entries[at]
+            if entry.first_tag > last:
+                return
+            low = max(first - entry.first_tag, 0)
+            high = min(last - entry.first_tag + 1, len(entry.run.payloads))
+            if low < high and entry.unsettled_count:
+                yield entry, low, high
+            at += 1
+
+    def settle(self, entry: DeliveredRun[Holder], low: int, high: int) -> int:
+        count = entry.settle(low, high)
+        if not entry.unsettled_count:
+            self._settled_inside += 1
+            entry.run = (
+                _NO_MESSAGES  # their memory is freed here, not all at once when entries are swept
+            )
+        return count
+
+    def compact(self) -> None:
+        """Forget settled entries; call after settling."""
+        entries, start = self._entries, self._start
+        while start < len(entries) and not entries[start].unsettled_count:
+            entries[start] = _FREED_ENTRY
+            start += 1
+            self._settled_inside -= 1
+        waste = start + self._settled_inside
+        if start == len(entries) or (waste > 64 and waste * 2 > len(entries)):
+            self._entries = [entry for entry in entries[start:] if entry.unsettled_count]
+            self._settled_inside = start = 0
+        self._start = start
+
+
+def _first_tag(entry: "DeliveredRun[Holder]") -> int:
+    return entry.first_tag

@@ -1,0 +1,189 @@
+"""The commands for an archive's folder: replay, gc and verify. They need no broker; only gc and repairs lock
+the folder."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from recado.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, print_error
+from recado.cli.feed_output import format_message
+from recado.cli.progress import ProgressBar
+from recado.feeds.archive.archive import Archive, FileCheck
+from recado.feeds.archive.errors import ArchiveError
+from recado.feeds.archive.manifest import DataFile
+from recado.feeds.archive.repair import RepairResult
+from recado.feeds.archive.retention import RetentionLimits
+from recado.feeds.archive.store import ArchiveStore
+from recado.journal.disk import FolderInUseError
+
+LINES_PER_WRITE: Final = 1_000
+
+
+def print_messages(chosen: argparse.Namespace) -> int:
+    try:
+        with Archive.open(chosen.folder) as archive:
+            messages = archive.messages(
+                start=chosen.start,
+                stop=chosen.stop,
+                selector=chosen.selector,
+                subscriber=chosen.subscriber,
+            )
+            found = islice(messages, chosen.count)
+            while some := list(islice(found, LINES_PER_WRITE)):
+                lines = (
+                    format_message(each, as_json=chosen.json, offset=each.offset) for each in some
+                )
+                sys.stdout.write("".join(lines))
+    except ArchiveError as error:
+        return print_error(str(error), EXIT_FAILED)
+    return EXIT_OK
+
+
+def collect_garbage(chosen: argparse.Namespace) -> int:
+    limits = RetentionLimits(chosen.max_age, chosen.max_messages, chosen.max_share)
+    if limits == RetentionLimits():
+        hint = "--max-age, --max-messages or --max-share says what need not be kept"
+        return print_error(f"nothing to do: {hint}", EXIT_USAGE)
+    try:
+        with Archive.open(chosen.folder) as archive:
+            feed = archive.feed
+        with ArchiveStore(chosen.folder, feed) as store:
+            report = store.apply_retention(limits, grace=chosen.grace)
+    except FolderInUseError:
+        hint = "give the limits to `recado feed archive` itself, which then keeps to them"
+        return print_error(f"{chosen.folder}: the archive is at work; {hint}", EXIT_FAILED)
+    except ArchiveError as error:
+        return print_error(str(error), EXIT_FAILED)
+    if chosen.json:
+        print(msgspec.json.encode(report._asdict()).decode())
+    else:
+        print(
+            f"{report.files} files with {report.messages:,} messages ({report.bytes:,} bytes) let go; "
+            f"{report.removed} files ({report.freed:,} bytes) deleted after their grace period; "
+            f"the first message left has offset {report.first}"
+        )
+    return EXIT_OK
+
+
+def verify_archive(chosen: argparse.Namespace) -> int:
+    if (chosen.sources or chosen.yes) and not chosen.repair:
+        return print_error("--from and --yes say how to repair; add --repair", EXIT_USAGE)
+    try:
+        return (
+            repair_files(chosen)
+            if chosen.repair
+            else print_report(chosen, check_files(chosen.folder))
+        )
+    except FolderInUseError:
+        hint = "stop it first. While it runs it gets lost messages from other archives by itself"
+        return print_error(f"{chosen.folder}: the archive is at work; {hint}", EXIT_FAILED)
+    except ArchiveError as error:
+        return print_error(str(error), EXIT_FAILED)
+
+
+def check_files(folder: str) -> list[FileCheck]:
+    """Read all files of the archive, with a progress bar on a terminal if that takes long."""
+    with Archive.open(folder) as archive:
+        bar = ProgressBar(sum(file.bytes for file in archive.manifest.files), sys.stderr)
+        found = []
+        for checked in archive.check_files():
+            found.append(checked)
+            bar.advance(checked.bytes)
+        bar.clear()
+        return found
+
+
+def repair_files(chosen: argparse.Namespace) -> int:
+    with ExitStack() as opened:
+        with Archive.open(chosen.folder) as archive:
+            feed, own = archive.feed, archive.id
+        sources = [opened.enter_context(Archive.open(folder)) for folder in chosen.sources]
+        for folder, source in zip(chosen.sources, sources, strict=True):
+            if source.feed != feed:
+                return print_error(
+                    f"{folder} is an archive of feed {source.feed}, not {feed}", EXIT_FAILED
+                )
+            if source.id == own:
+                return print_error(
+                    f"{folder} is a copy of the archive that is to be repaired", EXIT_FAILED
+                )
+        store = opened.enter_context(ArchiveStore(chosen.folder, feed))
+        found = check_files(chosen.folder)
+        files = [each.file for each in found if each.damage and isinstance(each.file, DataFile)]
+        repaired = [store.repair(file, sources, drop=chosen.yes) for file in files]
+        return print_report(chosen, check_files(chosen.folder) if repaired else found, repaired)
+
+
+def print_report(
+    chosen: argparse.Namespace, found: list[FileCheck], repaired: Sequence[RepairResult] = ()
+) -> int:
+    damaged = [each for each in found if each.damage is not None]
+    if chosen.json:
+        about = to_json(found, repaired)
+        print(msgspec.json.format(msgspec.json.encode(about), indent=2).decode())
+    else:
+        for one in repaired:
+            print(
+                f"{one.path}: {one.damaged_rows:,} damaged rows, {one.journal_rows:,} restored from the journal, "
+                f"{one.archive_rows:,} from other archives; {count_lost(one):,} messages are in none of them"
+            )
+        for each in damaged:
+            print(each.damage)
+        size = sum(each.bytes for each in found)
+        print(f"{len(found):,} files checked ({size:,} bytes), {len(damaged):,} damaged")
+    if damaged:
+        return print_error(advise(chosen, damaged))
+    lost = sum(map(count_lost, repaired))
+    return print_error(f"{lost:,} messages are lost here") if lost else EXIT_OK
+
+
+def advise(chosen: argparse.Namespace, damaged: list[FileCheck]) -> str:
+    folder = chosen.folder
+    if any(each.file is None for each in damaged):
+        return f"the journal is damaged: see `recado journal check --data {folder} --repair`"
+    if not all(isinstance(each.file, DataFile) for each in damaged):
+        return (
+            f"move {folder} away and start the archive with an empty folder, to copy other archives"
+        )
+    if not chosen.repair:
+        return "add --repair, and --from FOLDER for other archives of the feed, to restore them"
+    return (
+        "name more archives of the feed by --from FOLDER, or add --yes to drop what is nowhere else"
+    )
+
+
+def count_lost(repaired: RepairResult) -> int:
+    """Messages that could not be restored."""
+    return sum(each.last - each.first + 1 for each in repaired.lost)
+
+
+def to_json(found: list[FileCheck], repaired: Sequence[RepairResult]) -> dict[str, object]:
+    return {
+        "files": len(found),
+        "bytes": sum(each.bytes for each in found),
+        "damaged": [
+            {"file": each.path, "place": each.damage.location, "what": each.damage.reason}
+            for each in found
+            if each.damage is not None
+        ],
+        "repaired": [
+            {
+                "file": one.path,
+                "rows": one.damaged_rows,
+                "from_journal": one.journal_rows,
+                "from_archives": one.archive_rows,
+                "lost": [
+                    {"publisher": each.publisher.hex(), "first": each.first, "last": each.last}
+                    for each in one.lost
+                ],
+            }
+            for one in repaired
+        ],
+    }

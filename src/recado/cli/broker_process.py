@@ -1,0 +1,116 @@
+"""A broker as a process of its own: from its first line on standard output to the signal that ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from recado import __version__
+from recado.cli import EXIT_FAILED, describe_os_error, print_error
+from recado.cli.flags import suggest_journal_check
+from recado.journal.record import CorruptJournalError, UnknownFormatError
+from recado.node.assembly import ListenError, format_address
+from recado.node.broker import Broker
+from recado.node.event_loop import new_runner
+from recado.node.garbage_collection import GarbageCollector
+from recado.node.settings import Settings
+
+WELCOME_TEMPLATE = """\
+Leave this running, and send and fetch a first message from another terminal:
+
+  {python} -c '
+import pika
+channel = pika.BlockingConnection(pika.URLParameters("{url}")).channel()
+channel.queue_declare("hello")
+channel.basic_publish("", "hello", b"recado!")
+print(channel.basic_get("hello", auto_ack=True)[2])'
+
+Ctrl-C stops the broker."""
+
+
+def run_broker(settings: Settings, *, welcome: bool) -> int:
+    try:
+        with new_runner(settings, polling=True) as runner:
+            reason = runner.run(serve_until_signal(settings, welcome))
+    except OSError as error:
+        return print_error(explain_error(error), EXIT_FAILED)
+    except CorruptJournalError as error:
+        return print_error(f"{error}; {suggest_journal_check(settings)}", EXIT_FAILED)
+    except UnknownFormatError as error:
+        return print_error(f"{settings.node.data}: {error}", EXIT_FAILED)
+    return 0 if reason is None else print_error(reason, EXIT_FAILED)
+
+
+async def serve_until_signal(settings: Settings, welcome: bool) -> str | None:
+    """Start, say so, and stop in order at the first SIGTERM or SIGINT; gives why, if it had to end itself."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with Broker.from_settings(settings) as broker, garbage_collection(settings):
+        announce(f"recado {__version__} listening on amqp://{broker.address}")
+        if broker.tls_port is not None:
+            announce(f"and with TLS on amqps://{format_address(broker.host, broker.tls_port)}")
+        announce(describe_storage(settings))
+        if welcome and not settings.access.users:  # who names users knows how to go on
+            announce(WELCOME_TEMPLATE.format(python=sys.executable, url=broker.url))
+        ending = asyncio.create_task(stopped.wait())
+        await asyncio.wait((ending, broker.failure), return_when=asyncio.FIRST_COMPLETED)
+        failure = broker.failure
+    reason = failure.result() if failure.done() else None  # it may also fail as it closes
+    print("recado stopped", file=sys.stderr)
+    return reason
+
+
+@asynccontextmanager
+async def garbage_collection(settings: Settings) -> AsyncIterator[None]:
+    """Enable it, until now disabled. An archive in the same process makes reference cycles of its own."""
+    if settings.feeds.archives:
+        gc.freeze()  # modules are no garbage
+        gc.enable()
+        yield
+        return
+    collector = GarbageCollector()
+    collector.start(asyncio.get_running_loop())
+    try:
+        yield
+    finally:
+        collector.stop()
+
+
+def describe_storage(settings: Settings) -> str:
+    if settings.node.data is None:
+        return "keeping nothing on disk (--data DIR keeps what is durable)"
+    return f"keeping what is durable in {settings.node.data}"
+
+
+def announce(text: str) -> None:
+    """To standard output and at once: whoever started us may be waiting for it."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        told = f"cannot write to standard output: {error.strerror}"
+        raise OSError(error.errno, told) from error
+
+
+def explain_error(error: OSError) -> str:
+    """What the system said, and what to do about it."""
+    if not isinstance(error, ListenError):
+        return describe_os_error(error)
+    where = format_address(error.host, error.port)
+    match error.errno:
+        case errno.EADDRINUSE:
+            flag = f"--{error.key.replace('_', '-')}"
+            return f"{where} is in use, perhaps by another broker; {flag} 0 takes a free port"
+        case errno.EADDRNOTAVAIL | socket.EAI_NONAME | socket.EAI_AGAIN | socket.EAI_NODATA:
+            return f"this machine has no address {error.host!r}; --host 127.0.0.1 always works"
+        case errno.EACCES:
+            return f"user {os.getuid()} may not listen on {where}; ports above 1023 are free to all"
+        case _:
+            return str(error)

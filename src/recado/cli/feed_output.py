@@ -1,0 +1,62 @@
+"""How messages and members are printed: a line each, for people or as JSON."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from recado.feeds.message import Message
+    from recado.feeds.observer import ObservedMember
+
+
+def format_message(message: Message, *, as_json: bool, offset: int | None = None) -> str:
+    if as_json:
+        return msgspec.json.encode(to_fields(message, offset), enc_hook=str).decode() + "\n"
+    certainty = message.certainty.name.lower()
+    body = escape_unprintable(message.body.decode("utf-8", "backslashreplace"))
+    place = "" if offset is None else f"{offset:>10} "
+    return f"{place}{format_time(message)} {certainty:9} {escape_unprintable(message.key) or '-'} {body}\n"
+
+
+def format_time(message: Message) -> str:
+    """A publisher may send any number."""
+    try:
+        return message.time.isoformat(timespec="milliseconds")
+    except OverflowError:
+        return f"{message.timestamp} µs"
+
+
+def escape_unprintable(text: str) -> str:
+    """On one line, and without power over the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\t" else ascii(one)[1:-1] for one in text)
+
+
+def to_fields(message: Message, offset: int | None) -> dict[str, object]:
+    fields: dict[str, object] = {} if offset is None else {"offset": offset}
+    fields |= {
+        "feed": message.feed,
+        "publisher": message.publisher.hex(),
+        "sequence": message.sequence,
+        "view": message.view.number,
+        "timestamp": message.timestamp,
+        "key": message.key,
+        "message_id": message.message_id,
+        "headers": dict(message.headers),
+        "certainty": message.certainty.name.lower(),
+    }
+    try:
+        fields["body"] = message.body.decode()
+    except UnicodeDecodeError:
+        fields["body_base64"] = base64.b64encode(message.body).decode()
+    return fields
+
+
+def format_member(seen: ObservedMember) -> str:
+    role = seen.role.name.lower()
+    what = f"view {seen.view}" if seen.name else f"{seen.last} messages"
+    return f"{role:10} {seen.name or '-':24} {seen.incarnation}  {what}"

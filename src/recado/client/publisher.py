@@ -1,0 +1,92 @@
+"""The publishing half of a bare channel: frames, numbers, confirms."""
+
+from collections.abc import Sequence
+
+from .protocol import ConnectionProtocol
+from .publish_encoding import encode_publish, encode_publishes
+from .waiters import ConfirmWaiters, OnConfirm
+
+
+class ChannelPublisher:
+    """What is published has the numbers 1, 2, … from when confirms were asked for."""
+
+    def __init__(self, protocol: ConnectionProtocol, channel: int) -> None:
+        self._protocol = protocol
+        self._channel = channel
+        self._confirm_waiters: ConfirmWaiters | None = None
+        self.on_confirm: OnConfirm | None = None
+
+    @property
+    def is_confirming(self) -> bool:
+        return self._confirm_waiters is not None
+
+    @property
+    def unconfirmed_count(self) -> int:
+        return (
+            self._confirm_waiters.tracker.unconfirmed_count
+            if self._confirm_waiters is not None
+            else 0
+        )
+
+    def start_confirms(self) -> None:
+        """Number what comes from now on."""
+        confirms = self._protocol.session.start_confirms(self._channel)
+        self._confirm_waiters = ConfirmWaiters(confirms, self._protocol.wait_counter)
+
+    def publish(
+        self, exchange: str, routing_key: str, body: bytes, properties: bytes, mandatory: bool
+    ) -> int:
+        session = self._protocol.session
+        session.write(
+            encode_publish(
+                self._channel, exchange, routing_key, body, properties, mandatory, session.frame_max
+            )
+        )
+        if self._confirm_waiters is None:
+            return 0
+        self._confirm_waiters.tracker.published_count += 1
+        return self._confirm_waiters.tracker.published_count
+
+    def publish_many(
+        self,
+        exchange: str,
+        routing_key: str,
+        bodies: Sequence[bytes],
+        properties: bytes,
+        mandatory: bool,
+    ) -> range:
+        if len(bodies) == 1:
+            number = self.publish(exchange, routing_key, bodies[0], properties, mandatory)
+            return range(number, number + (number > 0))
+        session = self._protocol.session
+        session.write(
+            *encode_publishes(
+                self._channel,
+                exchange,
+                routing_key,
+                bodies,
+                properties,
+                mandatory,
+                session.frame_max,
+            )
+        )
+        if self._confirm_waiters is None:
+            return range(0)
+        first = self._confirm_waiters.tracker.published_count + 1
+        self._confirm_waiters.tracker.published_count += len(bodies)
+        return range(first, first + len(bodies))
+
+    def confirm_waiters(self) -> ConfirmWaiters:
+        if self._confirm_waiters is None:
+            raise ValueError("confirms were not asked for: open the channel with confirms=True")
+        return self._confirm_waiters
+
+    def handle_confirms(self, sequence_numbers: range, *, acked: bool) -> None:
+        if self._confirm_waiters is not None:
+            self._confirm_waiters.handle_confirms(sequence_numbers, acked=acked)
+        if self.on_confirm is not None:
+            self.on_confirm(sequence_numbers, acked)
+
+    def fail(self, error: Exception) -> None:
+        if self._confirm_waiters is not None:
+            self._confirm_waiters.fail(error)

@@ -1,0 +1,160 @@
+"""How all that was is made again on a new connection: topology, channels, consumers, messages; in this order.
+
+Declarations go over a channel of their own, so that one that is refused ends nothing else. What is refused for
+good is reported and left out. What another connection still holds exclusively is most likely our own old one,
+which the broker has not missed yet: the whole attempt fails, and is made again later.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from recado.amqp import methods as m
+
+from .channel import Channel
+from .connection import Connection
+from .errors import ChannelClosedByBrokerError
+from .events import RecoverySkipped
+from .robust_channel import RobustChannel
+from .topology import DeclaredQueue, Topology
+
+_NOT_FOUND_CODE = 404
+
+
+class ConnectionRecovery:
+    def __init__(
+        self, connection: Connection, topology: Topology, report: Callable[[RecoverySkipped], None]
+    ) -> None:
+        self._connection = connection
+        self._topology = topology
+        self._report = report
+        self._declare_channel: Channel | None = None
+        self.renamed_queues: dict[str, str] = {}
+        self.republished_count = 0
+
+    async def recover_topology(self) -> None:
+        """Exchanges, queues, bindings."""
+        topology = self._topology
+        for name, declare in list(topology.exchanges.items()):
+            await self._call_or_skip(f"exchange '{name}'", declare, m.ExchangeDeclareOk)
+        for name, queue in list(topology.queues.items()):
+            await self._declare_queue(name, queue)
+        for binding in topology.bindings:
+            match binding:
+                case m.QueueBind(bound, exchange):
+                    what = f"binding of queue '{bound}' to exchange '{exchange}'"
+                    await self._call_or_skip(what, binding, m.QueueBindOk)
+                case m.ExchangeBind(bound, exchange):
+                    what = f"binding of exchange '{bound}' to exchange '{exchange}'"
+                    await self._call_or_skip(what, binding, m.ExchangeBindOk)
+        if self._declare_channel is not None:
+            await self._declare_channel.close()
+
+    async def _declare_queue(self, name: str, queue: DeclaredQueue) -> None:
+        declare = queue.declare
+        if queue.named_by_broker:
+            if not declare.exclusive and await self._queue_exists(name):
+                return
+            declare = msgspec.structs.replace(declare, queue="")
+        found = await self._call_or_skip(f"queue '{name}'", declare, m.QueueDeclareOk)
+        if found is not None and found.queue != name:
+            self._topology.record_rename(name, found.queue)
+            self.renamed_queues[name] = found.queue
+
+    async def _queue_exists(self, name: str) -> bool:
+        """A queue that the broker named and that is not exclusive may have outlived the connection."""
+        channel = await self._open_declare_channel()
+        try:
+            await channel.declare_queue(name, passive=True)
+        except ChannelClosedByBrokerError as error:
+            if error.reply_code != _NOT_FOUND_CODE:
+                raise
+            return False
+        return True
+
+    async def _call_or_skip(
+        self, entity: str, method: m.Method, reply_type: type[m.QueueDeclareOk] | type[m.Method]
+    ) -> m.QueueDeclareOk | None:
+        channel = await self._open_declare_channel()
+        try:
+            found = await channel.call(method, reply_type)
+        except ChannelClosedByBrokerError as error:
+            if error.is_exclusively_locked:
+                raise
+            self._report(RecoverySkipped(entity, error))
+            return None
+        return found if isinstance(found, m.QueueDeclareOk) else None
+
+    async def _open_declare_channel(self) -> Channel:
+        if self._declare_channel is None or not self._declare_channel.is_open:
+            self._declare_channel = await self._connection.channel()
+        return self._declare_channel
+
+    async def recover_channels(self, channels: Iterable[RobustChannel]) -> None:
+        """Consumers first, all of them: what has to be sent again may be much."""
+        to_republish: list[tuple[RobustChannel, Channel]] = []
+        for channel in channels:
+            new_channel = await self._reopen_channel(channel)
+            if new_channel is None:
+                continue
+            if not channel.is_open:
+                await new_channel.close()
+                continue
+            channel.attach(new_channel)
+            if channel.unconfirmed is not None and channel.unconfirmed.has_unsent:
+                to_republish.append((channel, new_channel))
+            else:
+                channel.resume(new_channel)
+        for channel, new_channel in to_republish:
+            try:
+                await self._republish(channel, new_channel)
+            except (
+                ChannelClosedByBrokerError
+            ):  # what is sent again is refused now, and the channel has ended
+                if channel.is_open:
+                    raise
+
+    async def _reopen_channel(self, channel: RobustChannel) -> Channel | None:
+        """Its prefetch and its consumers; None if the program closes it meanwhile."""
+        while channel.is_open:
+            new_channel = await self._connection.channel(confirms=channel.unconfirmed is not None)
+            for method in channel.prefetch.values():
+                await new_channel.call(method, m.BasicQosOk)
+            if await self._restart_consumers(channel, new_channel):
+                return new_channel
+        return None
+
+    async def _restart_consumers(self, channel: RobustChannel, new_channel: Channel) -> bool:
+        """False: the channel ended because one of its consumers was refused, which it goes on without."""
+        for tag, consumer in list(channel.consumers.items()):
+            if tag not in channel.consumers:
+                continue  # it was cancelled while another was restored
+            method = self._topology.resolve_queue_name(consumer.method)
+            try:
+                await new_channel.start_consumer(consumer, method)
+            except ChannelClosedByBrokerError as error:
+                if error.is_exclusively_locked:
+                    raise
+                self._report(RecoverySkipped(f"consumer of queue '{method.queue}'", error))
+                consumer.fail_recovery(error)
+                return False
+        return True
+
+    async def _republish(self, channel: RobustChannel, new_channel: Channel) -> None:
+        """What is published meanwhile queues up behind."""
+        unconfirmed = channel.unconfirmed
+        while unconfirmed is not None and unconfirmed.has_unsent:
+            for batch in unconfirmed.take_unsent():
+                self.republished_count += len(batch.bodies)
+                new_channel.publish_many(
+                    batch.exchange,
+                    batch.routing_key,
+                    batch.bodies,
+                    batch.properties,
+                    mandatory=batch.mandatory,
+                )
+            await new_channel.drain()
+        if channel.is_open:
+            channel.resume(new_channel)
+        else:
+            await new_channel.close()

@@ -1,0 +1,255 @@
+"""The files of an archive and the manifest that names them: sealing, merging, collecting.
+
+Each change is the same three steps: new files are written whole, a new manifest takes the place of the last,
+and only then something is deleted. Killed in between, an archive has files that no manifest names; the next
+start removes them. A file that a manifest once named stays for the grace period after the last that did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from recado.journal.disk import Disk
+
+from ..delivery_records import DeliveryRecords
+from ..views import AcknowledgementRecord, FoundRange, LostRange, ViewRecord, ViewStability
+from . import manifest as manifests
+from . import sealer, views_table
+from .columns import RowConstants
+from .errors import CorruptArchiveError
+from .layout import (
+    DATA_FOLDER,
+    MANIFEST_FILE,
+    PARQUET_SUFFIX,
+    PART_SUFFIX,
+    VIEWS_FOLDER,
+    ArchiveTree,
+)
+from .manifest import DataFile, Manifest, RetiredFile, Tail, ViewsFile
+from .records import StoredBatch, StoredEntry, StoredRecord
+from .retention import RetentionLimits, RetentionReport, select_expired
+
+MergeFunction = Callable[[Sequence[Sequence[DataFile]], int], Sequence[DataFile]]
+"""Writes a file for each group, with the number of a generation in its name; durable when it returns."""
+
+
+class ArchiveFileSet:
+    def __init__(self, tree: ArchiveTree, root: Disk, manifest: Manifest, grace: float) -> None:
+        self.manifest = manifest
+        self.records: list[StoredRecord] = views_table.read(tree, manifest.views)
+        """All that are in the views file."""
+        self.vector = compute_tail_vector(manifest, self.records)
+        self._tree = tree
+        self._root_disk = root
+        self._grace = grace
+        self._constants = RowConstants(manifest.feed, manifest.exchange)
+
+    def _write_manifest(self, now: int, **changes: object) -> None:
+        manifest = self.manifest.successor(now, **changes)
+        manifests.write(self._root_disk, manifest)
+        self.manifest = manifest
+
+    def remove_orphans(self) -> None:
+        """Files that were being written when an earlier process ended."""
+        manifest = self.manifest
+        known = {file.path for file in manifest.files}
+        known |= {each.path for each in manifest.collected}
+        if manifest.views is not None:
+            known.add(manifest.views.path)
+        for folder in (*self._tree.folders(DATA_FOLDER), VIEWS_FOLDER):
+            disk = self._tree.disk(folder)
+            for name in disk.names():
+                if (
+                    name.endswith((PARQUET_SUFFIX, PARQUET_SUFFIX + PART_SUFFIX))
+                    and f"{folder}/{name}" not in known
+                ):
+                    disk.remove(name)
+        if MANIFEST_FILE + PART_SUFFIX in self._root_disk.names():
+            self._root_disk.remove(MANIFEST_FILE + PART_SUFFIX)
+
+    def move_tail(self, position: int, now: int) -> None:
+        self._write_manifest(now, tail=Tail(self.manifest.tail.offset, position))
+
+    # -- sealing -----------------------------------------------------------------------------------
+
+    def seal(
+        self, tail: Iterable[tuple[int, StoredEntry]], position: int, max_rows: int, now: int
+    ) -> None:
+        """Bring all of the tail, which ends at a position of the journal, into files."""
+        manifest = self.manifest
+        records = list(self.records)
+
+        def batches() -> Iterator[StoredBatch]:
+            for _, stored in tail:
+                if isinstance(stored, StoredRecord):
+                    records.append(stored)
+                else:
+                    yield stored
+
+        generation = manifest.generation + 1
+        made = sealer.write_batches(self._tree, self._constants, batches(), generation, max_rows)
+        files = (*manifest.files, *made)
+        offset = files[-1].end if made else manifest.tail.offset
+        changes: dict[str, object] = {"files": files, "tail": Tail(offset, position)}
+        if len(records) > len(self.records):
+            records = filter_needed(records, manifest)
+            disk = self._tree.disk(VIEWS_FOLDER)
+            changes["views"] = None
+            if records:
+                changes["views"] = views_table.write(disk, records, offset, generation)
+            if manifest.views is not None:
+                changes["collected"] = (*manifest.collected, self._retire(manifest.views, now))
+        if changes["tail"] == manifest.tail:
+            return
+        self._write_manifest(now, **changes)
+        self.records = records
+        self.vector = compute_tail_vector(self.manifest, records)
+
+    def merge(self, max_rows: int, now: int) -> None:
+        """Make one of the last files, if they are small."""
+        files = self.manifest.files
+        count = sealer.count_mergeable(files, max_rows) if files else 0
+        if count:
+            parts = files[-count:]
+            try:
+                merged = sealer.merge_files(self._tree, parts, self.manifest.generation + 1)
+            except (CorruptArchiveError, FileNotFoundError):
+                return  # told to those who read it; what comes is stored all the same
+            gone = [self._retire(part, now) for part in parts]
+            collected = (*self.manifest.collected, *gone)
+            self._write_manifest(now, files=(*files[:-count], merged), collected=collected)
+
+    def compact(self, merge: MergeFunction, max_rows: int, now: int) -> list[list[DataFile]]:
+        """Have files made of many, all in one manifest; gives those that were replaced."""
+        groups = sealer.find_compactable(self.manifest.files, max_rows)
+        if not groups:
+            return []
+        try:
+            made = merge(groups, self.manifest.generation + 1)
+        except BaseException:
+            self.remove_orphans()
+            raise
+        for group, file in zip(groups, made, strict=True):
+            assert (file.first, file.end) == (group[0].first, group[-1].end)
+        parts = [part for group in groups for part in group]
+        gone = {part.path for part in parts}
+        files = [file for file in self.manifest.files if file.path not in gone]
+        files = sorted((*files, *made), key=lambda file: file.first)
+        collected = (*self.manifest.collected, *(self._retire(part, now) for part in parts))
+        self._write_manifest(now, files=tuple(files), collected=collected)
+        return groups
+
+    # -- repairing ---------------------------------------------------------------------------------
+
+    def rewrite(self, file: DataFile, rows: Iterable[StoredBatch], max_rows: int) -> list[DataFile]:
+        """Write rows of a file to new ones, which no manifest names yet."""
+        try:
+            made = sealer.write_batches(
+                self._tree, self._constants, rows, self.manifest.generation + 1, max_rows
+            )
+        except BaseException:
+            self.remove_orphans()
+            raise
+        return [msgspec.structs.replace(each, stored=file.stored) for each in made]
+
+    def replace(self, file: DataFile, made: Sequence[DataFile], now: int) -> None:
+        """Let new files take the place of a damaged one."""
+        others = [each for each in self.manifest.files if each != file]
+        files = sorted((*others, *made), key=lambda each: each.first)
+        collected = (*self.manifest.collected, self._retire(file, now))
+        self._write_manifest(now, files=tuple(files), collected=collected)
+        self.vector = compute_tail_vector(self.manifest, self.records)
+
+    # -- collecting --------------------------------------------------------------------------------
+
+    def select_expired(
+        self, limits: RetentionLimits, now: int, end: int, journal_bytes: int
+    ) -> tuple[DataFile, ...]:
+        """The files that are beyond the limits."""
+        return select_expired(
+            self.manifest,
+            limits,
+            now=now,
+            end=end,
+            journal_bytes=journal_bytes,
+            capacity=self._tree.capacity_bytes(),
+        )
+
+    def apply_retention(
+        self, limits: RetentionLimits, grace: float | None, now: int, end: int, journal_bytes: int
+    ) -> RetentionReport:
+        manifest = self.manifest
+        due = [each for each in manifest.collected if each.until <= now]
+        dropped = self.select_expired(limits, now, end, journal_bytes)
+        for each in due:
+            self._delete(each)
+        if due or dropped:
+            kept = [each for each in manifest.collected if each.until > now]
+            kept += [self._retire(file, now, grace) for file in dropped]
+            first = dropped[-1].end if dropped else manifest.first
+            begin = dict(manifest.begin)
+            for file in dropped:
+                for publisher, (_, last) in file.publishers.items():
+                    begin[publisher] = max(last, begin.get(publisher, 0))
+            for stored in self.records:
+                if isinstance(stored.record, LostRange) and stored.offset <= first:
+                    publisher, last = stored.record.publisher.hex(), stored.record.last
+                    begin[publisher] = max(last, begin.get(publisher, 0))
+            files = manifest.files[len(dropped) :]
+            self._write_manifest(now, files=files, first=first, begin=begin, collected=tuple(kept))
+        return RetentionReport(
+            files=len(dropped),
+            messages=sum(file.rows for file in dropped),
+            bytes=sum(file.bytes for file in dropped),
+            removed=len(due),
+            freed=sum(each.bytes for each in due),
+            first=self.manifest.first,
+        )
+
+    def _retire(
+        self, file: DataFile | ViewsFile, now: int, grace: float | None = None
+    ) -> RetiredFile:
+        seconds = self._grace if grace is None else grace
+        return RetiredFile(file.path, now + int(seconds * 1e6), file.bytes)
+
+    def _delete(self, file: RetiredFile) -> None:
+        folder, _, name = file.path.rpartition("/")
+        with suppress(FileNotFoundError, KeyError):  # an earlier process was killed right behind it
+            self._tree.disk(folder).remove(name)
+        self._tree.remove_empty(folder)
+
+
+def filter_needed(records: list[StoredRecord], manifest: Manifest) -> list[StoredRecord]:
+    """What the core would keep of them; and what is lost, unless the beginning says so already."""
+    table = DeliveryRecords(stored.record for stored in records)
+    kept = []
+    for stored in records:
+        match stored.record:
+            case ViewRecord(view):
+                needed = table.view_records.get(view.id) == stored.record
+            case ViewStability(view_id):
+                needed = view_id in table.view_records
+            case AcknowledgementRecord(member):
+                needed = table.acknowledgements.get(member) == stored.record
+            case LostRange(publisher, _, last) | FoundRange(publisher, _, last):
+                needed = manifest.begin.get(publisher.hex(), 0) < last
+        if needed:
+            kept.append(stored)
+    return kept
+
+
+def compute_tail_vector(manifest: Manifest, records: Iterable[StoredRecord]) -> dict[bytes, int]:
+    """Of each publisher, the last sequence before the tail."""
+    texts = dict(manifest.begin)
+    for file in manifest.files:
+        for who, (_, last) in file.publishers.items():
+            texts[who] = max(last, texts.get(who, 0))
+    vector = {bytes.fromhex(publisher): last for publisher, last in texts.items()}
+    for stored in records:
+        if isinstance(stored.record, LostRange):
+            publisher, last = stored.record.publisher, stored.record.last
+            vector[publisher] = max(last, vector.get(publisher, 0))
+    return vector

@@ -1,0 +1,338 @@
+"""Recall: reading batches back from an archive, by offset, by vector, or by ranges of a publisher's messages.
+
+What cannot have anything wanted is not read: a file by what the manifest says of its publishers, the
+beginning of the tail by checkpoints of the vector. Those who ask for more go on where the last answer ended,
+mostly within the row group that was read last; so the last few stay in memory.
+
+Rows that were found after they had been recorded as lost have later offsets than what follows them. An answer
+by vector gives them before the first row behind them: a subscriber that recovers gets them in order.
+
+A row group that cannot be read is left out of the answer, and counts as reached: so the member that asks learns
+that this archive does not have its messages. It is not read again; `RowGroupCache.take_new_damages` reports it once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ..boundary import MAX_READ_BATCHES, ArchiveQuery, MessageBatch, MessageRange
+from ..vector import Vector
+from ..views import FoundRange, LostRange
+from .batches import Mask, MessageKeys, build_batches, read_keys
+from .columns import BATCH_COLUMNS
+from .damage import FileDamage
+from .errors import CorruptArchiveError
+from .files import ParquetReader
+from .layout import ReadableTree
+from .manifest import DataFile, Manifest
+from .records import StoredBatch, StoredRecord
+from .sealer import publisher_ranges
+from .tail import TailReader
+
+_CACHED_BYTES = 128 << 20
+
+
+class QueryResult(NamedTuple):
+    """With `more`, ask on at `offset`; `reached` is the archive's vector there."""
+
+    batches: list[MessageBatch]
+    has_more: bool
+    reached: Vector
+    offset: int
+
+
+class TailCheckpoint(NamedTuple):
+    """A place in the tail, and the vector before it."""
+
+    offset: int
+    position: int
+    vector: Mapping[bytes, int]
+
+
+class RowGroup(NamedTuple):
+    first: int
+    table: pa.RecordBatch
+    keys: MessageKeys
+
+
+class RowGroupCache:
+    """The row groups that were read last, and those that cannot be read."""
+
+    def __init__(self, tree: ReadableTree) -> None:
+        self._tree = tree
+        self._groups: OrderedDict[tuple[str, int], RowGroup] = OrderedDict()
+        self._bytes = 0
+        self.damaged: set[tuple[str, int | None]] = set()
+        """By path and number; without a number, the whole file."""
+        self._new_damages: list[FileDamage] = []
+
+    def take_new_damages(self) -> list[FileDamage]:
+        """Those that were found since the last call."""
+        found, self._new_damages = self._new_damages, []
+        return found
+
+    def note_damage(self, damage: FileDamage) -> None:
+        self.damaged.add(damage.key)
+        self._new_damages.append(damage)
+
+    def groups(self, file: DataFile, start: int) -> Iterator[RowGroup]:
+        """Those of a file that can be read and have rows from an offset on."""
+        if (file.path, None) in self.damaged:
+            return
+        try:
+            reader = ParquetReader(self._tree, file, BATCH_COLUMNS)
+        except CorruptArchiveError as error:
+            self.note_damage(FileDamage(file, None, file.first, file.end, error))
+            return
+        with reader:
+            rows = reader.group_rows
+            firsts = list(accumulate(rows, initial=file.first))
+            for number in range(max(bisect_right(firsts[:-1], start) - 1, 0), len(rows)):
+                if (file.path, number) not in self.damaged:
+                    try:
+                        group = self._read_group(reader, file.path, number, firsts[number])
+                    except CorruptArchiveError as error:
+                        first, end = firsts[number : number + 2]
+                        self.note_damage(FileDamage(file, number, first, end, error))
+                    else:
+                        yield group
+
+    def _read_group(self, reader: ParquetReader, path: str, number: int, first: int) -> RowGroup:
+        key = path, number
+        group = self._groups.get(key)
+        if group is None:
+            table = reader.read_group(number)
+            group = self._groups[key] = RowGroup(first, table, read_keys(table))
+            self._bytes += table.nbytes
+            while self._bytes > _CACHED_BYTES and len(self._groups) > 1:
+                _, old = self._groups.popitem(last=False)
+                self._bytes -= old.table.nbytes
+        self._groups.move_to_end(key)
+        return group
+
+
+class _QueryFilter:
+    """Which messages a query asks for."""
+
+    def __init__(self, query: ArchiveQuery) -> None:
+        self._after = query.after
+        self._ranges: dict[bytes, list[MessageRange]] = {}
+        for each in query.ranges:
+            self._ranges.setdefault(each.publisher, []).append(each)
+        self.remaining = sum(each.last - each.first + 1 for each in query.ranges) or None
+
+    def overlaps(self, publisher: bytes, first: int, last: int) -> bool:
+        """Whether any of these messages is wanted."""
+        if self._ranges:
+            ranges = self._ranges.get(publisher, ())
+            return any(each.first <= last and first <= each.last for each in ranges)
+        if last > self._after.last_of(publisher):
+            return True
+        holes = self._after.holes.get(publisher, ())
+        return any(low <= last and first <= high for low, high in holes)
+
+    def is_past(self, vector: Mapping[bytes, int]) -> bool:
+        """Whether nothing up to this vector is wanted."""
+        if self._ranges:
+            return all(
+                vector.get(publisher, 0) < each.first
+                for publisher, ranges in self._ranges.items()
+                for each in ranges
+            )
+        return self._after.covers(vector)
+
+    def select_rows(self, keys: MessageKeys) -> Mask:
+        if not self._ranges:
+            after = np.array([self._after.last_of(each) for each in keys.publishers], np.int64)
+            behind = np.asarray(keys.sequence > after[keys.publisher])
+            for number, publisher in enumerate(keys.publishers):
+                for low, high in self._after.holes.get(publisher, ()):
+                    within = (keys.sequence >= low) & (keys.sequence <= high)
+                    behind |= (keys.publisher == number) & within
+            return behind
+        wanted = np.zeros(len(keys.sequence), np.bool_)
+        for number, publisher in enumerate(keys.publishers):
+            for each in self._ranges.get(publisher, ()):
+                within = (keys.sequence >= each.first) & (keys.sequence <= each.last)
+                wanted |= (keys.publisher == number) & within
+        return wanted
+
+    def clip_batch(self, batch: MessageBatch) -> Iterator[MessageBatch]:
+        if not self._ranges:
+            for low, high in self._after.holes.get(batch.publisher, ()):
+                if low <= batch.last and batch.first <= high:
+                    yield batch.clip(low, high)
+            after = self._after.last_of(batch.publisher)
+            if batch.last > after:
+                yield batch.clip(after + 1, batch.last)
+            return
+        for each in sorted(self._ranges.get(batch.publisher, ()), key=lambda each: each.first):
+            if each.first <= batch.last and batch.first <= each.last:
+                yield batch.clip(each.first, each.last)
+
+
+class QuerySource(NamedTuple):
+    """What there is to read: files, then the tail from its last checkpoint on that is early enough."""
+
+    cache: RowGroupCache
+    manifest: Manifest
+    checkpoints: Sequence[TailCheckpoint]
+    lost: Sequence[tuple[int, LostRange]]
+    end_offset: int
+    """The offset behind the tail."""
+
+    def find_tail_start(self, query: ArchiveQuery) -> TailCheckpoint:
+        wanted = _QueryFilter(query)
+        useful = [
+            each
+            for each in self.checkpoints
+            if each.offset <= query.offset or wanted.is_past(each.vector)
+        ]
+        return useful[-1] if useful else self.checkpoints[0]
+
+
+class _ResultBuilder:
+    """The answer as it grows."""
+
+    def __init__(self, query: ArchiveQuery, begin: Mapping[bytes, int]) -> None:
+        self.filter = _QueryFilter(query)
+        self.batches: list[MessageBatch] = []
+        self.reached = dict(begin)
+        self._remaining_bytes = max(query.limit_bytes, 1)
+
+    def is_full(self) -> bool:
+        return (
+            self._remaining_bytes <= 0
+            or self.filter.remaining == 0
+            or len(self.batches) >= MAX_READ_BATCHES
+        )
+
+    def add(self, batch: MessageBatch) -> None:
+        self.batches.append(batch)
+        self._remaining_bytes -= len(batch.block.data)
+        if self.filter.remaining is not None:
+            self.filter.remaining -= batch.count
+
+    def mark_reached(self, publisher: bytes, last: int) -> None:
+        if last > self.reached.get(publisher, 0):
+            self.reached[publisher] = last
+
+
+def run_query(
+    source: QuerySource, query: ArchiveQuery, tail: TailReader, start: TailCheckpoint
+) -> QueryResult:
+    """`tail` begins at the checkpoint `start`."""
+    manifest = source.manifest
+    begin = {bytes.fromhex(publisher): last for publisher, last in manifest.begin.items()}
+    answer = _ResultBuilder(query, begin)
+    offset = manifest.first
+    for file in manifest.files:
+        stopped = _read_file(source.cache, file, query.offset, answer)
+        offset = file.end if stopped is None else stopped
+        if stopped is not None:
+            break
+    else:
+        answer.reached.update(start.vector)
+        # A checkpoint may be before what a seal has just brought into files.
+        first = max(query.offset, manifest.tail.offset)
+        offset = _read_tail(tail, start, first, answer)
+    more = offset < source.end_offset and answer.filter.remaining != 0
+    for at, lost in source.lost:
+        if at <= offset:
+            answer.mark_reached(lost.publisher, lost.last)
+    return QueryResult(answer.batches, more, Vector(answer.reached), max(offset, query.offset))
+
+
+def insert_found(
+    query: ArchiveQuery,
+    answer: QueryResult,
+    found: Sequence[tuple[int, FoundRange]],
+    read: Callable[[ArchiveQuery], QueryResult],
+) -> QueryResult:
+    """An answer by vector, with what was found late before what is behind it. Where that is much, it ends
+    there, and the next question, with a later vector, gets the rest."""
+    wanted = _QueryFilter(query)
+    late: dict[bytes, list[tuple[int, FoundRange]]] = {}
+    for at, each in found:
+        if wanted.overlaps(each.publisher, each.first, each.last):
+            late.setdefault(each.publisher, []).append((at, each))
+    batches: list[MessageBatch] = []
+    given: list[FoundRange] = []
+    for batch in answer.batches:
+        waiting = late.get(batch.publisher, [])
+        for at, each in sorted(waiting, key=lambda one: one[1].first):
+            if each.last >= batch.first:
+                break
+            waiting.remove((at, each))
+            given.append(each)
+            span = MessageRange(each.publisher, each.first, each.last)
+            part = read(ArchiveQuery(Vector(), (span,), at, query.limit_bytes))
+            batches += [one for whole in part.batches for one in wanted.clip_batch(whole)]
+            if part.has_more:
+                return answer._replace(batches=batches, has_more=True, offset=query.offset)
+        if not any(
+            each.publisher == batch.publisher and each.first <= batch.first <= each.last
+            for each in given
+        ):
+            batches.append(batch)
+    return answer._replace(batches=batches)
+
+
+def _read_file(
+    cache: RowGroupCache, file: DataFile, start: int, answer: _ResultBuilder
+) -> int | None:
+    """Gives the offset where the answer was full, if it was."""
+    publishers = {bytes.fromhex(name): span for name, span in file.publishers.items()}
+    wanted = answer.filter
+    if file.end > start and any(wanted.overlaps(each, *span) for each, span in publishers.items()):
+        for group in cache.groups(file, start):
+            if answer.is_full():
+                return group.first
+            rows = wanted.select_rows(group.keys)
+            rows[: max(start - group.first, 0)] = False
+            for stop, batch in build_batches(group.table, group.keys, rows):
+                answer.add(batch)
+                if answer.is_full():
+                    _mark_rows_reached(group.keys, stop, answer)
+                    return group.first + stop
+            _mark_rows_reached(group.keys, len(rows), answer)
+    for publisher, (_, last) in publishers.items():
+        answer.mark_reached(publisher, last)
+    return None
+
+
+def _mark_rows_reached(keys: MessageKeys, stop: int, answer: _ResultBuilder) -> None:
+    part = keys._replace(publisher=keys.publisher[:stop], sequence=keys.sequence[:stop])
+    for publisher, (_, last) in publisher_ranges(part).items():
+        answer.mark_reached(bytes.fromhex(publisher), last)
+
+
+def _read_tail(tail: TailReader, start: TailCheckpoint, first: int, answer: _ResultBuilder) -> int:
+    offset = start.offset
+    for _, stored in tail.records():
+        if answer.is_full():
+            break
+        if isinstance(stored, StoredRecord):
+            continue
+        if stored.end > first and answer.filter.overlaps(
+            stored.publisher, stored.first, stored.last
+        ):
+            _add_matching(stored, first, answer)
+        answer.mark_reached(stored.publisher, stored.last)
+        offset = stored.end
+    return offset
+
+
+def _add_matching(stored: StoredBatch, first: int, answer: _ResultBuilder) -> None:
+    batch = stored.as_batch()
+    if stored.offset < first:
+        batch = batch.clip(batch.first + first - stored.offset, batch.last)
+    for part in answer.filter.clip_batch(batch):
+        answer.add(part)

@@ -1,0 +1,320 @@
+"""An archive at work: a member of its feed with a store on disk.
+
+    loop         the member decides; what it wants stored is appended
+    a thread     syncs, again as soon as the last sync is done and something was appended meanwhile
+    another      reads what somebody asks for again
+    a third      seals what is old enough to Parquet, and collects what is too old to keep
+
+AV1  The member is told `Stored` only of what a sync has covered.
+AV2  What came through the carrier is settled only when it is stored, or refused as malformed: whatever a kill
+     takes from our memory comes again. What is stored by nobody is settled too: the places of a total order,
+     and what is of a publisher that is one too many.
+AV3  A sync that fails is never tried again: the archive stops, and what it had not stored comes again in its
+     next life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike, fspath
+from typing import Final, Self, TypeVar
+
+import msgspec
+
+from recado.journal.disk import FolderInUseError
+
+from .archive.damage import FileDamage
+from .archive.errors import ArchiveError
+from .archive.retention import RetentionLimits, RetentionReport
+from .archive.store import GRACE_PERIOD_S, SEAL_INTERVAL_S, SEAL_ROW_COUNT, ArchiveStore
+from .boundary import (
+    ARCHIVES,
+    ArchiveDamaged,
+    ArchiveEntry,
+    ArchiveQuery,
+    ArchiveRead,
+    EntriesStored,
+    FeedOptions,
+)
+from .driver import MemberListener, join_feed
+from .errors import ArchiveStoppedError, FeedError, MemberFailedError, TransportLostError
+from .layers.archiver import MAX_PENDING_READS
+from .layers.receive_buffer import ORDER_PREFIX
+from .naming import new_member_id
+from .transport.endpoint import FeedTransport
+from .vector import Vector
+from .views import Role, View
+from .wire import read_message_extent
+
+T = TypeVar("T")
+
+MIN_SYNC_INTERVAL_S: Final = 0.01
+"""Not more often than this: each sync costs half a millisecond of processor time, whatever it covers, and those
+who wait for it wait for the disk anyhow."""
+SEAL_CHECK_INTERVAL_S: Final = 1.0
+"""How often it is seen whether something is to be sealed."""
+
+
+log = logging.getLogger("recado.feeds")
+
+
+class ArchiveOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """When rows are sealed, and which are let go."""
+
+    seal_rows: int = SEAL_ROW_COUNT
+    seal_interval: float = SEAL_INTERVAL_S
+    retention: RetentionLimits = RetentionLimits()
+    grace: float = GRACE_PERIOD_S
+    """Seconds for which a file that was let go stays, for those who read it."""
+    retention_interval: float = 60.0
+    """How often it is seen whether something is to be let go."""
+
+
+class Archiver(MemberListener):
+    """Entered once, by `async with`. Made by `Link.archive`."""
+
+    def __init__(
+        self,
+        transport: FeedTransport,
+        feed: str,
+        folder: str | PathLike[str],
+        name: str,
+        *,
+        stack: str | None,
+        options: FeedOptions,
+        archive_options: ArchiveOptions,
+    ) -> None:
+        self.feed = feed
+        self.name = name
+        self.folder = fspath(folder)
+        self.view: View | None = None
+        self._transport = transport
+        self._stack = stack
+        self._options = options
+        self._archive_options = archive_options
+        self._member_id = new_member_id(name)
+        self._threads = ThreadPoolExecutor(3, f"recado-archive-{name}")
+        self._store: ArchiveStore | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._appended = asyncio.Event()
+        self._queries: asyncio.Queue[tuple[int, ArchiveQuery]] = asyncio.Queue()
+        self._unsettled: deque[tuple[int, tuple[bytes, int] | None]] = deque()
+        self._failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._closed = False
+
+    # --- life
+
+    @property
+    def store(self) -> ArchiveStore:
+        """To be read."""
+        assert self._store is not None, "the archive is not running: use `async with`"
+        return self._store
+
+    @property
+    def vector(self) -> Vector:
+        """What is safely stored."""
+        return self.store.durable_vector
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    async def __aenter__(self) -> Self:
+        if self._driver is not None or self._closed:
+            raise RuntimeError("an archive is entered once; make another")
+        try:
+            await self._run_in_thread(self._open_store)
+            await join_feed(
+                *(self._transport, self.feed, self._member_id, Role.ARCHIVE),
+                *(self._stack, self._options, self, self.store.archive_state()),
+            )
+            self._tasks = [
+                asyncio.create_task(self._supervise(work()))
+                for work in (self._sync_loop, self._query_loop, self._maintenance_loop)
+            ]
+            await self._joined
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    def _open_store(self) -> None:
+        archive_options = self._archive_options
+        try:
+            self._store = ArchiveStore(
+                self.folder,
+                self.feed,
+                archive_id=self.name,
+                seal_rows=archive_options.seal_rows,
+                seal_interval=archive_options.seal_interval,
+                grace=archive_options.grace,
+            )
+        except FolderInUseError as error:
+            raise ArchiveStoppedError(
+                f"{self.folder} is in use", "Another process runs this archive."
+            ) from error
+        except ArchiveError as error:
+            raise ArchiveStoppedError(str(error)) from error
+        if self._closed:  # nobody waits for it any more
+            self._store.close()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def run(self) -> None:
+        """Until the archive has to stop; then it is told why."""
+        raise await asyncio.shield(self._failure)
+
+    async def close(self) -> None:
+        """Leave the feed, and let what is appended be durable."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            if self._driver is not None and not self._failure.done():
+                await self._sync_once()
+        finally:
+            if self._driver is not None:
+                await self._driver.leave()
+            if self._store is not None:
+                await self._run_in_thread(self._store.close)
+            await asyncio.to_thread(self._threads.shutdown)
+
+    def _stop_error(self, why: object) -> ArchiveStoppedError:
+        return ArchiveStoppedError(f"the archive {self.name} of feed {self.feed} stops: {why}")
+
+    def _stop(self, error: Exception) -> None:
+        if not self._failure.done():
+            self._failure.set_result(error)
+        if not self._joined.done():
+            self._joined.set_exception(error)
+
+    async def _supervise(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            foreseen = isinstance(error, OSError | ArchiveError | FeedError)
+            stopped = self._stop_error(error)
+            log.error("%s", stopped, exc_info=None if foreseen else error)
+            self._stop(stopped)
+
+    async def _run_in_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        """In a thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, work, *arguments)
+
+    # --- beside the loop
+
+    async def _sync_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        begun = 0.0
+        while True:
+            await self._appended.wait()
+            await asyncio.sleep(begun + MIN_SYNC_INTERVAL_S - loop.time())
+            begun = loop.time()
+            await self._sync_once()
+
+    async def _sync_once(self) -> None:
+        self._appended.clear()
+        await self._run_in_thread(self.store.sync)
+        self.driver.handle(EntriesStored(self.store.durable_vector, self.store.durable_offset))
+        self._settle_stored()
+
+    async def _query_loop(self) -> None:
+        while True:
+            number, query = await self._queries.get()
+            found = await self._run_in_thread(self.store.query, query)
+            for damage in self.store.take_new_damages():
+                await self._report_damage(damage)
+            self.driver.handle(
+                ArchiveRead(number, found.batches, found.has_more, found.reached, found.offset)
+            )
+
+    async def _report_damage(self, damage: FileDamage) -> None:
+        """A damaged file does not stop the archive: its messages are lost here, until another archive has
+        them."""
+        lost = await self._run_in_thread(self.store.find_lost, damage)
+        log.error(
+            "archive file damaged (archive=%s rows=%d-%d messages_lost=%d): %s; the archive serves all other "
+            "rows and asks the other archives for these. `recado feed verify --repair` replaces the file",
+            *(self.name, damage.first, damage.end - 1),
+            *(sum(each.last - each.first + 1 for each in lost), damage.error),
+        )
+        if lost:
+            self.driver.handle(ArchiveDamaged(tuple(lost)))
+
+    async def _maintenance_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        collect_at = loop.time()
+        while True:
+            if self.store.needs_sealing:
+                await self._run_in_thread(self.store.seal)
+            if loop.time() >= collect_at:
+                collect_at = loop.time() + self._archive_options.retention_interval
+                report: RetentionReport = await self._run_in_thread(
+                    self.store.apply_retention, self._archive_options.retention
+                )
+                if report.files:
+                    log.info("archive %s: let go %d messages", self.name, report.messages)
+            await asyncio.sleep(SEAL_CHECK_INTERVAL_S)  # time itself makes rows old
+
+    # --- for the driver
+
+    def view_installed(self, view: View, cut: Vector) -> None:
+        self.view = view
+        if not self._joined.done():
+            self._joined.set_result(None)
+
+    def acknowledge(self, packet: bytes) -> None:
+        self.driver.endpoint.send(ARCHIVES, packet)
+
+    def store_entries(self, entries: Sequence[ArchiveEntry]) -> None:
+        try:
+            self.store.append(entries)
+        except (OSError, ArchiveError) as error:
+            self._stop(self._stop_error(f"it cannot write: {error}"))
+        else:
+            self._appended.set()
+
+    def read_archive(self, query_number: int, query: ArchiveQuery) -> None:
+        if self._queries.qsize() == MAX_PENDING_READS:
+            self._queries.get_nowait()  # the member has forgotten that one, too
+        self._queries.put_nowait((query_number, query))
+
+    def packet_handled(self, packet: bytes, tag: int, *, is_malformed: bool) -> None:
+        messages = None if is_malformed else read_message_extent(packet)
+        if messages is not None:
+            publisher = messages[0]
+            if publisher.startswith(ORDER_PREFIX) or not self.driver.member.is_tracking(publisher):
+                messages = None
+        self._unsettled.append((tag, messages))
+        self._settle_stored()
+
+    def _settle_stored(self) -> None:
+        stable = self.store.durable_vector
+        settled = 0
+        while self._unsettled:
+            tag, messages = self._unsettled[0]
+            if messages is not None and messages[1] > stable.last_of(messages[0]):
+                break
+            settled = tag
+            self._unsettled.popleft()
+        if settled:
+            self.driver.endpoint.settle(settled)
+
+    def feed_failed(self, reason: str, *, is_recovery: bool) -> None:
+        self._stop(self._stop_error(reason))
+
+    def transport_lost(self, error: Exception) -> None:
+        self._stop(TransportLostError(f"the feed {self.feed} is out of reach: {error}"))
+
+    def internal_error(self, error: Exception) -> None:
+        self._stop(MemberFailedError(self.feed, error))

@@ -1,0 +1,224 @@
+"""Publishing: what is published in one turn of the loop becomes one batch, and few batches are on their way.
+
+G1  Messages get consecutive sequences in the order of the calls, and leave in batches in that order.
+G2  At most `window` batches are unconfirmed; what is published meanwhile waits here, and its publisher with it
+    as soon as that is a batch or more.
+G3  No batch is larger than `batch_bytes`, unless one message alone is, and none is of more than a block takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Final
+
+from .block import MAX_KEY_BYTES, MAX_MESSAGE_COUNT, Block
+
+BATCH_BYTES: Final = 120_000
+"""So that a packet with its head fits into one AMQP frame of the usual size: 131,072."""
+MAX_IN_FLIGHT_BATCHES: Final = 64
+MAX_MESSAGE_BYTES: Final = 15 << 20
+"""Bytes of a message with all that belongs to it."""
+MESSAGE_OVERHEAD_BYTES: Final = 28
+"""Bytes that a message takes beside its own: a timestamp and the sizes of its columns."""
+
+MessageRow = tuple[bytes, bytes, bytes, bytes, bytes, int]
+
+
+class PublishCoalescer:
+    """`put` gets each batch, in order."""
+
+    def __init__(
+        self,
+        emit: Callable[[Block], None],
+        *,
+        batch_bytes: int = BATCH_BYTES,
+        max_in_flight: int = MAX_IN_FLIGHT_BATCHES,
+        resume_after: int = 0,
+    ) -> None:
+        if not 0 < batch_bytes <= MAX_MESSAGE_BYTES:
+            raise ValueError(f"batch_bytes is 1 to {MAX_MESSAGE_BYTES:,}, not {batch_bytes:,}")
+        if max_in_flight < 1:
+            raise ValueError(f"window is 1 at least, not {max_in_flight}")
+        self._emit = emit
+        self._batch_bytes = batch_bytes
+        self._max_in_flight = max_in_flight
+        self._loop = asyncio.get_running_loop()
+        self._pending_rows: list[MessageRow] = []
+        self._pending_bytes = 0
+        self._flush_handle: asyncio.Handle | None = None
+        self._ready_blocks: deque[Block] = deque()
+        self._unconfirmed: deque[int] = deque()  # the last sequence of each batch
+        self._sent_sequence = resume_after
+        self._waiters: deque[tuple[Callable[[], bool], asyncio.Future[None]]] = deque()
+        self._failure: Exception | None = None
+        self.last_sequence = resume_after
+        """The sequence of the last message that was published."""
+        self.confirmed_sequence = resume_after
+        """The sequence up to which all is confirmed."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a message may be added without waiting."""
+        return (
+            self._failure is None
+            and not self._ready_blocks
+            and self._pending_bytes < self._batch_bytes
+        )
+
+    def add(
+        self, body: bytes, key: bytes, message_id: bytes, headers: bytes, properties: bytes
+    ) -> int:
+        """One message, to leave at the end of this turn; gives its sequence."""
+        size = len(body) + len(key) + len(message_id) + len(headers) + len(properties)
+        check_message_size(size, len(key))
+        self._pending_rows.append(
+            (body, key, message_id, headers, properties, time.time_ns() // 1000)
+        )
+        self._pending_bytes += size + MESSAGE_OVERHEAD_BYTES
+        self.last_sequence += 1
+        if self._pending_bytes >= self._batch_bytes or len(self._pending_rows) == MAX_MESSAGE_COUNT:
+            self._build_block()
+            self._send_ready()
+        elif self._flush_handle is None:
+            self._flush_handle = self._loop.call_soon(self._flush_turn)
+        return self.last_sequence
+
+    def add_many(
+        self,
+        bodies: Sequence[bytes],
+        keys: Sequence[bytes] | bytes,
+        message_ids: Sequence[bytes] | bytes,
+        headers: Sequence[bytes] | bytes,
+        properties: Sequence[bytes] | bytes,
+        timestamps: Sequence[int] | None = None,
+    ) -> int:
+        """A block of their own, at once; whoever calls keeps to `pieces`. Gives the last sequence."""
+        self._build_block()
+        self._ready_blocks.append(
+            Block.build(
+                bodies,
+                timestamps=time.time_ns() // 1000 if timestamps is None else timestamps,
+                keys=keys,
+                message_ids=message_ids,
+                headers=headers,
+                properties=properties,
+            )
+        )
+        self.last_sequence += len(bodies)
+        self._send_ready()
+        return self.last_sequence
+
+    def split(self, bodies: Sequence[bytes], overhead_bytes: int) -> list[slice]:
+        """Where to cut many messages, each with so many bytes beside its body, into batches."""
+        fixed = overhead_bytes + MESSAGE_OVERHEAD_BYTES
+        ends = list(accumulate(map(len, bodies), initial=0))
+
+        def upto(place: int) -> int:
+            """Bytes of all messages before the place."""
+            return ends[place] + place * fixed
+
+        found, start, count = [], 0, len(bodies)
+        while start < count:
+            limit = upto(start) + self._batch_bytes
+            fitting = bisect_right(range(count + 1), limit, start, key=upto) - 1
+            stop = min(max(fitting, start + 1), start + MAX_MESSAGE_COUNT)
+            found.append(slice(start, stop))
+            start = stop
+        return found
+
+    # --- out
+
+    def _flush_turn(self) -> None:
+        self._flush_handle = None
+        self._build_block()
+        self._send_ready()
+
+    def _build_block(self) -> None:
+        """What was added becomes a block."""
+        if not self._pending_rows:
+            return
+        bodies, keys, message_ids, headers, properties, timestamps = zip(
+            *self._pending_rows, strict=True
+        )
+        self._pending_rows.clear()
+        self._pending_bytes = 0
+        self._ready_blocks.append(
+            Block.build(
+                bodies,
+                timestamps=timestamps,
+                keys=keys,
+                message_ids=message_ids,
+                headers=headers,
+                properties=properties,
+            )
+        )
+
+    def _send_ready(self) -> None:
+        while (
+            self._ready_blocks
+            and len(self._unconfirmed) < self._max_in_flight
+            and self._failure is None
+        ):
+            block = self._ready_blocks.popleft()
+            self._sent_sequence += block.count
+            self._unconfirmed.append(self._sent_sequence)
+            self._emit(block)
+        self._wake()
+
+    # --- in
+
+    def confirm(self, upto: int) -> None:
+        """All messages up to this sequence are in the carrier's hands."""
+        while self._unconfirmed and self._unconfirmed[0] <= upto:
+            self.confirmed_sequence = self._unconfirmed.popleft()
+        self._send_ready()
+
+    def fail(self, error: Exception) -> None:
+        """Nothing leaves any more: whoever waits is told, and whoever comes."""
+        self._failure = self._failure or error
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
+        self._wake()
+
+    async def wait_for_room(self) -> None:
+        await self._wait_until(lambda: self.has_room)
+
+    async def wait_for_confirms(self) -> None:
+        """Until all that was published so far is confirmed."""
+        last = self.last_sequence
+        await self._wait_until(lambda: self.confirmed_sequence >= last)
+
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            if self._failure is not None:
+                raise self._failure.with_traceback(None)
+            future: asyncio.Future[None] = self._loop.create_future()
+            self._waiters.append((condition, future))
+            await future
+
+    def _wake(self) -> None:
+        if not self._waiters:
+            return
+        waiting: deque[tuple[Callable[[], bool], asyncio.Future[None]]] = deque()
+        for met, future in self._waiters:
+            if future.done():
+                continue
+            if self._failure is not None or met():
+                future.set_result(None)
+            else:
+                waiting.append((met, future))
+        self._waiters = waiting
+
+
+def check_message_size(size: int, key_size: int) -> None:
+    """Of a message, and of its key."""
+    if size > MAX_MESSAGE_BYTES:
+        raise ValueError(f"a message has at most {MAX_MESSAGE_BYTES:,} bytes, not {size:,}")
+    if key_size > MAX_KEY_BYTES:
+        raise ValueError(f"a key has at most {MAX_KEY_BYTES} bytes, not {key_size}")

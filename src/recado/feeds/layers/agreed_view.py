@@ -1,0 +1,115 @@
+"""The view that a member has agreed to, and what is said of the next one as a difference from it.
+
+The coordinator and most of those whom it asks are in one view, so they know its members and its cut: what they
+say of the next view grows with what has changed, not with the group and its publishers. Whoever is in another
+view, or in none, is told the whole.
+
+AG1  A difference is applied to the view that it was made from, or not at all.
+AG2  The whole that comes out of a difference is the one that it was made of, in the same order.
+"""
+
+from bisect import insort
+from collections.abc import Iterable, Mapping
+
+from ..packet import NewView, Prepare, Prepared, ViewDelta
+from ..vector import raise_entries
+from ..views import MemberId, View, ViewEntry, ViewId
+
+
+class AgreedView:
+    __slots__ = ("_rank_by_member", "cut", "since_views", "view")
+
+    def __init__(self, new: NewView) -> None:
+        self.view = new.view
+        self.since_views = new.since_views
+        self.cut: Mapping[bytes, int] = new.cut
+        self._rank_by_member: dict[MemberId, int] | None = None
+
+    @property
+    def id(self) -> ViewId:
+        return self.view.id
+
+    @property
+    def rank_by_member(self) -> dict[MemberId, int]:
+        """Each member's place by age. Made when it is first needed: most members never do."""
+        if self._rank_by_member is None:
+            self._rank_by_member = {entry.member: i for i, entry in enumerate(self.view.entries)}
+        return self._rank_by_member
+
+    # --- PREPARE
+
+    def build_prepare(self, round_id: ViewId, invited: Iterable[MemberId]) -> Prepare:
+        wanted = dict.fromkeys(invited)
+        gone = [i for i, entry in enumerate(self.view.entries) if entry.member not in wanted]
+        return Prepare(round_id, [m for m in wanted if m not in self.rank_by_member], self.id, gone)
+
+    def resolve_invited(self, prepare: Prepare) -> list[MemberId]:
+        gone = set(prepare.removed)
+        kept = [entry.member for i, entry in enumerate(self.view.entries) if i not in gone]
+        return [*kept, *prepare.added]
+
+    # --- PREPARED
+
+    def subtract_cut(self, vector: Mapping[bytes, int]) -> dict[bytes, int]:
+        """What differs from the cut; 0 for an entry that is not in the vector."""
+        cut = self.cut
+        differs = {p: s for p, s in vector.items() if cut.get(p, 0) != s}
+        if len(vector) - len(differs) < len(cut):
+            differs |= {p: 0 for p in cut if p not in vector}
+        return differs
+
+    def merge_received(self, answers: Iterable[Prepared]) -> dict[bytes, int]:
+        """The largest of what is in any vector of these answers, which are differences from this view."""
+        vectors = [answer.received for answer in answers]
+        cut = dict(self.cut)
+        for publisher in dict.fromkeys(p for vector in vectors for p in vector):
+            before = self.cut.get(publisher, 0)
+            cut[publisher] = max(vector.get(publisher, before) for vector in vectors)
+        return {p: s for p, s in cut.items() if s}
+
+    # --- VIEW
+
+    def build_delta(self, new: NewView) -> ViewDelta:
+        kept, more = set(), []
+        for entry, since in zip(new.view.entries, new.since_views, strict=True):
+            rank = self.rank_by_member.get(entry.member)
+            if rank is None or self.since_views[rank] != since or self.view.entries[rank] != entry:
+                more.append((since, entry))
+            else:
+                kept.add(rank)
+        gone = [i for i in range(len(self.view.entries)) if i not in kept]
+        cut = self.subtract_cut(new.cut)
+        return ViewDelta(new.view.id, self.id, gone, more, cut, new.previous_views, new.is_complete)
+
+    def apply_delta(self, delta: ViewDelta) -> NewView:
+        gone = set(delta.removed)
+        aged = [
+            (since, entry)
+            for i, (since, entry) in enumerate(
+                zip(self.since_views, self.view.entries, strict=True)
+            )
+            if i not in gone
+        ]
+        for each in delta.added:
+            if not aged or _seniority(aged[-1]) <= _seniority(each):
+                aged.append(each)
+            else:
+                insort(aged, each, key=_seniority)
+        cut = {p: s for p, s in {**self.cut, **delta.cut}.items() if s}
+        view = View(delta.id, tuple(entry for _, entry in aged))
+        since = [since for since, _ in aged]
+        return NewView(view, since, cut, delta.previous_views, delta.is_complete)
+
+
+def merge_full_vectors(answers: Iterable[Prepared]) -> dict[bytes, int]:
+    """The largest of what is in any vector of these answers, which are whole."""
+    cut: dict[bytes, int] = {}
+    for answer in answers:
+        raise_entries(cut, answer.received)
+    return cut
+
+
+def _seniority(aged: tuple[int, ViewEntry]) -> tuple[int, MemberId]:
+    """Smaller for an older member."""
+    since, entry = aged
+    return since, entry.member

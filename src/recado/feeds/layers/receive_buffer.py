@@ -1,0 +1,538 @@
+"""What has been received of each publisher, and in which order it may pass.
+
+RE1  What `take` hands on is, per publisher, every sequence from where it began, once, in order.
+RE2  Nothing passes beyond the limit: between a promise and its view nothing at all, behind it what is before
+     the cut.
+RE3  What is held is bounded in bytes: the farthest is dropped first, and is missing again.
+RE4  With `since`, only what is published from then on is of interest, and a view's cut may be far behind that:
+     nothing passes of a publisher until it is heard itself. One that is younger than we are begins at 1, or at
+     the cut. Another begins, where nothing is cast again, with the first that comes; elsewhere behind what it
+     had published when we began, or as long ago as it tells; and one that stays silent behind what others have
+     of it. That beginning is assumed until a message of the publisher arrives: each later view moves it to its
+     cut, and a sender outside the view does not show a gap. A report of a publisher's age may have been delayed
+     for as long as a broker was stopped, which makes the publisher look younger. So it counts as younger only
+     if its first report is heard, or if reports arrive at the pace at which it sends them (`PublisherState.is_age_reliable`);
+     one that falls silent before that begins with the first message that came.
+RE5  There are at most `most` publishers, so that vectors fit in packets and in memory, whoever invents them.
+     When there are so many, those who have published nothing and are silent are forgotten; if there are none
+     such, who is new is turned away, and all others go on.
+RE6  Without views a publisher begins with its first message that arrives; reports about a publisher of which
+     none has arrived are ignored, because they may overtake its messages.
+RE7  The age of a gap counts from when its first message became known to exist, so gaps behind one another wait
+     at the same time.
+
+FIFO owns it; NAK and PULL look up what is missing, REACH what is there. A message that came in fragments is
+received when its last fragment is; until then the track stands at (sequence, index).
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from ..boundary import FeedOptions, MessageBatch, MessageRange
+from ..layer import FragmentReleased, MemberContext
+from ..vector import MAX_PUBLISHERS
+from ..views import LostRange, ViewId
+from .publisher_state import MessageGap, PublisherState, ReceivedItem, buffered_size
+
+ORDER_PREFIX = b"order"
+MAX_ORDER_PUBLISHERS = 64  # beside all publishers: one that is full goes on ordering
+IDLE_PUBLISHER_TIMEOUT_S = 60.0  # seconds; who lives tells more often
+MIN_PUBLISHERS = 1_024
+VECTOR_ENTRY_BYTES = 32  # bytes in a packet, at most
+LISTEN_HEARTBEAT_FACTOR = 1.2  # beats: who listens for so long has heard everybody's last, but for what is lost on the way
+
+
+def order_publisher_id(view: ViewId) -> bytes:
+    """The publisher whose messages are the places in the total order of this view; it concerns no other
+    view."""
+    return ORDER_PREFIX + view.number.to_bytes(8)[-6:] + view.coordinator[:5]
+
+
+def is_relevant(context: MemberContext, publisher: bytes) -> bool:
+    """All publishers do; of orders those of the view that is coming to its end, and of the next."""
+    if not publisher.startswith(ORDER_PREFIX):
+        return True
+    view = context.agreed_view
+    return publisher in (
+        order_publisher_id(context.installed_view_id),
+        view and order_publisher_id(view.id),
+    )
+
+
+def max_publishers(options: FeedOptions) -> int:
+    """How many publishers there may be (RE5). A broker carries packets of any size; elsewhere an
+    acknowledgement, which has two vectors, has to fit in one."""
+    if options.has_total_order:
+        return MAX_PUBLISHERS
+    return max(
+        MIN_PUBLISHERS, min(MAX_PUBLISHERS, options.max_packet_bytes // (2 * VECTOR_ENTRY_BYTES))
+    )
+
+
+class ReceiveBuffer:
+    def __init__(
+        self,
+        max_bytes: int,
+        max_publishers: int = MAX_PUBLISHERS,
+        *,
+        has_total_order: bool = False,
+        heartbeat_interval: float = 0.5,
+    ) -> None:
+        self.has_total_order = has_total_order
+        """Nothing is cast again: what comes was published when it came."""
+        self.publishers: dict[bytes, PublisherState] = {}
+        self.gaps: dict[bytes, MessageGap] = {}
+        self.release_limit: dict[bytes, int] | None = {}
+        """Nothing passes beyond it; None: everything may."""
+        self.is_frozen = False
+        """Between a promise and its view, or its giving up (RC3)."""
+        self.is_unstarted = True
+        """It has not begun: a publisher's first message seen is as good a beginning as any."""
+        self.has_views = True
+        """False: the stack has no REACH (RE6)."""
+        self.started_at: float | None = None
+        """When we began, if what was published before is of no interest."""
+        self.unsynced: set[bytes] = set()
+        """With whom we do not know yet where to begin (RE4)."""
+        self.heard_before_view: set[bytes] = set()
+        """Before it has begun: who had been heard when we last said what we have. No cut is behind them."""
+        self.unsynced_since: dict[bytes, float] = {}
+        """Since when messages of strangers wait, or others are known to have some."""
+        self._assumed_starts: dict[bytes, int] = {}
+        """Behind which message we began with publishers that were never heard (RE4)."""
+        self.max_publishers = max_publishers
+        self.rejected_count = 0
+        """How often something of a publisher came that there is no room for (RE5)."""
+        self._heartbeat_interval = heartbeat_interval
+        self._max_transit_s = (
+            LISTEN_HEARTBEAT_FACTOR - 1
+        ) * heartbeat_interval  # how long a packet may be under way
+        self._last_idle_scan = -inf  # for those who can be forgotten
+        self._max_bytes = max_bytes
+        self._held_bytes = 0
+
+    # --- beginning, freezing ---
+
+    def start(self, vector: Mapping[bytes, int], now: float) -> None:
+        """From here on nothing may be missing behind this vector, and nothing before it passes."""
+        self.is_unstarted = False
+        every = dict.fromkeys((*self.publishers, *vector))
+        if (
+            len(every) > self.max_publishers
+        ):  # whom the others know goes before whom only we have heard
+            every = dict.fromkeys(vector)
+            for publisher in [p for p in self.publishers if p not in vector]:
+                self._forget(publisher)
+        for publisher in every:
+            if not self.has_room_for(publisher, now):
+                continue
+            state = self._get_or_add(publisher, 1, now)
+            state.next, state.next_fragment = vector.get(publisher, 0) + 1, 0
+            self._skip(publisher, state.next - 1, now)
+
+    def start_without_views(self) -> None:
+        """Follow each publisher from its first message that arrives (RE6)."""
+        self.is_unstarted = self.has_views = False
+        self.release_limit = None
+
+    def adjust_for_stall(self, seconds: float) -> None:
+        """We were stopped for so long: what is compared with a publisher's age lies further back."""
+        if self.started_at is not None:
+            self.started_at -= seconds
+        for state in self.publishers.values():
+            state.started_at -= seconds
+            state.earlier_reports = [(at - seconds, last) for at, last in state.earlier_reports]
+
+    def freeze(self) -> None:
+        """Nothing passes until `unfreeze`."""
+        self.is_frozen = True
+        self.release_limit = {p: state.next - 1 for p, state in self.publishers.items()}
+        if self.is_unstarted:
+            self.heard_before_view = {
+                p for p, state in self.publishers.items() if self._has_start_info(state)
+            }
+
+    def unfreeze(self, limit: dict[bytes, int] | None) -> None:
+        """Let messages pass up to this limit again."""
+        self.is_frozen = False
+        self.release_limit = limit
+
+    def received_sequences(self) -> dict[bytes, int]:
+        known = [(p, t) for p, t in self.publishers.items() if p not in self.unsynced]
+        return {p: sequence for p, state in known if (sequence := state.last_contiguous())}
+
+    def released_sequences(self) -> dict[bytes, int]:
+        return {p: state.next - 1 for p, state in self.publishers.items() if state.next > 1}
+
+    def highest_known_sequences(self) -> dict[bytes, int]:
+        """The highest sequence of each that was ever heard of."""
+        return {p: max(state.highest_known, state.next - 1) for p, state in self.publishers.items()}
+
+    def has_reached(self, cut: Mapping[bytes, int]) -> bool:
+        """For whom we have no room we do not wait."""
+        tracks = self.publishers
+        return all(p not in tracks or tracks[p].next > sequence for p, sequence in cut.items())
+
+    def has_room_for(self, publisher: bytes, now: float) -> bool:
+        """Whether it is one of ours, or there is room for it (RE5)."""
+        if publisher in self.publishers:
+            return True
+        most = (
+            self.max_publishers + MAX_ORDER_PUBLISHERS
+            if publisher.startswith(ORDER_PREFIX)
+            else self.max_publishers
+        )
+        if len(self.publishers) >= most and now >= self._last_idle_scan + 1.0:
+            self._last_idle_scan = now  # now and then: whoever comes in vain must not cost much
+            for each in [
+                p
+                for p, state in self.publishers.items()
+                if state.is_idle(now - IDLE_PUBLISHER_TIMEOUT_S)
+            ]:
+                self._forget(each)
+        if len(self.publishers) < most:
+            return True
+        self.rejected_count += 1
+        return False
+
+    # --- what comes ---
+
+    def note_known(self, publisher: bytes, last: int, now: float) -> None:
+        """This publisher is said to have published up to `last`."""
+        if self._is_ignored(publisher) or not self.has_room_for(publisher, now):
+            return
+        state = self._get_or_add(publisher, last + 1 if self.is_unstarted else 1, now)
+        if last > state.highest_known:
+            state.highest_known = last
+            self._update_gap(publisher, state, now)
+        if publisher in self.unsynced and last >= state.next:
+            self.unsynced_since.setdefault(publisher, now)
+
+    def note_mentioned(self, publisher: bytes, last: int, now: float) -> bool:
+        """Another member of the view has passed messages of this publisher up to `last`; returns whether there
+        is room for the publisher (RE5). A publisher that is new here is a stranger until it is heard (RE4)."""
+        if not self.has_room_for(publisher, now):
+            return False
+        self._note_new_publisher(publisher)
+        self.note_known(publisher, last, now)
+        return True
+
+    def note_status(
+        self,
+        publisher: bytes,
+        last: int,
+        age: float,
+        now: float,
+        earlier: Sequence[tuple[float, int]] = (),
+    ) -> None:
+        """It says so itself, and what it has told before."""
+        if self._is_ignored(publisher) or not self.has_room_for(publisher, now):
+            return
+        self._note_new_publisher(publisher)
+        self.note_known(publisher, last, now)
+        state = self.publishers[publisher]
+        if self.is_unstarted and self.started_at is not None and not self._has_start_info(state):
+            self._skip(publisher, last, now)
+        state.note_age(age, now, self._max_transit_s)
+        state.heard_at = state.status_at = now
+        state.earlier_reports = earlier if self.is_unstarted or publisher in self.unsynced else ()
+
+    def _is_ignored(self, publisher: bytes) -> bool:
+        """Whether reports about this publisher do not count yet (RE6)."""
+        return not self.has_views and publisher not in self.publishers
+
+    def _has_start_info(self, state: PublisherState) -> bool:
+        """Whether it has said where to begin with it."""
+        return self.has_total_order or state.status_at > -inf
+
+    def _note_new_publisher(self, publisher: bytes) -> None:
+        """Somebody new may be a stranger."""
+        cautious = self.started_at is not None and not self.is_unstarted
+        if cautious and publisher not in self.publishers and not publisher.startswith(ORDER_PREFIX):
+            self.unsynced.add(publisher)
+
+    def mark_unsynced(self, publisher: bytes, last: int, now: float) -> None:
+        """Others have this much of it, and we have not heard it."""
+        self.unsynced.add(publisher)
+        self._skip(publisher, last, now)
+        if self.publishers[publisher].positions:
+            self.unsynced_since.setdefault(publisher, now)
+
+    def can_start_with(self, publisher: bytes) -> bool:
+        """Whether what a stranger has told, or published, shows where to begin (RE4). Whom others know is not
+        new, so on an ordered transport its first message does."""
+        state = self.publishers[publisher]
+        if state.status_at == -inf:
+            return self.has_total_order and state.next > 1 and bool(state.positions)
+        if self._is_older_than_us(state) or self.is_age_reliable(publisher):
+            return True
+        return self._start_of_older(state) == state.next - 1  # its age makes no difference
+
+    def choose_start(self, publisher: bytes) -> int:
+        """Behind which message we begin with a stranger that was heard, or has not told its age for long."""
+        state = self.publishers[publisher]
+        if self.is_age_reliable(publisher) and not self._is_older_than_us(state):
+            return state.next - 1
+        return self._start_of_older(state)
+
+    def _start_of_older(self, state: PublisherState) -> int:
+        assert self.started_at is not None
+        if self.has_total_order or not self._is_older_than_us(state):
+            last = state.positions[0][0] - 1 if state.positions else state.highest_known
+        else:
+            # A little later: what was under way makes it look younger than it is.
+            begun = self.started_at + self._max_transit_s
+            last = next(
+                (told for at, told in state.earlier_reports if at >= begun), state.highest_known
+            )
+        return max(last, state.next - 1)
+
+    def _is_older_than_us(self, state: PublisherState) -> bool:
+        """Whether it has told so: no delay makes a publisher look older than it is."""
+        assert self.started_at is not None
+        return state.status_at > -inf and state.started_at < self.started_at
+
+    def is_age_reliable(self, publisher: bytes) -> bool:
+        """Whether it is known when this publisher began."""
+        return self.publishers[publisher].is_age_reliable(self._heartbeat_interval)
+
+    def start_with(self, publisher: bytes, last: int, now: float) -> None:
+        """A stranger, from behind this message on."""
+        state = self.publishers[publisher]
+        if last and state.status_at == -inf and not state.positions:
+            self._assumed_starts[publisher] = last
+        self.unsynced.discard(publisher)
+        self.unsynced_since.pop(publisher, None)
+        self._skip(publisher, last, now)
+
+    def has_assumed_start(self, publisher: bytes) -> bool:
+        """Whether only other members have told where this publisher begins, and none of its messages came."""
+        last = self._assumed_starts.get(publisher)
+        if last is None:
+            return False
+        state = self.publishers[publisher]
+        if state.status_at == -inf and state.next == last + 1 and not state.positions:
+            return True
+        del self._assumed_starts[publisher]
+        return False
+
+    def move_assumed_starts(self, cut: Mapping[bytes, int], now: float) -> list[tuple[bytes, int]]:
+        """Move assumed beginnings forward to the cut of a view; returns those that have moved."""
+        moved = []
+        for publisher in [p for p in list(self._assumed_starts) if self.has_assumed_start(p)]:
+            last = cut.get(publisher, 0)
+            if last > self._assumed_starts[publisher]:
+                self._assumed_starts[publisher] = last
+                self._skip(publisher, last, now)
+                moved.append((publisher, last))
+        return moved
+
+    def receive(self, item: ReceivedItem, now: float) -> list[ReceivedItem]:
+        """What may pass now."""
+        publisher = item.publisher
+        first = item.first if isinstance(item, MessageBatch) else item.sequence
+        last = item.last if isinstance(item, MessageBatch) else item.sequence
+        state = self.publishers.get(publisher)
+        if state is None:
+            if not self.has_room_for(publisher, now):
+                return []
+            self._note_new_publisher(publisher)
+            state = self._get_or_add(publisher, self._first_expected(item), now)
+        state.heard_at = now
+        if last > state.highest_known:
+            state.highest_known = last
+        if (
+            isinstance(item, MessageBatch)
+            and first == state.next
+            and not state.held
+            and self.release_limit is None
+            and publisher not in self.unsynced
+        ):
+            state.next, state.next_fragment = last + 1, 0
+            state.contiguous_end = (state.next, 0)
+            if publisher in self.gaps or state.highest_known > last:
+                self._update_gap(publisher, state, now)
+            return [item]
+        if publisher in self.unsynced:
+            self.unsynced_since.setdefault(publisher, now)
+        self._insert(state, item)
+        return self.release(publisher, now)
+
+    def _first_expected(self, item: ReceivedItem) -> int:
+        """The sequence at which to begin with the publisher of this item, the first one that arrives."""
+        if self.has_views and not self.is_unstarted:
+            return 1
+        if isinstance(item, MessageBatch):
+            return item.first
+        # Fragments that a broker sent before we joined do not come again.
+        is_incomplete = self.has_total_order and not self.has_views and item.index > 0
+        return item.sequence + is_incomplete
+
+    def release(self, publisher: bytes, now: float) -> list[ReceivedItem]:
+        """What of this publisher may pass now."""
+        state = self.publishers[publisher]
+        most = None if self.release_limit is None else self.release_limit.get(publisher, 0)
+        ready: list[ReceivedItem] = []
+        while state.positions and publisher not in self.unsynced:
+            place = state.positions[0]
+            if place > (state.next, state.next_fragment) or (
+                most is not None and state.next > most
+            ):
+                break
+            item = state.held[place]
+            if isinstance(item, FragmentReleased):
+                self._remove_held(state, 0)
+                if place == (state.next, state.next_fragment):
+                    ready.append(item)
+                    done = item.index + 1 == item.count
+                    state.next, state.next_fragment = (
+                        (state.next + 1, 0) if done else (state.next, state.next_fragment + 1)
+                    )
+                continue
+            upto = item.last if most is None else min(item.last, most)
+            if upto >= state.next:
+                ready.append(item.clip(state.next, upto))
+                state.next, state.next_fragment = upto + 1, 0
+            if state.next > item.last:
+                self._remove_held(state, 0)
+        self._update_gap(publisher, state, now)
+        return ready
+
+    def close_gap(self, publisher: bytes, last: int, now: float) -> LostRange | None:
+        """Give up what is missing up to `last`, as far as it may pass."""
+        state = self.publishers[publisher]
+        if self.release_limit is not None:
+            last = min(last, self.release_limit.get(publisher, 0))
+        first = state.last_contiguous() + 1
+        if last < first:
+            return None
+        if state.next < first:  # what is before it has yet to pass
+            return None
+        self._skip(publisher, last, now)
+        return LostRange(publisher, first, last)
+
+    def skip_foreign_orders(self, cut: Mapping[bytes, int], own: bytes, now: float) -> None:
+        """Places in orders of views that we were not in are no concern of ours, and those of old views of
+        nobody's."""
+        for publisher in list(self.publishers):
+            if publisher.startswith(ORDER_PREFIX) and publisher != own:
+                self._forget(publisher)
+        for publisher, sequence in cut.items():
+            foreign = publisher.startswith(ORDER_PREFIX) and publisher != own
+            if foreign and self.has_room_for(publisher, now):
+                self._skip(publisher, sequence, now)
+
+    def find_held(self, publisher: bytes, first: int, last: int) -> list[MessageBatch]:
+        """What is held of first..last."""
+        state = self.publishers.get(publisher)
+        if state is None:
+            return []
+        items = [state.held[place] for place in state.positions]
+        return [
+            item.clip(first, last)
+            for item in items
+            if isinstance(item, MessageBatch) and item.first <= last and item.last >= first
+        ]
+
+    # --- inside ---
+
+    def _get_or_add(self, publisher: bytes, next_: int, now: float) -> PublisherState:
+        state = self.publishers.get(publisher)
+        if state is None:
+            state = self.publishers[publisher] = PublisherState(next_, now)
+        return state
+
+    def _forget(self, publisher: bytes) -> None:
+        state = self.publishers.pop(publisher)
+        self.gaps.pop(publisher, None)
+        self.unsynced.discard(publisher)
+        self.unsynced_since.pop(publisher, None)
+        self._assumed_starts.pop(publisher, None)
+        self._held_bytes -= sum(map(buffered_size, state.held.values()))
+
+    def _skip(self, publisher: bytes, last: int, now: float) -> None:
+        state = self._get_or_add(publisher, 1, now)
+        if last >= state.next:
+            state.next, state.next_fragment = last + 1, 0
+        state.highest_known = max(state.highest_known, last)
+        while state.positions and self._item_end(state, 0) < state.next:
+            self._remove_held(state, 0)
+        state.recompute_contiguous()
+        self._update_gap(publisher, state, now)
+
+    def _item_end(self, state: PublisherState, i: int) -> int:
+        item = state.held[state.positions[i]]
+        return item.last if isinstance(item, MessageBatch) else item.sequence
+
+    def _insert(self, state: PublisherState, item: ReceivedItem) -> None:
+        if isinstance(item, MessageBatch):
+            place, end = (item.first, 0), item.last
+        else:
+            place, end = (item.sequence, item.index), item.sequence
+        if end < state.next or (
+            isinstance(item, FragmentReleased) and place < (state.next, state.next_fragment)
+        ):
+            return
+        old = state.held.get(place)
+        if old is not None:
+            if isinstance(old, MessageBatch) and (
+                isinstance(item, FragmentReleased) or old.last >= item.last
+            ):
+                return
+            self._remove_held(state, bisect_left(state.positions, place))
+        state.held[place] = item
+        insort(state.positions, place)
+        self._held_bytes += buffered_size(item)
+        if place <= state.contiguous_end:
+            state.extend_contiguous(item)
+        if self._held_bytes > self._max_bytes:
+            while self._held_bytes > self._max_bytes and state.positions:
+                self._remove_held(state, len(state.positions) - 1)
+            state.recompute_contiguous()
+
+    def _remove_held(self, state: PublisherState, i: int) -> None:
+        place = state.positions.pop(i)
+        self._held_bytes -= buffered_size(state.held.pop(place))
+
+    def _update_gap(self, publisher: bytes, state: PublisherState, now: float) -> None:
+        """Keep `gaps` right. While it is fresh nothing is missing: the view says where it begins."""
+        if state.contiguous_end < (state.next, state.next_fragment):
+            state.contiguous_end = (state.next, state.next_fragment)
+        at = state.last_contiguous() + 1
+        if self.is_unstarted or publisher in self.unsynced or at > state.highest_known:
+            self.gaps.pop(publisher, None)
+            state.reports.clear()
+            return
+        gap, since = self.gaps.get(publisher), state.known_since(at, now)
+        if gap is None or gap.first_missing != at:
+            self.gaps[publisher] = following = MessageGap(at, since)
+            if gap is not None:
+                following.inherit(gap)
+
+    def is_gap_inner(self, publisher: bytes) -> bool:
+        """Whether something behind the gap has come."""
+        state = self.publishers[publisher]
+        return bool(state.positions) and state.positions[-1] > state.contiguous_end
+
+    def missing_ranges(self, publisher: bytes, max_ranges: int) -> list[MessageRange]:
+        ranges = []
+        for first, last in self.publishers[publisher].missing_ranges():
+            ranges.append(MessageRange(publisher, first, last))
+            if len(ranges) == max_ranges:
+                break
+        return ranges
+
+    def check(self) -> None:
+        """RE1–RE3 and RE5, as far as they can be seen at rest."""
+        total = 0
+        assert sum(not p.startswith(ORDER_PREFIX) for p in self.publishers) <= self.max_publishers
+        assert self.publishers.keys() >= self.unsynced >= self.unsynced_since.keys()
+        for publisher, state in self.publishers.items():
+            assert state.positions == sorted(state.held)
+            total += sum(map(buffered_size, state.held.values()))
+            assert (publisher in self.gaps) == (
+                not (self.is_unstarted or publisher in self.unsynced)
+                and state.last_contiguous() < state.highest_known
+            ), "a gap is noted while there is one"
+        assert total == self._held_bytes <= self._max_bytes

@@ -1,0 +1,50 @@
+"""What a member keeps of the messages that passed lately, for those who missed them. Bounded in bytes."""
+
+from collections import deque
+
+from ..boundary import MessageBatch, MessageRange
+
+
+class RetransmitBuffer:
+    def __init__(self, most: int) -> None:
+        self._max_bytes = most
+        self._total_bytes = 0
+        self._eviction_order: deque[bytes] = deque()  # whose is the next to go
+        self._batches: dict[bytes, deque[MessageBatch]] = {}
+
+    def add(self, batch: MessageBatch) -> None:
+        self._batches.setdefault(batch.publisher, deque()).append(batch)
+        self._eviction_order.append(batch.publisher)
+        self._total_bytes += _buffered_size(batch)
+        while self._total_bytes > self._max_bytes and self._eviction_order:
+            publisher = self._eviction_order.popleft()
+            kept = self._batches[publisher]
+            self._total_bytes -= _buffered_size(kept.popleft())
+            if not kept:
+                del self._batches[publisher]
+
+    def find(self, wanted: MessageRange) -> list[MessageBatch]:
+        found: list[MessageBatch] = []
+        for batch in reversed(self._batches.get(wanted.publisher, ())):
+            if batch.last < wanted.first:
+                break
+            if batch.first <= wanted.last:
+                found.append(batch.clip(wanted.first, wanted.last))
+        found.reverse()
+        return found
+
+
+def find_missing(wanted: MessageRange, found: list[MessageBatch]) -> list[MessageRange]:
+    """What of it is not in these, which are in order."""
+    gaps, first = [], wanted.first
+    for batch in found:
+        if batch.first > first:
+            gaps.append(MessageRange(wanted.publisher, first, batch.first - 1))
+        first = max(first, batch.last + 1)
+    if first <= wanted.last:
+        gaps.append(MessageRange(wanted.publisher, first, wanted.last))
+    return gaps
+
+
+def _buffered_size(batch: MessageBatch) -> int:
+    return 200 + len(batch.block.data)

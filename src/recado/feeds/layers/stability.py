@@ -1,0 +1,178 @@
+"""When an archive knows how far those can have been who failed before a view.
+
+The cut is what the living have received. One who failed may have been ahead of them, so an archive must see
+everything that was published before the view was begun. Where P has one order for all, that is everything
+before PREPARE in its own queue. Elsewhere it waits until each publisher has told its last, some time after
+the view.
+
+SE1  Nothing beyond `reach` was delivered by anybody who had failed when PREPARE was cast.
+SE2  A publisher that is silent may be heard by others: the reach is OPEN for it, until it is heard again.
+SE3  One that is heard for the first time after that, and may have begun before the view, raises the reach to
+     its last; while it has not told when it began the reach is OPEN for it. Nothing of it is stored before that
+     is.
+     A reach that another archive has found is raised by that archive, which tells the others at once.
+SE4  So where a reach does not name a publisher, nothing of it was delivered if it has told its age here; of
+     others nothing is known.
+"""
+
+from math import inf
+
+from ..delivery_records import DeliveryRecords
+from ..layer import MemberContext
+from ..vector import Vector
+from ..views import UNBOUNDED, ArchiveRecord, ViewId, ViewStability
+from .publisher_state import PublisherState
+from .receive_buffer import ORDER_PREFIX, ReceiveBuffer
+
+MAX_TRACKED_VIEWS = 64  # views that are kept in mind
+WATCH_TIMEOUT_FACTOR = (
+    10  # times `failure_timeout`: who was not heard for so long is not waited for
+)
+
+
+class StabilityTracker:
+    def __init__(
+        self, context: MemberContext, receive_buffer: ReceiveBuffer, table: DeliveryRecords
+    ) -> None:
+        self.context = context
+        self.receive_buffer = receive_buffer
+        self._prepare_markers: dict[ViewId, Vector] = {}
+        self._unresolved: dict[ViewId, float] = {}  # and when it was agreed to
+        self._watches: dict[ViewId, StabilityWatch] = {}
+        self._stored_publishers: set[bytes] = set()  # publishers of whom something was stored
+        # A queue on P that has just been made has not seen what came before.
+        self._has_seen_views = bool(table.view_records)
+        if not context.options.has_total_order:
+            for id_, settled in table.stability.items():
+                open_ = {p for p, s in settled.delivery_bound.items() if s == UNBOUNDED}
+                if open_:
+                    self._add_watch(id_, StabilityWatch(-inf, open_))
+
+    def note_prepare_marker(self, round_: ViewId) -> list[ArchiveRecord]:
+        """PREPARE was seen on P, in its place."""
+        if not self.context.options.has_total_order:
+            return []
+        reach = Vector({p: _highest_known(state) for p, state in self._publishers()})
+        self._prepare_markers[round_] = reach
+        if len(self._prepare_markers) > MAX_TRACKED_VIEWS:
+            del self._prepare_markers[min(self._prepare_markers)]
+        ready = [id_ for id_ in self._unresolved if id_.number <= round_.number]
+        for id_ in ready:
+            del self._unresolved[id_]
+        return [ViewStability(id_, reach) for id_ in ready]
+
+    def note_view(self, view: ViewId, now: float) -> list[ArchiveRecord]:
+        seasoned, self._has_seen_views = self._has_seen_views, True
+        if not seasoned:
+            return []
+        mark = self._prepare_markers.get(view)
+        if mark is not None:
+            return [ViewStability(view, mark)]
+        self._unresolved[view] = now
+        return []
+
+    def note_stored(self, publisher: bytes, now: float) -> list[ArchiveRecord]:
+        """Something of this publisher is about to be stored (SE3)."""
+        if publisher in self._stored_publishers:
+            return []
+        self._stored_publishers.add(publisher)
+        return self.tick(now)
+
+    def tick(self, now: float) -> list[ArchiveRecord]:
+        """Without one order: see whether all publishers have told their last, or are silent."""
+        if self.context.options.has_total_order:
+            return []
+        records: list[ArchiveRecord] = []
+        for id_, since in list(self._unresolved.items()):
+            reach = self._compute_bound(since, now)
+            if reach is not None:
+                del self._unresolved[id_]
+                records.append(ViewStability(id_, reach))
+                self._add_watch(
+                    id_, StabilityWatch(since, {p for p, s in reach.items() if s == UNBOUNDED})
+                )
+        for id_, watch in list(self._watches.items()):
+            raised = self._raise_bound(watch)
+            if raised:
+                records.append(ViewStability(id_, raised))
+            if (
+                not watch.unbounded
+                and now
+                >= watch.agreed_at + WATCH_TIMEOUT_FACTOR * self.context.options.failure_timeout
+            ):
+                del self._watches[id_]
+        return records
+
+    def publishers_with_known_age(self) -> list[bytes]:
+        """Those of whom every reach speaks, also where it does not name them (SE4)."""
+        return [publisher for publisher, state in self._publishers() if state.status_at > -inf]
+
+    def _publishers(self) -> list[tuple[bytes, PublisherState]]:
+        return [
+            (p, t)
+            for p, t in self.receive_buffer.publishers.items()
+            if not p.startswith(ORDER_PREFIX)
+        ]
+
+    def _compute_bound(self, since: float, now: float) -> Vector | None:
+        """None if it is too early."""
+        suspect = self.context.options.failure_timeout
+        if now < since + suspect:
+            return None
+        reach = {}
+        for publisher, state in self._publishers():
+            if self._surely_started_after(publisher, since):
+                continue
+            if state.status_at >= since + suspect:
+                reach[publisher] = _highest_known(state)
+            elif now - state.status_at >= 2 * suspect:
+                reach[publisher] = UNBOUNDED
+            else:
+                return None
+        return Vector(reach)
+
+    def _add_watch(self, id_: ViewId, watch: "StabilityWatch") -> None:
+        watch.known_publishers.update(p for p, _ in self._publishers())
+        self._watches[id_] = watch
+        if len(self._watches) > MAX_TRACKED_VIEWS:
+            del self._watches[next(iter(self._watches))]
+
+    def _raise_bound(self, watch: "StabilityWatch") -> Vector:
+        """SE2, SE3: what is known now of those who were silent, or not known, when the view was settled."""
+        raised = {}
+        suspect = self.context.options.failure_timeout
+        for publisher, state in self._publishers():
+            if publisher in watch.unbounded:
+                if state.status_at >= watch.agreed_at + suspect:
+                    watch.unbounded.discard(publisher)
+                    raised[publisher] = _highest_known(state)
+            elif publisher not in watch.known_publishers:
+                watch.known_publishers.add(publisher)
+                if state.status_at == -inf:
+                    watch.unbounded.add(publisher)
+                    raised[publisher] = UNBOUNDED
+                elif watch.agreed_at > -inf and not self._surely_started_after(
+                    publisher, watch.agreed_at
+                ):
+                    raised[publisher] = _highest_known(state)
+        return Vector(raised)
+
+    def _surely_started_after(self, publisher: bytes, since: float) -> bool:
+        """Whether this is certain: a report that was delayed makes a publisher look younger than it is."""
+        born = self.receive_buffer.publishers[publisher].started_at
+        return born > since and self.receive_buffer.is_age_reliable(publisher)
+
+
+class StabilityWatch:
+    """A view that is settled, but for some publishers."""
+
+    __slots__ = ("agreed_at", "known_publishers", "unbounded")
+
+    def __init__(self, since: float, open_: set[bytes]) -> None:
+        self.agreed_at = since
+        self.unbounded = open_
+        self.known_publishers: set[bytes] = set()
+
+
+def _highest_known(state: PublisherState) -> int:
+    return max(state.highest_known, state.next - 1)

@@ -1,0 +1,76 @@
+"""Who and what is in a broker before anybody connects.
+
+Three things may speak of the same user: what was imported earlier and is in the data folder, the file of
+`node.definitions`, and the configuration. The later of these counts over the earlier. Where none of them has
+any user, there is guest; so whoever imports users without it is rid of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from recado.broker.access import User
+from recado.broker.broker import Broker
+from recado.node.config import ConfigError
+from recado.node.settings import AccessSettings, Settings
+from recado.server.passwords import hash_password
+
+log = logging.getLogger("recado.node")
+
+
+def populate(broker: Broker, settings: Settings, now: int) -> None:
+    """To be called when what is in the data folder is back."""
+    access, file = settings.access, settings.node.definitions
+    _apply_loopback_users(broker, access.loopback_users)
+    if file is not None:
+        _import_file(broker, file, access.loopback_users, now)
+    if access.users or not broker.users:
+        for user in build_users(access):
+            known = broker.users.get(user.name)
+            # The configuration has no limits of users, so imported ones stay.
+            broker.add_user(user if known is None else replace(user, limits=known.limits))
+
+
+def build_users(access: AccessSettings) -> list[User]:
+    """The users as the broker knows them; a plain password is hashed, so that none stays in memory."""
+    return [
+        User(
+            name=name,
+            password_hash=user.password_hash or hash_password(user.password or ""),
+            tags=user.tags,
+            permissions=user.permissions,
+            topic_permissions={
+                (vhost, exchange): permission
+                for vhost, exchanges in user.topic_permissions.items()
+                for exchange, permission in exchanges.items()
+            },
+            loopback_only=name in access.loopback_users,
+        )
+        for name, user in access.effective_users().items()
+    ]
+
+
+def _apply_loopback_users(broker: Broker, loopback_users: Collection[str]) -> None:
+    """Who may come via localhost only is what the configuration says today."""
+    for user in list(broker.users.values()):
+        broker.add_user(replace(user, loopback_only=user.name in loopback_users))
+
+
+def _import_file(broker: Broker, file: str, loopback_users: Collection[str], now: int) -> None:
+    from pathlib import Path
+
+    from recado.node.definitions.document import DefinitionsError, parse_json
+    from recado.node.definitions.importer import import_definitions
+
+    try:
+        document = parse_json(Path(file).read_bytes())
+        notes = import_definitions(broker, document, now, loopback_users=loopback_users)
+    except OSError as error:
+        raise ConfigError(f"node.definitions {file!r}: {error.strerror}") from error
+    except DefinitionsError as error:
+        raise ConfigError(f"node.definitions {file!r}: {error}") from error
+    for note in notes:
+        log.warning("%s: %s", file, note)

@@ -1,0 +1,229 @@
+"""Definitions of a broker as a document that RabbitMQ 3.10 imports, and we too.
+
+Left out is what nobody could declare: exclusive queues, and names with `amq.`. JSON knows fewer kinds of values
+than AMQP: of a timestamp the seconds are written, bytes as text, and every integer comes back as a wide one.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from recado import __version__
+from recado.amqp.values import FieldTable, FieldValue, ScaledDecimal
+from recado.broker.access import User
+from recado.broker.arguments import ExchangeSettings, QueueSettings
+from recado.broker.broker import Broker
+from recado.broker.policy import Policy
+from recado.broker.queue import Queue
+from recado.broker.vhost import Vhost
+from recado.server.passwords import find_hash_algorithm
+
+from .document import DefinitionsError
+
+RABBITMQ_VERSION = "3.10.8"  # of the RabbitMQ whose format this is
+
+JsonObject = dict[str, Any]
+
+
+def export_definitions(broker: Broker, vhost: str | None = None) -> JsonObject:
+    """All definitions, or those of one vhost in the form that RabbitMQ has for that."""
+    if vhost is not None:
+        if vhost not in broker.vhosts:
+            raise DefinitionsError(f"there is no vhost '{vhost}'")
+        here = _export_vhost(broker.vhosts[vhost])
+        settings = _export_vhost_settings(broker.vhosts[vhost])
+        return {
+            "rabbit_version": RABBITMQ_VERSION,
+            **settings,
+            **{key: _without_vhost(here[key]) for key in here},
+        }
+    users = [broker.users[name] for name in sorted(broker.users)]
+    sections = [_export_vhost(each) for each in broker.vhosts.values()]
+    keys = ("parameters", "policies", "queues", "exchanges", "bindings")
+    merged = {key: [entry for section in sections for entry in section[key]] for key in keys}
+    return {
+        "rabbit_version": RABBITMQ_VERSION,
+        "rabbitmq_version": RABBITMQ_VERSION,
+        "product_name": "recado",
+        "product_version": __version__,
+        "users": [_export_user(user) for user in users],
+        "vhosts": [
+            {"name": each.name, **_export_vhost_settings(each)} for each in broker.vhosts.values()
+        ],
+        "permissions": [
+            {
+                "user": user.name,
+                "vhost": name,
+                "configure": permission.configure,
+                "write": permission.write,
+                "read": permission.read,
+            }
+            for user in users
+            for name, permission in user.permissions.items()
+        ],
+        "topic_permissions": [
+            {
+                "user": user.name,
+                "vhost": name,
+                "exchange": exchange,
+                "write": permission.write,
+                "read": permission.read,
+            }
+            for user in users
+            for (name, exchange), permission in user.topic_permissions.items()
+        ],
+        "global_parameters": [],
+        **merged,
+    }
+
+
+def _export_vhost(vhost: Vhost[Queue]) -> dict[str, list[JsonObject]]:
+    policies = vhost.policies.by_name.values()
+    queues = [queue for queue in vhost.queues.values() if _is_public(queue)]
+    parameters: list[JsonObject] = [
+        {
+            "vhost": vhost.name,
+            "component": policy.kind,
+            "name": policy.name,
+            "value": _export_policy(policy),
+        }
+        for policy in policies
+        if policy.operator
+    ]
+    limits = msgspec.to_builtins(vhost.settings.limits)
+    if limits:
+        parameters.append(
+            {"vhost": vhost.name, "component": "vhost-limits", "name": "limits", "value": limits}
+        )
+    return {
+        "parameters": parameters,
+        "policies": [
+            {"vhost": vhost.name, "name": policy.name, **_export_policy(policy)}
+            for policy in policies
+            if not policy.operator
+        ],
+        "queues": [
+            {
+                "name": queue.name,
+                "vhost": vhost.name,
+                **_export_queue(queue.declared_settings, vhost),
+            }
+            for queue in queues
+        ],
+        "exchanges": [
+            {
+                "name": exchange.name,
+                "vhost": vhost.name,
+                **_export_exchange(exchange.declared_settings),
+            }
+            for exchange in vhost.exchanges.values()
+            if exchange.name and not exchange.name.startswith("amq.")
+        ],
+        "bindings": [
+            {
+                "source": exchange.name,
+                "vhost": vhost.name,
+                "destination": binding.destination.name,
+                "destination_type": "queue" if is_queue else "exchange",
+                "routing_key": binding.routing_key,
+                "arguments": _to_json_object(binding.arguments),
+            }
+            for exchange in vhost.exchanges.values()
+            for binding in exchange.bindings.values()
+            if not binding.destination.deleted
+            and (
+                not (is_queue := isinstance(binding.destination, Queue))
+                or _is_public(binding.destination)
+            )
+        ],
+    }
+
+
+def _is_public(queue: Queue) -> bool:
+    return queue.owner is None and not queue.name.startswith("amq.")
+
+
+def _without_vhost(entries: list[JsonObject]) -> list[JsonObject]:
+    """As they are in a document of one vhost."""
+    return [{key: entry[key] for key in entry if key != "vhost"} for entry in entries]
+
+
+def _export_user(user: User) -> JsonObject:
+    """RabbitMQ cannot check argon2; there nobody can log in as such a user until it has a password."""
+    algorithm = find_hash_algorithm(user.password_hash)
+    entry: JsonObject = {
+        "name": user.name,
+        "password_hash": user.password_hash if algorithm is not None else "",
+        "hashing_algorithm": f"rabbit_password_hashing_{algorithm or 'sha256'}",
+        "tags": list(user.tags),
+        "limits": msgspec.to_builtins(user.limits),
+    }
+    if user.password_hash and algorithm is None:
+        entry["recado_password_hash"] = user.password_hash
+    return entry
+
+
+def _export_policy(policy: Policy) -> JsonObject:
+    return {
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to,
+        "definition": _to_json_object(policy.definition),
+        "priority": policy.priority,
+    }
+
+
+def _export_vhost_settings(vhost: Vhost[Queue]) -> JsonObject:
+    """The default queue type, which RabbitMQ reads from `metadata`; limits are parameters."""
+    queue_type = vhost.settings.default_queue_type
+    if queue_type is None:
+        return {}
+    return {"default_queue_type": queue_type, "metadata": {"default_queue_type": queue_type}}
+
+
+def _export_queue(declared: QueueSettings, vhost: Vhost[Queue]) -> JsonObject:
+    """With its type where it would get another one otherwise: it is older than the default of its vhost."""
+    by_default = "x-queue-type" not in declared.arguments
+    named = by_default and vhost.settings.default_queue_type is not None
+    return {
+        **({"type": declared.queue_type} if named else {}),
+        "durable": declared.durable,
+        "auto_delete": declared.auto_delete,
+        "arguments": _to_json_object(declared.arguments),
+    }
+
+
+def _export_exchange(declared: ExchangeSettings) -> JsonObject:
+    return {
+        "type": declared.exchange_type,
+        "durable": declared.durable,
+        "auto_delete": declared.auto_delete,
+        "internal": declared.internal,
+        "arguments": _to_json_object(declared.arguments),
+    }
+
+
+def _to_json_object(table: FieldTable) -> JsonObject:
+    return {key: _to_json(value) for key, value in table.items()}
+
+
+def _to_json(value: FieldValue) -> Any:
+    match value:
+        case dict():
+            return _to_json_object(value)
+        case list():
+            return [_to_json(element) for element in value]
+        case bytes():
+            return value.decode(errors="replace")
+        case datetime():
+            return int(value.timestamp())
+        case ScaledDecimal():
+            return value.digits / 10**value.scale
+        case bool() | None | str():
+            return value
+        case int():
+            return int(value)
+        case _:
+            return float(value)

@@ -1,0 +1,62 @@
+"""Garbage collection without long pauses, for a process that is nothing but a broker.
+
+Python frees an object when its last reference goes; only objects that refer to each other in a circle wait
+for the cyclic collector. A full collection looks at every object there is, and the loop stands still
+meanwhile: 0.1 s with 100,000 bindings, 0.28 s with 16 million messages in memory. So here only new objects
+are looked at. Those that survive are moved to the permanent generation (`collect_garbage.freeze`), which no collection
+looks at.
+
+Circles that grow old would stay there for ever. A broker makes none: queues and connections that end untie
+theirs. For circles of other origin everything is looked at now and then, while the process is small.
+"""
+
+import asyncio
+import gc
+from collections.abc import Callable
+
+from recado.server import memory
+
+# Python's own default: 200 costs 10 % more CPU for each confirmed message. A list of messages counts as one
+# object, so these may refer to three million: 18 ms at worst.
+YOUNG_OBJECTS_MAX = 700
+FULL_COLLECTION_INTERVAL_S = 600.0
+FULL_COLLECTION_GROWTH_MAX_BYTES = (
+    32 << 20
+)  # a process that has grown by more would stand still for more than 20 ms
+
+
+class GarbageCollector:
+    def __init__(self, used_memory: Callable[[], int] = memory.resident_bytes) -> None:
+        self._read_used_memory = used_memory
+        self._bytes_at_start = 0
+        self._thresholds = gc.get_threshold()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on; all that was loaded before is permanent."""
+        gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS_MAX)
+        gc.callbacks.append(self._after_collection)
+        gc.enable()
+        self._bytes_at_start = self._read_used_memory()
+        self._schedule(loop)
+
+    def stop(self) -> None:
+        """Restore the thresholds. Permanent objects stay so: to look at them would delay the exit."""
+        if self._timer is not None:
+            self._timer.cancel()
+        gc.callbacks.remove(self._after_collection)
+        gc.set_threshold(*self._thresholds)
+
+    def _after_collection(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "stop":
+            gc.freeze()  # takes no time: it joins lists
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(FULL_COLLECTION_INTERVAL_S, self._collect_all, loop)
+
+    def _collect_all(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._read_used_memory() - self._bytes_at_start <= FULL_COLLECTION_GROWTH_MAX_BYTES:
+            gc.unfreeze()
+            gc.collect()
+        self._schedule(loop)

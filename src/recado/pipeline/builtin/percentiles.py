@@ -1,0 +1,77 @@
+"""From the archive of the Trading System to its figures: of each run, how long asks took, by Spark.
+
+The same as `recado trading report` computes by pyarrow, to the last digit but those that depend on the order
+of a sum. A percentile lies between the two asks nearest to it, in proportion. A run is told behind its asks;
+one of which an ask is missing, or is there twice, has `complete` false, and one that was not finished is not
+there at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ASK_SCHEMA: Final = "run string, client bigint, number bigint, began bigint, nanoseconds bigint"
+RUN_SCHEMA: Final = (
+    "run string, transport string, broker string, latency_us bigint, clients bigint, asks bigint, "
+    "at bigint, traded bigint, processor map<string,double>"
+)
+QUANTILES: Final = {"p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
+MICROSECOND_NS: Final = 1e3  # in nanoseconds
+
+
+def compute_figures(rows: DataFrame) -> DataFrame:
+    """A line for each finished run: rate, mean and percentiles in µs, and how many seconds it took."""
+    asked = _parse_bodies(rows, "asked", ASK_SCHEMA)
+    began, ended = f.min("began"), f.max(f.col("began") + f.col("nanoseconds"))
+    took = f.col("nanoseconds")
+    quantiles = [f.percentile(took, q).alias(name) for name, q in QUANTILES.items()]
+    of_asks = asked.groupBy("run").agg(
+        f.count("*").alias("counted"),
+        f.count_distinct("client", "number").alias("different"),
+        ((ended - began) / 1e9).alias("seconds"),
+        f.mean(took).alias("mean"),
+        *quantiles,
+    )
+    times = [(f.col(name) / MICROSECOND_NS).alias(name) for name in ("mean", *QUANTILES)]
+    counted, different = (f.coalesce(name, f.lit(0)) for name in ("counted", "different"))
+    asks = f.col("asks")
+    return (
+        _parse_bodies(rows, "run", RUN_SCHEMA, "offset")
+        .join(of_asks, "run", "left")
+        .select(
+            "offset",
+            *(field.split()[0] for field in RUN_SCHEMA.split(", ")),
+            counted.alias("counted"),
+            different.alias("different"),
+            ((counted == asks) & (different == asks)).alias("complete"),
+            (f.col("counted") / f.col("seconds")).alias("rate"),
+            *times,
+            "seconds",
+        )
+        .orderBy("offset")
+    )
+
+
+def select_best_runs(of_runs: DataFrame) -> DataFrame:
+    """Of each kind of run the one with the least mean, as the dissertation chose; more asks go before fewer."""
+    kind = Window.partitionBy("latency_us", "transport", "broker", "clients")
+    ranked = f.row_number().over(kind.orderBy(f.desc("asks"), "mean", "offset"))
+    return (
+        of_runs.where("complete")
+        .withColumn("rank", ranked)
+        .where("rank = 1")
+        .drop("rank")
+        .orderBy("latency_us", "clients", f.desc("transport"), "broker")
+    )
+
+
+def _parse_bodies(rows: DataFrame, key: str, schema: str, *more: str) -> DataFrame:
+    body: Column = f.from_json(f.col("body").cast("string"), schema)
+    chosen = rows.where(f.col("routing_key") == key)
+    return chosen.select(*more, body.alias("body")).select(*more, "body.*")

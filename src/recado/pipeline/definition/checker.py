@@ -1,0 +1,164 @@
+"""Whether a pipeline can run: all that is wrong with it, told before anything is read or written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from .expression import SqlAnalyser, TokenAnalyser
+from .fields import Fields
+from .formats import check_checkpoint, check_dead_letters, check_sink, check_source
+from .pipeline import AVAILABLE_NOW, Pipeline
+from .problems import InvalidPipelineError, Problem, quote_excerpt, suggest_name
+from .schema_inference import SchemaInference, parse_duration
+from .step import RouteStep, step_label
+
+DEAD_LETTER_FIELDS: Final = Fields(
+    {
+        "pipeline": "string",
+        "step": "string",
+        "reason": "string",
+        "row": "string",
+        "at": "timestamp",
+        "exchange": "string",
+        "routing_key": "string",
+        "message_id": "string",
+        "headers": "map<string,string>",
+        "body": "binary",
+    }
+)
+"""What a dead letter is: where and why, the row as JSON as the step got it, and it as a message."""
+
+_NAME_PATTERN: Final = re.compile(r"[\w.-]{1,64}")
+
+
+class CheckedPipeline(msgspec.Struct):
+    """A pipeline that can run, as far as can be seen: the fields before each step and behind the last."""
+
+    pipeline: Pipeline
+    step_fields: list[Fields]
+    sink_fields: dict[str, Fields]
+    """The fields of what each sink gets."""
+
+
+_TOKEN_ANALYSER: Final = TokenAnalyser()
+
+
+def check(
+    pipeline: Pipeline, *, batch: bool = False, analyser: SqlAnalyser = _TOKEN_ANALYSER
+) -> CheckedPipeline:
+    """Raises PipelineError with all problems, if there are any.
+
+    Of SQL expressions only the tokens are checked, unless the `analyser` is that of
+    `recado.pipeline.steps.analysis`.
+    """
+    checked, problems = examine(pipeline, batch=batch, analyser=analyser)
+    if problems:
+        raise InvalidPipelineError(pipeline.name, problems)
+    return checked
+
+
+def examine(
+    pipeline: Pipeline, *, batch: bool, analyser: SqlAnalyser = _TOKEN_ANALYSER
+) -> tuple[CheckedPipeline, list[Problem]]:
+    problems = list(_check_structure(pipeline, batch=batch))
+    streams, tables = [], {}
+    for name in pipeline.sources:
+        is_table = name in pipeline.lookup_tables()
+        fields, wrong = check_source(pipeline, name, is_streaming=not (batch or is_table))
+        problems += wrong
+        if is_table:
+            tables[name] = fields
+        else:
+            streams.append((name, fields))
+    inference = SchemaInference(tables, pipeline.sinks, not batch, analyser)
+    fields = _merge_stream_fields(streams, problems)
+    step_fields = [fields]
+    sink_fields: dict[str, Fields] = {}
+    first_dead_letter_step = ""
+    for number, step in enumerate(pipeline.steps, 1):
+        found = inference.infer_step(number, step, fields)
+        fields = found.fields
+        step_fields.append(fields)
+        sink_fields |= found.sink_fields
+        if found.has_dead_letters and not first_dead_letter_step:
+            first_dead_letter_step = step_label(number, step)
+    sink_fields |= dict.fromkeys(pipeline.output_sinks(), fields)
+    problems += inference.problems
+    if not pipeline.output_sinks():
+        last = pipeline.steps[-1] if pipeline.steps else None
+        if not isinstance(last, RouteStep):
+            hint = "a sink that no step names gets them: add one" if pipeline.sinks else ""
+            problems.append(
+                Problem(
+                    "sinks", "nothing takes what comes out at the end", hint or "add [sinks.NAME]"
+                )
+            )
+        first_dead_letter_step = (
+            first_dead_letter_step or step_label(len(pipeline.steps), pipeline.steps[-1])
+            if pipeline.steps
+            else ""
+        )
+    if pipeline.dead_letters in pipeline.sinks:
+        sink_fields[pipeline.dead_letters] = DEAD_LETTER_FIELDS
+        problems += check_dead_letters(pipeline)
+    elif first_dead_letter_step:
+        what = f"{first_dead_letter_step} may have rows that it cannot handle, and there is no sink for them"
+        hint = f'add [sinks.{pipeline.dead_letters}], such as format = "parquet"'
+        problems.append(Problem("dead letters", what, hint))
+    for name, sink in pipeline.sinks.items():
+        problems += check_sink(name, sink, sink_fields.get(name, fields))
+    return CheckedPipeline(pipeline, step_fields, sink_fields), problems
+
+
+def check_name(location: str, name: str) -> Iterator[Problem]:
+    """It becomes part of the names of folders."""
+    if not _NAME_PATTERN.fullmatch(name):
+        yield Problem(
+            location, f"{quote_excerpt(name)} is no name", "letters, digits, . - _, 64 at most"
+        )
+
+
+def _check_structure(pipeline: Pipeline, *, batch: bool) -> list[Problem]:
+    found = [*check_name("name", pipeline.name)]
+    for name in pipeline.sources:
+        found += check_name("sources", name)
+    for name in pipeline.sinks:
+        found += check_name("sinks", name)
+    if not pipeline.streaming_sources():
+        hint = 'add [sources.NAME], such as format = "recado"'
+        found.append(Problem("sources", "there is none to read from", hint))
+    if (
+        pipeline.trigger
+        and pipeline.trigger != AVAILABLE_NOW
+        and parse_duration(pipeline.trigger) is None
+    ):
+        hint = suggest_name(pipeline.trigger, [AVAILABLE_NOW], 'write "5 seconds" or')
+        found.append(Problem("trigger", f"{pipeline.trigger!r} is no time", hint))
+    if not batch and not pipeline.checkpoint:
+        found.append(
+            Problem("checkpoint", "a stream needs a folder for it", 'checkpoint = "state"')
+        )
+    found += check_checkpoint(pipeline)
+    if pipeline.dead_letters in pipeline.branch_sinks():
+        what = f"{pipeline.dead_letters} is for dead letters, and a step sends rows there"
+        found.append(Problem("sinks", what, "the step dead_letter does that"))
+    return found
+
+
+def _merge_stream_fields(streams: list[tuple[str, Fields]], problems: list[Problem]) -> Fields:
+    """Sources that flow together must have the same fields."""
+    if not streams:
+        return Fields({}, is_open=True)
+    (first, fields), *others = streams
+    for name, other in others:
+        if fields.is_open or other.is_open:
+            continue
+        for column in {*fields.types} ^ {*other.types}:
+            what = f"{column} is a field of only one of the sources {first} and {name}"
+            problems.append(Problem(f"source {name}", what, "sources that flow together are alike"))
+            return fields
+    return fields

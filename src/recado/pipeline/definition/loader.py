@@ -1,0 +1,217 @@
+"""Pipelines from files, TOML or YAML, and from modules. What they say becomes the very definition that Python
+makes.
+
+    name = "quotes"
+    checkpoint = "state/quotes"
+
+    [sources.archive]
+    format = "recado"
+    path = "archive"
+
+    [[steps]]
+    step = "filter"
+    where = "routing_key = 'PETR4'"
+
+    [sinks.petr4]
+    format = "parquet"
+    path = "lake/petr4"
+
+Paths are relative to the folder of the file. Nothing in a file is run but the functions that it names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ..location import resolve, resolve_options
+from .pipeline import Pipeline, Sink, Source, option_to_text, parse_step
+from .problems import InvalidPipelineError, Problem, closest_name, suggest_name
+
+_TOP_LEVEL_KEYS: Final = (
+    "name",
+    "checkpoint",
+    "trigger",
+    "dead_letters",
+    "sources",
+    "steps",
+    "sinks",
+)
+_PLACEHOLDER_FORMATS: Final = {"sources": "unknown.format", "sinks": "console"}
+"""Formats of which no options are checked, for a source or sink that cannot be read."""
+_YAML_BOOL_TAG: Final = "tag:yaml.org,2002:bool"
+
+EndpointT = TypeVar("EndpointT", Source, Sink)
+
+
+class Draft(NamedTuple):
+    """A pipeline as far as it could be read, so that it can be checked, and the problems of reading it."""
+
+    pipeline: Pipeline
+    problems: list[Problem]
+
+
+def load(location: str | Path) -> Pipeline:
+    """The pipeline of a file (`orders.toml`, `orders.yaml`) or of a module (`shop.pipelines:orders`).
+
+    Raises PipelineError, and OSError if the file cannot be read.
+    """
+    pipeline, problems = load_draft(location)
+    if problems:
+        raise InvalidPipelineError(str(location), problems)
+    return pipeline
+
+
+def load_draft(location: str | Path) -> Draft:
+    """The same, with the problems of single steps, sources and sinks beside it. Raises what `load` does."""
+    file = Path(location)
+    if file.suffix in (".toml", ".yaml", ".yml"):
+        text = _read_text(file)
+        tree = (
+            parse_toml(text, str(file)) if file.suffix == ".toml" else parse_yaml(text, str(file))
+        )
+        return build_draft(tree, where=str(file), folder=file.parent)
+    module, colon, name = str(location).partition(":")
+    if not colon:
+        hint = "a pipeline is FILE.toml, FILE.yaml or MODULE:NAME"
+        raise InvalidPipelineError(
+            str(location), [Problem("place", "this names no pipeline", hint)]
+        )
+    return Draft(import_pipeline(module, name), [])
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        what = f"this is no UTF-8: {error.reason} at byte {error.start}"
+        raise InvalidPipelineError(str(file), [Problem("file", what)]) from None
+
+
+def import_pipeline(module: str, name: str) -> Pipeline:
+    """A pipeline that is a name of a module, or what a function of that name returns."""
+    where = f"{module}:{name}"
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidPipelineError(where, [Problem("place", str(error))]) from error
+    pipeline = found() if callable(found) else found
+    if not isinstance(pipeline, Pipeline):
+        raise InvalidPipelineError(
+            where, [Problem("place", f"this is {type(pipeline).__name__}, no Pipeline")]
+        )
+    return pipeline
+
+
+def parse_toml(text: str, where: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number may be too long, lists too deep
+        raise InvalidPipelineError(where, [Problem("file", f"this is no TOML: {error}")]) from None
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        hint = "pip install 'recado[spark]', or write TOML"
+        raise InvalidPipelineError(where, [Problem("file", "YAML needs PyYAML", hint)]) from None
+
+    class Loader(yaml.SafeLoader):
+        """As YAML 1.2 has it: only true and false are truth values. To PyYAML the key `on` is one, too.
+
+        A key that is there twice is an error, as in TOML: one of two sinks would get nothing. And there are no
+        aliases, by which a few lines say more than there is memory for, or for ever themselves.
+        """
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                event = self.peek_event()  # type: ignore[no-untyped-call]
+                what = f"aliases are not followed: write out what *{event.anchor} stands for"
+                raise yaml.MarkedYAMLError(problem=what, problem_mark=event.start_mark)
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode):
+                    if key.value in seen:
+                        what = f"the key {key.value} is there twice"
+                        raise yaml.MarkedYAMLError(problem=what, problem_mark=key.start_mark)
+                    seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    Loader.yaml_implicit_resolvers = {
+        first: [each for each in resolvers if each[0] != _YAML_BOOL_TAG]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    Loader.add_implicit_resolver(_YAML_BOOL_TAG, re.compile("true|false"), ["t", "f"])
+    try:
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InvalidPipelineError(where, [Problem("file", f"this is no YAML: {error}")]) from None
+
+
+def build_draft(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
+    """The pipeline that plain dictionaries and lists say. Raises PipelineError if there is no dictionary."""
+    if not isinstance(tree, dict):
+        raise InvalidPipelineError(where, [Problem("file", "this is no table of keys")])
+    problems = []
+    for key in [key for key in tree if key not in _TOP_LEVEL_KEYS]:
+        problems.append(
+            Problem("file", f"there is no key {key}", suggest_name(str(key), _TOP_LEVEL_KEYS))
+        )
+        if meant := closest_name(str(key), _TOP_LEVEL_KEYS):  # as for steps: checks can go on
+            tree = {meant: tree[key], **tree}
+    text_values = {"name": "unnamed"}
+    for key in ("name", "checkpoint", "trigger", "dead_letters"):
+        value = tree.get(key)
+        if isinstance(value, str):
+            text_values[key] = resolve(value, folder) if key == "checkpoint" else value
+        elif value is not None or key == "name":
+            problems.append(Problem("file", f"{key} must be a text"))
+    sources = _parse_endpoints(tree, "sources", Source, folder, problems)
+    sinks = _parse_endpoints(tree, "sinks", Sink, folder, problems)
+    steps = []
+    rows = tree.get("steps", [])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        problems.append(Problem("steps", "these are no tables", "write [[steps]] for each"))
+        rows = []
+    for number, row in enumerate(rows, 1):
+        options = {str(key): value for key, value in row.items() if key != "step"}
+        step, wrong = parse_step(row.get("step"), options, number)
+        steps.append(step)
+        problems += wrong
+    pipeline = Pipeline(**text_values, sources=sources, steps=tuple(steps), sinks=sinks)
+    return Draft(pipeline, problems)
+
+
+def _parse_endpoints(
+    tree: dict[str, Any], key: str, kind: type[EndpointT], folder: Path, problems: list[Problem]
+) -> dict[str, EndpointT]:
+    """The sources or the sinks: tables with a format, and options beside it."""
+    found: dict[str, EndpointT] = {}
+    tables = tree.get(key, {})
+    if not isinstance(tables, dict):
+        problems.append(Problem(key, "these are no tables", f"write [{key}.NAME] for each"))
+        return found
+    for name, table in tables.items():
+        place = f"{key[:-1]} {name}"
+        found[str(name)] = kind(_PLACEHOLDER_FORMATS[key], {})
+        if not isinstance(table, dict):
+            problems.append(Problem(place, "this is no table", f"write [{key}.{name}]"))
+        elif not isinstance(table.get("format"), str):
+            problems.append(Problem(place, "it needs a format"))
+        else:
+            options = {}
+            for option in (each for each in table if each != "format"):
+                try:
+                    options[str(option)] = option_to_text(table[option])
+                except TypeError as error:
+                    problems.append(Problem(place, f"an option cannot be understood: {error}"))
+                    options[str(option)] = str(table[option])
+            found[str(name)] = kind(table["format"], resolve_options(options, folder))
+    return found

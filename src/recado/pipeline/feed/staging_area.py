@@ -1,0 +1,185 @@
+"""What is between the tasks of a write and the feed: rows in files, and a note of what was published as what.
+
+Tasks come and go, are repeated, and finish in any order; so they publish nothing, but leave their rows in
+files of a folder that the driver sees, too. The driver publishes them, in an order that only depends on the
+rows, as one publisher. Before it does, it notes which batch has which sequences. If it is killed on the way,
+the batch comes once more, and is published once more under the same sequences: archives and subscribers know
+them.
+
+G1  The note is durable before the first message of its batch is published.
+G2  A batch with the number of the note has its rows, or is refused; so is one before it, for Spark repeats only
+    the last one: it is another query's.
+G3  A note that is a copy, as of a checkpoint that was restored from a backup, may be older than what was
+    published: the sequences behind it may be taken, and messages with them would be ignored as repeats. So only
+    a repeat of its batch has the noted sequences, and the next batch has another publisher. A file beside the
+    note, the seal, has the note's inode and the time of its last change, which no copy has.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec.structs import replace
+
+from ..location import to_local_path
+
+STAGED_SUFFIX: Final = ".arrow"
+_CHUNK_ROW_COUNT: Final = 10_000
+
+STAGED_SCHEMA: Final = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),
+        ("message_id", pa.large_binary()),
+        ("routing_key", pa.large_binary()),
+        ("headers", pa.large_binary()),
+        ("properties", pa.large_binary()),
+        ("body", pa.large_binary()),
+    ]
+)
+"""Of a file: what is published, and by what it is ordered. In µs; 0 where there is none."""
+
+
+class BatchChangedError(Exception):
+    """A batch that is repeated has other rows than the first time."""
+
+
+class StaleBatchError(Exception):
+    """A batch is numbered below one that was published: it is not of the query that the note is of."""
+
+
+class PublishRecord(msgspec.Struct, frozen=True):
+    """What a writer has published last."""
+
+    publisher: str
+    batch: int = -1
+    first: int = 1
+    rows: int = 0
+    digest: str = ""
+    is_copy: bool = False
+    """Whether it is not known that nothing was published behind it (G3)."""
+
+    def plan_batch(self, batch: int, rows: int, digest: str) -> PublishRecord:
+        """Which sequences a batch gets. Raises NotTheSame, AnotherQuery (G2)."""
+        if batch < self.batch:
+            raise StaleBatchError(
+                f"batch {self.batch} was published already, and now comes batch {batch}: the folder of the "
+                "option staging is of another query, or of this one before its checkpoint was deleted or an "
+                "older one restored. Put back the newest checkpoint; or name another folder or writer, and "
+                "rows that were published since are published again"
+            )
+        if batch > self.batch and self.is_copy:
+            return PublishRecord(secrets.token_hex(16), batch, 1, rows, digest)  # G3
+        if batch > self.batch:
+            return PublishRecord(self.publisher, batch, self.first + self.rows, rows, digest)
+        if (rows, digest) != (self.rows, self.digest):
+            raise BatchChangedError(
+                f"batch {batch} had {self.rows} rows when it was first published, and now has {rows}, or "
+                "others: what makes the rows must give the same ones when it is repeated; or, if an older "
+                "checkpoint was restored, put back the newest one"
+            )
+        return self
+
+
+class StagingArea:
+    """A folder for the rows of a writer, and its note. Writers of other names may have it as well."""
+
+    def __init__(self, folder: Path | str, name: str) -> None:
+        self.folder = to_local_path(str(folder))  # from here on: tasks have another working folder
+        # A feed may be called anything, and is not to name another folder.
+        self._record_file = self.folder / f"{quote(name, safe='')}.json"
+        self._seal_file = self._record_file.with_suffix(".seal")
+        self._file_prefix = sha256(name.encode()).hexdigest()[:16]
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> tuple[str, int]:
+        """A task's rows, in a file of their own: its name, and how many they are."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = f"{self._file_prefix}-{secrets.token_hex(16)}{STAGED_SUFFIX}"
+        rows = 0
+        with (
+            pa.OSFile(str(self.folder / name), "wb") as file,
+            pa.ipc.new_file(file, STAGED_SCHEMA) as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        return name, rows
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """All of these files, in an order that does not depend on the files."""
+        tables = []
+        for name in names:
+            with pa.memory_map(str(self.folder / name)) as file, pa.ipc.open_file(file) as reader:
+                tables.append(reader.read_all())
+        if not tables:
+            return STAGED_SCHEMA.empty_table()
+        table = pa.concat_tables(tables)
+        keys = [(each, "ascending") for each in ("offset", "timestamp", "message_id")]
+        keys += [(each, "ascending") for each in ("routing_key", "body", "headers", "properties")]
+        return table.take(pc.sort_indices(table, sort_keys=keys))
+
+    def clear(self) -> None:
+        """Remove the files of this writer, also those that tasks left which were given up."""
+        for path in self.folder.glob(f"{self._file_prefix}-*{STAGED_SUFFIX}"):
+            path.unlink(missing_ok=True)
+
+    # -- the note ----------------------------------------------------------------------------------
+
+    def load_record(self) -> PublishRecord:
+        try:
+            note = msgspec.json.decode(self._record_file.read_bytes(), type=PublishRecord)
+        except FileNotFoundError:
+            return PublishRecord(secrets.token_hex(16))
+        try:
+            is_sealed = self._seal_file.read_text() == self._seal_text()
+        except FileNotFoundError:
+            is_sealed = True  # of before there were seals
+        return note if is_sealed else replace(note, is_copy=True)
+
+    def save_record(self, record: PublishRecord) -> None:
+        """When this returns it is durable (G1)."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        part = self._record_file.with_name(f"{self._record_file.name}.part")
+        with part.open("wb") as file:
+            file.write(msgspec.json.encode(record))
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self._record_file)
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        # Killed before this, the note passes for a copy: that costs a publisher, and no message.
+        part = self._seal_file.with_name(f"{self._seal_file.name}.part")
+        part.write_text(self._seal_text())
+        part.replace(self._seal_file)
+
+    def _seal_text(self) -> str:
+        found = self._record_file.stat()
+        return f"{found.st_ino} {found.st_ctime_ns}"
+
+
+def digest_rows(table: pa.Table) -> str:
+    """Of what tells rows apart."""
+    digest = sha256()
+    for batch in split_rows(table):
+        for name in ("message_id", "routing_key", "body"):
+            for value in batch.column(name).to_pylist():
+                digest.update(b"%d:%b" % (len(value), value))
+    return digest.hexdigest()
+
+
+def split_rows(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows, so many at a time whatever they were before."""
+    for start in range(0, table.num_rows, _CHUNK_ROW_COUNT):
+        yield table.slice(start, _CHUNK_ROW_COUNT).combine_chunks().to_batches()[0]

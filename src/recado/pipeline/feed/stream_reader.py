@@ -1,0 +1,136 @@
+"""A feed as a stream: what its archive has, and what comes.
+
+Spark asks in turn where the stream ends now, which tasks read what is new, and tells when that is done. Nothing
+is kept here that a restart would miss: places are in Spark's checkpoint, rows in the archive.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from recado.feeds.archive.follower import ArchiveFollower
+
+from .batch_reader import FeedPartition, count_tasks
+from .bounds import check_feed, resolve_start
+from .options import FeedReadOptions
+from .position import (
+    FeedPosition,
+    position_after,
+    position_at,
+    rows_between,
+    rows_from,
+    split_range,
+)
+from .row_reader import freeze_gc, read_rows
+
+log = logging.getLogger("recado.pipeline")
+
+PositionJson = dict[str, Any]
+
+
+class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One is in the driver's keeping, and copies of it are with the tasks, which only `read`."""
+
+    def __init__(self, options: FeedReadOptions, columns: list[str]) -> None:
+        self._options = options
+        self._columns = columns
+        self._archive: ArchiveFollower | None = None
+        self._initial: PositionJson | None = None
+        self._available_now_end: int | None = None
+        self._planned_end = 0
+        """Up to where rows are in a batch."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_follower": None}
+
+    def _refresh_archive(self) -> ArchiveFollower:
+        if self._archive is None:
+            self._archive = ArchiveFollower(self._options.path)
+            check_feed(self._archive, self._options)
+        else:
+            self._archive.refresh()
+        return self._archive
+
+    def initialOffset(self) -> PositionJson:  # noqa: N802 (Spark's name, and those that follow)
+        # Spark asks twice; what came in between would be in no batch if the answer moved.
+        if self._initial is None:
+            archive = self._refresh_archive()
+            offset = resolve_start(archive, self._options, default="latest")
+            self._initial = position_at(archive, offset).to_json()
+        return self._initial
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._available_now_end = self._refresh_archive().end_offset
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        options = self._options
+        if options.max_rows is not None:
+            return ReadMaxRows(options.max_rows)
+        if options.max_bytes is not None:
+            return ReadMaxBytes(options.max_bytes)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: PositionJson, limit: ReadLimit) -> PositionJson:  # noqa: N802
+        archive, place = self._refresh_archive(), FeedPosition.from_json(start)
+        begin = rows_from(archive, place, fail_on_data_loss=self._options.fail_on_data_loss)
+        if place.archive == archive.id and begin.start != place.next:
+            log.warning(
+                "rows of the feed %s are gone: on from offset %d", archive.feed, begin.start
+            )
+        stop = (
+            begin.stop
+            if self._available_now_end is None
+            else min(begin.stop, self._available_now_end)
+        )
+        if not isinstance(limit, ReadAllAvailable):
+            stop = self._apply_limits(archive, begin.start, stop)
+        if stop <= begin.start == place.next and place.archive == archive.id:
+            self._planned_end = place.next
+            return start
+        self._planned_end = max(stop, begin.start)
+        return position_after(archive, place, begin, self._planned_end).to_json()
+
+    def _apply_limits(self, archive: ArchiveFollower, start: int, stop: int) -> int:
+        options = self._options
+        if options.max_rows is not None:
+            stop = min(stop, start + options.max_rows)
+        if options.max_bytes is not None:
+            stop = min(stop, archive.offset_after_bytes(start, options.max_bytes))
+        return stop
+
+    def reportLatestOffset(self) -> PositionJson:  # noqa: N802
+        """What is there, for the progress of the query, and how many rows it is behind with this batch."""
+        archive = self._refresh_archive()
+        return {
+            "archive": archive.id,
+            "next": archive.end_offset,
+            "lag": archive.end_offset - min(self._planned_end, archive.end_offset),
+        }
+
+    def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
+        archive = self._refresh_archive()
+        span = rows_between(
+            archive,
+            FeedPosition.from_json(start),
+            FeedPosition.from_json(end),
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+        count = count_tasks(span.stop - span.start, self._options.min_partitions)
+        return [FeedPartition(part) for part in split_range(archive, span, count)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, FeedPartition)
+        freeze_gc()
+        return read_rows(self._options.path, partition.task, self._columns, self._options.selector)

@@ -1,0 +1,222 @@
+"""`format("recado")` as a sink: rows become messages of a feed.
+
+Tasks leave their rows in files, and the driver publishes them when all tasks are done (`staging` says why). A
+micro-batch that Spark repeats is on the feed once. A write that is no stream is published by a publisher of its
+own, unless the options `staging` and `batch` say which batch of what it is. A stream has a note for each query.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from recado.amqp.properties import Properties, encode_properties
+from recado.amqp.values import encode_table
+from recado.feeds.connection import FeedConnection
+from recado.feeds.feed import ResumePoint
+
+from ..options import OptionError
+from ..queue.message_ids import make_message_ids
+from ..row_schema import PROPERTY_TYPES
+from .options import FeedWriteOptions, resolve_id_columns
+from .staging_area import STAGED_SCHEMA, PublishRecord, StagingArea, digest_rows, split_rows
+
+_CACHE_ENTRY_COUNT_MAX: Final = 10_000  # different headers and properties that are remembered
+
+
+@dataclass
+class StagedFile(WriterCommitMessage):
+    """The file that a task has left."""
+
+    name: str
+    rows: int
+
+
+class StagedRowEncoder:
+    """How the rows of a DataFrame become those of a file; checked when it is made."""
+
+    def __init__(self, options: FeedWriteOptions, types: Mapping[str, str]) -> None:
+        """`types` are the names that Spark has for the types of the columns."""
+        self._columns = frozenset(types)
+        self._id_columns = resolve_id_columns(options, types)
+        self._cache: dict[tuple[str, str], bytes] = {}
+
+    def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        ids = (
+            [b""] * batch.num_rows
+            if self._id_columns is None
+            else make_message_ids(batch, self._id_columns)
+        )
+        columns = {
+            "offset": self._encode_numbers("offset", batch),
+            "timestamp": self._encode_numbers("timestamp", batch),
+            "message_id": ids,
+            "routing_key": self._encode_bytes("routing_key", batch),
+            "headers": self._encode_distinct("headers", batch, _encode_headers),
+            "properties": self._encode_distinct("properties", batch, _encode_properties),
+            "body": self._encode_bytes("body", batch),
+        }
+        return pa.RecordBatch.from_pydict(columns, schema=STAGED_SCHEMA)
+
+    def _encode_numbers(self, name: str, batch: pa.RecordBatch) -> pa.Array | list[int]:
+        if name not in self._columns:
+            return [0] * batch.num_rows
+        return batch.column(name).cast(pa.int64()).fill_null(0)
+
+    def _encode_bytes(self, name: str, batch: pa.RecordBatch) -> pa.Array | list[bytes]:
+        if name not in self._columns:
+            return [b""] * batch.num_rows
+        return batch.column(name).cast(pa.large_binary()).fill_null(b"")
+
+    def _encode_distinct(
+        self, name: str, batch: pa.RecordBatch, encode: Callable[[Any], bytes]
+    ) -> list[bytes]:
+        """Equal ones are encoded once."""
+        if name not in self._columns:
+            return [b""] * batch.num_rows
+        known, found = self._cache, []
+        for value in batch.column(name).to_pylist():
+            if not value:
+                found.append(b"")
+                continue
+            key = (name, str(value))
+            if key not in known:
+                if len(known) >= _CACHE_ENTRY_COUNT_MAX:
+                    known.clear()
+                known[key] = encode(value)
+            found.append(known[key])
+        return found
+
+
+def _encode_headers(headers: Sequence[tuple[str, str | None]]) -> bytes:
+    return encode_table(dict(headers))
+
+
+def _encode_properties(values: Mapping[str, Any]) -> bytes:
+    known = {name: value for name, value in values.items() if name in PROPERTY_TYPES}
+    if all(value is None for value in known.values()):
+        return b""
+    return encode_properties(Properties(**known))
+
+
+# --- publishing ----------------------------------------------------------------------------------
+
+
+def publish_batch(
+    options: FeedWriteOptions, staging: StagingArea, staged_files: Sequence[StagedFile], batch: int
+) -> None:
+    """All rows that the tasks have left, as this batch. When it returns the broker has confirmed them."""
+    try:
+        table = staging.read([each.name for each in staged_files])
+    except FileNotFoundError:
+        raise OptionError(
+            f"{staging.folder} has not all that tasks have written there: the option staging must name a "
+            "folder that all machines share"
+        ) from None
+    if table.num_rows:
+        planned = staging.load_record().plan_batch(batch, table.num_rows, digest_rows(table))
+        staging.save_record(planned)
+        asyncio.run(_publish_rows(options, planned, table))
+    staging.clear()
+
+
+async def _publish_rows(options: FeedWriteOptions, record: PublishRecord, table: pa.Table) -> None:
+    earlier = ResumePoint(bytes.fromhex(record.publisher), record.first - 1)
+    # A broker that is away is waited for, between two batches as within one.
+    async with FeedConnection(
+        options.url, reconnect_timeout=options.give_up, wait_for_broker=True
+    ) as link:
+        feed = await link.feed(options.feed, resume=earlier)
+        for rows in split_rows(table):
+            column = {each: rows.column(each).to_pylist() for each in STAGED_SCHEMA.names}
+            now = time.time_ns() // 1000
+            await feed.publish_encoded(
+                column["body"],
+                keys=column["routing_key"],
+                message_ids=column["message_id"],
+                headers=column["headers"],
+                properties=column["properties"],
+                timestamps=[each or now for each in column["timestamp"]],
+            )
+        await feed.close()
+
+
+class _StagingWriter:
+    """What both writers have in common: a task's work, and the driver's."""
+
+    def __init__(
+        self, options: FeedWriteOptions, types: Mapping[str, str], folder: Path | None
+    ) -> None:
+        """Without a folder it has one of its own, on this machine; made when all else was checked."""
+        self._options = options
+        self._encoder = StagedRowEncoder(options, types)
+        folder = folder or Path(tempfile.mkdtemp(prefix="recado-", dir=_spark_local_dir()))
+        self._staging = StagingArea(folder, options.writer or options.feed)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedFile:
+        return StagedFile(*self._staging.write(map(self._encoder.encode, iterator)))
+
+    def publish(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+        staged = [each for each in messages if isinstance(each, StagedFile)]
+        publish_batch(self._options, self._staging, staged, batch)
+
+
+class FeedBatchWriter(_StagingWriter, DataSourceArrowWriter):
+    """In a folder of its own, unless it is the batch of something."""
+
+    def __init__(self, options: FeedWriteOptions, types: Mapping[str, str]) -> None:
+        folder = None if options.staging is None else Path(options.staging)
+        if folder is not None and options.batch is None:
+            folder /= token_hex(16)
+        super().__init__(options, types, folder)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        try:
+            self.publish(messages, self._options.batch or 0)
+        finally:
+            self._remove_own_folder()
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._staging.clear()
+        self._remove_own_folder()
+
+    def _remove_own_folder(self) -> None:
+        """A folder for this write alone is of no more use."""
+        if self._options.batch is None:
+            shutil.rmtree(self._staging.folder, ignore_errors=True)
+
+
+def _spark_local_dir() -> str | None:
+    """Of what Spark removes when it ends, also because the driver was killed; it tells its Pythons."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
+
+
+class FeedStreamWriter(_StagingWriter, DataSourceStreamArrowWriter):
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 (Spark's name)
+    ) -> None:
+        self.publish(messages, batchId)
+
+    def abort(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
+        self._staging.clear()

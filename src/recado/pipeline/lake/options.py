@@ -1,0 +1,114 @@
+"""The options of lake tables and of the console, as sinks and as sources."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ..location import (
+    OBJECT_STORE_SCHEMES,
+    has_bucket,
+    is_local,
+    is_object_store,
+    parse_scheme,
+    to_local_path,
+)
+from ..options import OptionError
+
+StorageOptions = dict[str, str]
+"""Options of an object store, by the names of deltalake or pyiceberg, which get them unchanged."""
+
+
+class ParquetOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Of Parquet: a folder."""
+
+    path: str
+    partition_by: str = ""
+    """Columns, with commas between them, by whose values the files are laid out."""
+    evolve: bool = False
+    """Whether columns that a table does not have are added to it; else they are an error."""
+
+
+class DeltaOptions(ParquetOptions, frozen=True, kw_only=True, rename="camel"):
+    """Of Delta: a folder, or a place in an object store."""
+
+    storage: StorageOptions = {}
+
+
+class IcebergOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Of Iceberg: a table of a catalogue."""
+
+    table: str
+    """NAMESPACE.NAME; made if it does not exist."""
+    warehouse: str
+    """The folder of the tables, or a place in an object store."""
+    catalogue: str = ""
+    """The URI of its SQL database; by default SQLite's `catalogue.db` in the warehouse, if that is a folder."""
+    evolve: bool = False
+    storage: StorageOptions = {}
+
+
+class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    num_rows: Annotated[int, Meta(ge=1)] = 20
+    truncate: bool = True
+
+
+class DeltaSourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A Delta table to look things up in."""
+
+    path: str
+    version: Annotated[int, Meta(ge=0)] | None = None
+    storage: StorageOptions = {}
+
+
+class IcebergSourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    table: str
+    warehouse: str
+    catalogue: str = ""
+    storage: StorageOptions = {}
+
+
+# --- where a table may be ------------------------------------------------------------------------
+
+
+def check_parquet_path(path: str) -> None:
+    """Raises OptionError."""
+    if is_object_store(path):
+        raise OptionError(
+            f"option path is {path}: a Parquet table commits a batch by renaming a folder, and an object store "
+            "cannot do that atomically; use the format delta or iceberg there"
+        )
+    if not is_local(path):
+        raise OptionError(
+            f"option path is {path}: a Parquet table must be in a folder, local or mounted; a folder with such "
+            f"a name is ./{path}"
+        )
+    to_local_path(path)
+
+
+def check_table_location(option: str, location: str) -> None:
+    """Of Delta and Iceberg. Raises OptionError."""
+    if is_local(location):
+        to_local_path(location)
+    elif not is_object_store(location):
+        known = ", ".join(f"{each}://" for each in OBJECT_STORE_SCHEMES)
+        raise OptionError(
+            f"option {option} is {location}, and there is no store for {parse_scheme(location)}: name a folder, "
+            f"local or mounted, or an object store ({known}); a folder with such a name is ./{location}"
+        )
+    elif not has_bucket(location):
+        raise OptionError(
+            f"option {option} is {location}, which names no bucket: write {parse_scheme(location)}://BUCKET/PATH"
+        )
+
+
+def check_catalogue(options: IcebergOptions | IcebergSourceOptions) -> None:
+    """Raises OptionError."""
+    check_table_location("warehouse", options.warehouse)
+    if is_object_store(options.warehouse) and not options.catalogue:
+        raise OptionError(
+            f"option warehouse is {options.warehouse}, where no database can be: name that of the catalogue by "
+            "the option catalogue, such as sqlite:////data/catalogue.db or postgresql+psycopg2://…"
+        )

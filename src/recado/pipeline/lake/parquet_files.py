@@ -1,0 +1,177 @@
+"""Parquet files, as Spark writes them into a folder, and what is known of each."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+
+from ..location import local_uri
+from .batch import RowsFingerprint
+from .errors import TableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
+
+# Spark's own are INT96, which Delta and Iceberg know only by hearsay.
+_TIMESTAMP_SETTINGS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+_NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+_SUM_COLUMNS: Final = ("high", "low")
+
+
+class TableFile(NamedTuple):
+    path: str
+    """Absolute on a local disk; in an object store as the store was told."""
+    rows: int
+    size: int
+    modified_ms: int
+    partition: dict[str, str | None]
+
+
+class WrittenBatch(NamedTuple):
+    """The files of a batch, and its rows as they were when they were written."""
+
+    files: list[TableFile]
+    rows: RowsFingerprint
+
+
+def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ()) -> WrittenBatch:
+    """Write rows into a folder that is to hold nothing else; files without rows are removed.
+
+    An executor that does not share the folder writes to a disk of its own, and Spark says nothing. So rows are
+    counted where they are written, and in the files that are here. Raises TableError.
+    """
+    shutil.rmtree(folder, ignore_errors=True)  # of an attempt that was killed
+    observed, observe = observe_rows(rows)
+    with override_settings(rows.sparkSession, _TIMESTAMP_SETTINGS):
+        observed.write.mode("overwrite").partitionBy(*partition_by).parquet(local_uri(folder))
+    files = []
+    for path in sorted(folder.rglob("*.parquet")):
+        count = pq.read_metadata(path).num_rows
+        if count:
+            seen = path.stat()
+            partition = parse_partition_path(path.relative_to(folder))
+            files.append(
+                TableFile(str(path), count, seen.st_size, seen.st_mtime_ns // 1_000_000, partition)
+            )
+        else:
+            path.unlink()
+    written, here = observe(), sum(file.rows for file in files)
+    if written.row_count != here:
+        raise TableError(
+            f"{written.row_count} rows were written into {folder}, and {here} of them are here: the folder of a "
+            "table must be one that all machines share"
+        )
+    if not files:
+        shutil.rmtree(folder)
+    return WrittenBatch(files, written)
+
+
+# --- the rows of a batch -------------------------------------------------------------------------
+
+
+def observe_rows(rows: DataFrame) -> tuple[DataFrame, Callable[[], RowsFingerprint]]:
+    """The same rows, and what tells them apart from others, which is known when they have been written."""
+    from pyspark.sql import Observation
+
+    given = Observation()
+    return rows.observe(given, *_fingerprint_columns(rows.schema)), lambda: _to_fingerprint(
+        given.get
+    )
+
+
+def fingerprint_rows(rows: DataFrame) -> RowsFingerprint:
+    """The same, of rows that are not to be written."""
+    return _to_fingerprint(rows.agg(*_fingerprint_columns(rows.schema)).collect()[0].asDict())
+
+
+def _fingerprint_columns(schema: StructType) -> list[Column]:
+    """A count, and the sum of a hash of each row, in two halves: a sum of whole hashes would overflow.
+
+    It takes about 0.6 µs for a row of eight columns with a map, a quarter of the time in which it is written.
+    """
+    from pyspark.sql import functions as f
+
+    row = f.xxhash64(*(part for field in schema for part in _hashable(field)))
+    halves = (f.shiftrightunsigned(row, 32), row.bitwiseAND(f.lit(0xFFFF_FFFF)))
+    sums = [f.coalesce(f.sum(half), f.lit(0)) for half in halves]
+    named = [each.alias(name) for each, name in zip(sums, _SUM_COLUMNS, strict=True)]
+    return [f.count(f.lit(1)).alias("rows"), *named]
+
+
+def _hashable(field: StructField) -> tuple[Column, Column]:
+    """Whether a value is NULL, which Spark's hash passes over, and the value in a type that Spark hashes, which
+    maps and variants are not. Entries of a map take half the time of its JSON."""
+    from pyspark.sql import functions as f
+
+    column = f.col(f"`{field.name.replace('`', '``')}`")
+    kind = field.dataType.simpleString()
+    outer, inner = kind.startswith("map<"), kind.removeprefix("map<")
+    value = f.map_entries(column) if outer else column
+    if "map<" in inner or "variant" in inner:
+        value = f.to_json(f.struct(column))
+    return column.isNull(), value
+
+
+def _to_fingerprint(measured: Mapping[str, Any]) -> RowsFingerprint:
+    return RowsFingerprint(measured["rows"], tuple(measured[name] for name in _SUM_COLUMNS))
+
+
+# --- schemas, and names of files -----------------------------------------------------------------
+
+
+def as_nullable(schema: StructType) -> StructType:
+    """The same, but that a value is there always: that is nothing a table should insist on."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(_nullable(schema.jsonValue()))
+
+
+def _nullable(tree: Any) -> Any:
+    match tree:
+        case dict():
+            return {
+                key: True
+                if key in ("nullable", "containsNull", "valueContainsNull")
+                else _nullable(value)
+                for key, value in tree.items()
+                if key != "metadata"
+            } | ({"metadata": {}} if "metadata" in tree else {})
+        case list():
+            return [_nullable(each) for each in tree]
+        case _:
+            return tree
+
+
+def parse_partition_path(path: Path) -> dict[str, str | None]:
+    """`date=2027-01-15/part.parquet` says of all rows what their date is."""
+    found: dict[str, str | None] = {}
+    for part in path.parts[:-1]:
+        name, _, value = part.partition("=")
+        found[unquote(name)] = None if value == _NULL_PARTITION else unquote(value)
+    return found
+
+
+def split_names(text: str) -> list[str]:
+    """The names of `a, b`."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+@contextmanager
+def override_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """A session with other settings for a while."""
+    before = {key: spark.conf.get(key) for key in values}
+    for key, value in values.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is not None:
+                spark.conf.set(key, old)

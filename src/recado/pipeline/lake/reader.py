@@ -1,0 +1,67 @@
+"""Delta and Iceberg as tables to read: the files of a snapshot, by Spark's own Parquet reader.
+
+Those in an object store are read by deltalake and pyiceberg, as a whole into the driver: Spark has no reader
+for the store without jars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from ..location import is_object_store, to_local_path
+from ..options import OptionError, parse_options
+from .delta import reject_column_mapping
+from .options import DeltaSourceOptions, IcebergSourceOptions, check_table_location
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_delta(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
+    from deltalake import DeltaTable
+
+    options = parse_options(DeltaSourceOptions, "delta", given)
+    check_table_location("path", options.path)
+    if is_object_store(options.path):
+        stored = DeltaTable(options.path, options.version, storage_options=options.storage or None)
+        return spark.createDataFrame(stored.to_pyarrow_table())
+    folder = to_local_path(options.path)
+    table = DeltaTable(folder, version=options.version)
+    reject_column_mapping(table)
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        raise OptionError(
+            f"{folder} has files in which rows may be deleted (deletion vectors), which only Delta's own "
+            "reader knows: purge it, and drop that feature of the table"
+        )
+    if table.metadata().partition_columns:
+        raise OptionError(
+            f"{folder} is laid out by columns, which are in no file: read it by deltalake"
+        )
+    return _read_files(spark, [unquote(uri) for uri in table.file_uris()], str(folder))
+
+
+def read_iceberg(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
+    from .iceberg import open_catalogue
+
+    options = parse_options(IcebergSourceOptions, "iceberg", given)
+    catalogue = open_catalogue(options)
+    try:
+        if is_object_store(options.warehouse):
+            stored = catalogue.load_table(options.table).scan().to_arrow()
+            return spark.createDataFrame(stored)
+        tasks = list(catalogue.load_table(options.table).scan().plan_files())
+    finally:
+        catalogue.close()
+    if any(task.delete_files for task in tasks):
+        raise OptionError(
+            f"{options.table} has files of deleted rows, which only Iceberg's own reader knows: rewrite it"
+        )
+    return _read_files(spark, [task.file.file_path for task in tasks], options.table)
+
+
+def _read_files(spark: SparkSession, paths: list[str], table: str) -> DataFrame:
+    if not paths:
+        raise OptionError(f"{table} has no rows yet")
+    return spark.read.option("mergeSchema", "true").parquet(*paths)

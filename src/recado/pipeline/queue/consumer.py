@@ -1,0 +1,301 @@
+"""Takes messages from a queue into a spool, in a thread of its own: received, written, synced, acknowledged.
+
+Nothing is acknowledged before its row, or the row of the message that it repeats, is durable. What came since
+the last group began is the next one, fifty a second at most, so groups grow with the load.
+
+    Spark's thread                   the loop's thread                         a worker thread
+    start, latest, pieces, commit    connection, spool (all but its sync)      Spool.sync
+
+A broker that goes away is waited for. What another attempt would not mend ends it: a queue that is not there, a
+login that is refused, a disk that fails. The error is kept, and raised by the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+from uuid import uuid4
+
+from recado.client import (
+    ConnectionEvent,
+    ConnectionLost,
+    ConnectionRecovered,
+    Delivery,
+    ReconnectScheduled,
+    RobustChannel,
+    RobustConsumer,
+    connect,
+)
+from recado.client.loop_thread import LoopThread
+from recado.journal.disk import FolderDisk, FolderInUseError
+
+from .options import QueueReadOptions
+from .spool import Spool
+from .spool_record import SpoolSlice
+
+log = logging.getLogger("recado.pipeline")
+
+TASK_BYTES: Final = 8 << 20  # bytes that one task reads, about
+SYNC_INTERVAL_MIN_S: Final = 0.02
+"""Not more groups than one in this time: each costs half a millisecond, however many rows are in it."""
+_LARGE_BATCH_ROW_COUNT: Final = 100_000  # rows that are worth a batch of their own
+_LOCK_TIMEOUT_S: Final = 30.0  # seconds until another process must have let go of the spool
+_POLL_INTERVAL_S: Final = 0.1  # seconds
+_IDLE_POLL_COUNT_MAX: Final = 300  # at a queue whose messages do not come; half a minute
+_CLOSE_TIMEOUT_S: Final = 5.0  # seconds for the broker to close the connection
+
+
+class NoDeliveriesError(Exception):
+    """The queue has messages, and the broker gives out none of them."""
+
+    def __init__(self, queue: str, messages: int) -> None:
+        super().__init__(
+            f"the queue '{queue}' has {messages} messages, and the broker gives out none of them. Either it is "
+            "a stream, which is not read this way; or another consumer has it to itself, as its single active "
+            "one or by its priority: end that one, or wait for it with another trigger than availableNow"
+        )
+
+
+class SourceStoppedError(Exception):
+    """The source was stopped, and is used."""
+
+    def __init__(self) -> None:
+        super().__init__("the source was stopped")
+
+
+class SpoolingConsumer:
+    def __init__(self, options: QueueReadOptions) -> None:
+        """Nothing is opened before `open`, nothing connected before `start`."""
+        self._options = options
+        self._disk: FolderDisk | None = None
+        self._spool: Spool
+        self._thread = LoopThread("recado queue source", SourceStoppedError)
+        self._error: Exception | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._progressed = asyncio.Event()  # set when there is more to read, or nothing to wait for
+        self._space_freed = asyncio.Event()
+        self._sync_lock = asyncio.Lock()
+        self._remaining: int | None = (
+            None  # messages to take before it is enough; None: it never is
+        )
+        self._outage = ""
+
+    # -- Spark's thread ----------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the spool; a process that had it, and is just ending, is waited for."""
+        disk = self._disk = FolderDisk(self._options.spool)
+        deadline = time.monotonic() + _LOCK_TIMEOUT_S
+        while True:
+            try:
+                disk.lock()
+                break
+            except FolderInUseError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_INTERVAL_S)  # a lock cannot be waited for and given up in time
+        self._spool = Spool(disk, window_size=self._options.dedup_window)
+        self._spool.recover(self._options.queue, lambda: uuid4().bytes)
+        self._thread.start()
+
+    def start(self, *, available_now: bool = False) -> None:
+        """Begin to take messages. With `only_what_is_there`, no more than are in the queue now."""
+        self._thread.run(self._start(available_now))
+
+    @property
+    def id(self) -> str:
+        return self._spool.id.hex()
+
+    @property
+    def committed(self) -> int:
+        """The first row that was not committed."""
+        return self._spool.committed
+
+    @property
+    def outage(self) -> str:
+        """Why nothing comes, if the broker is away; or empty."""
+        return self._outage
+
+    @property
+    def duplicates(self) -> int:
+        """How many messages were not taken, since others with their ids had been."""
+        return self._spool.duplicates
+
+    def durable_end(self) -> int:
+        """The offset behind the last row that can be read."""
+        self._raise_error()
+        return self._spool.durable
+
+    def mark_planned(self, offset: int) -> None:
+        """Spark has rows before this offset in batches, and asks what there is from there on.
+
+        It commits a batch only when it has rows for the next one: in a full spool there would never be any.
+        """
+        self._thread.run(self._mark_planned(offset))
+
+    def wait_for_rows(self, offset: int) -> int:
+        """The same, once there are many rows from `offset` on, or as many as it has room for, or all."""
+        self.wait_until(
+            lambda: self._spool.durable >= offset + (1 if self._is_full else _LARGE_BATCH_ROW_COUNT)
+        )
+        return self.durable_end()
+
+    def wait_until(self, reached: Callable[[], bool]) -> None:
+        """Or until nothing more will come; asked whenever something has changed, in the loop's thread."""
+        self._thread.run(self._wait_until(reached))
+        self._raise_error()
+
+    def slice_rows(self, start: int, end: int) -> list[SpoolSlice]:
+        return self._thread.run(self._slice_rows(start, end))
+
+    def commit(self, offset: int) -> None:
+        """Spark needs nothing before this offset any more."""
+        self._raise_error()
+        self._thread.run(self._commit(offset))
+
+    def stop(self) -> None:
+        """What is received and not safe is not acknowledged: the broker gives it out again."""
+        if self._thread.is_running:
+            self._thread.run(self._stop())
+            self._thread.stop()  # which waits for a sync that is under way, and needs the files
+            self._spool.close()
+        if self._disk is not None:
+            self._disk.close()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    # -- the loop's thread -------------------------------------------------------------------------
+
+    async def _start(self, available_now: bool) -> None:
+        counted = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._consume(available_now, counted))
+        self._task.add_done_callback(self._on_task_done)
+        if available_now:
+            await asyncio.wait([counted, self._task], return_when=asyncio.FIRST_COMPLETED)
+            self._raise_error()
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            assert isinstance(error, Exception)
+            self._error = error
+        self._progressed.set()
+
+    async def _stop(self) -> None:
+        if self._task is not None:
+            # Then it parts from the broker, which may hold something for it until then.
+            if self._remaining == 0:
+                await asyncio.wait([self._task], timeout=_CLOSE_TIMEOUT_S)
+            self._task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await self._task
+
+    async def _wait_until(self, reached: Callable[[], bool]) -> None:
+        assert self._task is not None
+        while not reached() and not self._task.done() and self._remaining != 0:
+            self._progressed.clear()
+            await self._progressed.wait()
+
+    async def _slice_rows(self, start: int, end: int) -> list[SpoolSlice]:
+        return self._spool.slice_rows(start, end, TASK_BYTES)
+
+    async def _mark_planned(self, offset: int) -> None:
+        self._spool.mark_planned(offset)
+        self._space_freed.set()
+
+    async def _commit(self, offset: int) -> None:
+        self._spool.commit(offset)
+        self._space_freed.set()
+        await self._flush()
+
+    async def _flush(self) -> None:
+        """Write and sync what was appended; and remove what is committed, now that the disk knows of it."""
+        async with self._sync_lock:
+            self._spool.write()
+            await asyncio.to_thread(self._spool.sync)
+            self._spool.remove_committed()
+        self._progressed.set()
+
+    async def _consume(self, available_now: bool, counted: asyncio.Future[None]) -> None:
+        options = self._options
+        patient = not self._spool.is_new  # else it is mostly a mistake in the URL
+        async with connect(
+            options.url, on_event=self._on_event, reconnect_timeout=None, wait_for_broker=patient
+        ) as connection:
+            channel = await connection.channel(confirms=False)
+            if options.declare:
+                await channel.declare_queue(options.queue, durable=True)
+            queue = await channel.declare_queue(options.queue, passive=True)
+            if available_now:
+                self._remaining = queue.message_count
+            if not counted.done():
+                counted.set_result(None)
+            if self._remaining == 0:
+                return
+            await channel.qos(options.prefetch)
+            consumer = await channel.consume(options.queue)
+            loop = asyncio.get_running_loop()
+            while self._remaining is None or self._remaining > 0:
+                begun = loop.time()
+                batch = await self._next_batch(channel, consumer)
+                if not batch:
+                    self._remaining = 0
+                    break
+                await self._store_batch(batch)
+                # After more than that, the broker would have to wait for us.
+                if self._remaining != 0 and len(batch) < options.prefetch // 4:
+                    await asyncio.sleep(begun + SYNC_INTERVAL_MIN_S - loop.time())
+            self._progressed.set()  # it takes the broker a while to close the connection
+
+    @property
+    def _is_full(self) -> bool:
+        return self._spool.unplanned_bytes >= self._options.max_spool_bytes
+
+    async def _next_batch(self, channel: RobustChannel, consumer: RobustConsumer) -> list[Delivery]:
+        """What came; empty when nothing will, of what was there."""
+        while self._is_full:
+            self._progressed.set()
+            self._space_freed.clear()
+            await self._space_freed.wait()
+        if self._remaining is None:
+            return await consumer.next_batch()
+        empty_polls = polls = 0
+        while empty_polls < 2:  # an answer may overtake a delivery once
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_INTERVAL_S):
+                    return (await consumer.next_batch())[: self._remaining]
+            # Others may take messages as well, or time: then fewer come than were there.
+            state = await channel.declare_queue(self._options.queue, passive=True)
+            empty_polls = 0 if state.message_count else empty_polls + 1
+            polls += 1  # and no clock: a broker that is away is waited for, within one look
+            if state.message_count and polls >= _IDLE_POLL_COUNT_MAX:
+                raise NoDeliveriesError(self._options.queue, state.message_count)
+        return []
+
+    async def _store_batch(self, batch: list[Delivery]) -> None:
+        self._spool.append(batch, time.time_ns() // 1000)
+        await self._flush()
+        # A stale delivery is given out again. All others are acknowledged by this: those before are done with.
+        if batch[-1].ack(multiple=True) and self._remaining is not None:
+            self._remaining -= sum(not each.is_stale for each in batch)
+
+    def _on_event(self, notice: ConnectionEvent) -> None:
+        match notice:
+            case ConnectionLost(error):
+                self._outage = str(error)
+                log.warning("queue '%s': waiting for the broker: %s", self._options.queue, error)
+            case ReconnectScheduled(_, _, error):
+                self._outage = str(error)
+            case ConnectionRecovered(_, seconds):
+                self._outage = ""
+                log.warning(
+                    "queue '%s': the broker is back after %.1f s", self._options.queue, seconds
+                )
+            case _:
+                pass
+        self._progressed.set()

@@ -1,0 +1,110 @@
+"""The ids that a sink gives to messages: of what the row was made from, so that a retry has the same ones.
+
+In this order:
+1. the columns that the option `idColumns` names; with `none`, messages have no ids;
+2. the column `message_id`, where a row has one;
+3. `publisher` and `sequence`: a message of a feed is known by them.
+
+Whoever says nothing and has no such columns is told so before anything runs.
+
+Never the place of a row in its partition: after a shuffle another row may have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recado.pipeline.options import OptionError
+
+NO_IDS: Final = "none"
+ID_BYTES_MAX: Final = 255  # bytes of a property
+_SEPARATOR: Final = ":"
+
+
+class MessageIdError(Exception):
+    """A row that should have an id has none, or that of another."""
+
+
+IdColumns = tuple[tuple[str, ...], ...]
+"""The columns that make a row's id; the next ones count where one of these has no value."""
+
+_DEFAULT_COLUMNS: Final[IdColumns] = (("message_id",), ("publisher", "sequence"))
+
+
+def choose_id_columns(
+    option: str | None, columns: Sequence[str], format_: str = "amqp"
+) -> IdColumns | None:
+    """None: messages are to have no ids."""
+    if option is not None and option.strip().lower() == NO_IDS:
+        return None
+    if option is not None:
+        names = tuple(name.strip() for name in option.split(","))
+        missing = [name for name in names if name not in columns]
+        if missing:
+            raise OptionError(
+                f"idColumns names {missing[0]!r}, and there is no such column: {', '.join(columns)}"
+            )
+        return (names,)
+    known = tuple(names for names in _DEFAULT_COLUMNS if set(names) <= set(columns))
+    if known:
+        return known
+    raise OptionError(
+        f'format("{format_}") makes a message\'s id of the column message_id, or of publisher and sequence, and '
+        "there is neither. Name other columns that tell rows apart: .option('idColumns', 'order,line'); "
+        "or do without ids, and with more repeats: .option('idColumns', 'none')"
+    )
+
+
+def make_message_ids(batch: pa.RecordBatch, id_columns: Sequence[tuple[str, ...]]) -> list[bytes]:
+    """The id of each row; raises NoId."""
+    ids = pc.coalesce(
+        *(
+            _join_escaped([_to_strings(batch.column(name)) for name in names])
+            for names in id_columns
+        )
+    )
+    if ids.null_count:
+        names = " nor ".join(" and ".join(each) for each in id_columns)
+        raise MessageIdError(
+            f"{ids.null_count} rows have no {names}, of which their ids are made. Name columns by the option "
+            "idColumns that have a value in every row, or do without ids: idColumns=none"
+        )
+    if len(pc.unique(ids)) < len(ids):
+        _check_duplicates(ids.to_pylist(), batch)
+    return [_shorten(each) for each in ids.cast(pa.binary()).to_pylist()]
+
+
+def _to_strings(column: pa.Array) -> pa.Array:
+    return column if column.type == pa.string() else pc.cast(column, pa.string())
+
+
+def _join_escaped(texts: list[pa.Array]) -> pa.Array:
+    """So that different values never give the same id."""
+    if len(texts) == 1:
+        return texts[0]
+    escaped = (pc.replace_substring(each, "\\", "\\\\") for each in texts)
+    return pc.binary_join_element_wise(
+        *(pc.replace_substring(each, _SEPARATOR, f"\\{_SEPARATOR}") for each in escaped), _SEPARATOR
+    )
+
+
+def _check_duplicates(ids: list[str], batch: pa.RecordBatch) -> None:
+    """The same message may well come twice; but two that differ must not have the same id."""
+    bodies = batch.column("body").to_pylist()
+    known: dict[str, object] = {}
+    for each, body in zip(ids, bodies, strict=True):
+        if known.setdefault(each, body) != body:
+            raise MessageIdError(
+                f"different messages have the id {each!r}, and a broker that looks for repeats would drop all "
+                "but one. If one message became several rows, name a column by the option idColumns that tells "
+                "them apart: idColumns=message_id,number"
+            )
+
+
+def _shorten(octets: bytes) -> bytes:
+    return octets if len(octets) <= ID_BYTES_MAX else sha256(octets).hexdigest().encode()

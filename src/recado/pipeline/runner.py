@@ -1,0 +1,307 @@
+"""Running a pipeline: as a stream until it ends or is stopped, or as one batch.
+
+    report = run(pipeline, spark)               # a stream
+    report = run(pipeline, spark, batch=True)   # all that there is now, once
+    query = start(pipeline, spark)              # a stream that somebody else watches
+
+A stream is one query, whatever it has of sinks. For each batch all sinks are written, and then Spark commits
+it. If the job dies in between, the same rows come again under the same number: lake tables recognise the batch,
+messages have the same ids.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import Observation, SparkSession
+from pyspark.sql import functions as f
+
+from . import stream_state
+from .checkpoint import checkpoint_uri
+from .definition.checker import check, check_name
+from .definition.pipeline import AVAILABLE_NOW, Pipeline
+from .definition.problems import InvalidPipelineError, Problem
+from .definition.step import step_label
+from .lake.batch import Batch
+from .lake.errors import TableError
+from .lake.parquet_files import fingerprint_rows
+from .options import OptionError, has_option
+from .progress import ProgressListener, ProgressTracker
+from .report import PipelineReport, RowCounter, SourceReport
+from .steps.analysis import SparkAnalyser
+from .steps.flow import Flow
+from .steps.sources import read_batch, read_stream, read_tables
+from .steps.traversal import (
+    apply_steps,
+    bundle,
+    check_tables,
+    count_stream_steps,
+    rows_by_sink,
+    unbundle,
+)
+from .writer import write_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_RUN_ERRORS: Final = (PySparkException, Py4JJavaError, TableError, OptionError)
+"""What Spark and the sinks say when a pipeline, or its data, is at fault."""
+_TRACEBACK_HEADER: Final = "Traceback (most recent call last):"
+_POLL_INTERVAL_S: Final = 0.5  # seconds between two looks at a query
+
+
+class PipelineFailedError(Exception):
+    """A pipeline that ran and stopped with an error; the text says which."""
+
+
+def run(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    *,
+    batch: bool = False,
+    name: str = "",
+    watch: ProgressListener | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> PipelineReport:
+    """Run it to its end. A batch with a `name` is written once, however often it is run.
+
+    Raises PipelineError if it cannot run, PipelineFailed if it did and failed.
+    """
+    started_at = time.monotonic()
+    if batch:
+        try:
+            report = _run_batch(pipeline, spark, name)
+        except _RUN_ERRORS as error:
+            raise PipelineFailedError(summarize_error(error)) from error
+        report.seconds = time.monotonic() - started_at
+        if watch is not None:
+            watch.on_report(report)
+        return report
+    check(pipeline, analyser=SparkAnalyser(lambda: spark))
+    _reject_spark_connect(pipeline, spark)
+    counter = RowCounter()
+    tables: Mapping[str, DataFrame] = {}
+    try:
+        tables = cache_tables(pipeline, spark)
+        query = _start_query(pipeline, spark, tables, counter)
+    except Exception as error:
+        _unpersist(tables)
+        if isinstance(error, _RUN_ERRORS):
+            raise PipelineFailedError(summarize_error(error)) from error
+        raise
+    tracker = ProgressTracker(pipeline.name, tuple(pipeline.streaming_sources()), counter)
+    final_state = "ended"
+    try:
+        while not should_stop() and not _has_ended(query):
+            _report_progress(query, spark, tracker, watch, pipeline, started_at)
+    except StreamingQueryException as error:
+        final_state = summarize_error(error)
+        raise PipelineFailedError(final_state) from error
+    except Exception as error:
+        final_state = str(error)
+        raise
+    finally:
+        query.stop()
+        _unpersist(tables)
+        _report_progress(query, spark, tracker, watch, pipeline, started_at)
+        stream_state.write_status(
+            pipeline.checkpoint, tracker.with_sink_counts(), final_state, spark
+        )
+    return tracker.report
+
+
+def start(pipeline: Pipeline, spark: SparkSession) -> StreamingQuery:
+    """Start it as a stream. Raises PipelineError.
+
+    Nobody here sees it end; so what steps look things up in is not kept, but read again for each batch.
+    """
+    check(pipeline, analyser=SparkAnalyser(lambda: spark))
+    _reject_spark_connect(pipeline, spark)
+    return _start_query(
+        pipeline, spark, check_tables(pipeline, read_tables(pipeline, spark)), RowCounter()
+    )
+
+
+def _reject_spark_connect(pipeline: Pipeline, spark: object) -> None:
+    """Over Spark Connect a stream's batches are written by the server, and what it counts stays there. The
+    identity of the stream is noted here: without the server's checkpoint each start would have another one, and
+    a repeated batch would be there twice. Raises PipelineError."""
+    if not isinstance(spark, SparkSession):
+        told = "it wants a Spark in its own process, and this one is of Spark Connect"
+        hint = "submit it as a job, run it as a batch, or write the query by hand"
+        raise InvalidPipelineError(pipeline.name, [Problem("stream", told, hint)])
+
+
+def cache_tables(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, DataFrame]:
+    """What steps look things up in, as it is now, for all batches, until it is let go. Raises PipelineError."""
+    tables = {name: table.persist() for name, table in read_tables(pipeline, spark).items()}
+    try:
+        return check_tables(pipeline, tables)  # which looks at all of it
+    except Exception:
+        _unpersist(tables)
+        raise
+
+
+def _unpersist(tables: Mapping[str, DataFrame]) -> None:
+    for table in tables.values():
+        table.unpersist()
+
+
+def _start_query(
+    pipeline: Pipeline, spark: SparkSession, tables: Mapping[str, DataFrame], counter: RowCounter
+) -> StreamingQuery:
+    stateful_count = count_stream_steps(pipeline)
+    stream_flow = apply_steps(
+        pipeline, Flow(read_stream(pipeline, spark)), tables, is_streaming=True, end=stateful_count
+    )
+    stream_id = stream_state.load_stream_id(pipeline.checkpoint, spark)
+
+    def write_batch(rows: DataFrame, number: int) -> None:
+        rows.persist()  # of many sinks each reads it
+        try:
+            flow = unbundle(rows, stream_flow)
+            flow = apply_steps(pipeline, flow, tables, is_streaming=False, start=stateful_count)
+            offsets = stream_state.offsets_digest(pipeline.checkpoint, number, spark)
+            batch = Batch(stream_id, number, offsets)
+            write_sinks(pipeline, rows_by_sink(pipeline, flow), batch, counter)
+        finally:
+            rows.unpersist()
+
+    writer = bundle(stream_flow).writeStream.queryName(pipeline.name).outputMode("append")
+    writer = writer.option("checkpointLocation", checkpoint_uri(pipeline.checkpoint)).foreachBatch(
+        write_batch
+    )
+    if pipeline.trigger == AVAILABLE_NOW:
+        writer = writer.trigger(availableNow=True)
+    elif pipeline.trigger:
+        writer = writer.trigger(processingTime=pipeline.trigger)
+    return writer.start()
+
+
+def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> PipelineReport:
+    check(pipeline, batch=True, analyser=SparkAnalyser(lambda: spark))
+    if problems := [*_check_batch_name(pipeline, name)] if name else []:
+        raise InvalidPipelineError(pipeline.name, problems)
+    rows = read_batch(pipeline, spark)
+    tables = cache_tables(pipeline, spark)
+    rows.persist()
+    counter = RowCounter()
+    try:
+        flow = apply_steps(pipeline, Flow(rows), tables, is_streaming=False)
+        batch = Batch(name or uuid.uuid4().hex[:16], 0)
+        if name:
+            batch = batch._replace(offsets=_batch_content(pipeline, rows, tables), is_named=True)
+        write_sinks(pipeline, rows_by_sink(pipeline, flow), batch, counter)
+        source_report = SourceReport(rows.count())
+    finally:
+        rows.unpersist()
+        _unpersist(tables)
+    source = " and ".join(pipeline.streaming_sources())
+    return PipelineReport(
+        pipeline.name, 0, 1, sources={source: source_report}, sinks=counter.sinks, dead=counter.dead
+    )
+
+
+def _check_batch_name(pipeline: Pipeline, name: str) -> Iterator[Problem]:
+    """A feed recognises a batch by a note in the checkpoint, or in the folder of the option staging."""
+    yield from check_name("name of the batch", name)
+    for sink_name, sink in pipeline.sinks.items():
+        has_staging = pipeline.has_local_checkpoint or has_option(sink.options, "staging")
+        if sink.format == "recado" and not has_staging:
+            what = "a batch with a name needs a checkpoint, or the option staging"
+            yield Problem(f"sink {sink_name}", what, "a feed would get it each time it is run")
+
+
+def _batch_content(pipeline: Pipeline, rows: DataFrame, tables: Mapping[str, DataFrame]) -> str:
+    """What a batch is made of: the rows of its sources and tables, and the steps; functions by their names."""
+    read = {name: fingerprint_rows(table) for name, table in tables.items()}
+    steps = msgspec.to_builtins(pipeline.steps, enc_hook=lambda function: function.__qualname__)
+    return repr((fingerprint_rows(rows), read, steps))
+
+
+def write_sinks(
+    pipeline: Pipeline, rows: Mapping[str, DataFrame], batch: Batch, counter: RowCounter
+) -> None:
+    """Write one batch into all sinks and count its rows.
+
+    `batch.writer` identifies the stream, or the batch if it is no stream; sinks get it with their own names.
+    """
+    staging = ""
+    if pipeline.has_local_checkpoint:
+        staging = str(stream_state.feed_staging_folder(pipeline.checkpoint))
+    for sink, part in rows.items():
+        steps = _step_labels(pipeline) if sink == pipeline.dead_letters else {}
+        counts = [
+            f.count_if(f.col("step") == step).alias(f"step{at}") for at, step in steps.items()
+        ]
+        counts.append(f.count(f.lit(1)).alias("rows"))
+        sink_batch = batch._replace(writer=f"{pipeline.name}-{sink}-{batch.writer}")
+        # The console shows the first rows only, and Spark would observe no others.
+        observation = None if pipeline.sinks[sink].format == "console" else Observation()
+        observed = part if observation is None else part.observe(observation, *counts)
+        if write_batch(observed, pipeline.sinks[sink], sink_batch, staging=staging):
+            figures = (
+                part.agg(*counts).collect()[0].asDict() if observation is None else observation.get
+            )
+            counter.add_written(sink, figures["rows"])
+            for at, step in steps.items():
+                counter.add_dead_letters(step, figures[f"step{at}"])
+
+
+def _step_labels(pipeline: Pipeline) -> dict[int, str]:
+    return {number: step_label(number, step) for number, step in enumerate(pipeline.steps, 1)}
+
+
+def _has_ended(query: StreamingQuery) -> bool:
+    """Whether the query has ended. Raises StreamingQueryException."""
+    return bool(query.awaitTermination(_POLL_INTERVAL_S))  # type: ignore[arg-type]  # a fraction will do
+
+
+def _report_progress(
+    query: StreamingQuery,
+    spark: SparkSession,
+    tracker: ProgressTracker,
+    watch: ProgressListener | None,
+    pipeline: Pipeline,
+    started_at: float,
+) -> None:
+    """Tell what has happened since the last look, of each batch."""
+    for progress in query.recentProgress:
+        progress_json = json.loads(progress.json)
+        if not tracker.is_new(progress_json):
+            continue
+        tracker.report.seconds = time.monotonic() - started_at
+        report = tracker.update(progress_json)
+        if watch is not None:
+            watch.on_report(report)
+        stream_state.write_status(pipeline.checkpoint, report, spark=spark)
+
+
+def summarize_error(error: Exception) -> str:
+    """What went wrong, without the frames of Java and Python."""
+    text = str(error)
+    lines = [
+        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")
+    ]
+    _, found_header, last = "\n".join(lines).rpartition(_TRACEBACK_HEADER)
+    after = last.splitlines() if found_header else []
+    for at, line in enumerate(after):
+        if line and not line[0].isspace():  # behind the frames: the error, by its full name
+            if "Py4JJavaError:" in line:
+                break  # what Java says of it is at the end
+            # The text of a ParseException begins with an empty line.
+            reason = after[at + 1] if line.endswith(": ") and at + 1 < len(after) else ""
+            return re.sub(r"^[\w.]+\.(?=\w+:)", "", line) + reason
+    for line in reversed(lines):
+        if "Error: " in line or "Exception: " in line:
+            return line.strip()
+    return lines[0] if lines else text

@@ -1,0 +1,36 @@
+"""What both formats make of a schema of Spark's: columns that are asked for, and columns that are brought."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .options import OptionError
+from .row_schema import select_columns, spark_type_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+def check_read_schema(schema: StructType, known: pa.Schema, source: str) -> list[str]:
+    """A schema that the user gives names the columns that are read: fewer are faster."""
+    names = list(schema.fieldNames())
+    try:
+        known_types = spark_type_names(select_columns(known, names))
+    except ValueError as error:
+        raise OptionError(f'the schema asks too much of format("{source}"): {error}') from None
+    for field in schema.fields:
+        spark_type = field.dataType.simpleString()
+        if spark_type != known_types[field.name]:
+            raise OptionError(
+                f'the schema says {field.name} {spark_type}, and in format("{source}") it is '
+                f"{known_types[field.name]}: cast it after reading"
+            )
+    return names
+
+
+def check_write_schema(schema: StructType, target: str, *, overwrite: bool) -> dict[str, str]:
+    """The types of the columns, of rows that come behind those that are there."""
+    if overwrite:
+        raise OptionError(f"what is {target} stays there: write with mode append")
+    return {field.name: field.dataType.simpleString() for field in schema.fields}

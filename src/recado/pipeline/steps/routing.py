@@ -1,0 +1,80 @@
+"""filter, route, wire_tap and dead_letter: which rows go where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as f
+
+from ..definition.condition import RowCondition, compile_condition
+from ..definition.step import DeadLetterStep, FilterStep, RouteStep, WireTapStep
+from .flow import Flow, StepContext, fields_of_rows, make_dead_letters
+from .safe_sql import failure_sql, match_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_BRANCH_COLUMN: Final = "__way"
+_NO_BRANCH_INDEX: Final = -1
+_FAILED_INDEX: Final = -2
+
+
+def apply_filter(step: FilterStep, flow: Flow, context: StepContext) -> Flow:
+    condition = compile_condition(step.where, step.selector, fields_of_rows(flow.rows))
+    return flow.with_rows(
+        flow.rows.where(match_sql(condition)),
+        make_failed_letters(context, flow.rows, condition, step.where),
+    )
+
+
+def apply_wire_tap(step: WireTapStep, flow: Flow, context: StepContext) -> Flow:
+    if not step.where and not step.selector:
+        return flow.send_to(step.to, flow.rows)
+    condition = compile_condition(step.where, step.selector, fields_of_rows(flow.rows))
+    copy = flow.send_to(step.to, flow.rows.where(match_sql(condition)))
+    # What cannot be tapped goes on all the same; that it could not is told.
+    return copy.with_rows(flow.rows, make_failed_letters(context, flow.rows, condition, step.where))
+
+
+def apply_dead_letter(step: DeadLetterStep, flow: Flow, context: StepContext) -> Flow:
+    condition = compile_condition(step.where, step.selector, fields_of_rows(flow.rows))
+    sql = match_sql(condition)
+    dead = make_dead_letters(context, flow.rows.where(sql), step.reason)
+    lost = make_failed_letters(context, flow.rows, condition, step.where)
+    rest = flow.rows.where(f"NOT {sql}")
+    if condition.can_fail:
+        rest = rest.where(f"NOT {failure_sql(condition.sql)}")
+    return flow.with_rows(rest, dead, lost)
+
+
+def apply_route(step: RouteStep, flow: Flow, context: StepContext) -> Flow:
+    fields = fields_of_rows(flow.rows)
+    cases = []
+    for number, way in enumerate(step.ways):
+        condition = compile_condition(way.where, way.selector, fields)
+        if condition.can_fail:
+            cases.append(f"WHEN {failure_sql(condition.sql)} THEN {_FAILED_INDEX}")
+        cases.append(f"WHEN {match_sql(condition)} THEN {number}")
+    decided = flow.rows.withColumn(
+        _BRANCH_COLUMN, f.expr(f"CASE {' '.join(cases)} ELSE {_NO_BRANCH_INDEX} END")
+    )
+
+    def those(number: int) -> DataFrame:
+        return decided.where(f.col(_BRANCH_COLUMN) == number).drop(_BRANCH_COLUMN)
+
+    for number, way in enumerate(step.ways):
+        flow = flow.send_to(way.to, those(number))
+    lost = make_dead_letters(context, those(_FAILED_INDEX), "no way could be computed")
+    can_fail = any(f"THEN {_FAILED_INDEX}" in case for case in cases)
+    return flow.with_rows(those(_NO_BRANCH_INDEX), lost if can_fail else None)
+
+
+def make_failed_letters(
+    context: StepContext, rows: DataFrame, condition: RowCondition, sql_text: str
+) -> DataFrame | None:
+    """The rows of which it could not be told."""
+    if not condition.can_fail:
+        return None
+    return make_dead_letters(
+        context, rows.where(failure_sql(condition.sql)), f"cannot be computed: {sql_text}"
+    )

@@ -1,0 +1,193 @@
+"""All steps of a pipeline, one after the other, and what then goes to which sink.
+
+A stream runs in two parts. Up to the last step that remembers rows of earlier batches, steps are part of the
+stream itself; those behind it are applied to each batch that comes out of it, as they would be to any batch.
+So a pipeline that remembers nothing reads each row once, however many sinks there are.
+
+What the first part sends to sinks must come out of the same stream: `bundle` puts all of it into one
+DataFrame, and `unbundle` takes it apart again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import reduce
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as f
+
+from ..definition.checker import check
+from ..definition.pipeline import Pipeline
+from ..definition.problems import InvalidPipelineError, Problem
+from ..definition.step import (
+    AggregateStep,
+    AnyStep,
+    ApplyStep,
+    DeadLetterStep,
+    DeduplicateStep,
+    EnrichStep,
+    FilterStep,
+    ResequenceStep,
+    RouteStep,
+    SplitStep,
+    TranslateStep,
+    WireTapStep,
+    is_stateful,
+    step_label,
+)
+from .aggregate import apply_aggregate
+from .analysis import SparkAnalyser, summarize_analysis_error
+from .deduplicate import apply_deduplicate
+from .enrich import apply_enrich, check_unique_keys
+from .flow import Flow, StepContext, columns, make_dead_letters
+from .resequence import apply_resequence
+from .routing import apply_dead_letter, apply_filter, apply_route, apply_wire_tap
+from .split import apply_split
+from .translate import apply_translate
+from .watermark import watermark_delays
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_OUTPUT_COLUMN: Final = "__outlet"
+_UNROUTED_REASON: Final = "it went none of the ways, and nothing takes the others"
+
+
+def preview(pipeline: Pipeline, spark: SparkSession) -> dict[str, DataFrame]:
+    """What each sink would get of all that there is now; nothing is written."""
+    from .sources import read_batch, read_tables
+
+    check(pipeline, batch=True, analyser=SparkAnalyser(lambda: spark))
+    tables = check_tables(pipeline, read_tables(pipeline, spark))
+    flow = apply_steps(pipeline, Flow(read_batch(pipeline, spark)), tables, is_streaming=False)
+    return rows_by_sink(pipeline, flow)
+
+
+def check_tables(pipeline: Pipeline, tables: Mapping[str, DataFrame]) -> Mapping[str, DataFrame]:
+    """The tables, once it is seen that they can be looked things up in. Raises PipelineError."""
+    for number, step in enumerate(pipeline.steps, 1):
+        if isinstance(step, EnrichStep):
+            check_unique_keys(step, tables[step.table], pipeline.name, step_label(number, step))
+    return tables
+
+
+def count_stream_steps(pipeline: Pipeline) -> int:
+    """How many steps are part of the stream itself."""
+    return max((at for at, step in enumerate(pipeline.steps, 1) if is_stateful(step)), default=0)
+
+
+def apply_steps(
+    pipeline: Pipeline,
+    flow: Flow,
+    tables: Mapping[str, DataFrame],
+    *,
+    is_streaming: bool,
+    start: int = 0,
+    end: int | None = None,
+) -> Flow:
+    """The flow behind the steps from `begin` up to `end`. Raises PipelineError if Spark refuses a step."""
+    context = StepContext(pipeline.name, "", is_streaming, tables, watermark_delays(pipeline))
+    for number, step in list(enumerate(pipeline.steps, 1))[start:end]:
+        try:
+            flow = apply_step(step, flow, replace(context, label=step_label(number, step)))
+        except AnalysisException as error:
+            problem = Problem(step_label(number, step), summarize_analysis_error(error))
+            raise InvalidPipelineError(pipeline.name, [problem]) from error
+    return flow
+
+
+def apply_step(step: AnyStep, flow: Flow, context: StepContext) -> Flow:
+    match step:
+        case TranslateStep():
+            return apply_translate(step, flow, context)
+        case FilterStep():
+            return apply_filter(step, flow, context)
+        case RouteStep():
+            return apply_route(step, flow, context)
+        case WireTapStep():
+            return apply_wire_tap(step, flow, context)
+        case DeadLetterStep():
+            return apply_dead_letter(step, flow, context)
+        case EnrichStep():
+            return apply_enrich(step, flow, context)
+        case SplitStep():
+            return apply_split(step, flow, context)
+        case AggregateStep():
+            return apply_aggregate(step, flow, context)
+        case ResequenceStep():
+            return apply_resequence(step, flow, context)
+        case DeduplicateStep():
+            return apply_deduplicate(step, flow, context)
+        case ApplyStep():
+            return flow.with_rows(resolve_function(step, context)(flow.rows))
+
+
+def resolve_function(step: ApplyStep, context: StepContext) -> Callable[[DataFrame], DataFrame]:
+    if callable(step.function):
+        found: Callable[[DataFrame], DataFrame] = step.function
+        return found
+    module, _, name = str(step.function).partition(":")
+    try:
+        return reduce(getattr, name.split("."), import_module(module))  # type: ignore[return-value]
+    except (ImportError, AttributeError) as error:
+        hint = "a module is looked for in the current folder, and where Python looks"
+        raise InvalidPipelineError(
+            context.pipeline, [Problem(context.label, str(error), hint)]
+        ) from error
+
+
+def rows_by_sink(pipeline: Pipeline, flow: Flow) -> dict[str, DataFrame]:
+    """What each sink gets, by its name."""
+    dead = list(flow.dead)
+    if not pipeline.output_sinks():
+        last = StepContext(
+            pipeline.name, step_label(len(pipeline.steps), pipeline.steps[-1]), False
+        )
+        dead.append(make_dead_letters(last, flow.rows, _UNROUTED_REASON))
+    found: dict[str, DataFrame] = {}
+    for name in pipeline.sinks:
+        parts = [rows for sink, rows in flow.sent if sink == name]
+        if name == pipeline.dead_letters:
+            parts = dead
+        elif name in pipeline.output_sinks():
+            parts = [flow.rows]
+        if parts:
+            found[name] = reduce(lambda one, other: one.unionByName(other, True), parts)
+    return found
+
+
+# --- one stream for all that comes out of it -----------------------------------------------------
+
+
+def bundle(flow: Flow) -> DataFrame:
+    """All of a flow as one DataFrame: which outlet, and for each outlet a struct of its row."""
+    parts = [flow.rows, *(rows for _, rows in flow.sent), *flow.dead]
+    if len(parts) == 1:
+        return flow.rows
+    shapes = [f.struct(*columns(part.columns)) for part in parts]
+    types = [
+        part.select(shape.alias("s")).schema["s"].dataType
+        for part, shape in zip(parts, shapes, strict=True)
+    ]
+    tagged = []
+    for number, part in enumerate(parts):
+        values: list[Any] = [f.lit(None).cast(kind) for kind in types]
+        values[number] = shapes[number]
+        named = [value.alias(f"__{at}") for at, value in enumerate(values)]
+        tagged.append(part.select(f.lit(number).alias(_OUTPUT_COLUMN), *named))
+    return reduce(lambda one, other: one.union(other), tagged)
+
+
+def unbundle(rows: DataFrame, template: Flow) -> Flow:
+    """The flow that was bundled, of the rows of one batch."""
+    count = 1 + len(template.sent) + len(template.dead)
+    if count == 1:
+        return Flow(rows) if template.later is None else template.later(Flow(rows))
+    parts = [rows.where(f.col(_OUTPUT_COLUMN) == at).select(f"__{at}.*") for at in range(count)]
+    names = [sink for sink, _ in template.sent]
+    sent = tuple(zip(names, parts[1 : 1 + len(names)], strict=True))
+    flow = Flow(parts[0], sent, tuple(parts[1 + len(names) :]))
+    return flow if template.later is None else template.later(flow)

@@ -1,0 +1,226 @@
+"""What is declared and remembered: the records that would make it so again, and how a broker is told of them.
+
+The messages that a delayed exchange holds are in a queue of its own, which comes and goes with the exchange.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from recado.amqp.errors import NotFoundError
+from recado.amqp.values import FieldTable, FieldValue
+from recado.broker.arguments import parse_queue_arguments
+from recado.broker.binding import Binding
+from recado.broker.broker import Broker
+from recado.broker.delayed_queue import DELAYED_QUEUE_PREFIX
+from recado.broker.exchange import Exchange
+from recado.broker.queue import Queue
+from recado.journal.record import UnknownFormatError
+
+from . import records
+
+QualifiedName = tuple[str, str]
+"""Vhost and name."""
+
+
+class StoreCatalogue:
+    """Each thing by its name, oldest first, for the order of bindings shows."""
+
+    __slots__ = ("_bindings", "exchanges", "metadata", "queues")
+
+    def __init__(self) -> None:
+        self.exchanges: dict[QualifiedName, bytes] = {}
+        self.queues: dict[int, bytes] = {}
+        self._bindings: dict[bytes, bytes] = {}  # by all of the record but its kind
+        self.metadata: dict[tuple[str, str, str], bytes] = {}
+
+    # ── changes: each gives the record of it ──────────────────────────────────────────────────────────
+
+    def add_exchange(self, vhost: str, exchange: Exchange[Any]) -> bytes:
+        declared = exchange.declared_settings
+        table: FieldTable = {
+            "vhost": vhost,
+            "name": exchange.name,
+            "kind": declared.exchange_type,
+            "auto_delete": declared.auto_delete,
+            "internal": declared.internal,
+        }
+        record = records.encode_tables(records.EXCHANGE, table, declared.arguments)
+        self.exchanges[vhost, exchange.name] = record
+        return record
+
+    def remove_exchange(self, vhost: str, exchange: Exchange[Any]) -> bytes:
+        del self.exchanges[vhost, exchange.name]
+        return records.encode_tables(
+            records.EXCHANGE_DELETED, {"vhost": vhost, "name": exchange.name}
+        )
+
+    def add_queue(self, number: int, queue: Queue) -> bytes:
+        table: FieldTable = {
+            "vhost": queue.vhost.name,
+            "name": queue.name,
+            "number": number,
+            "auto_delete": queue.declared_settings.auto_delete,
+        }
+        record = records.encode_tables(records.QUEUE, table, queue.declared_settings.arguments)
+        self.queues[number] = record
+        return record
+
+    def remove_queue(self, number: int) -> bytes:
+        del self.queues[number]
+        return records.encode_tables(records.QUEUE_DELETED, {"number": number})
+
+    def add_binding(self, vhost: str, binding: Binding[Any]) -> bytes:
+        record = records.encode_tables(records.BINDING, *_encode_binding(vhost, binding))
+        self._bindings[record[1:]] = record
+        return record
+
+    def remove_binding(self, vhost: str, binding: Binding[Any]) -> bytes:
+        record = records.encode_tables(records.BINDING_DELETED, *_encode_binding(vhost, binding))
+        del self._bindings[record[1:]]
+        return record
+
+    def set_metadata(self, kind: str, vhost: str, name: str, value: bytes | None) -> bytes:
+        if value is None:
+            del self.metadata[kind, vhost, name]
+        else:
+            self.metadata[kind, vhost, name] = value
+        return records.encode_metadata(kind, vhost, name, value)
+
+    # ── there and back ────────────────────────────────────────────────────────────────────────────────
+
+    def encode_all(self) -> Iterator[bytes]:
+        """All that there is."""
+        for key, value in self.metadata.items():
+            yield records.encode_metadata(*key, value)
+        yield from self.exchanges.values()
+        yield from self.queues.values()
+        yield from self._bindings.values()
+
+    def apply(self, record: bytes) -> QualifiedName | int | None:
+        """A record from the journal; gives the exchange or the number of the queue that is gone by it."""
+        match record[0]:
+            case records.EXCHANGE:
+                self.exchanges[_decode_name(record)] = record
+            case records.EXCHANGE_DELETED:
+                name = _decode_name(record)
+                self.exchanges.pop(name, None)
+                return name
+            case records.QUEUE:
+                self.queues[_decode_queue_id(record)] = record
+            case records.QUEUE_DELETED:
+                number = _decode_queue_id(record)
+                self.queues.pop(number, None)
+                return number
+            case records.BINDING:
+                self._bindings[record[1:]] = record
+            case records.BINDING_DELETED:
+                self._bindings.pop(record[1:], None)
+            case records.METADATA:
+                key, value = records.decode_metadata(record)
+                self.metadata[key] = value
+            case records.METADATA_DELETED:
+                self.metadata.pop(records.decode_metadata(record)[0], None)
+            case kind:
+                raise UnknownFormatError(
+                    f"the journal has a record of kind {kind}, which is not known here"
+                )
+        return None
+
+    def queue_ids(self) -> dict[QualifiedName, int]:
+        return {_decode_name(record): number for number, record in self.queues.items()}
+
+    def restore_to(self, broker: Broker, now: int) -> list[bytes]:
+        """Tell a new broker of everything.
+
+        Return records of the end of bindings that a crash left behind while one of their ends was deleted.
+        """
+        for vhost, _ in (*self.exchanges, *self.queue_ids()):
+            if vhost not in broker.vhosts:  # as one is that is no longer in the configuration
+                broker.add_vhost(vhost)
+        broker.restore_metadata(self.metadata, now)
+        for record in self.exchanges.values():
+            _declare_exchange(broker, record)
+        for record in self.queues.values():
+            _declare_queue(broker, record, now)
+        left = [record for record in self._bindings.values() if not _bind(broker, record)]
+        for record in left:
+            del self._bindings[record[1:]]
+        return [bytes((records.BINDING_DELETED,)) + record[1:] for record in left]
+
+
+def _declare_exchange(broker: Broker, record: bytes) -> None:
+    table, arguments = records.decode_tables(record)
+    broker.vhosts[_get_text(table, "vhost")].declare_exchange(
+        _get_text(table, "name"),
+        _get_text(table, "kind"),
+        durable=True,
+        auto_delete=bool(table["auto_delete"]),
+        internal=bool(table["internal"]),
+        arguments=arguments,
+    )
+
+
+def _declare_queue(broker: Broker, record: bytes, now: int) -> None:
+    table, arguments = records.decode_tables(record)
+    vhost, name = broker.vhosts[_get_text(table, "vhost")], _get_text(table, "name")
+    if name.startswith(DELAYED_QUEUE_PREFIX):
+        return
+    settings = parse_queue_arguments(
+        name,
+        vhost.name,
+        durable=True,
+        exclusive=False,
+        auto_delete=bool(table["auto_delete"]),
+        arguments=arguments,
+    )
+    broker.create_queue(vhost, name, settings, None, now)
+
+
+def _bind(broker: Broker, record: bytes) -> bool:
+    """Return whether both ends are there."""
+    table, arguments = records.decode_tables(record)
+    vhost = broker.vhosts.get(_get_text(table, "vhost"))
+    if vhost is None:
+        return False
+    bind: Callable[[str, str, str, FieldTable], None] = vhost.bind_queue
+    if table["to_exchange"]:
+        bind = vhost.bind_exchange
+    try:
+        bind(
+            _get_text(table, "destination"),
+            _get_text(table, "source"),
+            _get_text(table, "key"),
+            arguments,
+        )
+    except NotFoundError:
+        return False
+    return True
+
+
+def _encode_binding(vhost: str, binding: Binding[Any]) -> tuple[FieldTable, FieldTable]:
+    destination = binding.destination
+    table: FieldTable = {
+        "vhost": vhost,
+        "source": binding.source,
+        "destination": destination.name,
+        "to_exchange": isinstance(destination, Exchange),
+        "key": binding.routing_key,
+    }
+    return table, binding.arguments
+
+
+def _decode_name(record: bytes) -> QualifiedName:
+    table = records.decode_tables(record)[0]
+    return _get_text(table, "vhost"), _get_text(table, "name")
+
+
+def _get_text(table: FieldTable, name: str) -> str:
+    value: FieldValue = table[name]
+    assert isinstance(value, str)
+    return value
+
+
+def _decode_queue_id(record: bytes) -> int:
+    value = records.decode_tables(record)[0]["number"]
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,287 @@
+"""What is held back while much else of its sender is taken: it enters at last, and nothing enters twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from recado.actors.durable_mailbox import journal
+from recado.actors.durable_mailbox.journal import MailboxJournal, MessageStored, PendingMessage
+from recado.actors.durable_mailbox.sequence_set import RANGES_MAX
+from recado.actors.remote.inbound.deduplication import Deduplicator, FrameStatus
+from recado.journal.disk import Disk, MemoryDisk
+from recado.simulator.disk import SimulatedDisk
+from tests.actors.durable_mailbox.test_journal import opened, safe
+
+SENDER = b"s" * 16
+FEW = 4
+
+
+def enter(room: MailboxJournal, number: int) -> PendingMessage | None:
+    return room.append(
+        lambda n: MessageStored(n, "box", (SENDER, number), 0, "", False, 1, "", b"")
+    )
+
+
+class Quiet(MailboxJournal):
+    """It syncs when it is asked to, and at no other time: so a run can be repeated."""
+
+    def _request_sync_if_large(self) -> None:
+        pass
+
+
+class Life:
+    """Of a node with a durable mailbox: what it knows of what came, and what its disk knows."""
+
+    def __init__(self, disk: Disk, gaps: int = FEW) -> None:
+        self.replay = Deduplicator(gaps=gaps)
+        self.room = Quiet(disk, 400, self.replay.received_from, gaps)
+
+    def comes(self, number: int) -> None:
+        assert self.replay.history_of(SENDER).status_of(number) is FrameStatus.NEW
+        self.replay.mark_pending(SENDER, number)
+
+    def settle(self, number: int) -> None:
+        self.replay.history_of(SENDER).settle(number)
+
+
+class HeldBack(RuleBasedStateMachine):
+    """A sender counts what it sends through a broker, which gives again what was not settled, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+        # Came and is not settled; whether it is for a durable mailbox.
+        self.held: dict[int, bool] = {}
+        self.entered: list[int] = []  # and perhaps not on disk
+        self.settled: list[int] = []
+        self.plain: list[int] = []
+        self.handled: set[int] = set()
+        self.most = 0  # unsettled at a time
+        self.again = (
+            0  # given, to later lives: until all have come, there may be so many more ranges
+        )
+
+    @initialize(seed=st.integers(0, 1000))
+    def begin(self, seed: int) -> None:
+        self.disk = SimulatedDisk(seed)
+        self.life = Life(self.disk)
+
+    @rule(count=st.integers(1, 3))
+    def lose(self, count: int) -> None:
+        """It is never seen: the sender had no room for it."""
+        self.number += count
+
+    @rule(durables=st.lists(st.booleans(), min_size=1, max_size=3))
+    def hold(self, durables: list[bool]) -> None:
+        for durable in durables:
+            self.number += 2
+            self.life.comes(self.number)
+            self.held[self.number] = durable
+
+    @rule(durable=st.booleans(), times=st.integers(1, 2 * FEW))
+    def take(self, durable: bool, times: int) -> None:
+        """In turns with the other kind, so that there are gaps."""
+        for turn in range(times):
+            self.number += 1
+            self.life.comes(self.number)
+            self._take(self.number, durable=durable is bool(turn % 2))
+
+    def _take(self, number: int, *, durable: bool) -> None:
+        if durable:
+            assert enter(self.life.room, number) is not None
+            self.entered.append(number)
+        else:
+            self.life.settle(number)
+            self.plain.append(number)
+
+    @precondition(lambda self: self.held)
+    @rule(which=st.integers(0, 1000))
+    def release(self, which: int) -> None:
+        number = sorted(self.held)[which % len(self.held)]
+        self._take(number, durable=self.held.pop(number))
+
+    @rule()
+    def sync(self) -> None:
+        assert safe(self.life.room) is None
+        for number in self.entered:
+            self.life.settle(number)
+        self.settled += self.entered
+        self.entered.clear()
+
+    @rule()
+    def write(self) -> None:
+        self.life.room.flush()
+
+    @rule(count=st.integers(1, 5))
+    def handle(self, count: int) -> None:
+        for entry, record in self.life.room.pending_of("box")[:count]:
+            assert record.origin is not None
+            self.life.room.record_handled(entry)
+            self.handled.add(record.origin[1])
+
+    @rule()
+    def repeat(self) -> None:
+        """Whatever came before."""
+        look = self.life.replay.history_of(SENDER).status_of
+        assert all(look(number) is FrameStatus.SETTLED for number in self.plain)
+        assert all(look(number) is FrameStatus.PENDING for number in [*self.held, *self.entered])
+        assert all(enter(self.life.room, n) is None for n in [*self.entered, *self.settled])
+
+    @rule(waits=st.booleans())
+    def close(self, waits: bool) -> None:
+        before = self._known()
+        self.life.room.close()
+        self.life = Life(self.disk)
+        assert self._known() == before
+        self._given_again(waits)
+
+    def _known(self) -> set[int]:
+        known = self.life.room._sequences_of(SENDER)
+        return {number for number in range(self.number) if number in known}
+
+    @rule(waits=st.booleans())
+    def lose_power(self, waits: bool) -> None:
+        with self.disk._lock:
+            after = self.disk.crash()
+        self.life.room.close()
+        self.disk = after
+        self.life = Life(after)
+        self._given_again(waits)
+
+    def _given_again(self, waits: bool) -> None:
+        """In order; who it is for is there from the start, unless it waits."""
+        self.plain.clear()  # a node remembers for as long as it lives
+        assert all(enter(self.life.room, n) is None for n in self.settled)
+        for number in sorted([*self.held, *self.entered]):
+            self.life.comes(number)
+            self.again += 1
+            if number in self.entered:
+                enter(self.life.room, number)  # if it was not safe, it is new
+            elif not waits:
+                self._take(number, durable=self.held.pop(number))
+        left = {record.origin[1] for _, record in self.life.room.pending_of("box") if record.origin}
+        came = {*self.entered, *self.settled}
+        assert came - self.handled <= left <= came
+
+    @invariant()
+    def is_bounded(self) -> None:
+        self.most = max(self.most, len(self.held) + len(self.entered))
+        for each in (self.life.room._sequences_of(SENDER), self.life.replay.history_of(SENDER)):
+            each.check()
+            assert each.range_count <= FEW + self.again
+            assert len(each.excluded) <= self.most + FEW
+
+    def teardown(self) -> None:
+        self.life.room.close()
+
+
+TestHeldBack = HeldBack.TestCase
+TestHeldBack.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+
+
+def alternately(life: Life) -> None:
+    """Much that is sent later than 1: every other for a durable mailbox."""
+    for number in range(2, 3 * RANGES_MAX):
+        life.comes(number)
+        if number % 2:
+            assert enter(life.room, number) is not None
+        life.settle(number)
+
+
+@pytest.mark.parametrize("lives", [1, 2])
+def test_what_is_held_back_is_new_behind_any_number_of_others(lives: int) -> None:
+    disk = MemoryDisk()
+    life = Life(disk, RANGES_MAX)
+    life.comes(1)
+    alternately(life)
+    if lives == 2:
+        life.room.close()
+        life = Life(disk, RANGES_MAX)
+        life.comes(1)
+    assert enter(life.room, 1) is not None
+    assert enter(life.room, 1) is None
+    assert enter(life.room, 3) is None
+    life.room.close()
+
+
+def test_what_comes_for_the_first_time_is_new_behind_any_number_of_others() -> None:
+    """It took another way. What filled the gaps is known, so nothing was taken for settled."""
+    life = Life(MemoryDisk(), RANGES_MAX)
+    alternately(life)
+    life.comes(1)
+    assert enter(life.room, 1) is not None
+    life.room.close()
+
+
+def test_what_is_given_again_is_new_behind_others_that_are() -> None:
+    """The first of them may be one gap too many. The next has not come yet, in this life."""
+    disk, taken = MemoryDisk(), range(2 * FEW, 4 * FEW, 2)
+    life = Life(disk)
+    for number in taken:
+        assert enter(life.room, number) is not None
+    life.room.close()
+    life = Life(disk)
+    given = range(2, 2 * FEW, 2)
+    for number in given:
+        life.comes(number)
+        assert enter(life.room, number) is not None
+    for number in (*given, *taken):
+        assert enter(life.room, number) is None
+    life.comes(8 * FEW)
+    assert enter(life.room, 8 * FEW) is not None
+    assert life.room._sequences_of(SENDER).range_count <= FEW  # all that was to come again has
+    life.room.close()
+
+
+def test_wherever_the_journal_was_cut_what_is_known_is_there() -> None:
+    """What was narrowed is noted behind the message that made it necessary."""
+    disk, numbers = MemoryDisk(), range(2, 40, 2)
+    room = MailboxJournal(disk, ranges_max=FEW)
+    for number in numbers:
+        assert enter(room, number) is not None
+    room.flush()
+    ((name, whole),) = ((n, bytes(f)) for n, f in disk.files.items() if n.endswith(".journal"))
+    room.close()
+    found = set[int]()
+    for size in range(len(whole.rstrip(bytes(1)))):
+        torn = MemoryDisk()
+        torn.files[name] = bytearray(whole[:size])
+        with opened(torn) as room:
+            left = [record.origin[1] for _, record in room.pending_of("box") if record.origin]
+            assert left == [n for n in numbers if n in room._sequences_of(SENDER)]
+            found.add(len(left))
+    assert found == {*range(len(numbers))}  # it was never whole
+
+
+def test_a_journal_without_notes_of_what_is_held_is_read_and_narrowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As written before there were any: only what entered is known, however many gaps that makes."""
+    disk = MemoryDisk()
+    with monkeypatch.context() as patch:
+        patch.setattr(MailboxJournal, "_compact_sequences", lambda *of: None)
+        patch.setattr(journal, "Snapshot", _old_summary)
+        with opened(disk, 2_000) as room:
+            for number in range(2, 600, 2):
+                entry = enter(room, number)
+                assert entry is not None
+                room.record_handled(entry)
+                assert safe(room) is None
+    life = Life(disk)
+    assert life.room._sequences_of(SENDER).range_count > FEW
+    life.comes(1)
+    life.comes(602)
+    assert enter(life.room, 602) is not None
+    assert life.room._sequences_of(SENDER).range_count <= FEW
+    assert all(enter(life.room, number) is None for number in range(2, 600, 2))
+    assert enter(life.room, 1) is not None
+    life.room.close()
+
+
+def _old_summary(following: int, origins: dict[bytes, Any]) -> tuple[Any, ...]:
+    return (4, following, {each: (r.floor, r.starts, r.ends) for each, r in origins.items()})

@@ -1,0 +1,34 @@
+"""What went through channels is counted, of those that have ended as of those that are open."""
+
+from __future__ import annotations
+
+from recado.broker.channel import Settlement
+from recado.broker.message_counters import MessageCounters
+from tests.broker.stage import consume, new_broker, new_queue, open_channel, published
+
+
+def counts(tally: MessageCounters) -> tuple[int, int, int, int]:
+    return tally.published, tally.confirmed, tally.delivered, tally.acknowledged
+
+
+def test_what_goes_through_a_channel_is_counted_once() -> None:
+    broker = new_broker()
+    queue = new_queue(broker)
+    publishing, consuming = open_channel(broker), open_channel(broker, number=2)
+    publishing.publisher.publish(published("q", b"before"), 0)
+    publishing.publisher.enable_confirms()
+    publishing.publisher.publish(published("q", b"1", b"2", b"3"), 0)
+    publishing.publisher.publish(published("nowhere", b"4"), 0)
+    publishing.publisher.send_confirms()
+    publishing.publisher.enable_confirms()  # again: numbers go on
+    publishing.publisher.publish(published("q", b"5"), 0)
+    consume(consuming, queue)
+    queue.dispatch(0)
+    consuming.settle(Settlement.ACK, 2, 0, multiple=True)
+    consuming.settle(Settlement.REQUEUE, 3, 0, multiple=False)  # and delivered once more
+    consuming.settle(Settlement.REJECT, 4, 0, multiple=False)
+    both = broker.counters.total_with([publishing, consuming])
+    assert counts(both) == (6, 4, 6, 2)
+    assert counts(broker.counters) == (0, 0, 0, 0)
+    broker.counters.add_channel(publishing)
+    assert counts(broker.counters.total_with([consuming])) == counts(both)

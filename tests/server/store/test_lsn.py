@@ -1,0 +1,47 @@
+"""Who is told when what is durable."""
+
+import pytest
+
+from recado.server.store.lsn import DeferredActions, LsnTracker
+
+
+class Listener:
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.told = 0
+        self._failure = failure
+
+    def on_durable(self) -> None:
+        self.told += 1
+        if self._failure is not None:
+            raise self._failure
+
+
+def test_one_who_fails_does_not_keep_it_from_the_others() -> None:
+    tickets = LsnTracker()
+    listeners = [Listener(), Listener(ValueError("1")), Listener(ValueError("2")), Listener()]
+    for each in listeners:
+        tickets.notify_when_durable(each)
+    ticket = tickets.advance_lsn()
+    late = Listener()
+    tickets.notify_when_durable(late)
+    with pytest.raises(ValueError, match="1"):
+        tickets.mark_durable(ticket)
+    assert [each.told for each in listeners] == [1, 1, 1, 1]
+    assert late.told == 0
+    tickets.mark_durable(tickets.advance_lsn())
+    assert [each.told for each in (*listeners, late)] == [1, 1, 1, 1, 1]
+
+
+def test_what_is_for_later_is_done_once_all_before_it_is_safe() -> None:
+    tickets = LsnTracker()
+    later = DeferredActions(tickets)
+    done: list[str] = []
+    later.add(lambda: done.append("a"))
+    first = tickets.advance_lsn()
+    later.add(lambda: done.append("b"))
+    tickets.mark_durable(first)
+    assert done == ["a"]
+    assert later
+    tickets.mark_durable(tickets.advance_lsn())
+    assert done == ["a", "b"]
+    assert not later

@@ -1,0 +1,201 @@
+"""What is on disk only: how much it is, without bringing it back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recado.amqp.properties import Properties
+from recado.broker.arguments import QueueSettings
+from recado.broker.channel import Settlement
+from recado.broker.steps import STEP_UNITS_MAX
+from recado.journal.record import CorruptJournalError
+from recado.server.store import paged_out
+from recado.server.store.compaction import Compactor
+
+from .test_journal_store import Node
+
+FLEETING = Properties(delivery_mode=1)
+
+
+def in_memory(node: Node, name: str = "q") -> int:
+    """Messages that a queue has taken from the shelf, or never put there."""
+    (account,) = [
+        each for each in node.ledger.queue_indexes.values() if each.queue is node.queue(name)
+    ]
+    shelved = sum(held.stored_count for held in account.paged_out.values())
+    return node.queue(name).ready - shelved
+
+
+@pytest.mark.parametrize("max_priority", [0, 2])
+def test_a_limit_in_bytes_leaves_a_queue_on_the_shelf(max_priority: int) -> None:
+    """After a restart, however long it is; what is too much goes, by the same count as before."""
+    node = Node()
+    node.declare(max_length_bytes=200_000, max_priority=max_priority)
+    for i in range(400):
+        properties = Properties(delivery_mode=2, priority=i % 3)
+        node.publish(b"%03d" % i + bytes(997), properties=properties)
+    assert node.queue().ready == 200
+    node.restart()
+    assert node.queue().ready == 200
+    assert in_memory(node) == 0
+    node.publish(bytes(1001))
+    assert node.queue().ready == 199, "two of 1,000 bytes had to go for one of 1,001"
+
+
+def test_a_policy_that_limits_bytes_leaves_a_queue_on_the_shelf() -> None:
+    node = Node(room=5000)
+    node.declare()
+    for _ in range(100):
+        node.publish(bytes(1000))
+    node.ledger.write()
+    node.publish(bytes(1000))  # not in the journal yet
+    few = in_memory(node)
+    assert few < 20
+    node.queue().reconfigure(QueueSettings(durable=True, max_length_bytes=101_000), 0)
+    assert (node.queue().ready, in_memory(node)) == (101, few)
+    node.publish(b"1")
+    assert node.queue().ready == 101, "one had to go"
+
+
+def test_a_long_priority_queue_is_purged_in_steps() -> None:
+    """What others have in between stays, and segments may be dropped between the steps."""
+    node = Node(room=0, segment_size=20_000)
+    node.declare(max_priority=2)
+    node.declare("other")
+    for i in range(1500):
+        node.publish(b"%d" % i, properties=Properties(delivery_mode=2, priority=i % 3))
+        node.publish(b"other", key="other")
+    node.sync()
+    held = [node.get(no_ack=False) for _ in range(20)]
+    assert node.queue().purge() == 1480
+    node.publish(b"new", properties=Properties(delivery_mode=2, priority=1))
+    cleaner, left, steps = Compactor(node.ledger), [], 0
+    while node.broker.background:
+        node.sync()
+        cleaner.compact(low_on_disk=True)
+        left.append(live_in(node))
+        node.broker.background.advance(STEP_UNITS_MAX)
+        steps += 1
+    assert steps > 10
+    assert left == sorted(left, reverse=True)
+    node.restart()
+    assert sorted(node.bodies()) == sorted([*map(bytes, filter(None, held)), b"new"])
+    assert len(node.bodies("other")) == 1500
+
+
+def live_in(node: Node, name: str = "q") -> int:
+    (account,) = [
+        each for each in node.ledger.queue_indexes.values() if each.queue is node.queue(name)
+    ]
+    return account.stored_end - account.settled.size
+
+
+def test_a_purge_in_steps_ends_with_its_queue() -> None:
+    node = Node(room=0)
+    node.declare(max_priority=2)
+    for i in range(1500):
+        node.publish(b"%d" % i, properties=Properties(delivery_mode=2, priority=i % 3))
+    node.ledger.write()
+    node.queue().purge()
+    assert node.broker.background
+    node.broker.delete_queue(node.queue(), 0)
+    while node.broker.background:
+        node.broker.background.advance()
+    node.restart()
+    assert "q" not in node.broker.vhosts["/"].queues
+
+
+@given(
+    messages=st.lists(
+        st.tuples(
+            st.lists(st.binary(max_size=30), min_size=1, max_size=4),
+            st.integers(0, 3),
+            st.booleans(),
+            st.booleans(),
+        ),
+        max_size=12,
+    ),
+    max_priority=st.sampled_from((0, 2)),
+    acked=st.sets(st.integers(1, 20)),
+    fetched=st.integers(0, 5),
+    restarted=st.booleans(),
+)
+def test_what_is_weighed_is_what_would_be_fetched(
+    messages: list[tuple[list[bytes], int, bool, bool]],
+    max_priority: int,
+    acked: set[int],
+    fetched: int,
+    restarted: bool,
+) -> None:
+    node = Node(room=0)
+    queue = node.declare(max_priority=max_priority)
+    node.declare("other")
+    for name in ("q", "other"):
+        node.broker.vhosts["/"].bind_queue(name, "amq.fanout", "")
+    for bodies, priority, shared, written in messages:
+        properties = Properties(delivery_mode=2, priority=priority)
+        where = "amq.fanout" if shared else ""
+        node.publish(*bodies, exchange=where, properties=properties)
+        if written:
+            node.ledger.write()
+    for _ in range(20):
+        node.get(no_ack=False)
+    for tag in acked:
+        if tag < node.channel.next_tag:
+            node.channel.settle(Settlement.ACK, tag, 0, multiple=False)
+    if restarted:
+        node.restart()
+        queue = node.queue()
+    else:
+        node.publish(b"last")
+    for _ in range(fetched):
+        node.get(no_ack=False)
+    ledger = node.ledger
+    (account,) = [each for each in ledger.queue_indexes.values() if each.queue is queue]
+    weighed = ledger.paged_out_bytes(queue)
+    runs = []
+    for lane in list(account.paged_out):
+        while lane in account.paged_out:
+            runs += ledger.page_in(queue, lane)
+    assert weighed == sum(sum(run.body_sizes()) for run in runs)
+    assert ledger.paged_out_bytes(queue) == 0
+
+
+def test_a_queue_that_the_ledger_does_not_know_has_nothing_shelved() -> None:
+    node = Node()
+    queue = node.declare(durable=False)
+    node.publish(b"1")
+    assert node.ledger.paged_out_bytes(queue) == 0
+
+
+def test_transient_messages_weigh_too() -> None:
+    node = Node(room=0)
+    queue = node.declare(durable=False)
+    node.publish(b"12345", properties=FLEETING)
+    node.ledger.write()
+    assert node.ledger.paged_out_bytes(queue) == 5
+
+
+def test_a_message_that_cannot_be_weighed_is_told_of() -> None:
+    node = Node(room=0)
+    node.declare()
+    node.publish(b"wanted")
+    node.ledger.write()
+    reasons: list[str] = []
+    node.ledger.on_failure = reasons.append
+    node.flip_a_bit_of(b"wanted")
+    with pytest.raises(CorruptJournalError):
+        node.ledger.paged_out_bytes(node.queue())
+    assert "'q'" in reasons[0]
+
+
+def test_weighing_reads_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paged_out, "_READ_MAX_BYTES", 2000)
+    node = Node(room=0)
+    queue = node.declare()
+    for _ in range(30):
+        node.publish(bytes(500))
+        node.ledger.write()
+    assert node.ledger.paged_out_bytes(queue) == 15_000

@@ -1,0 +1,52 @@
+"""An account that is found in the journal: messages that were moved, and whose segments are no more."""
+
+from __future__ import annotations
+
+from recado.server.store.queue_index import QueueIndex
+from recado.server.store.ranges import RangeSet
+from recado.server.store.segments import SegmentStats
+
+
+def found() -> QueueIndex:
+    return QueueIndex(1, None, lasting=True)
+
+
+def live(account: QueueIndex) -> list[int]:
+    """What is live, once all is read."""
+    account.finish_recovery()
+    account.check()
+    missing = account.settled.missing(0, account.stored_end)
+    return [place for start, end in missing for place in range(start, end)]
+
+
+def move(account: QueueIndex, place: int, at: int, page: SegmentStats) -> None:
+    """As recovery does it."""
+    account.settled.remove(place, place + 1)
+    account.stored_end = max(account.stored_end, place + 1)
+    account.add_moved(place, place + 1, at, 50, page)
+
+
+def test_what_is_moved_out_of_a_hole_takes_nothing_with_it() -> None:
+    """7, 8 and 26 were moved to one segment while those between were elsewhere, in one that has been dropped
+    since. Before that, they were moved too."""
+    account = found()
+    old, middle, last = SegmentStats(0), SegmentStats(10_000), SegmentStats(20_000)
+    account.add_stored(27, 3, 100, 50, old)
+    for at, place in enumerate((7, 8, 26)):
+        move(account, place, 100 + 50 * at, middle)
+    account.settled = RangeSet([(0, 23)])  # a checkpoint says so
+    for at, place in enumerate((23, 24, 25)):
+        move(account, place, 100 + 50 * at, last)
+    assert live(account) == [23, 24, 25, 26, 27, 28, 29]
+
+
+def test_nor_is_the_last_stretch_given_up_for_new_messages() -> None:
+    account = found()
+    middle, last = SegmentStats(10_000), SegmentStats(20_000)
+    for at, place in enumerate((7, 10)):
+        move(account, place, 100 + 50 * at, middle)
+    account.settled = RangeSet([(0, 8)])
+    for at, place in enumerate((8, 9)):
+        move(account, place, 100 + 50 * at, last)
+    account.add_stored(11, 2, 300, 50, last)
+    assert live(account) == [8, 9, 10, 11, 12]
