@@ -457,6 +457,29 @@ def test_reports_that_were_delayed_do_not_make_a_publisher_younger(
     assert not x.gaps
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_archive_that_returns_does_not_make_a_publisher_younger(ordered: bool) -> None:
+    """F4 of FIFO: it knows the publisher from before, and joins while that one's age is not certain."""
+    world, publisher, (keeper,) = scene(ordered=ordered, failure_timeout=1.0)
+    first = world.add(Role.SUBSCRIBER, "x")
+    assert together(world, keeper, first)
+    say(world, publisher, 1, 5)
+    for node in (first, keeper):
+        world.kill(node)
+    world.cut = lambda one, other: publisher is one
+    x, y = world.add(Role.SUBSCRIBER, "x"), world.add(Role.SUBSCRIBER, "y")
+    assert together(world, x, y)
+    world.cut = lambda one, other: False
+    world.delay(3)
+    say(world, publisher, 6, 7)
+    world.kill(publisher)
+    world.run(3)
+    back = world.add(Role.ARCHIVE, "archive-0", disk=keeper.disk)
+    assert together(world, x, y, back)
+    world.run(3)
+    assert x.bodies() == numbers(6, 7)
+
+
 def test_a_publisher_that_began_while_we_were_cut_off_is_followed_from_its_first_message() -> None:
     """RE4, on a broker: its first report was not heard, and later ones come at its pace."""
     world, _, (keeper,) = scene(ordered=True)

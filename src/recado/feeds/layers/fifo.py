@@ -12,9 +12,9 @@ F5  A subscriber with recovery closes a gap only if there are archives in its vi
 F4  A subscriber without recovery begins behind the cut of the first view that it shares, with whom it has not
     heard yet. Those in it may lag: it passes nothing of that publisher until it has heard it, which says
     whether what is behind the cut is older than the subscriber. So it is later with a publisher that is new to
-    it, if members join its view who may know it from before: an archive that returns knows all that ever
-    published. Where it began with a publisher that only others had heard, the cut of each later view moves that
-    beginning until a message of the publisher has come (RE4).
+    it, or whose age is not certain yet, if members join its view who may know it from before: an archive that
+    returns knows all that ever published. Where it began with a publisher that only others had heard, the cut
+    of each later view moves that beginning until a message of the publisher has come (RE4).
 F6  Without REACH there is no view to wait for: the subscriber is live from the start (RE6).
 """
 
@@ -206,7 +206,10 @@ class FifoLayer(Layer):
                     self._known_to_joiners.add(publisher)
                     receive_buffer.mark_unsynced(publisher, 0, now)
             elif state is not None and state.next == 1 and not joining:
-                self._start_with(publisher, 0, now)
+                if self._last_members - seated:
+                    self._known_to_joiners.add(publisher)
+                else:
+                    self._start_with(publisher, 0, now)
             elif receive_buffer.has_room_for(publisher, now) and (state is not None or joining):
                 if state is None or state.next <= sequence:
                     self._ready.append(PublisherStartSet(publisher, sequence))
