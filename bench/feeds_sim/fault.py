@@ -69,4 +69,10 @@ class Outage(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Fault: TypeAlias = Crash | Blackout | Leave | Stall | Slow | Cut | Storm | CutOff | Outage
+class Halt(msgspec.Struct, frozen=True):
+    """The broker is stopped (SIGSTOP) and loses nothing: packets are delayed until it runs again."""
+
+    seconds: float
+
+
+Fault: TypeAlias = Crash | Blackout | Leave | Stall | Slow | Cut | Storm | CutOff | Outage | Halt

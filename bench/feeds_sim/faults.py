@@ -14,6 +14,7 @@ from .fault import (
     Cut,
     CutOff,
     Fault,
+    Halt,
     Leave,
     Outage,
     Slow,
@@ -83,6 +84,8 @@ class Faults:
             case Outage(seconds) if world.post:
                 world.post.crash()
                 after(seconds, self._end_outage)
+            case Halt(seconds) if world.post:
+                world.post.stop(seconds)
             case _:
                 raise ValueError(f"{fault} does not befall this medium")
 

@@ -3,9 +3,10 @@
 All archives are away for longer than anybody waits for a message that nobody present has; a member is stopped
 for as long, perhaps with a gap or in recovery. A machine is cut off and then fails; two halves of a feed each
 go on with an archive; the archive that was away is back when the others fail; one hears and is not heard; who
-returns meets first one that lags. Messages of a publisher that fails reach only subscribers, only a part of the
-members, or none; all programs fail at the same time. Chance chooses who, and when. Nobody returns while
-archives are apart: what one says until then of a subscriber that lives on unheard is not promised.
+returns meets first one that lags. The last packets of a publisher that fails wait on a broker that is stopped.
+Messages of a publisher that fails reach only subscribers, only a part of the members, or none; all programs
+fail at the same time. Chance chooses who, and when. Nobody returns while archives are apart: what one says
+until then of a subscriber that lives on unheard is not promised.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TypeAlias
 from recado.simulator.network import Direction
 
 from .company import ARCHIVES, Company
-from .fault import Crash, Cut, CutOff, Fault, Leave, Stall
+from .fault import Crash, Cut, CutOff, Fault, Halt, Leave, Stall
 
 MOMENT = 1e-6  # seconds: behind what ends at the same time
 
@@ -338,6 +339,29 @@ def muted(random: Random, company: Company) -> Troubles:
     return ((begin, Cut(apart((publisher,), company.besides(publisher)), 3.0)),)
 
 
+def held_up(random: Random, company: Company) -> Troubles:
+    """A publisher begins and is stopped. The archives fail; the subscribers restart, and have not heard the
+    publisher when the broker is stopped. Then the publisher goes on and fails: its last packets, with its age,
+    reach the subscribers when the broker runs again. Later the archives return with its first messages."""
+    publisher = random.choice(company.publishers)
+    begin = random.uniform(3.2, 3.5)
+    stops = begin + random.uniform(1.0, 1.3)
+    dark = stops + random.uniform(0.1, 0.2)
+    restart = dark + random.uniform(0.1, 0.2)
+    halt = restart + random.uniform(2.0, 2.3)
+    runs = halt + random.uniform(0.1, 0.3)
+    fails = runs + random.uniform(0.1, 0.5)
+    back = random.uniform(12.5, 13.0)
+    return (
+        (begin, Crash(publisher, 0.1)),
+        (stops, Stall(publisher, runs - stops)),
+        *((dark, Crash(archive, back - dark)) for archive in ARCHIVES),
+        *((restart, Crash(name, 0.1)) for name in company.subscribers),
+        (halt, Halt(fails - halt + random.uniform(2.5, 4.0))),
+        (fails, Crash(publisher, 0.2)),
+    )
+
+
 def power_cuts(random: Random, company: Company) -> Troubles:
     """All programs fail at the same time, again and again; the broker goes on."""
     moments = [3.0 + 2.5 * number + random.uniform(0.0, 1.0) for number in range(5)]
@@ -385,6 +409,7 @@ WITH_BROKER: tuple[Plot, ...] = (
     laggards,
     away_from_broker,
     power_cuts,
+    held_up,
 )
 
 

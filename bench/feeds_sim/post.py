@@ -7,11 +7,15 @@ as on recado; without it what two nodes send may come in different orders to two
 When a connection breaks, whatever is under way on it is lost, and so is the node's queue. When the broker
 restarts all connections break, and what it has not confirmed yet is lost from a durable queue or not, each by
 itself. A client that is back casts again what was not confirmed; what it sent on A meanwhile is gone.
+
+A broker that is stopped (SIGSTOP) loses nothing: packets wait in its sockets, also those of clients that fail
+meanwhile, and are routed when it runs again. Clients that connect wait as well.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from random import Random
 from typing import TypeAlias
 
@@ -79,6 +83,9 @@ class Post:
         self.wires = SimulatedNetwork[tuple[int, Wired]](schedule, random, self._wired, wires)
         self._routes = SimulatedNetwork[Letter](schedule, random, self._enqueue, ROUTING)
         self.is_down = False
+        self._stopped_until = 0.0
+        self._waiting: deque[Callable[[], None]] = deque()
+        """What the broker does when it runs again."""
 
     # ── as a medium ───────────────────────────────────────────────────────────────────────────────
 
@@ -115,6 +122,7 @@ class Post:
         self.wires.conditions = NetworkConditions(delay=(0.0005, 0.006), ordered=True)
         for client in self._clients.values():
             self.wires.slow_down(client.node.text, 1.0)
+        self.resume()
         if self.is_down:
             self.restart()
         for client in self._clients.values():
@@ -126,6 +134,9 @@ class Post:
     def connect(self, node: Address) -> None:
         client = self._clients.get(node.text)
         if client is None or client.connection or self.is_down:
+            return
+        if self._is_stopped:
+            self._waiting.append(lambda: self.connect(node))
             return
         self._connections += 1
         client.connection = self._connections
@@ -148,8 +159,27 @@ class Post:
             shelf.extendleft(letter for _, letter in reversed(client.unsettled))
             client.unsettled.clear()
 
+    def stop(self, seconds: float) -> None:
+        self._stopped_until = max(self._stopped_until, self._schedule.now + seconds)
+        self._schedule.call_at(self._stopped_until, self._resume_if_due)
+
+    def resume(self) -> None:
+        self._stopped_until = 0.0
+        while self._waiting:
+            self._waiting.popleft()()
+
+    def _resume_if_due(self) -> None:
+        if self._stopped_until <= self._schedule.now:
+            self.resume()
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self._stopped_until > self._schedule.now
+
     def crash(self) -> None:
         self.is_down = True
+        self._waiting.clear()
+        self._stopped_until = 0.0
         for client in self._clients.values():
             self.cut_off(client.node)
         now = self._schedule.now
@@ -183,6 +213,9 @@ class Post:
                 self._listener.confirmed(client.node, number)
 
     def _accept(self, client: Client, letter: Letter) -> None:
+        if self._is_stopped:
+            self._waiting.append(lambda: self._accept(client, letter))
+            return
         safe_at = self._schedule.now + SAFE_AFTER
         accepted = msgspec.structs.replace(letter, safe_at=safe_at)
         way = BROKER if self._one_order else client.node.text
@@ -201,9 +234,15 @@ class Post:
             self._schedule.call_at(safe_at, self._confirm, client, client.connection, letter.number)
 
     def _confirm(self, client: Client, connection: int, number: int) -> None:
+        if self._is_stopped:
+            self._waiting.append(lambda: self._confirm(client, connection, number))
+            return
         self.wires.send(BROKER, client.node.text, (connection, Receipt(number)))
 
-    def _enqueue(self, _: str, queue: str, letter: Letter) -> None:
+    def _enqueue(self, source: str, queue: str, letter: Letter) -> None:
+        if self._is_stopped:
+            self._waiting.append(lambda: self._enqueue(source, queue, letter))
+            return
         if queue not in self._shelves:
             client = self._clients.get(queue)
             if client is not None and client.connection:

@@ -25,6 +25,7 @@ from .fault import (
     Cut,
     CutOff,
     Fault,
+    Halt,
     Leave,
     Outage,
     Slow,
@@ -177,8 +178,11 @@ def _fault(random: Random, kind: Kind, company: Company) -> Fault:
         case _:
             pass
     if kind is not Kind.ETHER:
-        if random.random() < 0.3:
+        share = random.random()
+        if share < 0.2:
             return Outage(random.choice((0.1, 1.0, 3.0)))
+        if share < 0.3:
+            return Halt(random.choice((2.0, 4.0, 10.0)))
         return CutOff(random.choice(everybody), down)
     if random.random() < 0.3:
         loss = random.choice((0.2, 0.4))

@@ -28,6 +28,7 @@ from recado.feeds.layers.fifo import FifoLayer
 from recado.feeds.layers.membership import MembershipLayer
 from recado.feeds.layers.nak import NakMemberLayer, NakPublisherLayer
 from recado.feeds.layers.publisher_heartbeat import PublisherHeartbeatLayer
+from recado.feeds.layers.publisher_state import PublisherState
 from recado.feeds.layers.pull import PullLayer
 from recado.feeds.layers.receive_buffer import ReceiveBuffer
 from recado.feeds.layers.stability import StabilityTracker
@@ -475,6 +476,15 @@ MUTATIONS = (
         frozenset({Rule.REPEAT}),
         seed=10,
         plot=plots.newcomers,
+    ),
+    Mutation(
+        "the age that a publisher tells is believed, however long the report was under way",
+        PublisherState,
+        "is_age_reliable",
+        lambda *_: True,
+        frozenset({Rule.REPEAT}),
+        seed=1,
+        plot=plots.held_up,
     ),
     Mutation(
         "a view is taken whether it was promised or not",

@@ -196,6 +196,37 @@ def test_what_was_not_confirmed_is_cast_again(post: Post, schedule: Schedule, ea
     assert ears.casts_again == ["p#1"], "all is confirmed"
 
 
+def test_a_broker_that_is_stopped_loses_nothing(post: Post, schedule: Schedule, ears: Ears) -> None:
+    post.stop(5.0)
+    post.cast(P, b"one", 1)
+    post.send(S, "archives", b"psst")
+    schedule.run(1.0)
+    post.drop(P)
+    post.cut_off(S)
+    post.connect(S)
+    post.cast(Q, b"two", 1)
+    schedule.run(4.9)
+    assert ears.heard == []
+    assert ears.confirmations == []
+    schedule.run(6.0)
+    assert sorted(ears.by(A)) == [b"one", b"psst", b"two"]
+    assert ears.by(S)[-1:] == [b"two"]
+    assert ears.confirmations == [("q#1", 1)]
+
+
+def test_a_broker_that_is_killed_while_it_is_stopped_loses_what_waits(
+    post: Post, schedule: Schedule, ears: Ears
+) -> None:
+    post.stop(5.0)
+    post.cast(P, b"one", 0)
+    schedule.run(1.0)
+    post.crash()
+    post.calm()
+    post.cast(P, b"two", 0)
+    schedule.run(6.0)
+    assert ears.by(S) == ears.by(A) == [b"two"]
+
+
 def test_a_broker_that_restarts_keeps_what_it_confirmed(schedule: Schedule) -> None:
     """And of the rest what chance leaves to it; the publisher casts that again."""
     outcomes = set()

@@ -68,6 +68,7 @@ def test_the_seeds_meet_every_kind_of_trouble() -> None:
         "Storm",
         "CutOff",
         "Outage",
+        "Halt",
     }
     assert {(script.total, script.uniform) for script in scripts} == {
         (total, uniform) for total in (False, True) for uniform in (False, True)
