@@ -65,7 +65,7 @@ CONNECTED = """
     import os, shutil, sys
     from pathlib import Path
     import recado
-    from recado.pipeline import Pipeline, PipelineError, run
+    from recado.pipeline import Pipeline, InvalidPipelineError, run
 
     def started(rows, form, place, **options):
         options["checkpointLocation"] = f"{folder}/state of {form}"
@@ -98,11 +98,11 @@ CONNECTED = """
     assert run(pipeline, spark, batch=True).sinks == {"delta": 150, "iceberg": 150, "feed": 150}
     try:
         run(pipeline, spark)
-    except PipelineError as error:
+    except InvalidPipelineError as error:
         print(error, flush=True)
     try:
         run(pipeline.filter("lenght(body) > 1").filter("offset > > 1"), spark, batch=True)
-    except PipelineError as error:
+    except InvalidPipelineError as error:
         print(error, flush=True)
     spark.stop()
     assert "JAVA_HOME" not in os.environ and shutil.which("java") is None

@@ -1,1 +1,1 @@
-"""Programs that a user could have written: they use the public API of recado and nothing else."""
+"""Example programs that use only the public API of recado."""

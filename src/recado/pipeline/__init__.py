@@ -1,6 +1,6 @@
-"""Pipelines on Spark: sources, sinks, steps, and the pipelines that ship. The only room that imports pyspark.
+"""Pipelines on Spark: sources, sinks, steps and built-in pipelines. The only package that imports pyspark.
 
-The public names are resolved when first used: who checks a pipeline starts no Spark, and needs no Java.
+The public names are imported on first use, so checking a pipeline starts no Spark and needs no Java.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The files that a pipeline keeps in its checkpoint, by names relative to it.
+"""Access to the files of a checkpoint, by names relative to it.
 
-A checkpoint on this machine, or on a file system that is mounted, is a folder. One with another scheme
-(`hdfs`, `s3a`, `viewfs` …) is reached through Spark's CheckpointFileManager, the API by which Spark writes its
-own files there: whatever Spark can use as a checkpoint works here as well, and is replaced as atomically.
+A local or mounted checkpoint is a folder. One with another scheme (`hdfs`, `s3a`, `viewfs` …) is accessed
+through Spark's CheckpointFileManager, by which Spark writes its own files there: every file system that Spark can use for
+checkpoints works, and files are replaced with the same atomicity.
 """
 
 from __future__ import annotations
@@ -18,21 +18,25 @@ if TYPE_CHECKING:
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be reached."""
+    """A checkpoint cannot be accessed."""
 
 
 class CheckpointFiles(Protocol):
+    """The files of one checkpoint."""
+
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None if there is none."""
+        """Return the contents of a file; None if it does not exist."""
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file atomically."""
 
     def list_names(self, folder: str = "") -> list[str] | None:
-        """The names in a folder; None if there is none."""
+        """Return the names in a folder; None if it does not exist."""
 
 
 class LocalCheckpointFiles:
+    """A checkpoint in a local folder."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
@@ -55,7 +59,7 @@ class LocalCheckpointFiles:
 
 
 class HadoopCheckpointFiles:
-    """On any file system of the session's Hadoop configuration."""
+    """A checkpoint on any file system of the session's Hadoop configuration."""
 
     def __init__(self, location: str, spark: SparkSession) -> None:
         self._location = location
@@ -94,7 +98,7 @@ class HadoopCheckpointFiles:
 
 
 def open_checkpoint(location: str, spark: SparkSession | None) -> CheckpointFiles:
-    """The files of a checkpoint. Raises CheckpointError if it is not local and there is no Spark session."""
+    """Open a checkpoint. Raises CheckpointError if it is not local and there is no Spark session."""
     if is_local(location):
         return LocalCheckpointFiles(to_local_path(location))
     if spark is None:
@@ -103,5 +107,5 @@ def open_checkpoint(location: str, spark: SparkSession | None) -> CheckpointFile
 
 
 def checkpoint_uri(location: str) -> str:
-    """The checkpoint as Spark gets it: a path is local, whatever the default file system of Spark is."""
+    """Return the location for Spark: a path is local, whatever Spark's default file system is."""
     return local_uri(to_local_path(location)) if is_local(location) else location

@@ -1,4 +1,4 @@
-"""The headers and properties of an archive's table, as functions on its columns: Arrow in, Arrow out."""
+"""Column functions that decode the headers and properties of an archive's table, with Arrow input and output."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ _HEADERS_TYPE = from_arrow_type(FEED_SCHEMA.field("headers").type)
 _PROPERTIES_TYPE = from_arrow_type(FEED_SCHEMA.field("properties").type)
 
 recado_headers = arrow_udf(decode_header_column, _HEADERS_TYPE)  # type: ignore[call-overload]
-"""Bytes of an AMQP table as a map of texts."""
+"""Decode a column of AMQP tables (binary) to maps of strings."""
 recado_properties = arrow_udf(decode_property_column, _PROPERTIES_TYPE)  # type: ignore[call-overload]
-"""Bytes of an AMQP property list as a struct."""
+"""Decode a column of AMQP property lists (binary) to structs."""

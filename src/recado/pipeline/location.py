@@ -1,8 +1,8 @@
-"""Locations, as options name them: a path of this machine, or a URI with a scheme.
+"""Locations in options: a local path, or a URI with a scheme.
 
-A location with a scheme other than `file` never becomes a folder of this machine. Relative paths are resolved
-once, when a pipeline is defined: Python, Spark's Java and its tasks have different working directories, and
-`os.chdir` changes only the first of them.
+A location with a scheme other than `file` never becomes a local folder. Relative paths are resolved
+once, when a pipeline is defined: Python, Spark's Java process and its tasks have different working directories, and
+`os.chdir` changes only the first.
 """
 
 from __future__ import annotations
@@ -17,33 +17,35 @@ from .options import OptionError
 _SCHEME_PATTERN: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _LOCAL_SCHEMES: Final = ("", "file")
 OBJECT_STORE_SCHEMES: Final = ("s3", "s3a", "gs", "abfs", "abfss")
-"""Schemes that both deltalake and pyiceberg have a store for."""
+"""Schemes that both deltalake and pyiceberg support."""
 _PATH_OPTIONS: Final = ("path", "spool", "config", "warehouse", "staging")
 _SQLITE_PREFIX: Final = "sqlite:///"
 _WORKING_DIRECTORY: Final = Path()
 
 
 def parse_scheme(location: str) -> str:
-    """The scheme in lower case; empty for a path."""
+    """Return the scheme in lower case; empty for a path."""
     found = _SCHEME_PATTERN.match(location)
     return found[1].lower() if found else ""
 
 
 def is_local(location: str) -> bool:
+    """Whether a location is a path or a `file:` URI."""
     return parse_scheme(location) in _LOCAL_SCHEMES
 
 
 def is_object_store(location: str) -> bool:
+    """Whether a location is in an object store."""
     return parse_scheme(location) in OBJECT_STORE_SCHEMES
 
 
 def has_bucket(location: str) -> bool:
-    """Whether a location with a scheme is complete: `s3:/x` and `s3:///x` name no bucket."""
+    """Whether a location with a scheme names a bucket; `s3:/x` and `s3:///x` do not."""
     return re.match(r"[^:/]+://[^/]", location) is not None
 
 
 def to_local_path(location: str) -> Path:
-    """The absolute path of a local folder. Raises OptionError for a location that is empty or not local."""
+    """Return the absolute path of a local location. Raises OptionError if it is empty or not local."""
     if not location:
         raise OptionError("a path is empty: name a folder; the working directory is .")
     if not is_local(location):
@@ -60,12 +62,14 @@ def to_local_path(location: str) -> Path:
 
 
 def local_uri(path: Path) -> str:
-    """For Spark and pyiceberg, which take names literally: `as_uri` would write `%20` for a space."""
+    """Return the `file:` URI of a path without percent encoding, as Spark and pyiceberg expect it."""
     return f"file://{path}"
 
 
 def resolve(location: str, folder: Path = _WORKING_DIRECTORY) -> str:
-    """A location that no longer depends on the working directory; a relative path is one from `folder` on."""
+    """Return a location that does not depend on the working directory; a relative path is relative to
+    `folder`.
+    """
     scheme = parse_scheme(location)
     if not location or scheme not in _LOCAL_SCHEMES:
         return location
@@ -79,7 +83,7 @@ def resolve(location: str, folder: Path = _WORKING_DIRECTORY) -> str:
 def resolve_options(
     options: Mapping[str, str], folder: Path = _WORKING_DIRECTORY
 ) -> dict[str, str]:
-    """Options with all of their locations resolved; names of options have no case."""
+    """Return options with all their locations resolved. Option names are case-insensitive."""
     return {name: _resolve_option(name.lower(), value, folder) for name, value in options.items()}
 
 

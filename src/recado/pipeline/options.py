@@ -1,12 +1,12 @@
-"""Options of sources and sinks: texts that become what they mean, or an error that says what is wrong.
+"""Parse the options of sources and sinks: strings in, a typed struct or a helpful error out.
 
     class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         path: str
         max_rows_per_trigger: Annotated[int, Meta(gt=0)] | None = None
 
-    options = read(Options, "recado", given)
+    options = parse_options(Options, "recado", given)
 
-Spark's options know no case, so neither do these. Checked before anything is opened or connected.
+Option names are case-insensitive, as in Spark. Options are checked before anything is opened or connected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 S = TypeVar("S", bound=msgspec.Struct)
 
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname", "mergeschema", "outputmode"})
-"""What Spark itself was told, and passes on."""
+"""Options for Spark itself, which Spark also passes on to the format."""
 
 _SECRET_NAMES: Final = ("storage", "password", "secret", "token", "jaas")
 REDACTED: Final = "…"
@@ -29,11 +29,11 @@ _BOOLEAN_TEXTS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 class OptionError(ValueError):
-    """An option is unknown, missing or has no meaning; the text says which, and what to do."""
+    """An option is unknown, missing or invalid."""
 
 
 def parse_options(kind: type[S], format_: str, given: Mapping[str, str]) -> S:
-    """The options of `format(source)`."""
+    """Parse the options of `format(format_)` into a struct of type `kind`. Raises OptionError."""
     names = {field.encode_name.lower(): field for field in msgspec.structs.fields(kind)}
     known = [each.encode_name for each in names.values()]
     values: dict[str, object] = {}
@@ -55,10 +55,10 @@ def parse_options(kind: type[S], format_: str, given: Mapping[str, str]) -> S:
 
 
 def reject_catalog_table(format_: str, given: Mapping[str, str], hint: str) -> None:
-    """Raises OptionError if Spark asks for a table of its catalog, as `CREATE TABLE … USING` makes one.
+    """Raise OptionError if Spark asks for a table of its catalog, as created by `CREATE TABLE … USING`.
 
-    Spark gives the options of such a table to a format in Python only when the table is created, with some of
-    its own. It gives none when the table is read or written.
+    Spark passes the options of such a table to a Python format only when the table is created, together with some
+    options of its own. When the table is read or written, it passes none.
     """
     names = {name.lower() for name in given}
     if not given or {"provider", "owner"} <= names:
@@ -69,7 +69,7 @@ def reject_catalog_table(format_: str, given: Mapping[str, str], hint: str) -> N
 
 
 def has_option(options: Mapping[str, str], name: str) -> bool:
-    """Names of options have no case."""
+    """Whether an option is set; `name` is in lower case, and option names are case-insensitive."""
     return any(each.lower() == name for each in options)
 
 
@@ -79,17 +79,18 @@ def is_secret(name: str, value: str = "") -> bool:
 
 
 def redact_secrets(options: Mapping[str, str]) -> dict[str, str]:
-    """Options as they may be shown and logged."""
+    """Return options as they may be shown and logged."""
     return {name: REDACTED if is_secret(name, value) else value for name, value in options.items()}
 
 
 def check_message_columns(
     types: Mapping[str, str | None], known: Mapping[str, Sequence[str]], sink: str
 ) -> None:
-    """Whether rows can be messages for `format(sink)`. Raises OptionError.
+    """Check that rows can be messages for `format(sink)`. Raises OptionError.
 
-    Types are what Spark calls them, None if that is not known yet; `known` has those of columns that mean
-    something, whole or without what is in brackets.
+    Args:
+        types: the columns with Spark's type names; None if the type is not known yet.
+        known: the accepted types of the columns that have a meaning, complete or without parameters.
     """
     if "body" not in types:
         raise OptionError(
@@ -105,7 +106,7 @@ def check_message_columns(
 
 
 def suggest_name(name: str, known: Iterable[str], list_intro: str = "there are") -> str:
-    """`did you mean …?`, or all that there is."""
+    """Return `did you mean …?` for a similar name, else a list of all known names."""
     names = [*known]
     close = closest_name(name, names)
     if close:
@@ -114,21 +115,21 @@ def suggest_name(name: str, known: Iterable[str], list_intro: str = "there are")
 
 
 def closest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is spelt most alike, if one is; names have no case."""
+    """Return the most similar known name, ignoring case; None if none is similar."""
     by_lower = {each.lower(): each for each in known}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
 
 
 def _parse_value(kind: object, text: str) -> object:
-    """Booleans as Spark reads them, tables from JSON; msgspec reads numbers from texts."""
+    """Parse booleans as Spark does, and tables from JSON; msgspec converts numbers."""
     if kind is bool:
         return _BOOLEAN_TEXTS.get(text.strip().lower(), text)
     return _parse_table(text) if get_origin(kind) is dict else text
 
 
 def _parse_table(text: str) -> object:
-    """A table of texts, from JSON whose values may be numbers and booleans as well."""
+    """Parse a JSON object to a table of strings; numbers and booleans become their JSON text."""
     try:
         found = msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -1,7 +1,7 @@
-"""How far a stream is: what Spark tells of each batch, as a report, and how that is shown.
+"""The progress of a stream: convert Spark's progress entries to reports, and display them.
 
-Spark's own progress has it all: rows, rows per second, the time of a batch, and for each source where it has
-come to and what there is. Nothing is measured twice here.
+Spark's progress has all the figures: rows, rows per second, batch duration, and for each source its end offset and
+the latest available offset. Nothing is measured again here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ProgressListener(Protocol):
 
 
 class ProgressTracker:
-    """Makes reports of what Spark tells of a query."""
+    """Builds the report of a run from the progress entries of its query."""
 
     def __init__(self, pipeline: str, sources: Sequence[str], counter: RowCounter) -> None:
         self._counter = counter
@@ -38,11 +38,11 @@ class ProgressTracker:
         self.report = PipelineReport(pipeline, sources={name: SourceReport() for name in sources})
 
     def is_new(self, progress: Mapping[str, Any]) -> bool:
-        """Whether it is from after all that was heard."""
+        """Whether an entry is later than all entries processed so far."""
         return str(progress["timestamp"]) > self._last_timestamp
 
     def update(self, progress: Mapping[str, Any]) -> PipelineReport:
-        """One more batch is done, or nothing was to be done."""
+        """Add an entry (of a finished batch, or of an idle trigger) and return the report."""
         self._last_timestamp = str(progress["timestamp"])
         report = self.report
         number = int(progress["batchId"])
@@ -64,18 +64,18 @@ class ProgressTracker:
         return self.with_sink_counts()
 
     def with_sink_counts(self) -> PipelineReport:
-        """With what the sinks have got by now."""
+        """Return the report with the current row counts of the sinks."""
         self.report.sinks = dict(self._counter.sinks)
         self.report.dead = dict(self._counter.dead)
         return self.report
 
 
 def count_batch_rows(source: Mapping[str, Any]) -> int:
-    """How many rows a batch had of a source.
+    """Return the number of rows that a batch read from a source.
 
-    Spark counts them as often as it reads them, and a pipeline with several outcomes does that for each. So
-    where offsets are places in the same archive or spool there are no more rows than between them; a selector
-    may have left less. Of the first batch Spark tells no beginning.
+    Spark counts a row each time it reads it, and a pipeline with several outputs reads it once for each. So the count is limited to
+    the distance of the offsets, if both are in the same archive or spool. A selector may have left fewer rows. For the first
+    batch Spark reports no start offset.
     """
     counted = int(source.get("numInputRows", 0))
     start, end = _parse_offset(source.get("startOffset")), _parse_offset(source.get("endOffset"))
@@ -91,11 +91,12 @@ def count_batch_rows(source: Mapping[str, Any]) -> int:
 
 
 def _offset_owner(offset: Any) -> tuple[object, object]:
+    """The archive or spool that an offset belongs to."""
     return offset.get("archive"), offset.get("spool")
 
 
 def compute_lag(end: object, latest: object) -> int | None:
-    """How many rows are left to be read; None if these offsets do not tell."""
+    """Return the number of rows left to read, or None if the offsets do not tell."""
     known = [_next_row(each) for each in (end, latest)]
     if known[0] is None or known[1] is None:
         return None
@@ -103,6 +104,7 @@ def compute_lag(end: object, latest: object) -> int | None:
 
 
 def _next_row(offset: object) -> int | None:
+    """The next row of an offset of a recado source; None for other sources."""
     offset = _parse_offset(offset)
     if isinstance(offset, dict):
         offset = offset.get(_NEXT_KEY)
@@ -110,7 +112,7 @@ def _next_row(offset: object) -> int | None:
 
 
 def _parse_offset(offset: object) -> object:
-    """As Spark tells it: as JSON, or as the text of that."""
+    """Parse an offset, which Spark reports as JSON or as a string of JSON."""
     if isinstance(offset, str):
         try:
             return json.loads(offset)
@@ -124,7 +126,9 @@ def _parse_offset(offset: object) -> object:
 
 @contextmanager
 def open_progress_display(*, as_json: bool) -> Iterator[ProgressListener]:
-    """A table in a terminal, if rich is there; lines of JSON for programs; else a line now and then."""
+    """Yield a function that shows reports: as a table in a terminal with rich, as JSON lines, or as plain
+    lines.
+    """
     if as_json:
         yield ProgressJsonLines(sys.stdout)
         return
@@ -142,6 +146,8 @@ def open_progress_display(*, as_json: bool) -> Iterator[ProgressListener]:
 
 
 class ProgressJsonLines:
+    """Writes each report as a line of JSON."""
+
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
@@ -151,6 +157,8 @@ class ProgressJsonLines:
 
 
 class ProgressLines:
+    """Writes one line per batch."""
+
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._last_batch = -1
@@ -163,7 +171,7 @@ class ProgressLines:
 
 
 def format_progress_line(report: PipelineReport) -> str:
-    """`batch 3: quotes 1200 rows, 800 rows/s, 40 to come; 0.31 s; 2 dead letters`."""
+    """Return a line such as `batch 3: quotes 1200 rows, 800 rows/s, lag 40; 0.31 s; 2 dead letters`."""
     parts = []
     for name, source_report in report.sources.items():
         lag = "" if source_report.lag is None else f", {source_report.lag} to come"
@@ -177,7 +185,7 @@ def format_progress_line(report: PipelineReport) -> str:
 
 
 class ProgressTable:
-    """A table that is drawn again with each batch."""
+    """A table in the terminal, redrawn for each batch."""
 
     def __init__(self, console: Console) -> None:
         from rich.live import Live

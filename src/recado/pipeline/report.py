@@ -1,4 +1,7 @@
-"""What a pipeline has done: rows in and out, dead letters, time. As values, for people and for programs."""
+"""The report of a run: rows read and written, dead letters, duration.
+
+The field names are the keys of `status.json` in the checkpoint and of `recado pipeline run --json`.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +9,38 @@ import msgspec
 
 
 class SourceReport(msgspec.Struct):
-    """Of one source."""
+    """The figures of one source."""
 
     rows: int = 0
     rows_per_second: float = 0.0
     lag: int | None = None
-    """How many rows there are that were not read yet, if the source can tell."""
+    """Available rows that were not read yet; None if the source cannot tell."""
 
 
 class PipelineReport(msgspec.Struct):
-    """Of a run so far; the last one is that of the run."""
+    """The figures of a run so far."""
 
     pipeline: str
     batch: int = -1
-    """The number of the last batch."""
+    """The number of the last batch; -1 before the first."""
     batches: int = 0
     batch_seconds: float = 0.0
     seconds: float = 0.0
     sources: dict[str, SourceReport] = {}
     sinks: dict[str, int] = {}
-    """Rows that were written, by this run."""
+    """Rows written by this run, by sink."""
     dead: dict[str, int] = {}
-    """Dead letters, by the step that could not handle them."""
+    """Dead letters of this run, by the label of the step."""
     late: int = 0
-    """Rows that came so late that their window was given out already."""
+    """Rows dropped because their window was already closed."""
 
     @property
     def rows(self) -> int:
+        """Rows read from all sources."""
         return sum(source.rows for source in self.sources.values())
 
     def text(self) -> str:
-        """For people: a line for each source and sink."""
+        """Return the report as text, with a line for each source and sink."""
         batches = f"{self.batches} batch{'' if self.batches == 1 else 'es'}"
         lines = [f"{self.pipeline}: {batches}, {self.seconds:.1f} s"]
         for name, came in self.sources.items():
@@ -50,15 +54,17 @@ class PipelineReport(msgspec.Struct):
 
 
 class RowCounter:
-    """Counts what is written; each batch adds to it, in whatever thread Spark runs it."""
+    """Counts the rows written by the batches of one run, in the thread in which Spark calls `foreachBatch`."""
 
     def __init__(self) -> None:
         self.sinks: dict[str, int] = {}
         self.dead: dict[str, int] = {}
 
     def add_written(self, sink: str, rows: int) -> None:
+        """Count rows written to a sink."""
         self.sinks[sink] = self.sinks.get(sink, 0) + rows
 
     def add_dead_letters(self, step: str, rows: int) -> None:
+        """Count dead letters of a step."""
         if rows:
             self.dead[step] = self.dead.get(step, 0) + rows

@@ -1,10 +1,10 @@
-"""The rows of the sources: one schema each, as Spark reads it and as Arrow carries it; and how bytes become it.
+"""The row schemas of `format("recado")` and `format("amqp")`, for Arrow and Spark, and the decoding of headers.
 
-Spark takes a batch only if its Arrow schema is the very one that it makes of its own: µs in UTC, every field
-nullable, maps of `key` and `value`. So both are written here, side by side, and a test compares them.
+Spark accepts an Arrow batch only if its schema is exactly the one that Spark derives: µs in UTC, every field
+nullable, map entries named `key` and `value`. So both schemas are defined side by side here, and a test compares them.
 
-Headers are a map of texts: a text as it is, NULL where there is nothing, anything else as its JSON. Of equal
-tables of headers only one is decoded, and where there is none nothing is.
+Headers become a map of strings: a string as it is, NULL for a void value, any other value as JSON. Most messages have
+equal headers, so each distinct header table is decoded once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROPERTY_TYPES: Final[dict[str, pa.DataType]] = {
     "user_id": pa.string(),
     "app_id": pa.string(),
 }
-"""Those that have no column of their own."""
+"""Properties that have no column of their own."""
 _PROPERTY_STRUCT: Final = pa.struct(list(PROPERTY_TYPES.items()))
 
 FEED_SCHEMA: Final = pa.schema(
@@ -54,7 +54,7 @@ FEED_SCHEMA: Final = pa.schema(
         ("body", pa.binary()),
     ]
 )
-"""Of `format("recado")`: a message of a feed."""
+"""The columns of `format("recado")`: a message of a feed."""
 
 QUEUE_SCHEMA: Final = pa.schema(
     [
@@ -71,7 +71,7 @@ QUEUE_SCHEMA: Final = pa.schema(
         ("body", pa.binary()),
     ]
 )
-"""Of `format("amqp_transport")`: a message of a queue."""
+"""The columns of `format("amqp")`: a message of a queue."""
 
 _SPARK_TYPE_NAMES: Final = {
     pa.string(): "string",
@@ -91,17 +91,17 @@ _SPARK_TYPE_NAMES: Final = {
 
 
 def to_ddl(schema: pa.Schema) -> str:
-    """The schema as Spark writes it."""
+    """Return the schema as a DDL string for Spark."""
     return ", ".join(f"`{name}` {told}" for name, told in spark_type_names(schema).items())
 
 
 def spark_type_names(schema: pa.Schema) -> dict[str, str]:
-    """What Spark calls the types of the columns."""
+    """Return Spark's type name of each column."""
     return {field.name: _SPARK_TYPE_NAMES[field.type] for field in schema}
 
 
 def select_columns(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """Those columns of it that a reader asked for, in that order."""
+    """Return the schema of these columns, in this order. Raises ValueError for an unknown column."""
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         known = ", ".join(schema.names)
@@ -113,27 +113,28 @@ def select_columns(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 def decode_header_column(column: pa.Array) -> pa.Array:
-    """AMQP tables, as the archives have them, as a map of texts each."""
+    """Decode a column of AMQP tables, as archives store them, to maps of strings."""
     return _decode_distinct(
         column, _STRING_MAP, lambda data: headers_to_strings(decode_headers(data))
     )
 
 
 def decode_property_column(column: pa.Array) -> pa.Array:
-    """AMQP property lists, as the archives have them, as a struct each."""
+    """Decode a column of AMQP property lists, as archives store them, to structs."""
     return _decode_distinct(
         column, _PROPERTY_STRUCT, lambda data: properties_to_dict(decode_message_properties(data))
     )
 
 
 def headers_to_strings(headers: Mapping[str, FieldValue] | None) -> dict[str, str | None] | None:
-    """The headers of a message as a map of texts, for `pa.read_array(…, QUEUE.get_field("headers").type)`."""
+    """Convert the headers of a message to strings, for `pa.array(…, QUEUE_SCHEMA.field("headers").type)`."""
     if not headers:
         return None
     return {replace_invalid_text(name): value_to_string(value) for name, value in headers.items()}
 
 
 def value_to_string(value: FieldValue) -> str | None:
+    """Convert a header value to a string: strings as they are, other values as JSON."""
     match value:
         case None:
             return None
@@ -146,7 +147,7 @@ def value_to_string(value: FieldValue) -> str | None:
 
 
 def properties_to_dict(properties: Properties | None) -> dict[str, str | int | None] | None:
-    """The properties that have no column of their own, or None if there is none of them."""
+    """Return the properties that have no column of their own; None if none of them is set."""
     if properties is None:
         return None
     values = {name: _replace_invalid(getattr(properties, name)) for name in PROPERTY_TYPES}
@@ -154,7 +155,7 @@ def properties_to_dict(properties: Properties | None) -> dict[str, str | int | N
 
 
 def replace_invalid_text(text: str) -> str:
-    """As others can read it: what was not UTF-8 on the wire is replaced."""
+    """Replace bytes that were not UTF-8 on the wire by U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -165,7 +166,7 @@ def _replace_invalid(value: str | int | None) -> str | int | None:
 
 
 def _to_json_value(value: Any) -> Any:
-    """With nothing in it that JSON has no word for."""
+    """Convert an AMQP value to one that JSON can represent."""
     match value:
         case bool() | None:
             return value
@@ -192,7 +193,7 @@ def _to_json_value(value: Any) -> Any:
 
 
 def _decode_distinct(column: pa.Array, kind: pa.DataType, read: Callable[[bytes], Any]) -> pa.Array:
-    """The values, each different one read once."""
+    """Decode each distinct value of a column once."""
     if column.null_count == len(column):
         return pa.nulls(len(column), kind)
     if not pa.types.is_dictionary(column.type):

@@ -1,12 +1,15 @@
-"""Running a pipeline: as a stream until it ends or is stopped, or as one batch.
+"""Run a pipeline: as a stream until it ends or is stopped, or as one batch.
 
     report = run(pipeline, spark)               # a stream
-    report = run(pipeline, spark, batch=True)   # all that there is now, once
-    query = start(pipeline, spark)              # a stream that somebody else watches
+    report = run(pipeline, spark, batch=True)   # the rows available now, once
+    query = start(pipeline, spark)              # a stream that the caller watches
 
-A stream is one query, whatever it has of sinks. For each batch all sinks are written, and then Spark commits
-it. If the job dies in between, the same rows come again under the same number: lake tables recognise the batch,
-messages have the same ids.
+A stream is one Spark query, however many sinks it has. For each batch all sinks are written, and then Spark
+commits the batch. If the job dies in between, Spark repeats the same rows under the same batch number: lake
+tables recognise the batch, and messages have the same ids.
+
+Steps are divided at the last stateful one (`steps.traversal`). Steps up to it are part of the streaming query;
+the steps after it run inside `foreachBatch`, on the rows that come out of the query.
 """
 
 from __future__ import annotations
@@ -54,13 +57,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _RUN_ERRORS: Final = (PySparkException, Py4JJavaError, TableError, OptionError)
-"""What Spark and the sinks say when a pipeline, or its data, is at fault."""
+"""Errors that Spark and the sinks raise if the pipeline or its data is at fault."""
 _TRACEBACK_HEADER: Final = "Traceback (most recent call last):"
 _POLL_INTERVAL_S: Final = 0.5  # seconds between two looks at a query
 
 
 class PipelineFailedError(Exception):
-    """A pipeline that ran and stopped with an error; the text says which."""
+    """A pipeline started and then stopped with an error."""
 
 
 def run(
@@ -72,9 +75,22 @@ def run(
     watch: ProgressListener | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> PipelineReport:
-    """Run it to its end. A batch with a `name` is written once, however often it is run.
+    """Run a pipeline to its end.
 
-    Raises PipelineError if it cannot run, PipelineFailed if it did and failed.
+    Args:
+        pipeline: the definition; it is checked first, including its SQL.
+        spark: the session to run it in. A stream needs a session of this process, not one of Spark Connect.
+        batch: process the rows available now, once, instead of streaming.
+        name: the name of the batch. A named batch is written once, however often it is run.
+        on_report: called with the report so far after each batch of a stream, and at the end.
+        should_stop: polled twice a second; a stream stops when it returns true.
+
+    Returns:
+        The report of the whole run: rows read and written, dead letters, duration.
+
+    Raises:
+        InvalidPipelineError: the pipeline cannot run.
+        PipelineFailedError: it ran and failed.
     """
     started_at = time.monotonic()
     if batch:
@@ -120,9 +136,10 @@ def run(
 
 
 def start(pipeline: Pipeline, spark: SparkSession) -> StreamingQuery:
-    """Start it as a stream. Raises PipelineError.
+    """Start a pipeline as a stream and return Spark's query.
 
-    Nobody here sees it end; so what steps look things up in is not kept, but read again for each batch.
+    Nothing here sees the query end, so lookup tables are not cached: Spark reads them again for each batch.
+    Raises InvalidPipelineError.
     """
     check(pipeline, analyser=SparkAnalyser(lambda: spark))
     _reject_spark_connect(pipeline, spark)
@@ -132,9 +149,11 @@ def start(pipeline: Pipeline, spark: SparkSession) -> StreamingQuery:
 
 
 def _reject_spark_connect(pipeline: Pipeline, spark: object) -> None:
-    """Over Spark Connect a stream's batches are written by the server, and what it counts stays there. The
-    identity of the stream is noted here: without the server's checkpoint each start would have another one, and
-    a repeated batch would be there twice. Raises PipelineError."""
+    """Raise InvalidPipelineError for a stream over Spark Connect.
+
+    There the server runs `foreachBatch`, and the row counts stay on the server. The stream id would be stored on the client: without
+    the server's checkpoint, each start would create another id, and a repeated batch would be stored twice.
+    """
     if not isinstance(spark, SparkSession):
         told = "it wants a Spark in its own process, and this one is of Spark Connect"
         hint = "submit it as a job, run it as a batch, or write the query by hand"
@@ -142,7 +161,10 @@ def _reject_spark_connect(pipeline: Pipeline, spark: object) -> None:
 
 
 def cache_tables(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, DataFrame]:
-    """What steps look things up in, as it is now, for all batches, until it is let go. Raises PipelineError."""
+    """Read and cache the lookup tables for all batches; release them with `_unpersist`.
+
+    Raises InvalidPipelineError if a table has duplicate keys.
+    """
     tables = {name: table.persist() for name, table in read_tables(pipeline, spark).items()}
     try:
         return check_tables(pipeline, tables)  # which looks at all of it
@@ -159,6 +181,7 @@ def _unpersist(tables: Mapping[str, DataFrame]) -> None:
 def _start_query(
     pipeline: Pipeline, spark: SparkSession, tables: Mapping[str, DataFrame], counter: RowCounter
 ) -> StreamingQuery:
+    """Start the streaming query; `counter` counts the rows written to the sinks."""
     stateful_count = count_stream_steps(pipeline)
     stream_flow = apply_steps(
         pipeline, Flow(read_stream(pipeline, spark)), tables, is_streaming=True, end=stateful_count
@@ -212,7 +235,9 @@ def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> PipelineRe
 
 
 def _check_batch_name(pipeline: Pipeline, name: str) -> Iterator[Problem]:
-    """A feed recognises a batch by a note in the checkpoint, or in the folder of the option staging."""
+    """Check the name of a batch. A feed recognises a named batch by a record in the checkpoint or in
+    `staging`.
+    """
     yield from check_name("name of the batch", name)
     for sink_name, sink in pipeline.sinks.items():
         has_staging = pipeline.has_local_checkpoint or has_option(sink.options, "staging")
@@ -222,7 +247,7 @@ def _check_batch_name(pipeline: Pipeline, name: str) -> Iterator[Problem]:
 
 
 def _batch_content(pipeline: Pipeline, rows: DataFrame, tables: Mapping[str, DataFrame]) -> str:
-    """What a batch is made of: the rows of its sources and tables, and the steps; functions by their names."""
+    """Describe what a named batch is made of: source rows, lookup tables and steps, functions by name."""
     read = {name: fingerprint_rows(table) for name, table in tables.items()}
     steps = msgspec.to_builtins(pipeline.steps, enc_hook=lambda function: function.__qualname__)
     return repr((fingerprint_rows(rows), read, steps))
@@ -231,9 +256,9 @@ def _batch_content(pipeline: Pipeline, rows: DataFrame, tables: Mapping[str, Dat
 def write_sinks(
     pipeline: Pipeline, rows: Mapping[str, DataFrame], batch: Batch, counter: RowCounter
 ) -> None:
-    """Write one batch into all sinks and count its rows.
+    """Write one batch to all sinks and count its rows.
 
-    `batch.writer` identifies the stream, or the batch if it is no stream; sinks get it with their own names.
+    `batch.writer` identifies the stream, or the batch if it is not part of a stream. Each sink gets it with its own name added.
     """
     staging = ""
     if pipeline.has_local_checkpoint:
@@ -258,11 +283,12 @@ def write_sinks(
 
 
 def _step_labels(pipeline: Pipeline) -> dict[int, str]:
+    """The label of each step by its number."""
     return {number: step_label(number, step) for number, step in enumerate(pipeline.steps, 1)}
 
 
 def _has_ended(query: StreamingQuery) -> bool:
-    """Whether the query has ended. Raises StreamingQueryException."""
+    """Wait one poll interval; return whether the query has ended. Raises StreamingQueryException if it failed."""
     return bool(query.awaitTermination(_POLL_INTERVAL_S))  # type: ignore[arg-type]  # a fraction will do
 
 
@@ -274,7 +300,9 @@ def _report_progress(
     pipeline: Pipeline,
     started_at: float,
 ) -> None:
-    """Tell what has happened since the last look, of each batch."""
+    """Process the progress entries since the last call: update the report, notify the caller, store the
+    status.
+    """
     for progress in query.recentProgress:
         progress_json = json.loads(progress.json)
         if not tracker.is_new(progress_json):
@@ -287,7 +315,7 @@ def _report_progress(
 
 
 def summarize_error(error: Exception) -> str:
-    """What went wrong, without the frames of Java and Python."""
+    """Return the message of an error without the stack frames of Java and Python."""
     text = str(error)
     lines = [
         line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")

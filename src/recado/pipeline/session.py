@@ -1,13 +1,11 @@
-"""A Spark with defaults for one machine, and the one call that teaches any Spark our formats.
+"""Create a Spark session with defaults for one machine, and register recado's formats in any session.
 
-    spark = spark_session()            # made by us: local, nothing listens but on loopback
+    spark = spark_session()            # local, listening on loopback only
     spark = spark_session(ui=True)     # with Spark's web interface
-    register(spark)                    # any other one, of Spark Connect as well
+    register(spark)                    # for a session of your own, Spark Connect included
 
-After it `format("recado")` and `format("amqp_transport")` are known to the session, and to SQL `recado_headers(bytes)`
-and `recado_properties(bytes)`.
-
-In a job of spark-submit it is the Spark that this was told: its master and its settings stay as they are.
+A registered session knows `format("recado")`, `format("amqp")` and the SQL functions `recado_headers(bytes)` and
+`recado_properties(bytes)`. In a job of spark-submit, `spark_session` uses the master and settings of the job.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ LOCAL_SETTINGS: Final[dict[str, str]] = {
     # By TCP tasks of a worker begin 90 ms after each other, so 10: a stream of 1.2 M rows/s has 1.8 M.
     "spark.python.unix.domain.socket.enabled": "true",
 }
-"""For one machine; executors elsewhere could not reach such a driver."""
+"""For one machine; executors elsewhere could not reach a driver on loopback."""
 SOCKET_DIR_KEY: Final = "spark.python.unix.domain.socket.dir"
 _STREAM_VARIABLES: Final = (
     "SPARK_LOCAL_DIRS",
@@ -50,8 +48,9 @@ _STREAM_VARIABLES: Final = (
     "SPARK_BUFFER_SIZE",
     "SPARK_PYTHON_RUNTIME",
 )
+"""Environment variables that Spark sets when a stream starts (see `register_sources`)."""
 _GATEWAY_PORT_VARIABLE: Final = "PYSPARK_GATEWAY_PORT"
-"""In the environment of a job of spark-submit: where the Java is that it has started."""
+"""Set in a job of spark-submit: the port of the Java process that spark-submit has started."""
 
 
 def spark_session(
@@ -61,11 +60,17 @@ def spark_session(
     ui: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The session of this process, with our formats: the one that is there already, or else a new one.
+    """Return the Spark session of this process, creating it if necessary, with recado's formats registered.
 
-    Without a `master` it is that of spark-submit, or of PYSPARK_SUBMIT_ARGS, or this machine. `ui` starts
-    Spark's web interface, at `spark.sparkContext.uiWebUrl`. On one machine it is off by default, elsewhere as
-    Spark is configured. `settings` are Spark's, and take precedence. Raises NoJava.
+    Args:
+        app_name: the application name in Spark's web interface and logs.
+        master: Spark's master URL. By default that of spark-submit or PYSPARK_SUBMIT_ARGS, else this machine.
+        ui: start Spark's web interface, at `spark.sparkContext.uiWebUrl`. Without it, the interface is off on one
+            machine, and as Spark is configured elsewhere.
+        settings: Spark settings, which override the defaults.
+
+    Raises:
+        JavaNotFoundError: there is no Java that Spark can use.
     """
     submit_settings = read_submit_settings()
     effective_master = master or submit_settings.get("spark.master") or DEFAULT_MASTER
@@ -92,13 +97,18 @@ def spark_session(
 
 @cache
 def _socket_directory() -> TemporaryDirectory[str]:
-    """Only its owner can enter it, for whoever reaches Spark's sockets is not asked for a secret. It goes when
-    the process ends. Not where TMPDIR says: the name of a socket has a hundred bytes at most."""
+    """A directory for Spark's Unix sockets that only its owner can enter; it is removed when the process ends.
+
+    Spark asks no secret of a process that reaches its sockets. The directory is in /tmp, not in TMPDIR, because the path
+    of a socket has at most about 100 bytes.
+    """
     return TemporaryDirectory(prefix="recado-", dir="/tmp")
 
 
 def read_submit_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What spark-submit was told, if this is a job of it; or is to be told when Spark starts."""
+    """Return the Spark settings given to spark-submit, or in PYSPARK_SUBMIT_ARGS for a Spark that is not yet
+    started.
+    """
     if _GATEWAY_PORT_VARIABLE in environment:
         from pyspark import SparkConf, SparkContext
 
@@ -118,11 +128,12 @@ def read_submit_settings(environment: Mapping[str, str] = os.environ) -> dict[st
 
 
 def register_sources(spark: SparkSession, *sources: type[DataSource]) -> None:
-    """So that streams of one format may begin at the same time, which Spark itself does not bear.
+    """Register data sources so that several streams of one format can start concurrently (works around a race in Spark).
 
-    All streams of a format share a Java map, the environment of its Python, and each puts these names into it
-    when it begins, while the map of others is on its way to tasks. Two that add names at once break it for
-    good: tasks fail with an `OptionalDataException`. Where a name is there already, nothing is added.
+    All streams of a format share one Java map, the environment of its Python workers. Each starting stream puts
+    `_STREAM_VARIABLES` into the map, while another thread may serialise it for a task. Two threads that add keys at once
+    corrupt the map, and tasks fail with an `OptionalDataException`. Adding the keys before the registration avoids that,
+    because replacing the value of an existing key does not change the structure of the map.
     """
     environment = _worker_environment(spark)
     added = [name for name in _STREAM_VARIABLES if name not in environment]
@@ -136,14 +147,16 @@ def register_sources(spark: SparkSession, *sources: type[DataSource]) -> None:
 
 
 def _worker_environment(spark: object) -> dict[str, str]:
-    """Of the Python of a Spark in this process; over Spark Connect the server has it."""
+    """The environment of the Python workers of a session in this process; over Spark Connect it is on the
+    server.
+    """
     from pyspark.sql import SparkSession
 
     return spark.sparkContext.environment if isinstance(spark, SparkSession) else {}
 
 
 def register(spark: SparkSession) -> None:
-    """Make our formats and functions known to a session."""
+    """Register the formats `recado` and `amqp` and the SQL functions of recado in a session."""
     from .feed.source import FeedSource
     from .functions import recado_headers, recado_properties
     from .queue.source import QueueSource

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_read_schema(schema: StructType, known: pa.Schema, source: str) -> list[str]:
-    """A schema that the user gives names the columns that are read: fewer are faster."""
+    """Return the columns that a user's schema selects. Raises OptionError for unknown columns and other types."""
     names = list(schema.fieldNames())
     try:
         known_types = spark_type_names(select_columns(known, names))
@@ -30,7 +30,7 @@ def check_read_schema(schema: StructType, known: pa.Schema, source: str) -> list
 
 
 def check_write_schema(schema: StructType, target: str, *, overwrite: bool) -> dict[str, str]:
-    """The types of the columns, of rows that come behind those that are there."""
+    """Return Spark's type names of the columns to write. Raises OptionError for the mode overwrite."""
     if overwrite:
         raise OptionError(f"what is {target} stays there: write with mode append")
     return {field.name: field.dataType.simpleString() for field in schema.fields}

@@ -1,12 +1,12 @@
-"""What a pipeline leaves in its checkpoint beside what Spark does: who it is, and how it was doing.
+"""Files that a pipeline stores in its checkpoint beside those of Spark: the stream id and the last status.
 
-CHECKPOINT/            Spark's: offsets, commits, state …
-  recado/identity      an id under which its batches are known to the sinks
+CHECKPOINT/            Spark's files: offsets, commits, state …
+  recado/identity      the stream id, by which sinks know the batches of this stream
   recado/status.json   the last report
-  recado/feeds/        what its sinks have published on feeds, and as what; only of a local checkpoint
-  spool/SOURCE/        messages of a queue; only of a local checkpoint
+  recado/feeds/        publish records of sinks that are feeds; only in a local checkpoint
+  spool/SOURCE/        messages of a queue; only in a local checkpoint
 
-Functions use the Spark session only if the checkpoint is not local.
+The functions need a Spark session only if the checkpoint is not local.
 """
 
 from __future__ import annotations
@@ -33,33 +33,35 @@ _STATUS_FILE: Final = "recado/status.json"
 
 
 class Status(msgspec.Struct):
-    """As it is told to others."""
+    """The contents of `status.json`."""
 
     report: PipelineReport
     process: int
+    """The process id of the driver."""
     at: float
     """Seconds since 1970."""
     state: str = "running"
-    """`running`, `ended`, or why it failed."""
+    """`running`, `ended`, or the error message."""
 
 
 class CheckpointStatus(msgspec.Struct):
-    """What a checkpoint says."""
+    """The progress recorded in a checkpoint, for `recado pipeline status`."""
 
     begun: int | None
-    """The last batch whose offsets are noted; it may be under way."""
+    """The last batch that Spark has planned; it may be running."""
     done: int | None
+    """The last batch that Spark has committed."""
     offsets: list[Any]
-    """Where each source stands behind the last batch that was begun."""
+    """The end offset of each source in the last planned batch."""
     status: Status | None
     is_alive: bool
 
 
 def load_stream_id(checkpoint: str, spark: SparkSession | None = None) -> str:
-    """The id of a stream, the same as long as its checkpoint is.
+    """Return the id of a stream, which stays the same as long as its checkpoint does.
 
-    A checkpoint without a batch is a new stream: its batches are numbered from 0 again, and must not be taken
-    for those of another.
+    A checkpoint without batches is a new stream and gets a new id: its batches are numbered from 0 again and must not
+    be mistaken for those of an earlier stream.
     """
     files = open_checkpoint(checkpoint, spark)
     existing = files.read(_IDENTITY_FILE)
@@ -71,19 +73,19 @@ def load_stream_id(checkpoint: str, spark: SparkSession | None = None) -> str:
 
 
 def offsets_digest(checkpoint: str, number: int, spark: SparkSession | None = None) -> str:
-    """A digest of the entry in Spark's offset log by which a batch was planned; empty if there is none.
+    """Return a digest of a batch's entry in Spark's offset log; empty if there is no entry.
 
-    Spark writes the entry before the batch runs and never again: a repeat of the batch has the same digest. A
-    batch that is planned anew, as after an older checkpoint was restored, has another one even if its source
-    offsets are the same, for the entry has the time of the planning in milliseconds. That matters, as offsets
-    of files and spools only have a meaning within their checkpoint.
+    Spark writes the entry before the batch runs and never changes it, so a repeated batch has the same digest. A
+    batch that is planned again, for example after an older checkpoint was restored, has another digest even if its source
+    offsets are equal, because the entry contains the time of planning in milliseconds. That matters, because offsets
+    of files and spools have a meaning only within their checkpoint.
     """
     entry = open_checkpoint(checkpoint, spark).read(f"offsets/{number}")
     return "" if entry is None else sha256(entry).hexdigest()
 
 
 def feed_staging_folder(checkpoint: str) -> Path:
-    """Raises OptionError if the checkpoint is not local."""
+    """The folder for publish records. Raises OptionError if the checkpoint is not local."""
     return to_local_path(checkpoint) / "recado" / "feeds"
 
 
@@ -93,12 +95,15 @@ def write_status(
     state: str = "running",
     spark: SparkSession | None = None,
 ) -> None:
+    """Store the status of the pipeline."""
     status = Status(report, os.getpid(), time.time(), state)
     open_checkpoint(checkpoint, spark).replace(_STATUS_FILE, msgspec.json.encode(status))
 
 
 def read_status(checkpoint: str, spark: SparkSession | None = None) -> CheckpointStatus | None:
-    """None if there is no such checkpoint. Raises CheckpointError if only a Spark could read it."""
+    """Return the progress of a checkpoint, None if there is no checkpoint. Raises CheckpointError if only
+    Spark can read it.
+    """
     files = open_checkpoint(checkpoint, spark)
     if files.list_names() is None:
         return None
@@ -116,7 +121,9 @@ def _batch_numbers(files: CheckpointFiles, folder: str) -> list[int]:
 
 
 def _parse_offsets(entry: bytes) -> list[Any]:
-    """A line for the version, one for Spark, and one for each source."""
+    """Parse an offset log entry: a line with the version, a line of Spark's metadata, and a line for each
+    source.
+    """
     read = []
     for line in entry.decode().splitlines()[2:]:
         try:

@@ -1,11 +1,11 @@
-"""The history of a feed as a table of Spark's own: the files that the manifest names, read by Spark's reader.
+"""The history of a feed as a table: Spark's own reader reads the Parquet files that the archive's manifest names.
 
-    table(spark, "quotes")                                  # where recado.toml says that its archive is
+    table(spark, "quotes")                                  # recado.toml says where the archive is
     table(spark, "quotes", path="/data/quotes").where("date = '2027-01-15' AND routing_key = 'PETR4'")
 
-It is a snapshot: the files of one manifest. What the archive has not sealed yet is not in it;
-`format("recado")` has that, too, and takes longer. The columns are the archive's: headers and properties are
-bytes, which `recado_headers` and `recado_properties` decode, and `date` is the day on which a row was stored.
+The table is a snapshot of one manifest. Rows that the archive has not yet sealed into a file are missing;
+`format("recado")` has them too, but is slower. Headers and properties are bytes, which `recado_headers` and
+`recado_properties` decode. `date` is the day on which a row was stored.
 """
 
 from __future__ import annotations
@@ -39,10 +39,19 @@ def table(
     at_offset: int | None = None,
     at_time: datetime | None = None,
 ) -> DataFrame:
-    """The rows of a feed's archive that are in files.
+    """Return the rows of a feed's archive that are in Parquet files.
 
-    `to_stored_batch`: as it was when this offset was the next. `at_time`: as it was before the first row with this
-    timestamp or a later one; a stream with that `startingTimestamp` goes on from there.
+    Args:
+        spark: any session that can read the folder.
+        feed: the feed that the archive must have; without `path` its archive is looked up in the configuration.
+        path: the folder of the archive.
+        config: the configuration file of the node; default: recado.toml in the working directory.
+        at_offset: show the table as it was when this offset was the next one.
+        at_time: show the table as it was before the first row with this timestamp or a later one. A stream with the
+            same `startingTimestamp` continues from there.
+
+    Raises:
+        OptionError: the archive cannot be found, is of another feed, or no longer has the requested rows.
     """
     if at_offset is not None and at_time is not None:
         raise OptionError("at_offset and at_time say the same twice: leave one out")

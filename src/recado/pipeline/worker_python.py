@@ -1,9 +1,8 @@
-"""The Python that Spark starts beside itself: this one, with pyspark as it is installed.
+"""The Python interpreter for Spark's workers: this one, with the installed pyspark.
 
-Spark puts its own pyspark.zip before all else on the path of these processes. There is no bytecode in it, so
-each of them compiles pyspark again when it starts: 1.5 s of processor time instead of 0.5. A query has several
-of them, and Spark gives up one that takes longer than ten seconds. So they are started by a companion
-that leaves the zip out.
+Spark puts its pyspark.zip first on the path of its workers. The zip has no bytecode, so each worker compiles pyspark when
+it starts: 1.5 s of CPU time instead of 0.5. A query has several workers, and Spark gives up on one that takes longer than
+ten seconds to start. So a launcher script starts them without the zip.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ PYTHONPATH={path} exec {python} "$@"
 def worker_python(
     master: str, environment: Mapping[str, str] = os.environ, folder: Path | None = None
 ) -> str:
-    """The program for Spark's processes; this very Python where they are elsewhere, or Spark is."""
+    """Return the program for Spark's workers: a launcher for local workers, else this interpreter."""
     if not master.startswith("local") or "SPARK_HOME" in environment:
         return sys.executable
     path = shlex.quote(environment.get("PYTHONPATH", ""))

@@ -1,4 +1,6 @@
-"""One batch of rows into one sink, by its format. A repeat of the batch is there once, or has the same ids."""
+"""Write one batch of rows to one sink, by its format. A repeated batch is stored once or has the same message
+ids.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,16 @@ if TYPE_CHECKING:
 
 
 def write_batch(rows: DataFrame, sink: Sink, batch: Batch, *, staging: str = "") -> bool:
-    """Whether it was not there already. Raises TableError, or whatever Spark raises.
+    """Write a batch to a sink.
 
-    `staging` is a folder that outlives the batch; a feed needs it to know the batch again.
+    Args:
+        staging: a folder that outlives the batch, in which a feed stores its publish record.
+
+    Returns:
+        False if the sink already has the batch.
+
+    Raises:
+        TableError: the table cannot take these rows. Errors of Spark are passed on.
     """
     match sink.format:
         case "parquet":

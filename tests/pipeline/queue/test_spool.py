@@ -85,7 +85,7 @@ def test_to_take_messages_pandas_is_not_imported() -> None:
     program = """if True:
         import sys
         from recado.journal.disk import MemoryDisk
-        from recado.pipeline.queue.consumer import Consuming
+        from recado.pipeline.queue.consumer import SpoolingConsumer
         from recado.pipeline.queue.source import QueueSource
         from recado.pipeline.queue.spool import Spool
         from tests.pipeline.queue.deliveries import deliveries

@@ -1,9 +1,9 @@
-"""The main job from beginning to end: a node, a market on a feed, bars by Spark, and a kill -9 on the way.
+"""The end-to-end demo: a broker, a market on a feed, bars by Spark, and a recorder that is killed with kill -9.
 
-stage.py      the node with its archives, and a process that is killed: the recorder
-market.py     a morning that is over, and what is published while the others look on
-watching.py   what is seen while it runs: in a terminal, or a line now and then
-telling.py    the story: who starts when, who is killed, and whether all came out right
-drawing.py    the pictures
-report.py     the report that they are in
+environment.py       the broker with its archives, and the recorder process
+market_publisher.py  publishes a morning at full speed, then live ticks at a pace
+monitor.py           samples the progress, and shows it in a terminal or as lines
+scenario.py          the sequence of events, and the checks of the result
+charts.py            the charts of the report
+report.py            the report page
 """

@@ -1,4 +1,6 @@
-"""The pictures: candles with their volume and volatility, who was where when, and what the node counted."""
+"""Draw the charts: candles with volume and volatility, the progress of the programs, and the broker's
+counters.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ Axes = Any  # matplotlib is imported only where it draws
 
 
 def draw_candle_chart(table: pa.Table, file: Path) -> None:
-    """Bars of a minute of the symbols that were traded most."""
+    """Draw bars of a minute of the symbols with the highest turnover."""
     pyplot = _load_pyplot()
     by_symbol: dict[str, list[dict[str, Any]]] = {}
     for bar in table.sort_by("start").to_pylist():
@@ -77,7 +79,7 @@ def _draw_candles(axes: Axes, bars: Sequence[dict[str, Any]]) -> None:
 def draw_timeline(
     samples: Sequence[Sample], events: Sequence[tuple[float, str]], file: Path
 ) -> None:
-    """Ticks that were archived, recorded and computed, over the seconds of the story."""
+    """Draw the ticks archived, recorded and read by Spark over time."""
     pyplot = _load_pyplot()
     figure, axes = pyplot.subplots(figsize=(10.5, 4.4))
     seconds = [moment.seconds for moment in samples]
@@ -103,7 +105,7 @@ def draw_timeline(
 
 
 def draw_counters(table: pa.Table, file: Path) -> None:
-    """What the node counted."""
+    """Draw the broker's metrics."""
     pyplot = _load_pyplot()
     lines = table.sort_by("start").to_pylist()
     times = [line["start"] for line in lines]

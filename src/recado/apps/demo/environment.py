@@ -1,7 +1,7 @@
-"""The node with its archives, and who is around it: the market, and a recorder that is killed.
+"""The environment of the demo: the broker with its archives, the market, and the recorder.
 
-The node is embedded, with its defaults and a data folder; the recorder is a process of its own, so that it
-can be killed as processes are.
+The broker is embedded, with default settings and a data folder. The recorder is a process, so that it
+can be killed.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .market_publisher import FEED, MarketPublisher
 METRICS_FEED: Final = "recado.metrics"
 DEFAULT_PORT: Final = 5672
 MARKER_FILE: Final = "STORY"
-"""In a folder of ours, which may be begun anew."""
+"""Marks a folder of the demo, which may be deleted and created again."""
 STEP_TIMEOUT_S: Final = (
     300.0  # seconds for one thing to happen: a quiet machine takes a twentieth of it
 )
 
 
 class DemoError(Exception):
-    """Something is in the way; the text says what, and what to do."""
+    """The demo cannot start or continue."""
 
 
 class DemoEnvironment:
-    """All of it is in one folder, and ends with the block."""
+    """Everything the demo starts, in one folder; leaving the block stops it."""
 
     def __init__(self, folder: Path, *, port: int | None = None, seed: int = 1) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class DemoEnvironment:
         self._stack.close()
 
     def _start_broker(self, stack: ExitStack) -> recado.Broker:
-        """On the usual port, or if that is taken on a free one."""
+        """Start the broker on the default port, or on a free one if that is in use."""
         archives = {
             FEED: {"feed": FEED, "seal_seconds": 10.0},
             "counters": {"feed": METRICS_FEED},
@@ -77,7 +77,7 @@ class DemoEnvironment:
         raise AssertionError("a free port is always to be had")
 
     def start_market(self, *, morning: int, live: int, speed: float) -> MarketPublisher:
-        """It begins with the morning at once."""
+        """Start publishing the morning."""
         market = MarketPublisher(
             self.broker.url, seed=self._seed, morning=morning, live=live, speed=speed
         )
@@ -87,7 +87,7 @@ class DemoEnvironment:
     # --- the recorder
 
     def start_recorder(self, ticks: int | None = None) -> int:
-        """Begin, or go on; gives the number of the process."""
+        """Start or restart the recorder; return its process id."""
         command = [sys.executable, "-m", "recado", "quotes", "record", str(self.database)]
         command += ["--url", self.broker.url]
         command += [] if ticks is None else ["--messages", str(ticks)]
@@ -98,7 +98,7 @@ class DemoEnvironment:
 
     @property
     def recorded_count(self) -> int:
-        """Ticks in the database."""
+        """The number of ticks in the database."""
         if not self.database.exists():
             return 0
         with closing(sqlite3.connect(self.database, timeout=STEP_TIMEOUT_S)) as database:
@@ -109,11 +109,11 @@ class DemoEnvironment:
         return int(count)
 
     def kill_recorder(self) -> None:
-        """kill -9: it is told nothing, and finishes nothing."""
+        """Kill the recorder with SIGKILL, so that it cannot clean up."""
         self._end_recorder()
 
     def has_recorder_finished(self) -> bool:
-        """Whether the recorder has ended, in order."""
+        """Whether the recorder has ended successfully. Raises DemoError if it failed."""
         self.check_recorder()
         if self._recorder is None:
             return True
@@ -123,7 +123,7 @@ class DemoEnvironment:
         return True
 
     def check_recorder(self) -> None:
-        """Raises CannotBegin if it has failed."""
+        """Raise DemoError if the recorder has failed."""
         recorder = self._recorder
         if recorder is not None and recorder.poll():
             self._recorder = None
@@ -138,7 +138,7 @@ class DemoEnvironment:
 
 
 def prepare_folder(folder: Path) -> None:
-    """An empty folder; one of an earlier time is emptied, and any other is left alone."""
+    """Create the folder; empty it if it is of an earlier demo. Raises DemoError if it has other files."""
     mark = folder / MARKER_FILE
     if folder.exists() and any(folder.iterdir()):
         if not mark.is_file():

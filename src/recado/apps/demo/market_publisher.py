@@ -1,6 +1,6 @@
-"""The market: a morning that is over when Spark begins, and then, at a pace, what it can watch happen.
+"""Publish the market: a morning at full speed before Spark starts, then live ticks at a pace.
 
-One publisher in a thread of its own, so that both are one sequence of ticks.
+One publisher in one thread, so that both parts are one sequence of ticks.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ FEED = "quotes"
 
 
 class MarketPublisher:
+    """Publishes ticks in a thread of its own."""
+
     def __init__(self, url: str, *, seed: int, morning: int, live: int, speed: float) -> None:
-        """So many ticks as fast as it goes, and so many at a pace once `open` was called."""
+        """Publish `morning` ticks at once, and `live` ticks at `speed` after `open` is called."""
         self.published = 0
         self.confirmed = 0
         self.failure: BaseException | None = None
@@ -33,6 +35,7 @@ class MarketPublisher:
         self._thread.start()
 
     def open(self) -> None:
+        """Start the live ticks."""
         self._opened.set()
 
     def stop(self) -> None:

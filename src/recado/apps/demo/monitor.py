@@ -1,6 +1,6 @@
-"""What is seen while the story runs: where everybody is, twice a second; and kept, for the picture of it.
+"""Monitor the demo: sample the progress twice a second, show it, and store it for the timeline chart.
 
-In a terminal there is a small table that changes; elsewhere a line now and then.
+A terminal shows a small table that is updated; other outputs get a line every few seconds.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ LINE_INTERVAL_S: Final = 3.0
 
 @dataclass(frozen=True)
 class Sample:
-    """Where everybody was."""
+    """The progress of all programs at one time."""
 
     seconds: float
     archived: int
     recorded: int
     is_recording: bool
     computed: int
-    """Ticks that are in bars, or could be."""
+    """Ticks that Spark has read."""
     rate: float
-    """Ticks a second, of the last batch."""
+    """Ticks per second in the last batch."""
     batch_seconds: float
 
     @property
@@ -42,8 +42,10 @@ class Sample:
 
 
 class DemoDisplay(Protocol):
+    """Shows events and samples."""
+
     def say(self, text: str) -> None:
-        """Something happened that is worth a line."""
+        """Show an event."""
 
     def show(self, moment: Sample) -> None: ...
 
@@ -51,7 +53,7 @@ class DemoDisplay(Protocol):
 
 
 class DemoLines:
-    """For a log: what happened, and where everybody is every few seconds."""
+    """Events and samples as lines, for logs."""
 
     def __init__(self, write: Callable[[str], object] = sys.stdout.write) -> None:
         self._write = write
@@ -74,7 +76,7 @@ class DemoLines:
 
 
 class DemoScreen:
-    """For a terminal: the same in place, by rich."""
+    """Events as lines and samples as an updated table, for terminals, by rich."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -121,17 +123,17 @@ def _sample_table(moment: Sample) -> Table:
 
 @dataclass
 class Monitor:
-    """Looks at everybody in a thread of its own, from `with` on."""
+    """Takes samples in a thread of its own, within its `with` block."""
 
     display: DemoDisplay
     archived: Callable[[], int]
     recorded: Callable[[], int]
     samples: list[Sample] = field(default_factory=list)
     events: list[tuple[float, str]] = field(default_factory=list)
-    """What is marked in the picture."""
+    """Events marked in the timeline chart: seconds and label."""
     is_recording: bool = True
     query: Any = None
-    """The stream, once it runs."""
+    """The streaming query, once it runs."""
 
     def __enter__(self) -> Self:
         self._started_at = monotonic()
@@ -175,7 +177,7 @@ class Monitor:
 
 
 def read_progress(query: Any) -> tuple[int, float, float]:
-    """How far a stream from an archive is, its rate, and how long its last batch took."""
+    """Return the ticks that a stream from an archive has read, its rate, and the duration of its last batch."""
     progress = None if query is None else query.lastProgress
     if not progress or not progress["sources"]:
         return 0, 0.0, 0.0
@@ -187,6 +189,6 @@ def read_progress(query: Any) -> tuple[int, float, float]:
 
 
 def next_offset(offset: Any) -> int:
-    """The `next` of an offset, which Spark gives as text, or parsed."""
+    """Return `next` of an offset, which Spark reports as text or parsed."""
     known = json.loads(offset) if isinstance(offset, str) else offset
     return int(known["next"]) if known else 0

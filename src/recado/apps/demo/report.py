@@ -1,4 +1,4 @@
-"""What is left of the story: a table for the terminal, and a page with the pictures."""
+"""The results of the demo: a table for the terminal, and a page with charts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ td:first-child, th:first-child { text-align: left } tr:nth-child(odd) td { backg
 
 
 def last_bars(minutes: pa.Table) -> list[dict[str, Any]]:
-    """The newest bar of each symbol."""
+    """Return the newest bar of each symbol."""
     found: dict[str, dict[str, Any]] = {}
     for bar in minutes.sort_by("start").to_pylist():
         found[bar["symbol"]] = bar
@@ -42,7 +42,7 @@ def last_bars(minutes: pa.Table) -> list[dict[str, Any]]:
 
 
 def format_bars(minutes: pa.Table) -> list[str]:
-    """The table, for people."""
+    """Format the newest bars as a text table."""
     rows = [[form.format(bar[name]) for name, form in BAR_COLUMNS] for bar in last_bars(minutes)]
     names = [name for name, _ in BAR_COLUMNS]
     widths = [max(len(row[i]) for row in [names, *rows]) for i in range(len(names))]
@@ -67,7 +67,7 @@ def summarize(outcome: DemoResult) -> list[str]:
 
 
 def write_page(outcome: DemoResult, folder: Path) -> Path:
-    """The page, with its pictures beside it."""
+    """Write the page with its charts, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     charts.draw_candle_chart(outcome.minutes, folder / "bars.png")
     charts.draw_timeline(outcome.samples, outcome.events, folder / "timeline.png")

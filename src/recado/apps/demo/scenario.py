@@ -1,12 +1,12 @@
-"""The story: who starts when, who is killed, and whether all came out right.
+"""The sequence of the demo, and the checks of its result.
 
-    1  a node starts, with an archive of the feed `quotes`
+    1  a broker starts, with an archive of the feed `quotes`
     2  a market publishes a morning; a recorder writes every tick to a database
-    3  Spark starts, and makes bars of what is in the archive and of what comes, for now the market goes on
-    4  the recorder is killed by kill -9, and begins again a little later
-    5  the market ends; the recorder has every tick once, and the stream's bars are those that a batch makes
+    3  Spark starts and computes bars from the archive; the market continues with live ticks
+    4  the recorder is killed with kill -9, and restarted a little later
+    5  the market ends; the recorder must have every tick once, and the stream's bars must equal those of a batch
 
-The last is checked, and not only told: `Outcome.problems` says what is wrong.
+`DemoResult.problems` has the failed checks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BAR_KEYS: Final = ("symbol", "start")
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """How much of a market: before Spark looks, and while it does; `speed` seconds of it in one of ours."""
+    """The number of ticks before and after Spark starts; `speed` is market seconds per real second."""
 
     morning: int = 20_000
     live: int = 15_000
@@ -60,30 +60,32 @@ class DemoSettings:
 
 @dataclass(frozen=True)
 class DemoResult:
+    """The figures of a run, for the report."""
+
     ticks: int
     seconds: float
     recorded: int
     killed_at: int
-    """Ticks in the database when its writer was killed."""
+    """Ticks in the database when the recorder was killed."""
     bar_count: int
-    """That the stream wrote, each of a second."""
+    """Bars of a second that the stream wrote."""
     minutes: pa.Table
-    """The bars of a minute that those make."""
+    """Bars of a minute, combined from those."""
     counters: pa.Table
-    """Of the node, over time."""
+    """The broker's metrics over time."""
     samples: Sequence[Sample]
     events: Sequence[tuple[float, str]]
     problems: Sequence[str]
 
 
 class DemoTimeoutError(Exception):
-    """Something did not happen in the time that it may take."""
+    """A step of the demo took too long."""
 
 
 def run_demo(
     environment: DemoEnvironment, settings: DemoSettings, display: DemoDisplay
 ) -> DemoResult:
-    """All of it, but for the end of the node."""
+    """Run the scenario; the caller stops the environment. Raises DemoTimeoutError or DemoError."""
     archive_count = ArchiveCount(environment.archive)
     with Monitor(display, archive_count, lambda: environment.recorded_count) as monitor:
         monitor.say(
@@ -156,8 +158,7 @@ def run_demo(
 
 @contextmanager
 def redirect_stderr(log: Path) -> Iterator[None]:
-    """What processes that are started meanwhile say on standard error, as long as they live; Spark says
-    much."""
+    """Redirect standard error to a log, for processes started within the block; Spark prints a lot."""
     sys.stderr.flush()
     kept = os.dup(2)
     with log.open("ab") as file:
@@ -170,7 +171,7 @@ def redirect_stderr(log: Path) -> Iterator[None]:
 
 
 def check_failures(environment: DemoEnvironment, market: MarketPublisher, query: Any) -> None:
-    """Nobody has to wait for what has failed."""
+    """Raise the error of a part that has failed, instead of waiting for it."""
     environment.check_recorder()
     has_market_ended(market, 0)
     has_caught_up(query, 0)
@@ -182,7 +183,9 @@ def kill_and_restart_recorder(
     monitor: Monitor,
     check: Callable[[], None] = lambda: None,
 ) -> int:
-    """The recorder dies in the middle of its work, and another life of it goes on from there."""
+    """Kill the recorder in the middle of its work, and restart it after a while; return its tick count when
+    killed.
+    """
     least = settings.morning + settings.live // 10
     wait_until(
         lambda: environment.recorded_count >= least,
@@ -205,7 +208,7 @@ def kill_and_restart_recorder(
 
 
 class ArchiveCount:
-    """How many ticks an archive has; it may not have begun."""
+    """Returns the number of ticks in an archive, which may not exist yet."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -225,7 +228,7 @@ class ArchiveCount:
 def wait_until(
     condition: Callable[[], bool], what: str, check: Callable[[], None] = lambda: None
 ) -> None:
-    """Raises TooSlow, or what `check` raises."""
+    """Poll until the condition holds. Raises DemoTimeoutError, or the error of `check`."""
     deadline = time.monotonic() + STEP_TIMEOUT_S
     while not condition():
         check()
@@ -247,7 +250,9 @@ def has_caught_up(query: Any, ticks: int) -> bool:
 
 
 def find_differences(stream: pa.Table, batch: pa.Table) -> list[str]:
-    """What the stream's bars are not; the last are still open, so a batch has more."""
+    """Compare the stream's bars with a batch. The newest bars of the stream are still open, so a batch has
+    more.
+    """
     expected = {tuple(row[key] for key in BAR_KEYS): row for row in batch.to_pylist()}
     found = []
     for row in stream.to_pylist():
@@ -262,7 +267,7 @@ def find_differences(stream: pa.Table, batch: pa.Table) -> list[str]:
 
 
 def is_close(one: object, other: object) -> bool:
-    """Sums depend on the order of what is added, in their last digits."""
+    """Compare values; sums may differ in the last digits, because the order of addition differs."""
     if isinstance(one, float) and isinstance(other, float):
         return abs(one - other) <= 1e-9 * max(abs(one), abs(other), 1e-6)
     return one == other

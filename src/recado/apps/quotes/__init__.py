@@ -1,18 +1,18 @@
-"""A feed of financial quotes: a simulated market, a ticker, a recorder that resumes, a latecomer.
+"""A feed of financial quotes: a simulated market, a ticker, a recorder that resumes, and a subscriber that catches up.
 
-The market is computation and the same for the same seed; a reader may take it in this order:
+The market is pure and depends only on the seed. Read it in this order:
 
-    day.py       the hours of a trading day: auctions, continuous trading, how busy it is when
-    listing.py   the symbols: price, volatility, how much they are traded
-    walk.py      where a price goes
-    rhythm.py    when something happens: more in the morning, less at noon, and in bursts
-    market.py    all of it together: a stream of quotes, trades and bells
-    tick.py      what is published, as JSON or in few bytes
+    trading_day.py   the phases of a day, and how active the market is
+    instrument.py    the symbols: price, volatility, share of the activity
+    price_walk.py    the random walk of prices
+    arrivals.py      when events happen: more at the opening and the close, and in bursts
+    market.py        the stream of quotes, trades and bells
+    tick.py          the messages, as JSON or in a compact form
 
-The programs are on the feed:
+The programs use a feed:
 
-    publishing.py   the market at a pace
-    board.py        what a ticker knows; screen.py: how it looks
-    watching.py     the live ticker, and the latecomer, who first gets what was before
-    recording.py    a database that has each tick once, however often its writer is killed
+    publisher.py   publishes the market at a pace
+    board.py       the state of a ticker; screen.py renders it
+    viewer.py      the live ticker, and the one that first catches up on the past
+    recorder.py    a database with each tick once, however often its writer is killed
 """

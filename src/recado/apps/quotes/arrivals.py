@@ -1,8 +1,8 @@
-"""When something happens, and to which symbol.
+"""When events happen, and to which instrument.
 
-What happens by itself comes at random at the pulse of the day. Whatever happens makes more happen to the same
-symbol shortly after, and that again more (a Hawkes process, by its branches): so activity comes in clusters.
-Now and then there is news, which sets off hundreds of events within seconds: a burst.
+Spontaneous events are a Poisson process with the activity of the day. Each event triggers further events of the same
+instrument shortly after, and those again (a Hawkes process, simulated by its branches), so activity comes in clusters.
+Now and then there is news, which triggers hundreds of events within seconds: a burst.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BURST_DURATION_US = 3 * SECOND_US
 
 
 class Arrival(NamedTuple):
-    """Something happens to a symbol. `is_news`: it is the first to react to news."""
+    """An event of an instrument. `is_news`: it is the first reaction to news."""
 
     at: int
     instrument_index: int  # of the symbol in the listing
@@ -37,14 +37,16 @@ class Arrival(NamedTuple):
 
 
 class ArrivalProcess:
+    """Generates the events of a day."""
+
     def __init__(self, instruments: Sequence[Instrument], per_second: float, rng: Random) -> None:
-        """`per_second` is the average of the day, of all symbols, without bursts."""
+        """`per_second` is the average rate of the day, of all instruments, without bursts."""
         self._rng = rng
         self._cumulative_shares = list(accumulate(each.share for each in instruments))
         self._base_rate = per_second * (1 - FOLLOW_UP_RATIO) / SECOND_US
 
     def generate(self, day: TradingDay) -> Iterator[Arrival]:
-        """All beats of a day, in order."""
+        """Yield all events of a day in order."""
         rng = self._rng
         later: list[tuple[int, int, int, bool]] = []
         number = count()  # keeps equal moments in the order in which they arose
@@ -70,7 +72,9 @@ class ArrivalProcess:
                 heappush(later, (then, next(number), index, False))
 
     def _spontaneous_times(self, day: TradingDay) -> Iterator[int]:
-        """As if it were always the busiest moment, and then only the share that the pulse leaves."""
+        """Yield times by thinning: draw at the peak rate, and accept each with the probability of the current
+        activity.
+        """
         rng, fastest = self._rng, self._base_rate * ACTIVITY_MAX_FACTOR
         at = float(day.begins)
         while (at := at + rng.expovariate(fastest)) < day.ends:

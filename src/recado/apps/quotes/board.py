@@ -1,4 +1,4 @@
-"""What a ticker knows: the last of everything, for each symbol, from the ticks it was given."""
+"""The state of a ticker: the last values of each symbol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRAIL_TRADE_COUNT = 24  # trades that are drawn beside a price
 
 @dataclass
 class BoardRow:
-    """One symbol. `first` is the day's first price, which changes are told against."""
+    """One symbol. `first` is the first price of the day, to which changes are relative."""
 
     symbol: str
     bid: float | None = None
@@ -29,18 +29,20 @@ class BoardRow:
 
     @property
     def change(self) -> float | None:
-        """Since the day's first trade, as a share of it."""
+        """The change since the first trade of the day, as a ratio."""
         return None if self.last is None or not self.first else self.last / self.first - 1
 
     @property
     def direction(self) -> int:
-        """Of the last trade, compared with the one before: 1, 0 or -1."""
+        """The direction of the last price change: 1, 0 or -1."""
         if self.last is None or self.previous is None:
             return 0
         return (self.last > self.previous) - (self.last < self.previous)
 
 
 class Board:
+    """The rows of all symbols, and the phase and time of the market."""
+
     def __init__(self) -> None:
         self.rows: dict[str, BoardRow] = {}
         self.phase: Phase | None = None
@@ -79,13 +81,13 @@ class Board:
             row.first, row.volume, row.trades = None, 0, 0
 
     def busiest(self, count: int) -> list[BoardRow]:
-        """The most traded by turnover, always in the order of their names, so that rows do not jump about."""
+        """Return the rows with the highest turnover, ordered by symbol so that rows do not jump."""
         by_turnover = sorted(self.rows.values(), key=lambda row: -row.volume * (row.last or 0.0))
         return sorted(by_turnover[:count], key=lambda row: row.symbol)
 
 
 def format_time(at: int) -> str:
-    """A moment of the market, as its clock on the wall shows it."""
+    """Format a time of the market."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
     except OverflowError:  # anybody may publish

@@ -1,4 +1,4 @@
-"""The symbols of the market: what each costs on the first day, how it moves, how much it is traded."""
+"""The instruments of the market: symbol, first price, volatility, share of the activity."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def make_instrument(symbol: str, rank: int, share: float, rng: Random) -> Instru
 
 
 def make_symbol(rank: int) -> str:
-    """A familiar one, then AAAA3, BAAA3, …: always another."""
+    """Return a known symbol, then AAAA3, BAAA3, …, all different."""
     if rank < len(KNOWN_SYMBOLS):
         return KNOWN_SYMBOLS[rank]
     number, letters = rank - len(KNOWN_SYMBOLS), ""

@@ -1,9 +1,9 @@
-"""The market: an endless stream of quotes, trades and bells, the same for the same seed.
+"""The market: an endless stream of quotes, trades and bells, determined by the seed.
 
-M1  Time never goes back.
-M2  A bid is below its ask, and nothing costs nothing.
-M3  A trade is at the bid or the ask that was quoted last, except in an auction.
-M4  There are no trades in an auction but those of its end: one for each symbol.
+MK1  Time never goes back.
+MK2  A bid is below its ask, and prices are positive.
+MK3  A trade is at the last quoted bid or ask, except in an auction.
+MK4  An auction has no trades before its end, and then one for each symbol.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WIDE_SPREAD_FACTOR = 3.0  # spreads in an auction, and just after news
 
 @dataclass(frozen=True)
 class MarketSettings:
-    """What a market is made of, beside its seed."""
+    """The parameters of a market, beside its seed."""
 
     symbols: int = 20
     per_second: float = 10.0  # events of all symbols together, on the average of a day
@@ -52,7 +52,7 @@ class Market:
         self._last_quotes: list[Quote | None] = [None] * self.settings.symbols
 
     def ticks(self) -> Iterator[Tick]:
-        """Day after day, without end."""
+        """Yield ticks, day after day, without end."""
         on = next_trading_day(self.settings.first_day)
         number = 0
         while True:
@@ -77,7 +77,7 @@ class Market:
             yield from turned
 
     def _end_phase(self, day: TradingDay, phase: Phase, number: int) -> tuple[Phase, list[Tick]]:
-        """The bell, after the trades with which an auction ends."""
+        """Return the next phase, and the ticks between both: auction trades and the bell."""
         match phase:
             case Phase.OPENING:
                 crossed = self._cross_auction(day.opens, activity_days(number, 0.0), quoting=True)

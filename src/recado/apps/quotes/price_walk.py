@@ -1,8 +1,8 @@
-"""Where prices go: geometric walks, one for the market and one for each symbol on top of it.
+"""The prices: geometric random walks, one for the market and one for each instrument on top of it.
 
-Time is counted in days of activity, not of the clock: at noon little of it passes and prices hardly move,
-between two days a share of a day passes at once, and the opening price is another than the last one. So the
-volatility of a year is what the listing says, however the day is divided.
+Time is measured in days of activity, not by the clock: at noon little of it passes and prices hardly move,
+and between two days a part of a day passes at once, so the opening price differs from the last one. The
+volatility per year is as specified, however the activity is distributed over the day.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ LOG_PRICE_MIN, LOG_PRICE_MAX = math.log(5.0), math.log(2e9)
 
 
 def activity_days(number: int, passed: float) -> float:
-    """At a moment of the day with this number, of which so much has passed."""
+    """Return the days of activity up to a time of the day with this number, of which `passed` is over."""
     return number * (1 + OVERNIGHT_DAYS) + passed
 
 
 class PriceWalk:
-    """The logarithm of each price, brought forward only when its symbol is looked at."""
+    """The logarithm of each price, advanced only when the price is needed."""
 
     def __init__(self, instruments: Sequence[Instrument], rng: Random) -> None:
         self._rng = rng
@@ -41,7 +41,7 @@ class PriceWalk:
         self._market_volatility = to_daily(MARKET_VOLATILITY_RATIO)
 
     def price(self, index: int, now: float) -> float:
-        """In cents and fractions of them, at `now` in days of activity."""
+        """Return the price in cents, with fractions, at `now` in days of activity."""
         if now > self._market_updated_at:
             self._market_log += self._draw_move(
                 self._market_volatility, now - self._market_updated_at
@@ -56,11 +56,11 @@ class PriceWalk:
         return math.exp(min(max(level, LOG_PRICE_MIN), LOG_PRICE_MAX))
 
     def apply_news(self, index: int) -> None:
-        """News of one symbol."""
+        """Move the price of an instrument because of news."""
         self._log_prices[index] += NEWS_MOVE_RATIO * self._rng.gauss(0.0, 1.0)
 
     def _draw_move(self, step: float, days: float) -> float:
-        """The drift keeps the expected price where it is: a walk is no promise of gains."""
+        """Draw a move; its drift keeps the expected price constant."""
         variance = step * step * days
         return math.sqrt(variance) * self._rng.gauss(0.0, 1.0) - variance / 2
 

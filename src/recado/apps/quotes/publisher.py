@@ -1,4 +1,4 @@
-"""The market at a pace: an hour of trading in a minute, or as fast as it goes."""
+"""Publish the market at a pace, such as an hour of trading in a minute, or at full speed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENCODERS: dict[str, TickEncoder] = {"json": encode_json, "compact": encode_compa
 
 
 class TickFeed(Protocol):
-    """What is needed of a feed of recado."""
+    """The methods of a feed that the publisher uses."""
 
     async def publish_many(self, bodies: list[bytes], *, keys: list[str]) -> object: ...
 
@@ -29,9 +29,9 @@ class TickFeed(Protocol):
 
 
 class Pace:
-    """When a tick is due. `speed` is how many seconds of the market pass in one of ours; 0 is no pace at all.
+    """When a tick is due. `speed` is market seconds per real second; 0 means no pacing.
 
-    Time stands still while nobody trades: a night takes a moment.
+    The time between two days is shortened, since nothing happens at night.
     """
 
     def __init__(self, speed: float, now: float) -> None:
@@ -60,9 +60,14 @@ async def publish(
     clock: Callable[[], float] = monotonic,
     on_batch: Callable[[int, Tick], None] = lambda published, last: None,
 ) -> int:
-    """Publishes all ticks when they are due, in batches of what is due together; gives how many there were.
+    """Publish all ticks when they are due, in batches of those due together.
 
-    Returns when all of them are confirmed; `told` is called after each batch.
+    Args:
+        speed: market seconds per real second; 0 for full speed.
+        on_batch: called after each batch with the number of ticks so far and the last tick.
+
+    Returns:
+        The number of ticks, when all of them are confirmed.
     """
     pace = Pace(speed, clock())
     published = 0

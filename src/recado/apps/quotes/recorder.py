@@ -1,11 +1,11 @@
-"""A database of all ticks that has each of them once, however often its writer is killed.
+"""Record ticks in a database, each exactly once, however often the process is killed.
 
-The position in the feed is kept in the same file, and changed in the same transaction, as the ticks that lead
-to it. A writer that is killed has both or neither; it goes on from the position that it finds.
+The position in the feed is stored in the same file, and updated in the same transaction, as the ticks up
+to it. After a kill the file has both or neither, and the recorder resumes from the stored position.
 
-R1  The ticks in the file are exactly those up to the position. (publisher, sequence) is their key: a tick that
-    came twice would be refused loudly, and not be counted twice in silence.
-R2  What is no tick is passed over and counted: anybody may publish, and it would come again at every start.
+QR1  The ticks in the file are exactly those up to the position. (publisher, sequence) is their primary key, so a
+     duplicate would be an error instead of being counted twice.
+QR2  A message that is not a tick is skipped and counted: anybody may publish, and it would come again at every start.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ log = logging.getLogger("recado.quotes")
 
 
 class TickDatabase:
-    """The database. One writer at a time: SQLite refuses a second one."""
+    """The SQLite database. It has one writer at a time: SQLite refuses a second one."""
 
     def __init__(self, file: Path) -> None:
         # Given to a thread for each write, and never to two at a time.
@@ -71,7 +71,7 @@ class TickDatabase:
 
     @property
     def position(self) -> str:
-        """The vector up to which the ticks are here, as text; empty if there are none."""
+        """The vector up to which the ticks are stored, as text; empty if there are none."""
         row = self._database.execute("SELECT vector FROM position").fetchone()
         return row[0] if row else ""
 
@@ -80,7 +80,9 @@ class TickDatabase:
         return int(count)
 
     def record(self, messages: Iterable[Message], vector: str) -> int:
-        """These ticks, and the position behind them, or neither. Gives how many messages were none (R2)."""
+        """Store ticks and the position after them in one transaction; return how many messages were skipped
+        (QR2).
+        """
         database = self._database
         skipped: list[TickError] = []
         database.execute("BEGIN IMMEDIATE")
@@ -103,7 +105,9 @@ async def record_ticks(
     limit: int | None = None,
     on_transaction: Callable[[int], None] = lambda recorded: None,
 ) -> int:
-    """All that comes, until so many were recorded, or for ever; `told` is called after each transaction."""
+    """Record ticks until `limit` is reached, or for ever; `on_transaction` is called with the total after each
+    transaction.
+    """
     recorded, remaining = 0, inf if limit is None else limit
     # A transaction waits for the disk, and a batch may be a single tick: all that is here shares one.
     while batches := await subscription.next_batches(
@@ -122,7 +126,7 @@ async def record_ticks(
 def _tick_rows(
     messages: Iterable[Message], skipped: list[TickError]
 ) -> Iterator[tuple[object, ...]]:
-    """What is no tick goes to `foreign`."""
+    """Yield the rows of ticks; errors of other messages are added to `skipped`."""
     for message in messages:
         try:
             tick = decode(message.key, message.body)

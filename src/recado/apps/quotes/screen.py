@@ -1,4 +1,4 @@
-"""How the ticker looks in a terminal. Only this module imports rich, an extra: `pip install recado[quotes]`."""
+"""Render the ticker in a terminal. The only module that imports rich, an extra: `pip install recado[quotes]`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EMPTY = Text("–", style=_NEUTRAL_STYLE)
 
 
 def render_board(board: Board, headline: str, foot: str, height: int) -> RenderableType:
-    """The whole screen, for a terminal of so many lines."""
+    """Render the whole screen for a terminal of this height."""
     table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
     table.add_column("symbol", style="bold")
     for column in ("bid size", "bid", "ask", "ask size", "last", "", "change", "volume", "trades"):
@@ -69,7 +69,7 @@ def _render_change(share: float | None) -> Text:
 
 
 def render_sparkline(row: BoardRow) -> str:
-    """The last trades as bars between the lowest and the highest of them."""
+    """Render the last prices as bars between the lowest and the highest of them."""
     if not row.trail:
         return ""
     low, high = min(row.trail), max(row.trail)

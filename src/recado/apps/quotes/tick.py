@@ -1,7 +1,7 @@
-"""What the market publishes: quotes, trades, and the bell that begins each part of the day.
+"""The messages of the market: quotes, trades, and the bell at the start of each phase of the day.
 
-Two forms of body. JSON is for people, selectors and every other program; the compact form is for speed, and has
-no symbol in it because that is the key of the message:
+Bodies have two forms. JSON is for people, selectors and other programs. The compact form is for speed, and has
+no symbol, because that is the key of the message:
 
     quote = | 1 u8 | at i64 | bid u32 | ask u32 | bid size u32 | ask size u32 |
     trade = | 2 u8 | at i64 | price u32 | size u32 | side u8 |
@@ -23,7 +23,7 @@ MARKET_KEY = "MARKET"
 
 
 class Phase(Enum):
-    """A part of the trading day."""
+    """A phase of the trading day."""
 
     OPENING = "opening auction"
     TRADING = "trading"
@@ -32,7 +32,7 @@ class Phase(Enum):
 
 
 class Side(Enum):
-    """Who came to the other: the buyer took the ask, the seller the bid. An auction brings both together."""
+    """Which side initiated a trade: a buyer took the ask, or a seller the bid; or it was an auction."""
 
     BUY = "buy"
     SELL = "sell"
@@ -76,7 +76,7 @@ PHASES = tuple(Phase)
 
 
 class TickError(ValueError):
-    """A body that is no tick; the text says of which message."""
+    """A message body is not a tick."""
 
 
 def tick_key(tick: Tick) -> str:
@@ -96,7 +96,9 @@ def encode_compact(tick: Tick) -> bytes:
 
 
 def decode(key: str, body: bytes) -> Tick:
-    """A tick in either form; JSON begins with a brace, which is no kind of the compact one."""
+    """Decode a tick in either form; JSON starts with a brace, which is no type of the compact form. Raises
+    TickError.
+    """
     try:
         if body[:1] == b"{":
             return decode_json(body)

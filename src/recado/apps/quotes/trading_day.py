@@ -1,8 +1,8 @@
-"""The hours of a trading day: an auction to open, trading, an auction to close.
+"""The phases of a trading day: opening auction, trading, closing auction.
 
-`activity` says how busy the market is at a moment, as a multiple of the average of the day: most at the opening
-and at the close, least at noon. It rules both how often something happens and how far prices move, as in real
-markets, where volume and volatility share that shape.
+`activity` is how active the market is at a time, relative to the average of the day: highest at the opening
+and the close, lowest at noon. It determines both how often events happen and how far prices move, as in real
+markets, where volume and volatility have the same U shape.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AUCTION_ACTIVITY_FACTOR = 0.4
 
 @dataclass(frozen=True)
 class TradingDay:
-    """One trading day; all times in µs since 1970, in the market's own time."""
+    """One trading day; times in µs since 1970, in the market's own time."""
 
     begins: int  # the opening auction
     opens: int
@@ -47,7 +47,7 @@ class TradingDay:
         return ACTIVITY_MIN_FACTOR + ACTIVITY_DEPTH_FACTOR * u * u
 
     def elapsed_activity(self, at: int) -> float:
-        """How much of the day's activity is over, from 0 to 1: the pulse, added up."""
+        """Return the share of the day's activity that is over, from 0 to 1: the integral of `activity`."""
         u = (
             2 * (min(max(at, self.opens), self.closes) - self.opens) / (self.closes - self.opens)
             - 1
@@ -61,7 +61,7 @@ class TradingDay:
 
 @dataclass(frozen=True)
 class TradingHours:
-    """The same every day, Monday to Friday."""
+    """The trading hours, the same from Monday to Friday."""
 
     opens: time = time(10)
     closes: time = time(17)
@@ -79,7 +79,7 @@ def to_micros(day: date, hour: time) -> int:
 
 
 def next_trading_day(day: date) -> date:
-    """This day, or the next one on which there is trading."""
+    """Return this day, or the next one with trading."""
     while day.weekday() >= 5:
         day += timedelta(days=1)
     return day

@@ -1,7 +1,7 @@
-"""Those who listen: a ticker in the terminal, or a line for each tick where there is none.
+"""Show ticks: as a ticker in a terminal, or as a line for each tick.
 
-A watcher sees what is published from now on. A latecomer first gets everything that was before, from the
-archive, while the live ticks wait, and then these: its board is as if it had been there from the beginning.
+`watch` shows ticks from now on. With `catching_up` it first gets all past ticks from the
+archive, while live ticks are buffered: the board ends up as if it had been there from the beginning.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REFRESH_INTERVAL_S = 0.25
 
 
 class TickDisplay(Protocol):
-    """Where ticks are shown. `live`: these are not from the past."""
+    """Shows ticks. `live`: they are not from the past."""
 
     def __enter__(self) -> object: ...
     def __exit__(self, *exception: object) -> None: ...
@@ -43,9 +43,9 @@ async def watch(
     limit: int | None = None,
     until_live: bool = False,
 ) -> int:
-    """Shows what comes until so many ticks were shown, or until the past is over, or for ever.
+    """Show ticks until `limit` is reached, or until the past is over (`until_live`), or for ever.
 
-    For a latecomer nothing is live before it has all of the past.
+    With `catching_up`, ticks count as live only after all of the past. Returns the number of ticks shown.
     """
     shown = 0
     async with refresh_periodically(subscription, display, until_live):
@@ -61,7 +61,7 @@ async def watch(
 async def refresh_periodically(
     subscription: Subscription, display: TickDisplay, until_live: bool
 ) -> AsyncIterator[None]:
-    """Draws a few times a second, whether or not something comes."""
+    """Redraw a few times a second, whether or not ticks arrive."""
 
     async def refresh() -> None:
         while not (until_live and subscription.is_live):
@@ -81,7 +81,7 @@ async def refresh_periodically(
 
 
 def symbol_selector(symbols: Sequence[str]) -> str:
-    """A selector for these symbols, and for what concerns all."""
+    """Return a selector for these symbols, and for messages that concern the whole market."""
     quoted = ", ".join("'" + each.replace("'", "''") + "'" for each in (*symbols, MARKET_KEY))
     return f"key IN ({quoted})"
 
@@ -107,7 +107,7 @@ class TickLines:
 
 
 class TickJsonLines(TickLines):
-    """An object for each tick, for programs: the tick, who published it and its number, and how sure it is."""
+    """A JSON object for each tick: the tick, its publisher and sequence, and its certainty."""
 
     def show(self, messages: Sequence[Message], live: bool) -> None:
         for message in messages:
@@ -135,7 +135,7 @@ def format_tick(tick: Tick) -> str:
 
 
 class Ticker:
-    """The board, drawn again and again in its place."""
+    """The board, redrawn in place."""
 
     def __init__(self, console: Console, headline: str) -> None:
         from rich.live import Live

@@ -1,13 +1,13 @@
-"""From the feed of quotes to bars: of each symbol and second, or minute, open, high, low, close, and more.
+"""Bars from a feed of quotes: open, high, low, close and more of each symbol and second, or minute.
 
-vwap         the mean price, each trade weighing as much as its size: Σ price × size / Σ size
-volatility   realised: √ Σ ln²(price / price before it), over the trades within the bar
+vwap         the volume-weighted average price: Σ price × size / Σ size
+volatility   realised: √ Σ ln²(price / previous price), over the trades within the bar
 
-Time is the market's own, `at`, and not when a message was sent. Of trades at the same moment those of one
-publisher follow each other by their sequence, so every archive of the feed gives the same bars. In streaming
-a bar is told once, when no trade of it is expected any more: a trade that comes later than `late` behind the
-newest one is left out of it (Spark counts those: `numRowsDroppedByWatermark`), and is in the bars that a
-batch makes of the archive.
+Time is the market's own, `at`, not the time of publishing. Trades of one publisher at the same time are ordered by
+their sequence, so every archive of the feed produces the same bars. A stream emits
+a bar once, when no trade for it is expected any more: a trade that is more than `late` older than the
+newest one is left out (Spark counts those: `numRowsDroppedByWatermark`), but included in the bars that a
+batch computes from the archive.
 """
 
 from __future__ import annotations
@@ -61,7 +61,16 @@ def bars_pipeline(
     late: str = DEFAULT_LATENESS,
     trigger: str = "",
 ) -> Pipeline:
-    """From the archive of a feed of quotes to a table of bars; what is no tick goes to the table `TO-dead`."""
+    """Return a pipeline from the archive of a feed of quotes to a table of bars.
+
+    Args:
+        archive: the folder of the archive.
+        table_path: the folder of the Parquet table. Messages that are not ticks go to the table `TABLE_PATH-dead`.
+        checkpoint: the folder for the progress of the stream.
+        width: the length of a bar.
+        late: how long a bar waits for late trades, in the market's time.
+        trigger: as in `Pipeline`.
+    """
     return (
         Pipeline("bars", checkpoint=checkpoint, trigger=trigger)
         .read("quotes", "recado", path=archive, startingOffsets="earliest")
@@ -76,7 +85,9 @@ def bars_pipeline(
 def compute_bars(
     trades: DataFrame, width: str = ONE_SECOND, late: str = DEFAULT_LATENESS
 ) -> DataFrame:
-    """Of trades: `symbol`, `at` in µs, `price`, `size`, `publisher`, `sequence`. In batch and in streaming."""
+    """Compute bars of trades with `symbol`, `at` in µs, `price`, `size`, `publisher` and `sequence`; batch or
+    stream.
+    """
     timed = trades.withColumn("time", f.timestamp_micros("at")).withWatermark("time", late)
     when = f.struct("at", "publisher", "sequence")
     in_order = f.array_sort(f.collect_list(f.struct(when.alias("when"), "price")))
@@ -99,7 +110,7 @@ def compute_bars(
 
 
 def widen_bars(narrow: DataFrame, width: str = ONE_MINUTE) -> DataFrame:
-    """Bars of a minute from those of its seconds, the same as of the trades themselves; in batch."""
+    """Combine bars into wider ones, equal to those computed from the trades; batch only."""
     in_order = f.array_sort(f.collect_list(f.struct("start", "open", "close")))
     within, value = f.pow("volatility", f.lit(2.0)), f.col("vwap") * f.col("volume")
     return _shape(
@@ -125,7 +136,7 @@ def _shape(grouped: DataFrame, width: str) -> DataFrame:
 
 
 def _squared_log_returns(in_order: Column, close_field: str, open_field: str) -> Column:
-    """Of neighbours the squared logarithm of the second's `next_` over the first's `last`."""
+    """Return ln² of `open_field` of each element over `close_field` of the one before."""
     count = f.size(in_order) - 1
     before, behind = f.slice(in_order, 1, count), f.slice(in_order, 2, count)
     return f.zip_with(

@@ -1,8 +1,8 @@
-"""From what went by to a table to be searched: chats, the copies of a wire tap, any feed or queue of texts.
+"""A searchable table of messages: chats, the copies of a wire tap, any feed or queue of texts.
 
-A row has the text of the body, if it is one, and the words in it: small letters, without accents, each once
-and in order. The words are a column of their own, so that a search reads nothing else of what does not match.
-Bodies that are no text are kept, with none.
+A row has the text of the body, if it is text, and its distinct words in lower case, without accents, sorted. The
+words are a column of their own, so that a search reads only this column of rows that do not match.
+Other bodies are included without text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COORDINATES: Final = (
 
 
 def build_history(rows: DataFrame) -> DataFrame:
-    """Of rows of a feed or a queue: where and when a message was, its text, and its words."""
+    """Convert rows of a feed or a queue: where and when a message was published, its text, and its words."""
     text = _decode_text("body")
     present = [name for name in _COORDINATES if name in rows.columns]
     arrived = "received" if "received" in rows.columns else "timestamp"
@@ -45,9 +45,9 @@ def build_history(rows: DataFrame) -> DataFrame:
 def search(
     table: DataFrame, words: str, *, since: str | None = None, until: str | None = None
 ) -> DataFrame:
-    """The rows in which all of these words are, the newest first; `since` and `until` are times.
+    """Return the rows that contain all of these words, newest first, optionally between two times.
 
-    Without a word that is long enough to be looked for, no row.
+    Words that are too short are ignored; if no word is left, no row matches.
     """
     wanted = _extract_words(f.lit(words))
     found = table.where((f.size(wanted) > 0) & (f.size(f.array_except(wanted, "words")) == 0))
@@ -59,7 +59,7 @@ def search(
 
 
 def _decode_text(name: str) -> Column:
-    """The bytes as text; NULL if they are not UTF-8, or are that of no reader."""
+    """Decode bytes to text; NULL if they are not UTF-8 or contain NUL characters."""
     text = f.try_validate_utf8(f.col(name).cast("string"))
     return f.when(~text.contains("\0"), text)
 

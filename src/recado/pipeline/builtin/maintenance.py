@@ -1,12 +1,12 @@
-"""The upkeep of an archive by Spark: many small files become few large ones, old rows move elsewhere.
+"""Maintenance of archives by Spark: merge many small files into few large ones, move old rows to another table.
 
-An archive that is at work does both by itself, slowly; these are for one at rest, of which years are to be
-put in order at once. They hold the archive's lock, and refuse an archive that another process writes. Readers
-are not disturbed: files that were replaced or let go stay for the grace period.
+A running archive does both by itself, slowly. These functions are for an archive that no process writes, to
+process years of data at once. They lock the archive, and refuse one that another process writes. Readers
+are not disturbed: replaced and removed files stay for the grace period.
 
-K1  A new file is named by the manifest only when it is complete, durable and read back.
-K2  Rows are let go only when they are in the other table: killed in between, they are in both, and moved again
-    into the same place.
+AM1  The manifest names a new file only when it is complete, durable and read back.
+AM2  Rows are removed only when they are in the other table. If the process is killed in between, they are in both, and
+     the next run moves them again to the same place.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ArchiveInUseError(ArchiveError):
 
 
 class Compaction(NamedTuple):
-    """How many files there were and are, and how many rows were written again."""
+    """The number of files before and after, and of rows rewritten."""
 
     before: int
     after: int
@@ -50,7 +50,7 @@ class Compaction(NamedTuple):
 
 @contextmanager
 def lock_archive(folder: Path | str) -> Iterator[ArchiveStore]:
-    """The archive, ours alone; NoArchive, AtWork."""
+    """Open an archive exclusively. Raises ArchiveInUseError, or the error of a missing archive."""
     with Archive.open(folder) as archive:
         feed = archive.feed
     try:
@@ -68,9 +68,9 @@ def lock_archive(folder: Path | str) -> Iterator[ArchiveStore]:
 
 
 def compact(spark: SparkSession, folder: Path | str, rows: int = SEAL_ROW_COUNT) -> Compaction:
-    """Files of a day that follow each other become one, of so many rows at most; each is a task of Spark's.
+    """Merge consecutive files of a day into files of at most `rows` rows; each new file is a Spark task.
 
-    The executors need the folder as the driver has it: on one machine, or on storage that they share.
+    The executors need access to the folder, on one machine or on shared storage. Raises ArchiveInUseError.
     """
     folder = to_local_path(str(folder))
     with lock_archive(folder) as store:
@@ -84,7 +84,7 @@ def compact(spark: SparkSession, folder: Path | str, rows: int = SEAL_ROW_COUNT)
 def _merge_groups(
     spark: SparkSession, folder: Path, groups: Sequence[Sequence[DataFile]], generation: int
 ) -> list[DataFile]:
-    """The new files, in the order of the groups; complete and durable (K1)."""
+    """Merge each group of files; return the new files in order, complete and durable (AM1)."""
     plans = [(number, msgspec.json.encode(group).decode()) for number, group in enumerate(groups)]
     made = (
         spark.createDataFrame(plans, "number bigint, files string")
@@ -102,7 +102,7 @@ def _merge_groups(
 def _merge_in_task(
     folder: str, generation: int, plans: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """In an executor."""
+    """Runs in an executor."""
     tree = FolderTree(Path(folder))
     for batch in plans:
         made = []
@@ -126,11 +126,10 @@ def retire(
     *,
     grace: float | None = None,
 ) -> RetentionReport:
-    """Let go of what is beyond the limits, whole files, the oldest first; with `to` they are written there
-    before.
+    """Remove the oldest files beyond the limits; with `to`, write their rows there first.
 
-    `to` becomes a Parquet table with a folder `archive=ID/first=N` for each time, N being the offset of its
-    first row: another archive, or this one begun anew, may be retired to the same table.
+    `to` becomes a Parquet table with a folder `archive=ID/first=N` for each call, N being the offset of its
+    first row. Several archives can be retired to the same table. Raises ArchiveInUseError.
     """
     folder = to_local_path(str(folder))
     with lock_archive(folder) as store:

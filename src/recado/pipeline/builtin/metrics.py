@@ -1,8 +1,7 @@
-"""Brokers over time: from the counters on the feed `recado.metrics` to a line for each node and interval.
+"""Broker metrics over time: from the counters on the feed `recado.metrics` to one row per node and interval.
 
-What a node has at a moment (connections, messages ready …) is averaged and its greatest is told; of totals
-the rate is, between the first and the last look within the interval. A node that was restarted begins again
-with its totals, so the lives of a node are lines of their own.
+Gauges (connections, messages ready …) are averaged, with their maximum. For totals the rate is computed, between the first and
+the last sample of the interval. A node that restarts counts from 0 again, so each run of a node has rows of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ DEFAULT_LATENESS: Final = "30 seconds"
 def compute_metrics(
     rows: DataFrame, interval: str = DEFAULT_INTERVAL, late: str = DEFAULT_LATENESS
 ) -> DataFrame:
-    """Of rows as `format("recado")` and `recado.table` have them, in batch and in streaming."""
+    """Aggregate rows of `format("recado")` or `recado.table`; batch or stream."""
     body = f.from_json(f.col("body").cast("string"), COUNTER_SCHEMA).alias("body")
     samples = (
         rows.select(body)
@@ -69,10 +68,10 @@ def compute_metrics(
 
 
 def _increase(name: str) -> Column:
-    """Of a total, from the first look to the last."""
+    """The increase of a total from the first sample to the last."""
     return f.max_by(name, "at") - f.min_by(name, "at")
 
 
 def _rate_per_second(name: str) -> Column:
-    """In a second; NULL for a single look."""
+    """The increase per second; NULL for a single sample."""
     return _increase(name) * 1e6 / f.nullif(_increase("at"), f.lit(0))

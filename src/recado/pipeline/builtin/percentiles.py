@@ -1,9 +1,8 @@
-"""From the archive of the Trading System to its figures: of each run, how long asks took, by Spark.
+"""Latency figures of the Trading System, computed by Spark from its archive.
 
-The same as `recado trading report` computes by pyarrow, to the last digit but those that depend on the order
-of a sum. A percentile lies between the two asks nearest to it, in proportion. A run is told behind its asks;
-one of which an ask is missing, or is there twice, has `complete` false, and one that was not finished is not
-there at all.
+They equal those that `recado trading report` computes with pyarrow, except for rounding that depends on the order
+of a sum. A percentile is interpolated between the two nearest values. The message of a run comes after its asks;
+a run with a missing or duplicate ask has `complete` false, and an unfinished run is not included.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MICROSECOND_NS: Final = 1e3  # in nanoseconds
 
 
 def compute_figures(rows: DataFrame) -> DataFrame:
-    """A line for each finished run: rate, mean and percentiles in µs, and how many seconds it took."""
+    """Return one row per finished run: rate, mean and percentiles in µs, and its duration in seconds."""
     asked = _parse_bodies(rows, "asked", ASK_SCHEMA)
     began, ended = f.min("began"), f.max(f.col("began") + f.col("nanoseconds"))
     took = f.col("nanoseconds")
@@ -59,7 +58,9 @@ def compute_figures(rows: DataFrame) -> DataFrame:
 
 
 def select_best_runs(of_runs: DataFrame) -> DataFrame:
-    """Of each kind of run the one with the least mean, as the dissertation chose; more asks go before fewer."""
+    """Return the run with the lowest mean of each kind, as the dissertation did; runs with more asks take
+    precedence.
+    """
     kind = Window.partitionBy("latency_us", "transport", "broker", "clients")
     ranked = f.row_number().over(kind.orderBy(f.desc("asks"), "mean", "offset"))
     return (

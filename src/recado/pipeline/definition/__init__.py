@@ -1,17 +1,17 @@
-"""A pipeline as data, and whether it can run: without Spark, so that checking is instant. Only SQL needs Spark.
+"""A pipeline as data, and its checks. Nothing here needs Spark, so checking is instant; only SQL is left to Spark.
 
-problems.py     what is wrong, where, and what to do
-step.py         the steps
-pipeline.py     sources, steps and sinks; how Python says them
-files.py        how TOML, YAML and modules say them
-fields.py       the fields of rows between steps
-expression.py   SQL expressions without Spark; the port to Spark's analyser
-impossible.py   selectors that nothing can satisfy
-selection.py    which rows are meant, as SQL
-formats.py      the formats of sources and sinks: options, fields
-following.py    the fields behind each step, and what is wrong with it
-checking.py     all of it
-drawing.py      the pipeline as a text for people
+problems.py          problems: location, message, hint
+step.py              the steps
+pipeline.py          sources, steps and sinks, and their Python API
+loader.py            pipelines from TOML, YAML and modules
+fields.py            the fields of rows between steps
+expression.py        SQL expressions without Spark; the port to Spark's analyser
+satisfiability.py    selectors that no message can satisfy
+condition.py         row conditions (SQL or selector) compiled to SQL
+formats.py           the formats of sources and sinks: options and fields
+schema_inference.py  the fields after each step, and the problems of the step
+checker.py           all checks of a pipeline
+description.py       a pipeline as text, for `recado pipeline explain`
 """
 
 from .checker import check

@@ -1,4 +1,4 @@
-"""Whether a pipeline can run: all that is wrong with it, told before anything is read or written."""
+"""Check a whole pipeline and collect all problems before anything is read or written."""
 
 from __future__ import annotations
 
@@ -30,18 +30,21 @@ DEAD_LETTER_FIELDS: Final = Fields(
         "body": "binary",
     }
 )
-"""What a dead letter is: where and why, the row as JSON as the step got it, and it as a message."""
+"""The columns of a dead letter: where and why, the row as JSON as the step received it, and the columns of a
+message.
+"""
 
 _NAME_PATTERN: Final = re.compile(r"[\w.-]{1,64}")
 
 
 class CheckedPipeline(msgspec.Struct):
-    """A pipeline that can run, as far as can be seen: the fields before each step and behind the last."""
+    """A pipeline without problems, and the fields of its rows."""
 
     pipeline: Pipeline
     step_fields: list[Fields]
+    """The fields before each step, and after the last."""
     sink_fields: dict[str, Fields]
-    """The fields of what each sink gets."""
+    """The fields of the rows that each sink receives."""
 
 
 _TOKEN_ANALYSER: Final = TokenAnalyser()
@@ -50,10 +53,17 @@ _TOKEN_ANALYSER: Final = TokenAnalyser()
 def check(
     pipeline: Pipeline, *, batch: bool = False, analyser: SqlAnalyser = _TOKEN_ANALYSER
 ) -> CheckedPipeline:
-    """Raises PipelineError with all problems, if there are any.
+    """Check a pipeline.
 
-    Of SQL expressions only the tokens are checked, unless the `analyser` is that of
-    `recado.pipeline.steps.analysis`.
+    Args:
+        batch: check it for a run as a batch instead of a stream.
+        analyser: analyses SQL expressions. By default they are only tokenised; `SparkAnalyser` checks them completely.
+
+    Returns:
+        The pipeline with the fields between its steps.
+
+    Raises:
+        InvalidPipelineError: with all problems.
     """
     checked, problems = examine(pipeline, batch=batch, analyser=analyser)
     if problems:
@@ -64,6 +74,7 @@ def check(
 def examine(
     pipeline: Pipeline, *, batch: bool, analyser: SqlAnalyser = _TOKEN_ANALYSER
 ) -> tuple[CheckedPipeline, list[Problem]]:
+    """Check a pipeline like `check`, but return the problems instead of raising them."""
     problems = list(_check_structure(pipeline, batch=batch))
     streams, tables = [], {}
     for name in pipeline.sources:
@@ -115,7 +126,7 @@ def examine(
 
 
 def check_name(location: str, name: str) -> Iterator[Problem]:
-    """It becomes part of the names of folders."""
+    """Check a name, which becomes part of file names."""
     if not _NAME_PATTERN.fullmatch(name):
         yield Problem(
             location, f"{quote_excerpt(name)} is no name", "letters, digits, . - _, 64 at most"
@@ -123,6 +134,7 @@ def check_name(location: str, name: str) -> Iterator[Problem]:
 
 
 def _check_structure(pipeline: Pipeline, *, batch: bool) -> list[Problem]:
+    """Check names, trigger, checkpoint and sinks."""
     found = [*check_name("name", pipeline.name)]
     for name in pipeline.sources:
         found += check_name("sources", name)
@@ -150,7 +162,7 @@ def _check_structure(pipeline: Pipeline, *, batch: bool) -> list[Problem]:
 
 
 def _merge_stream_fields(streams: list[tuple[str, Fields]], problems: list[Problem]) -> Fields:
-    """Sources that flow together must have the same fields."""
+    """Return the fields of the merged streaming sources, which must be equal."""
     if not streams:
         return Fields({}, is_open=True)
     (first, fields), *others = streams

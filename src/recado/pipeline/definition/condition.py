@@ -1,7 +1,7 @@
-"""Which rows are meant: a condition of Spark SQL, or a selector on rows that are messages.
+"""Compile row conditions to Spark SQL: SQL itself, or a selector on rows that are messages.
 
-A selector names the fields of a message; which of them there are is told by the columns. Headers are a map of
-texts there, in which a number is its JSON: so a header is read as what it is compared with.
+A selector names the fields of a message, which are looked up among the columns. Headers are a map of strings in
+which numbers are encoded as JSON, so a header is converted to the type that it is compared with.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _NUMBER_PATTERN: Final = r"^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]+)?$"
 
 
 class RowCondition(msgspec.Struct, frozen=True):
-    """Spark SQL that is true of the rows that are meant, and whether it can fail."""
+    """Spark SQL that is true for the matching rows, and whether it can fail on a row."""
 
     sql: str
     can_fail: bool
 
 
 def compile_condition(where: str, selector: str, fields: Fields) -> RowCondition:
-    """What `where` or `selector` say. Raises BadExpression."""
+    """Compile `where` or `selector`, exactly one of which is set. Raises ExpressionError."""
     if bool(where) == bool(selector):
         raise ExpressionError("one of where and selector is needed", "where is SQL on the columns")
     if where:
@@ -79,7 +79,7 @@ def _selector_sql(selector: Selector, fields: Fields) -> str:
 
 
 def _column_sql(fields: Fields) -> Iterator[tuple[str, str]]:
-    """The SQL of each field of a message that is among the columns, and of its kind."""
+    """Yield each message field that is available with a fitting type, and its SQL."""
     properties = struct_members(fields.type_of("properties")) or {}
     for name, kind in FIELD_TYPES.items():
         found = fields.type_of(name)
@@ -103,7 +103,7 @@ def _type_fits(name: str, found: str | None, kind: ValueType) -> bool:
 
 
 def _replace_headers(selector: Selector, node: Condition, headers: dict[str, str]) -> Condition:
-    """Each header as a field of its own, whose SQL is put into `headers`."""
+    """Replace each header by a field of its own, and add the field's SQL to `headers`."""
 
     def of_value(value: Value) -> Value:
         match value:

@@ -1,4 +1,4 @@
-"""A pipeline as a text for people: what goes where, with which fields, and what is promised of each sink."""
+"""Describe a pipeline as text: sources, steps, fields, sinks and their guarantees."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ SINK_GUARANTEES: Final = {
 
 
 def describe_pipeline(checked: CheckedPipeline) -> str:
+    """Return the text of `recado pipeline explain`."""
     pipeline = checked.pipeline
     lines = [f"pipeline {pipeline.name}"]
     for name, source in pipeline.streaming_sources().items():
@@ -42,7 +43,7 @@ def describe_pipeline(checked: CheckedPipeline) -> str:
 
 
 def _describe_change(before: Fields, behind: Fields) -> str:
-    """The fields that a step adds and takes away."""
+    """Describe the fields that a step adds and removes."""
     added = {
         name: kind
         for name, kind in behind.types.items()

@@ -1,8 +1,8 @@
 """SQL expressions without Spark: their tokens, and whether they can fail on a row.
 
-Only Spark's own analyser understands Spark SQL: it finds syntax errors, unknown functions and columns, and
-types. The checks of a pipeline ask it through the port `SqlAnalyser` (`recado.pipeline.steps.analysis`). Without
-Java `TokenAnalyser` takes its place, which reads tokens only and knows no types.
+Only Spark's analyser understands Spark SQL completely: syntax errors, unknown functions and columns, types.
+The checks of a pipeline use it through the port `SqlAnalyser` (`recado.pipeline.steps.analysis`). Without Java,
+`TokenAnalyser` takes its place, which only tokenises and knows no types.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FAILING_OPERATORS: Final = {
     "/": "try_divide(a, b)", "%": "try_mod(a, b)", "div": "try_divide(a, b)", "mod": "try_mod(a, b)",
     "cast": "try_cast(a AS …)", "::": "try_cast(a AS …)",
 }  # fmt: skip
-"""And what gives NULL instead."""
+"""Operators that can fail, and the alternative that returns NULL instead."""
 _NESTED_BRACKETS_MAX: Final = (
     100  # brackets in brackets: Spark's own parser never comes back from a great many
 )
@@ -43,7 +43,7 @@ _COMPARISON_SIGNS: Final = frozenset(
 
 
 class ExpressionError(ValueError):
-    """What is wrong with an expression, and what to do."""
+    """An expression is invalid; `hint` says what to do."""
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what)
@@ -51,12 +51,14 @@ class ExpressionError(ValueError):
 
 
 class SqlToken(NamedTuple):
+    """A token of SQL: its kind (`text`, `number`, `quoted`, `word`, `sign`) and its text."""
+
     kind: str
     text: str
 
 
 def tokenize(expression: str) -> list[SqlToken]:
-    """Raises BadExpression."""
+    """Return the tokens of an expression without spaces and comments. Raises ExpressionError."""
     found: list[SqlToken] = []
     at = depth = 0
     while at < len(expression):
@@ -90,29 +92,31 @@ def tokenize(expression: str) -> list[SqlToken]:
 
 
 class UnregisteredNameError(ExpressionError):
-    """A function or a table that the Spark session does not know. A step before may register it."""
+    """The Spark session does not know a function or table. An earlier step of the pipeline may register it."""
 
 
 class Analysis(NamedTuple):
+    """The result of analysing an expression."""
+
     type: str | None
-    """As Spark writes it; None if it is unknown."""
+    """Spark's name of the type; None if it is unknown."""
     can_fail: bool
-    """Whether a row can make it fail."""
+    """Whether a row can make the expression fail."""
 
 
 class SqlAnalyser(Protocol):
-    """Checks an expression on rows of these fields. All methods raise BadExpression."""
+    """Analyses SQL expressions on rows with given fields. All methods raise ExpressionError."""
 
     def analyse_condition(self, sql: str, fields: Fields) -> Analysis: ...
 
     def analyse_column(self, sql: str, fields: Fields) -> Analysis: ...
 
     def analyse_aggregate(self, sql: str, fields: Fields, by: Sequence[str]) -> Analysis:
-        """An aggregate of rows that are grouped by these fields. One that can fail is refused."""
+        """Analyse an aggregate of rows grouped by these fields. An aggregate that can fail is rejected."""
 
 
 class TokenAnalyser:
-    """Checks tokens and brackets only. Whether an expression on fields of unknown type can fail stays open."""
+    """Checks tokens and brackets only. Whether an expression on fields of unknown types can fail is left open."""
 
     def analyse_condition(self, sql: str, fields: Fields) -> Analysis:
         return self.analyse_column(sql, fields)
@@ -130,9 +134,9 @@ class TokenAnalyser:
 
 
 def reject_failing_operators(expression: str) -> None:
-    """Raises BadExpression for a division, which may be by 0, or a cast, which may be of what is none.
+    """Raise ExpressionError for a division (possibly by 0) or a cast (possibly of an invalid value).
 
-    For where many rows have one value: no single one of them could be the dead letter.
+    For aggregates: many rows make one value, so no single row could become the dead letter.
     """
     for token, after in pairwise([*tokenize(expression), SqlToken("end", "")]):
         is_constant = after.kind == "number" and float(after.text.rstrip("LSYDFB") or 0) != 0
@@ -148,9 +152,9 @@ def reject_failing_operators(expression: str) -> None:
 
 
 def is_safe(expression: str, fields: Fields) -> bool:
-    """Whether it has a value for every row, whatever is in it: columns and constants of one kind, compared.
+    """Whether an expression has a value for every row: it only compares columns and constants of one type.
 
-    Anything else may fail: ANSI's arithmetic overflows, and casts, spoken or not, meet what they cannot read.
+    Everything else may fail: in ANSI mode arithmetic overflows, and explicit or implicit casts meet invalid values.
     """
     kinds: set[str | None] = set()
     for token in tokenize(expression):
@@ -169,7 +173,7 @@ def is_safe(expression: str, fields: Fields) -> bool:
 
 
 def _token_type(token: SqlToken, fields: Fields) -> str | None:
-    """`number`, or the type of a constant or a column without its parameters; None for any other name."""
+    """Return `number`, or the type of a constant or column without parameters; None for any other name."""
     match token.kind:
         case "text":
             return "string"

@@ -1,7 +1,7 @@
-"""The fields of the rows between two steps, as far as they can be known without Spark.
+"""The fields of rows between two steps, as far as they are known without Spark.
 
-A type is written as Spark writes it: `bigint`, `array<struct<price:double>>`. One that nobody knows is None.
-Names know no case, as in Spark.
+Types are written as Spark writes them: `bigint`, `array<struct<price:double>>`. An unknown type is None.
+Names are case-insensitive, as in Spark.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _TYPE_ALIASES: Final = {
 }  # fmt: skip
 
 _NESTED_TYPES_MAX: Final = 200
-"""Types in one type, at most: those that are nested so deep could not be taken apart."""
+"""Limits the recursion when a type is parsed."""
 
 
 class UnknownTypeError(ValueError):
-    """A text that names no type of Spark's."""
+    """A text is not a Spark type."""
 
 
 class Fields(msgspec.Struct, frozen=True):
-    """Columns in their order. If it is `open` there may be others, which only Spark will know."""
+    """Columns in their order. If `is_open` is set, there may be more columns that only Spark will know."""
 
     types: dict[str, str | None]
     is_open: bool = False
@@ -42,17 +42,19 @@ class Fields(msgspec.Struct, frozen=True):
         return isinstance(name, str) and self.find(name) is not None
 
     def find(self, name: str) -> str | None:
-        """The name as the column has it."""
+        """Return the name as the column has it; None if there is no such column."""
         if name in self.types:
             return name
         lower = name.lower()
         return next((each for each in self.types if each.lower() == lower), None)
 
     def type_of(self, name: str) -> str | None:
+        """Return the type of a column; None if the column or its type is unknown."""
         found = self.find(name)
         return self.types[found] if found is not None else None
 
     def with_fields(self, more: Mapping[str, str | None]) -> Fields:
+        """Return the fields with these added; existing fields of the same name are replaced."""
         types = {name: kind for name, kind in self.types.items() if name not in Fields(dict(more))}
         return Fields({**types, **more}, self.is_open)
 
@@ -79,7 +81,7 @@ UNKNOWN_FIELDS: Final = Fields({}, is_open=True)
 
 
 def parse_type(text: str) -> str:
-    """The type as we write it. Raises NoType."""
+    """Normalise the name of a Spark type. Raises UnknownTypeError."""
     if text.count("<") > _NESTED_TYPES_MAX:
         raise UnknownTypeError(text)
     text = re.sub(r"\s+", " ", text.strip().lower())
@@ -115,7 +117,7 @@ def _parse_member(text: str) -> tuple[str, str]:
 
 
 def parse_ddl(text: str) -> Fields:
-    """`id bigint, name string`. Raises NoType."""
+    """Parse `id bigint, name string`. Raises UnknownTypeError."""
     types: dict[str, str | None] = {}
     for part in split_top_level(text):
         found = re.fullmatch(r"\s*`?([^`\s:]+)`?\s*(?::|\s)\s*(.+?)(?i:\s+not\s+null)?\s*", part)
@@ -126,7 +128,7 @@ def parse_ddl(text: str) -> Fields:
 
 
 def struct_members(kind: str | None) -> dict[str, str] | None:
-    """The fields of a struct, if it is one."""
+    """Return the fields of a struct type; None for other types."""
     if kind is None or not kind.startswith("struct<"):
         return None
     parts = (part.partition(":") for part in split_top_level(kind[len("struct<") : -1]))
@@ -134,19 +136,19 @@ def struct_members(kind: str | None) -> dict[str, str] | None:
 
 
 def array_element_type(kind: str | None) -> str | None:
-    """What an array has in it."""
+    """Return the element type of an array type; None for other types."""
     if kind is None or not kind.startswith("array<"):
         return None
     return kind[len("array<") : -1]
 
 
 def base_type(kind: str | None) -> str | None:
-    """Without what is in brackets: `decimal`, `read_array`."""
+    """Return a type without parameters: `decimal`, `array`."""
     return None if kind is None else re.split("[<(]", kind, maxsplit=1)[0]
 
 
 def split_top_level(text: str) -> list[str]:
-    """The parts between commas that are in no bracket."""
+    """Split a text at the commas that are outside of brackets."""
     parts, depth, start = [], 0, 0
     for at, sign in enumerate(text):
         if sign in "<(":

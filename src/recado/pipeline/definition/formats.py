@@ -1,7 +1,6 @@
-"""The formats of sources and sinks: which options they take, and which fields they give.
+"""The formats of sources and sinks: their options, and the fields of their rows.
 
-Formats that are Spark's own are left to Spark, but for those whose fields can be known before it runs: a
-Parquet file says them itself, and the key `schema` says them for any other.
+Options of Spark's own formats are left to Spark. Their fields are unknown, unless a Parquet file or the key `schema` tells them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from .pipeline import Pipeline, Sink, Source
 from .problems import Problem, quote_excerpt, suggest_name
 
 SCHEMA_OPTION: Final = "schema"
-"""The key of a source that says its fields: `id bigint, name string`."""
+"""The key of a source that declares its fields: `id bigint, name string`."""
 LAKE_FORMATS: Final = ("parquet", "delta", "iceberg")
 SINK_FORMATS: Final = (*LAKE_FORMATS, "amqp", "recado", "console")
 _BATCH_ONLY_FORMATS: Final = ("delta", "iceberg")
@@ -51,7 +50,7 @@ _ARROW_TO_SPARK: Final = {
 
 
 def source_options(pipeline: Pipeline, name: str) -> dict[str, str]:
-    """The options of a source as Spark is given them: a queue is spooled beside the checkpoint."""
+    """Return the options of a source for Spark. The default spool of a queue is in the checkpoint."""
     source = pipeline.sources[name]
     options = {key: value for key, value in source.options.items() if key != SCHEMA_OPTION}
     is_spooled = has_option(options, "spool")
@@ -63,7 +62,7 @@ def source_options(pipeline: Pipeline, name: str) -> dict[str, str]:
 def check_source(
     pipeline: Pipeline, name: str, *, is_streaming: bool
 ) -> tuple[Fields, list[Problem]]:
-    """The fields of its rows, and what is wrong with it."""
+    """Return the fields of a source's rows, and its problems."""
     source, place = pipeline.sources[name], f"source {name}"
     known = (
         "recado",
@@ -133,7 +132,7 @@ def _source_fields(source: Source, options: Mapping[str, str]) -> Fields:
 
 
 def _parquet_fields(path: str) -> Fields:
-    """Those of the first file, if it can be seen from here; folders may have more."""
+    """Return the fields of the first file, if it is local; other files of a folder may have more."""
     import pyarrow.parquet as pq
 
     place = Path(path)
@@ -152,7 +151,7 @@ def fields_from_arrow(schema: pa.Schema, *, is_open: bool = False) -> Fields:
 
 
 def check_sink(name: str, sink: Sink, fields: Fields) -> Iterator[Problem]:
-    """What is wrong with a sink for rows of these fields."""
+    """Yield the problems of a sink for rows with these fields."""
     if sink.format not in SINK_FORMATS:
         what = f"there is no format {sink.format!r}"
         yield Problem(f"sink {name}", what, suggest_name(sink.format, SINK_FORMATS))
@@ -164,7 +163,9 @@ def check_sink(name: str, sink: Sink, fields: Fields) -> Iterator[Problem]:
 
 
 def check_dead_letters(pipeline: Pipeline) -> Iterator[Problem]:
-    """They must not come back to where they are from: they would be dead letters again, for ever."""
+    """Yield a problem if dead letters would return to their source, where they would become dead letters
+    again.
+    """
     sink = pipeline.sinks[pipeline.dead_letters]
     options = _lowercase_keys(sink.options)
     place = f"sink {pipeline.dead_letters}"
@@ -193,7 +194,9 @@ def check_dead_letters(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def check_checkpoint(pipeline: Pipeline) -> Iterator[Problem]:
-    """A feed as a sink keeps files of this machine, in the checkpoint unless the option staging says where."""
+    """Yield problems of the checkpoint. A sink that is a feed needs local files: in the checkpoint or in
+    `staging`.
+    """
     if not pipeline.checkpoint:
         return
     if is_local(pipeline.checkpoint):
@@ -210,12 +213,12 @@ def check_checkpoint(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _lowercase_keys(options: Mapping[str, str]) -> dict[str, str]:
-    """Options have no case."""
+    """Option names are case-insensitive."""
     return {key.lower(): value for key, value in options.items()}
 
 
 def _feed_of_archive(path: str) -> str | None:
-    """Of which feed the archive is, if it can be seen from here."""
+    """Return the feed of an archive; None if the archive is not accessible from here."""
     from recado.feeds.archive.archive import Archive
     from recado.feeds.archive.errors import ArchiveError
 

@@ -1,5 +1,4 @@
-"""Pipelines from files, TOML or YAML, and from modules. What they say becomes the very definition that Python
-makes.
+"""Load pipelines from TOML and YAML files and from Python modules, into the same definition that Python builds.
 
     name = "quotes"
     checkpoint = "state/quotes"
@@ -16,7 +15,7 @@ makes.
     format = "parquet"
     path = "lake/petr4"
 
-Paths are relative to the folder of the file. Nothing in a file is run but the functions that it names.
+Paths are relative to the folder of the file. The only code that a file can run are the functions that it names.
 """
 
 from __future__ import annotations
@@ -41,23 +40,27 @@ _TOP_LEVEL_KEYS: Final = (
     "sinks",
 )
 _PLACEHOLDER_FORMATS: Final = {"sources": "unknown.format", "sinks": "console"}
-"""Formats of which no options are checked, for a source or sink that cannot be read."""
+"""Formats without option checks, for a source or sink that cannot be parsed."""
 _YAML_BOOL_TAG: Final = "tag:yaml.org,2002:bool"
 
 EndpointT = TypeVar("EndpointT", Source, Sink)
 
 
 class Draft(NamedTuple):
-    """A pipeline as far as it could be read, so that it can be checked, and the problems of reading it."""
+    """A pipeline as far as it could be parsed, so that the rest can still be checked, and the problems of
+    parsing it.
+    """
 
     pipeline: Pipeline
     problems: list[Problem]
 
 
 def load(location: str | Path) -> Pipeline:
-    """The pipeline of a file (`orders.toml`, `orders.yaml`) or of a module (`shop.pipelines:orders`).
+    """Load the pipeline of a file (`orders.toml`, `orders.yaml`) or of a module (`shop.pipelines:orders`).
 
-    Raises PipelineError, and OSError if the file cannot be read.
+    Raises:
+        InvalidPipelineError: with all problems of the file.
+        OSError: the file cannot be read.
     """
     pipeline, problems = load_draft(location)
     if problems:
@@ -66,7 +69,9 @@ def load(location: str | Path) -> Pipeline:
 
 
 def load_draft(location: str | Path) -> Draft:
-    """The same, with the problems of single steps, sources and sinks beside it. Raises what `load` does."""
+    """Load a pipeline like `load`, but return the problems of steps, sources and sinks instead of raising
+    them.
+    """
     file = Path(location)
     if file.suffix in (".toml", ".yaml", ".yml"):
         text = _read_text(file)
@@ -92,7 +97,7 @@ def _read_text(file: Path) -> str:
 
 
 def import_pipeline(module: str, name: str) -> Pipeline:
-    """A pipeline that is a name of a module, or what a function of that name returns."""
+    """Return a pipeline that a module defines, or that a function of the module returns."""
     where = f"{module}:{name}"
     try:
         found = getattr(importlib.import_module(module), name)
@@ -156,7 +161,9 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 def build_draft(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
-    """The pipeline that plain dictionaries and lists say. Raises PipelineError if there is no dictionary."""
+    """Build a pipeline from parsed dictionaries and lists. Raises InvalidPipelineError if `tree` is not a
+    dictionary.
+    """
     if not isinstance(tree, dict):
         raise InvalidPipelineError(where, [Problem("file", "this is no table of keys")])
     problems = []
@@ -192,7 +199,7 @@ def build_draft(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
 def _parse_endpoints(
     tree: dict[str, Any], key: str, kind: type[EndpointT], folder: Path, problems: list[Problem]
 ) -> dict[str, EndpointT]:
-    """The sources or the sinks: tables with a format, and options beside it."""
+    """Parse the tables of sources or sinks: a format, and options beside it."""
     found: dict[str, EndpointT] = {}
     tables = tree.get(key, {})
     if not isinstance(tables, dict):

@@ -1,4 +1,4 @@
-"""A pipeline as data: sources, steps, sinks. It is the same whether Python said it or a file.
+"""A pipeline as data: sources, steps and sinks, built in Python or loaded from a file.
 
     quotes = (
         Pipeline("quotes", checkpoint="state/quotes")
@@ -7,7 +7,7 @@
         .write("petr4", "parquet", path="lake/petr4")
     )
 
-Each method gives another pipeline; none does anything.
+Each method returns a new pipeline; nothing runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OptionValue = str | int | float | bool | date | Mapping[str, object] | Sequence[
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A source or a sink. Its locations are resolved when it is made; its `repr` shows no secrets."""
+    """A source or a sink. Its locations are resolved on creation; its `repr` hides secrets."""
 
     format: str
     options: dict[str, str] = {}
@@ -60,6 +60,8 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class Source(Endpoint, frozen=True):
+    """A source of rows: a format of recado or Spark, and its options."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         has_place = any(has_option(self.options, name) for name in ("path", "config"))
@@ -72,25 +74,28 @@ class Source(Endpoint, frozen=True):
 
 
 class Sink(Endpoint, frozen=True):
+    """A sink for rows: `parquet`, `delta`, `iceberg`, `amqp`, `recado` or `console`, and its options."""
+
     pass
 
 
 class Pipeline(msgspec.Struct, frozen=True):
-    """Sources that a step names as its table are read once, at the start; the others flow, as one.
+    """Sources, steps and sinks under a name.
 
-    Sinks that a step names get what it sends there; the others get what comes out at the end.
+    A source that a step `enrich` names is a lookup table, read once at the start; the other sources are merged into one stream. A sink
+    that a step names gets the rows that the step sends; the other sinks get the rows after the last step.
     """
 
     name: str
     checkpoint: str = ""
-    """The folder of a stream's progress, on any file system that Spark knows. A stream needs one.
+    """The folder with the progress of a stream, on any file system that Spark supports. Streams require it.
 
     Relative paths, here and in options, are resolved when the pipeline is defined.
     """
     trigger: str = ""
-    """`5 seconds`, `available-now`, or as fast as it can."""
+    """`5 seconds`, `available-now`, or empty: as fast as possible."""
     dead_letters: str = DEAD_LETTER_SINK
-    """The sink for what a step could not handle."""
+    """The sink for rows that a step could not process."""
     sources: dict[str, Source] = {}
     steps: tuple[AnyStep, ...] = ()
     sinks: dict[str, Sink] = {}
@@ -102,20 +107,21 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     @property
     def has_local_checkpoint(self) -> bool:
+        """Whether the checkpoint is a local or mounted folder."""
         return bool(self.checkpoint) and is_local(self.checkpoint)
 
     def lookup_tables(self) -> dict[str, Source]:
-        """The sources that steps look things up in."""
+        """The sources that steps `enrich` look up."""
         named = {step.table for step in self.steps if isinstance(step, EnrichStep)}
         return {name: source for name, source in self.sources.items() if name in named}
 
     def streaming_sources(self) -> dict[str, Source]:
-        """The sources whose rows flow."""
+        """The sources that are not lookup tables."""
         tables = self.lookup_tables()
         return {name: source for name, source in self.sources.items() if name not in tables}
 
     def output_sinks(self) -> tuple[str, ...]:
-        """The sinks of what comes out at the end."""
+        """The sinks for the rows after the last step."""
         named = set(self.branch_sinks()) | {self.dead_letters}
         return tuple(name for name in self.sinks if name not in named)
 
@@ -132,10 +138,12 @@ class Pipeline(msgspec.Struct, frozen=True):
     # --- how it is said
 
     def read(self, name: str, format_: str, **options: OptionValue) -> Pipeline:
+        """Add a source. Options have the names that they have in Spark."""
         source = Source(format_, options_to_text(options))
         return msgspec.structs.replace(self, sources={**self.sources, name: source})
 
     def write(self, name: str, format_: str, **options: OptionValue) -> Pipeline:
+        """Add a sink. Options have the names that they have in Spark."""
         sink = Sink(format_, options_to_text(options))
         return msgspec.structs.replace(self, sinks={**self.sinks, name: sink})
 
@@ -150,6 +158,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         body: Sequence[str] = (),
         name: str = "",
     ) -> Pipeline:
+        """Change the columns of each row: extract JSON, compute, rename, select, encode a body."""
         return self.add_step(
             "translate",
             json=dict(json or {}),
@@ -162,9 +171,11 @@ class Pipeline(msgspec.Struct, frozen=True):
         )
 
     def filter(self, where: str = "", *, selector: str = "", name: str = "") -> Pipeline:
+        """Pass only rows that match a SQL condition or a selector."""
         return self.add_step("filter", where=where, selector=selector, name=name)
 
     def route(self, ways: Sequence[Branch], *, name: str = "") -> Pipeline:
+        """Send each row to the sink of the first branch that matches; the other rows continue."""
         return self.add_step("route", ways=ways, name=name)
 
     def enrich(
@@ -176,6 +187,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         missing: MissingPolicy = "dead_letter",
         name: str = "",
     ) -> Pipeline:
+        """Add fields of the row in a lookup table that has the same key."""
         return self.add_step(
             "enrich", table=table, on=on, fields=fields, missing=missing, name=name
         )
@@ -183,6 +195,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     def split(
         self, column: str, *, index: str = "", empty: MissingPolicy = "dead_letter", name: str = ""
     ) -> Pipeline:
+        """Make one row of each element of an array."""
         return self.add_step("split", column=column, index=index, empty=empty, name=name)
 
     def aggregate(
@@ -196,6 +209,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         late: str = "",
         name: str = "",
     ) -> Pipeline:
+        """Make one row per key, or per key and time window."""
         return self.add_step(
             "aggregate",
             measures=dict(measures),
@@ -216,6 +230,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         wait: str = "10 seconds",
         name: str = "",
     ) -> Pipeline:
+        """Sort the rows of each key by a sequence number, without duplicates."""
         return self.add_step(
             "resequence", by=by, sequence=sequence, start=start, wait=wait, name=name
         )
@@ -223,14 +238,17 @@ class Pipeline(msgspec.Struct, frozen=True):
     def deduplicate(
         self, *, by: Sequence[str], time: str = "", within: str = "", name: str = ""
     ) -> Pipeline:
+        """Keep one of the rows with the same key."""
         return self.add_step("deduplicate", by=by, time=time, within=within, name=name)
 
     def wire_tap(self, to: str, *, where: str = "", selector: str = "", name: str = "") -> Pipeline:
+        """Send a copy of each row, or of each matching row, to a sink."""
         return self.add_step("wire_tap", to=to, where=where, selector=selector, name=name)
 
     def dead_letter(
         self, reason: str, *, where: str = "", selector: str = "", name: str = ""
     ) -> Pipeline:
+        """Make dead letters of the rows that match."""
         return self.add_step(
             "dead_letter", reason=reason, where=where, selector=selector, name=name
         )
@@ -243,13 +261,14 @@ class Pipeline(msgspec.Struct, frozen=True):
         remembers: bool = True,
         name: str = "",
     ) -> Pipeline:
+        """Call a function from DataFrame to DataFrame."""
         given = dict(fields or {})
         return self.add_step(
             "apply", function=function, fields=given, remembers=remembers, name=name
         )
 
     def add_step(self, step_type: str, **options: Any) -> Pipeline:
-        """One more step, by its name."""
+        """Add a step by its type name. Raises InvalidPipelineError if its options are wrong."""
         step, problems = parse_step(step_type, options, len(self.steps) + 1)
         if problems:
             raise InvalidPipelineError(self.name, problems)
@@ -262,10 +281,10 @@ class Pipeline(msgspec.Struct, frozen=True):
 def parse_step(
     step_type: object, options: Mapping[str, Any], number: int
 ) -> tuple[AnyStep, list[Problem]]:
-    """The step, and all that is wrong with it.
+    """Return the step, and all problems of its options.
 
-    A misspelt step or option is taken for the one that is spelt most alike, so that checks can go on and find
-    further problems. A step that cannot be read at all is replaced by one of which nothing is known.
+    A misspelt step or option is replaced by the most similar one, so that checks can continue and find further
+    problems. A step that cannot be parsed at all is replaced by a placeholder without known fields.
     """
     problems = []
     name = step_type if isinstance(step_type, str) else ""
@@ -310,7 +329,7 @@ _PLACEHOLDER_STEP: Final = ApplyStep(function=lambda rows: rows, remembers=False
 
 
 def describe_validation_error(error: msgspec.ValidationError) -> str:
-    """The library's words, behind the place in the value: `[0].to: expected 'str', got 'int'`."""
+    """Return msgspec's message after the path in the value: `[0].to: expected 'str', got 'int'`."""
     what, _, place = str(error).partition(" - at `$")
     what = (what[:1].lower() + what[1:]).replace("`", "'").replace("object missing", "it has no")
     what = what.replace("it has no required field", "it needs")
@@ -318,12 +337,12 @@ def describe_validation_error(error: msgspec.ValidationError) -> str:
 
 
 def options_to_text(options: Mapping[str, OptionValue]) -> dict[str, str]:
-    """Options as Spark takes them: texts. Lists are joined by commas, tables are JSON. Raises TypeError."""
+    """Convert options to strings, as Spark takes them. Raises TypeError."""
     return {name: option_to_text(value) for name, value in options.items()}
 
 
 def option_to_text(value: OptionValue) -> str:
-    """Raises TypeError."""
+    """Convert an option to a string: lists are joined by commas, tables become JSON. Raises TypeError."""
     match value:
         case bool():
             return str(value).lower()

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline: where, what, and what to do about it."""
+"""Problems of a pipeline: where, what, and how to fix it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _EXCERPT_CHARACTER_COUNT: Final = (
 
 
 class Problem(NamedTuple):
+    """One problem of a definition."""
+
     location: str
-    """As a reader finds it: `step 2 (filter)`, `sink bars`."""
+    """The part of the definition: `step 2 (filter)`, `sink bars`."""
     message: str
     hint: str = ""
 
@@ -24,7 +26,7 @@ class Problem(NamedTuple):
 
 
 class InvalidPipelineError(ValueError):
-    """A pipeline that cannot run. All of its problems are told at once."""
+    """A pipeline cannot run; `problems` has all its problems."""
 
     def __init__(self, name: str, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
@@ -32,7 +34,7 @@ class InvalidPipelineError(ValueError):
 
 
 def quote_excerpt(text: str) -> str:
-    """A text in quotes, or how it begins."""
+    """Return a text in quotes, shortened if it is long."""
     return (
         repr(text)
         if len(text) <= _EXCERPT_CHARACTER_COUNT

@@ -1,8 +1,8 @@
-"""Selectors that no message can ever satisfy: `priority > 9 AND priority < 3`.
+"""Detect selectors that no message can satisfy, such as `priority > 9 AND priority < 3`.
 
-Every condition of a conjunction must be true, so each says something of a value: its kind, a range, a few
-choices, that it is there or that it is not. What is left of a value when all have spoken is a `PossibleValues`; if that
-is nothing, the conjunction is impossible. Nothing is guessed: what is not understood is taken as possible.
+All conditions of a conjunction must hold, and each restricts a value: its type, a range, a set of choices, NULL or not NULL.
+`PossibleValues` is the set that remains; if it is empty, the conjunction is unsatisfiable. The check is
+conservative: conditions that it does not understand count as satisfiable.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NON_NEGATIVE_FIELDS: Final = ("offset", "sequence")
 
 
 class PossibleValues(msgspec.Struct):
-    """What a value may still be."""
+    """The values that a field can still have."""
 
     kinds: set[ValueType]
     low: float | str | None = None
@@ -93,7 +93,7 @@ class PossibleValues(msgspec.Struct):
 def _is_outside(
     value: float | str | bool, bound: float | str | None, *, is_inclusive: bool, is_upper: bool
 ) -> bool:
-    """Whether a value is below a bound, or above it if `turned`. What is of another kind is not."""
+    """Whether a value is below a lower bound, or above an upper one; false for values of another type."""
     if bound is None or type(value) is not type(bound):
         return False
     if value == bound:
@@ -102,6 +102,7 @@ def _is_outside(
 
 
 def is_unsatisfiable(selector: Selector) -> bool:
+    """Whether no message can satisfy a selector."""
     return _is_never_true(selector.condition)
 
 
@@ -132,7 +133,7 @@ def _conjuncts(condition: Condition) -> list[Condition]:
 
 
 def _is_false(condition: Condition) -> bool:
-    """Of constants alone."""
+    """Whether a condition on constants only is false."""
     match condition:
         case BooleanTest(Constant(value), wanted):
             return value is not wanted
@@ -146,7 +147,7 @@ def _is_false(condition: Condition) -> bool:
 
 
 def _apply_condition(condition: Condition, values: dict[tuple[str, ...], PossibleValues]) -> None:
-    """What a condition that is true says of the value that it is about."""
+    """Restrict the values of the field that a condition is about."""
     match condition:
         case Comparison(sign, left, Constant(constant)):
             if possible := _values_of(left, values):
@@ -177,7 +178,7 @@ def _apply_condition(condition: Condition, values: dict[tuple[str, ...], Possibl
 def _values_of(
     value: Value, values: dict[tuple[str, ...], PossibleValues]
 ) -> PossibleValues | None:
-    """Of a value that is compared, and so is there, and of that kind."""
+    """Return the possible values of a compared field, which is then not NULL and of the compared type."""
     if not isinstance(value, MessageField | NestedField):
         return None
     possible = values.setdefault(_key(value), _initial_values(value))

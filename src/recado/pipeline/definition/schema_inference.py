@@ -1,7 +1,8 @@
-"""The fields behind each step, followed as far as they can be known, and what is wrong with the step.
+"""Infer the fields after each step without Spark, and collect the problems of the steps.
 
-Each check gives the fields that come out, the fields of rows that it sends to sinks, and whether it may have
-dead letters; problems are put into a list, so that one run tells all of them.
+`SchemaInference` visits the steps in order. For each step it returns the fields of the rows that continue, the fields of the rows
+that the step sends to sinks, and whether the step can produce dead letters. Problems are collected in a list, so that one check
+reports all of them.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ WINDOW_COLUMNS: Final = ("window_start", "window_end")
 
 
 def parse_duration(text: str) -> float | None:
-    """How long a time is, such as `10 minutes`; None if it is no time, or longer than Spark can count."""
+    """Return a duration such as `10 minutes` in seconds; None if it is invalid or exceeds Spark's range."""
     found = _DURATION_PATTERN.fullmatch(text.strip())
     if found is None:
         return None
@@ -69,7 +70,7 @@ def parse_duration(text: str) -> float | None:
 
 
 class StepOutput(msgspec.Struct):
-    """What a step makes of fields."""
+    """The fields of the rows that leave a step."""
 
     fields: Fields
     sink_fields: dict[str, Fields] = {}
@@ -77,7 +78,7 @@ class StepOutput(msgspec.Struct):
 
 
 class SchemaInference:
-    """Follows one pipeline; `tables` are the fields of what steps look things up in."""
+    """Infers the fields of one pipeline; `tables` has the fields of its lookup tables."""
 
     def __init__(
         self,
@@ -98,6 +99,7 @@ class SchemaInference:
         self._aggregate_step = ""
 
     def infer_step(self, number: int, step: AnyStep, fields: Fields) -> StepOutput:
+        """Return the output of a step for rows with these fields, and add its problems."""
         self._location = step_label(number, step)
         if self._is_streaming and is_stateful(step):
             self._check_stateful(step)
@@ -127,7 +129,7 @@ class SchemaInference:
                 return self._infer_apply(step)
 
     def _check_stateful(self, step: AnyStep) -> None:
-        """What a stream can remember, and what it cannot."""
+        """Check combinations of stateful steps that a stream does not support."""
         if self._stateful_step and (isinstance(step, ResequenceStep) or self._has_resequence):
             hint = (
                 "resequence must be the only one in a stream; a function may say remembers = false"
@@ -350,7 +352,7 @@ class SchemaInference:
             self._require_field(name, fields, ("timestamp",))
 
     def _check_duration(self, option: str, text: str) -> float | None:
-        """In seconds; None if it is none."""
+        """Return the duration in seconds; None, with a problem, if it is invalid."""
         seconds = parse_duration(text)
         if seconds is None:
             self._add_problem(
@@ -359,7 +361,7 @@ class SchemaInference:
         return seconds
 
     def _analyse(self, analyse: Callable[[], Analysis]) -> Analysis:
-        """The result of the analysis; an expression that is refused is a problem, and of unknown type."""
+        """Return the analysis; a rejected expression adds a problem and has an unknown type."""
         try:
             return analyse()
         except UnregisteredNameError as error:

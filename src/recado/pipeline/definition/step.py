@@ -1,4 +1,4 @@
-"""The steps of a pipeline, as data. What each does to rows is in `pipeline/steps`; here is how it is said.
+"""The steps of a pipeline as data. `recado.pipeline.steps` applies them to rows.
 
 The fields are the keys of a file: `[[steps]]`, `step = "filter"`, `where = "price > 0"`.
 """
@@ -13,19 +13,21 @@ MissingPolicy = Literal["dead_letter", "keep", "drop"]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", forbid_unknown_fields=True):
+    """The options that all steps have."""
+
     name: str = ""
-    """Told with dead letters, beside the number of the step."""
+    """Shown in dead letters beside the number of the step."""
 
 
 class JsonField(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A field of a JSON body whose name is another, or that is inside another."""
+    """A field of a JSON body with another name than the column, or nested in another field."""
 
     type: str
     path: str
 
 
 class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a router sends rows, and which."""
+    """A condition, and the sink for the rows that match it."""
 
     to: str
     where: str = ""
@@ -33,55 +35,55 @@ class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TranslateStep(Step, frozen=True, kw_only=True, tag="translate"):
-    """Other columns of the same row: first `json`, then `compute`, `rename`, `select`, `body`."""
+    """Change the columns of a row, in this order: `json`, `compute`, `rename`, `select`, `body`."""
 
     json: dict[str, str | JsonField] = {}
-    """Fields of the body, and their types; `long?` may be missing."""
+    """Fields of the JSON body and their types; `long?` is optional."""
     extra: Literal["ignore", "refuse"] = "ignore"
-    """What of a body that has other fields than those of `json`."""
+    """What to do with a body that has other fields than those of `json`."""
     compute: dict[str, str] = {}
-    """Columns by SQL, each of which may use those before it."""
+    """Columns computed by SQL; each may use those before it."""
     rename: dict[str, str] = {}
     select: tuple[str, ...] = ()
-    """The only columns that stay."""
+    """The columns to keep; empty: all."""
     body: tuple[str, ...] = ()
-    """Columns that become the body, as JSON."""
+    """The columns to encode as the JSON body."""
 
 
 class FilterStep(Step, frozen=True, kw_only=True, tag="filter"):
-    """Only rows of which it is true go on."""
+    """Pass only the rows that match."""
 
     where: str = ""
     selector: str = ""
 
 
 class RouteStep(Step, frozen=True, kw_only=True, tag="route"):
-    """A row goes the first way of which it is true; the others go on."""
+    """Send a row to the sink of the first branch that matches; the other rows continue."""
 
     ways: tuple[Branch, ...]
 
 
 class EnrichStep(Step, frozen=True, kw_only=True, tag="enrich"):
-    """Fields of a table, of the row in it that has the same key."""
+    """Add fields of the row in a lookup table that has the same key."""
 
     table: str
     on: tuple[str, ...]
     fields: tuple[str, ...] = ()
-    """All but the key, if none is named."""
+    """The fields to add; empty: all but the key."""
     missing: MissingPolicy = "dead_letter"
 
 
 class SplitStep(Step, frozen=True, kw_only=True, tag="split"):
-    """A row for each element of an array. The fields of an element that is a struct become columns."""
+    """Make one row of each element of an array. The fields of struct elements become columns."""
 
     column: str
     index: str = ""
-    """A column for the place of the element, from 0."""
+    """A column for the index of the element, from 0."""
     empty: MissingPolicy = "dead_letter"
 
 
 class AggregateStep(Step, frozen=True, kw_only=True, tag="aggregate"):
-    """One row for each key, or for each key and window of time."""
+    """Make one row per key, or per key and time window."""
 
     measures: dict[str, str]
     by: tuple[str, ...] = ()
@@ -89,31 +91,31 @@ class AggregateStep(Step, frozen=True, kw_only=True, tag="aggregate"):
     window: str = ""
     slide: str = ""
     late: str = ""
-    """How long a window waits for rows that are late. A stream needs it."""
+    """How long a window waits for late rows. Streams require it."""
 
 
 class ResequenceStep(Step, frozen=True, kw_only=True, tag="resequence"):
-    """Rows of one key in the order of a number, each number once."""
+    """Sort the rows of each key by a sequence number, without duplicates."""
 
     by: tuple[str, ...]
     sequence: str = "sequence"
     start: int = 1
     """The first number of each key."""
     wait: str = "10 seconds"
-    """How long a stream waits for a number that is missing before it goes on without it."""
+    """How long a stream waits for a missing number before it skips it."""
 
 
 class DeduplicateStep(Step, frozen=True, kw_only=True, tag="deduplicate"):
-    """Of rows with the same key, one."""
+    """Keep one of the rows with the same key."""
 
     by: tuple[str, ...]
     time: str = ""
     within: str = ""
-    """How far apart, in `time`, a stream finds the same row again. A stream needs both."""
+    """How far apart in `time` a stream recognises duplicates. Streams require both."""
 
 
 class WireTapStep(Step, frozen=True, kw_only=True, tag="wire_tap"):
-    """A copy of each row as it is here, for a sink."""
+    """Send a copy of each matching row to a sink."""
 
     to: str
     where: str = ""
@@ -121,7 +123,7 @@ class WireTapStep(Step, frozen=True, kw_only=True, tag="wire_tap"):
 
 
 class DeadLetterStep(Step, frozen=True, kw_only=True, tag="dead_letter"):
-    """Rows of which it is true are dead letters."""
+    """Make dead letters of the rows that match."""
 
     reason: str
     where: str = ""
@@ -129,11 +131,11 @@ class DeadLetterStep(Step, frozen=True, kw_only=True, tag="dead_letter"):
 
 
 class ApplyStep(Step, frozen=True, kw_only=True, tag="apply"):
-    """A function from DataFrame to DataFrame, or its place: `package.module:function`."""
+    """Call a function from DataFrame to DataFrame, given as a function or as `package.module:function`."""
 
     function: Any
     fields: dict[str, str] = {}
-    """The columns of its result; without them no field behind it is checked before Spark runs."""
+    """The columns of its result; without them, fields after this step are not checked before Spark runs."""
     remembers: bool = True
     """Whether it looks at more than one row, or one batch: groups, joins, windows."""
 
@@ -162,18 +164,18 @@ STEP_CLASSES: dict[str, type[AnyStep]] = {
 
 
 def step_type(step: Step) -> str:
-    """What a step is called: `wire_tap`."""
+    """Return the type name of a step: `wire_tap`."""
     return str(step.__struct_config__.tag)
 
 
 def step_label(number: int, step: Step) -> str:
-    """As people find it: `step 2 (filter)`."""
+    """Return the label of a step in messages: `step 2 (filter)`."""
     name = f", {step.name}" if step.name else ""
     return f"step {number} ({step_type(step)}{name})"
 
 
 def is_stateful(step: AnyStep) -> bool:
-    """Whether it remembers rows of earlier batches, or may: then it is part of the stream itself."""
+    """Whether a step remembers rows of earlier batches; then it is part of the streaming query itself."""
     if isinstance(step, ApplyStep):
         return step.remembers
     return isinstance(step, AggregateStep | ResequenceStep | DeduplicateStep)

@@ -1,4 +1,4 @@
-"""A feed as a table: the rows that its archive has when the query is planned."""
+"""Read a feed as a table: the rows that its archive has when the query is planned."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from .position import ReadTask, RowRange, split_range
 from .row_reader import freeze_gc, read_rows
 
 TASK_ROW_COUNT_MAX: Final = 250_000
-"""A task reads no more rows than these, five row groups of an archive's file. There is so much to beginning and
-ending one that a stream has 2.0 M rows/s in tasks of 83,000 rows, and 2.3 M in these."""
+"""Rows per task at most: five row groups of an archive's file. Starting and ending a task is expensive:
+a stream reads 2.0 M rows/s in tasks of 83,000 rows, and 2.3 M in tasks of this size.
+"""
 TASK_ROW_COUNT_MIN: Final = 25_000
-"""Nor fewer than these, if nobody asked for it."""
+"""Rows per task at least, unless `minPartitions` asks for more tasks."""
 
 
 def count_tasks(rows: int, min_tasks: int, cores: int = os.cpu_count() or 1) -> int:
-    """In how many tasks rows are read: as many as keep all cores busy up to the end.
+    """Return the number of tasks that keeps all cores busy until the end.
 
-    Spark does not tell a source how many cores it has; where the driver runs there are often as many.
+    Spark does not tell a source how many cores the cluster has; the cores of the driver's machine are the best guess.
     """
     needed = -(-rows // TASK_ROW_COUNT_MAX)
     even = -(-needed // cores) * cores

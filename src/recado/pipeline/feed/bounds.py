@@ -1,4 +1,4 @@
-"""Where to begin and where to end, by what was asked for and what the archive has."""
+"""The start and end offset of a read, from the options and the offsets of the archive."""
 
 from __future__ import annotations
 

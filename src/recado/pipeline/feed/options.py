@@ -1,4 +1,4 @@
-"""What may be asked of `format("recado")`, when reading and when writing."""
+"""The options of `format("recado")`, for reading and writing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMAT = "recado"
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 StartPosition = Literal["earliest", "latest"] | int
-"""Where to begin: at one end, or at an offset."""
+"""Either end of the archive, or an offset."""
 _TIMESTAMP_MAX_US: Final = (1 << 63) - 1  # as a time has 64 bits in an archive
 _NAMED_POSITIONS: Final[dict[str, Literal["earliest", "latest"]]] = {
     "earliest": "earliest",
@@ -50,14 +50,14 @@ class _RawReadOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class FeedReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is said about reading, understood."""
+    """The parsed options of a read."""
 
     path: str
     feed: str | None
-    """Which feed must be in it, if that was said."""
+    """The feed that the archive must have, if given."""
     start: StartPosition | None
     start_time_us: int | None
-    """In µs."""
+    """Microseconds since 1970."""
     end: StartPosition
     end_time_us: int | None
     max_rows: int | None
@@ -68,7 +68,10 @@ class FeedReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_read_options(given: Mapping[str, str], *, is_streaming: bool = False) -> FeedReadOptions:
-    """Raises OptionError; nothing is opened but the configuration, where a path is to come from it."""
+    """Parse and check the options of a read.
+
+    Opens nothing but the configuration, if the path of the archive has to be looked up. Raises OptionError.
+    """
     raw = parse_options(_RawReadOptions, FORMAT, given)
     if raw.starting_offsets is not None and raw.starting_timestamp is not None:
         raise OptionError("startingOffsets and startingTimestamp say the same twice: leave one out")
@@ -111,7 +114,7 @@ def parse_selector(selector: str) -> Selector:
 def parse_position(
     text: str | None, name: str, feed: str | None
 ) -> tuple[StartPosition | None, str | None]:
-    """`earliest`, `durable_end`, an offset, or `{"feed": offset}`; and the feed, which that says, too."""
+    """Parse `earliest`, `latest`, an offset, or `{"feed": offset}`. Return the position and the feed."""
     if text is None:
         return None, feed
     word = text.strip().lower()
@@ -137,7 +140,7 @@ def parse_position(
 
 
 def parse_timestamp(text: str | None, name: str) -> int | None:
-    """In µs: from milliseconds since 1970, as for Kafka, or from ISO 8601."""
+    """Parse milliseconds since 1970, as in Kafka's options, or ISO 8601. Return microseconds."""
     if text is None:
         return None
     word = text.strip()
@@ -153,14 +156,14 @@ def parse_timestamp(text: str | None, name: str) -> int | None:
 
 
 def to_micros(time: datetime) -> int:
-    """One without a zone is in UTC, as all times here."""
+    """Convert a time to microseconds since 1970; a time without a zone is in UTC."""
     aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     since = aware - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def find_archive(path: str | None, feed: str | None, config: str | None) -> str:
-    """Where the archive is: as given, or as a node's configuration says for the feed."""
+    """Return the folder of the archive: as given, or from the configuration of the node. Raises OptionError."""
     if path is not None:
         return str(to_local_path(path))
     if feed is None:
@@ -193,11 +196,11 @@ _COLUMN_TYPES: Final = {
     "headers": ("map<string,string>",),
     "properties": ("struct",),
 }
-"""Of columns that mean something, as Spark calls them."""
+"""Accepted types of the columns that have a meaning, by Spark's names."""
 
 
 class FeedWriteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What may be asked when writing."""
+    """The options of a write."""
 
     url: str
     feed: str
@@ -209,7 +212,7 @@ class FeedWriteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 def parse_write_options(given: Mapping[str, str]) -> FeedWriteOptions:
-    """Raises OptionError."""
+    """Parse and check the options of a write. Raises OptionError."""
     options = parse_options(FeedWriteOptions, FORMAT, given)
     _check_url(options.url)
     if options.batch is not None and options.staging is None:
@@ -233,7 +236,7 @@ def _check_url(url: str) -> None:
 def resolve_id_columns(
     options: FeedWriteOptions, types: Mapping[str, str | None]
 ) -> IdColumns | None:
-    """The columns that make a row's id. Raises OptionError if rows with these columns cannot be messages.
+    """Return the columns that make a message id. Raises OptionError if rows with these columns cannot be messages.
 
     A type that is not known yet is None.
     """
@@ -242,10 +245,10 @@ def resolve_id_columns(
 
 
 def staging_folder(options: FeedWriteOptions, given: Mapping[str, str]) -> Path | None:
-    """The folder of a stream: in its checkpoint; or one of this query's own, where several are told the same.
+    """Return the staging folder of a stream: in its checkpoint, or a subfolder of `staging` for this query alone.
 
-    Of Spark's own options the place of the checkpoint is of use. Batches are numbered by query: one with a
-    checkpoint that was deleted is another, and is not taken for the one before.
+    Batches are numbered per query. A query whose checkpoint was deleted is a new query, so its folder is named after the
+    query id in the checkpoint, and its batches are not mistaken for those of the old one.
     """
     checkpoint = given.get("checkpointLocation") or given.get("checkpointlocation")
     if checkpoint is None:
@@ -266,6 +269,6 @@ def staging_folder(options: FeedWriteOptions, given: Mapping[str, str]) -> Path 
 
 
 class _QueryMetadata(msgspec.Struct):
-    """What Spark notes in a checkpoint, before all else."""
+    """The file `metadata` that Spark writes first into a checkpoint."""
 
     id: str

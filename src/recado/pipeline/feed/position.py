@@ -1,16 +1,16 @@
-"""How far a reader of a feed has come, and which rows are between two such places.
+"""Positions of a stream in a feed, and the rows between two positions.
 
     {"archive": "7f…", "next": 120000, "vector": {"publisher": 57, …}}
 
-An offset is of one archive; the vector, of each publisher the last sequence that was had, is the same
-everywhere. So a reader that finds another archive than the one it knows (the old one is lost, or was begun
-anew) goes on by its vector, and the place that it notes has one thing more: what of the new archive's rows it
-must `skip`, because it has had them, until it is past all of them.
+An offset is valid within one archive. The vector has the last sequence read of each publisher and is valid in every
+archive. A reader that finds another archive than the one it knows (the old one was lost, or was started again)
+continues by its vector. Its next positions also have `skip`: the sequences that it has already read and must skip in
+the new archive, until it is past all of them.
 
-O1  `vector` is all that was had, or was before the beginning; it only grows.
-O2  A row is between two places if its sequence is behind the first vector, and its offset before `next` of the
-    second; within one archive these are the offsets in between, but for those to be skipped.
-O3  Equal places are equal texts, for by that Spark tells whether there is anything new.
+FP1  `vector` covers all rows that were read or are before the start; it only grows.
+FP2  A row is between two positions if its sequence is after the first vector and its offset before `next` of the
+     second. Within one archive these are the offsets in between, without those to skip.
+FP3  Equal positions have equal JSON, because Spark compares the text to find out whether there are new rows.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from .errors import DataLossError
 
 
 class FeedPosition(msgspec.Struct, frozen=True):
+    """How far a stream has read."""
+
     archive: str
     next: int
     vector: LastSequences
@@ -35,11 +37,11 @@ class FeedPosition(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_json(cls, noted: Mapping[str, Any]) -> Self:
-        """As Spark gives it back."""
+        """Convert an offset that Spark passes back."""
         return msgspec.convert(noted, cls)
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """Convert to an offset for Spark, with sorted keys (FP3)."""
         known: dict[str, Any] = {
             "archive": self.archive,
             "next": self.next,
@@ -49,24 +51,25 @@ class FeedPosition(msgspec.Struct, frozen=True):
 
 
 class RowRange(NamedTuple):
-    """Rows of an archive: their offsets, and between which sequences of their publishers they are."""
+    """Rows of an archive by offset, with limits on the sequences of their publishers."""
 
     start: int
     stop: int
     skip: LastSequences = {}  # noqa: RUF012 (of a named tuple, and never changed)
-    """Rows up to these are left out."""
+    """Rows up to these sequences are left out."""
     until: LastSequences | None = None
-    """Rows behind these are left out, too."""
+    """Rows after these sequences are left out."""
 
 
 class ReadTask(NamedTuple):
-    """Rows that one task reads."""
+    """The rows that one task reads, and the part of the archive that has them."""
 
     row_range: RowRange
     extent: JournalExtent
 
 
 def merge_vectors(one: Mapping[str, int], other: Mapping[str, int]) -> LastSequences:
+    """Return the larger sequence of each publisher."""
     found = dict(one)
     for publisher, last in other.items():
         found[publisher] = max(last, found.get(publisher, 0))
@@ -74,14 +77,16 @@ def merge_vectors(one: Mapping[str, int], other: Mapping[str, int]) -> LastSeque
 
 
 def position_at(archive: ArchiveFollower, offset: int) -> FeedPosition:
-    """Where one begins that has had nothing of what comes."""
+    """Return the position of a reader that starts at an offset."""
     return FeedPosition(archive.id, offset, archive.last_sequences_before(offset))
 
 
 def position_after(
     archive: ArchiveFollower, start: FeedPosition, begin: RowRange, stop: int
 ) -> FeedPosition:
-    """Where one is that was at `start` and has read on up to an offset of this archive."""
+    """Return the position of a reader that was at `start` and has read up to the offset `stop` of this
+    archive.
+    """
     vector = merge_vectors(start.vector, archive.last_sequences(begin.start, stop))
     skip: LastSequences = {}
     if begin.skip:
@@ -97,7 +102,9 @@ def position_after(
 def rows_from(
     archive: ArchiveFollower, start: FeedPosition, *, fail_on_data_loss: bool
 ) -> RowRange:
-    """All rows from a place on. Raises DataLoss if some are gone, or would, if not told to go on."""
+    """Return all rows from a position on. Raises DataLossError if rows are missing and `fail_on_data_loss` is
+    set.
+    """
     if start.archive == archive.id:
         return RowRange(
             _start_offset(archive, start, fail_on_data_loss=fail_on_data_loss),
@@ -147,7 +154,7 @@ def _check_vector(archive: ArchiveFollower, start: FeedPosition) -> None:
 def rows_between(
     archive: ArchiveFollower, start: FeedPosition, end: FeedPosition, *, fail_on_data_loss: bool
 ) -> RowRange:
-    """The rows between two places: the same at each call, whichever archive of the feed is there (O2)."""
+    """Return the rows between two positions: the same at each call, in every archive of the feed (FP2)."""
     begin = rows_from(archive, start, fail_on_data_loss=fail_on_data_loss)
     if end.archive == archive.id:
         if fail_on_data_loss and end.next > archive.end_offset:
@@ -167,10 +174,10 @@ def rows_between(
 
 
 def split_range(archive: ArchiveFollower, span: RowRange, count: int) -> list[ReadTask]:
-    """Spans for so many tasks, as far as there are rows for them; all have as much to do.
+    """Split a range into at most `count` tasks of equal size.
 
-    A span that begins within a row group has what is before it there decoded for nothing, at a tenth of what it
-    costs Spark to take rows in: less than tasks that wait for a longer one.
+    A task that starts within a row group decodes the rows before it in vain. That costs a tenth of the time Spark needs to take in
+    these rows, less than waiting for one task that is longer than the others.
     """
     rows = span.stop - span.start
     count = min(count, rows)

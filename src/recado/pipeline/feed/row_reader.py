@@ -1,4 +1,4 @@
-"""Rows of an archive as Arrow batches of Spark's schema: what an executor does."""
+"""Read rows of an archive as Arrow batches with Spark's schema. Runs in the executors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .position import ReadTask, RowRange
 
 BATCH_ROW_COUNT: Final = 10_000
 BATCH_BYTES: Final = 2 << 20
-"""Pieces of 4 MiB take a sixth more of the reader's time, and those of 1 MiB up to a tenth more."""
+"""Batches of 4 MiB take a sixth more of the reader's time, those of 1 MiB up to a tenth more."""
 BoolArray = npt.NDArray[np.bool_]
 
 
 def read_rows(
     path: str, task: ReadTask, columns: Sequence[str], selector: str | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a part that a selector wants, in order, with these columns."""
+    """Yield the rows of a task that match the selector, in order, with these columns."""
     row_range, schema = task.row_range, select_columns(FEED_SCHEMA, columns)
     bounded = bool(row_range.skip) or row_range.until is not None
     needed = [*columns, *(("publisher", "sequence") if bounded else ())]
@@ -43,14 +43,16 @@ def read_rows(
 
 @cache
 def freeze_gc() -> None:
-    """Once in each of Spark's workers, which collect garbage after every task. That takes 0.05 s, in which
-    200,000 rows are read, because all that PySpark, pyarrow and we have imported is looked through; it stays
-    anyway, and left out of it there is nothing to do."""
+    """Exclude all imported modules from garbage collection, once per worker process.
+
+    Spark's workers collect garbage after each task. Scanning the objects of PySpark, pyarrow and recado takes 0.05 s, in which
+    200,000 rows can be read, and they are never freed.
+    """
     gc.freeze()
 
 
 def _in_range(table: pa.RecordBatch, row_range: RowRange) -> BoolArray:
-    """Which rows are behind `skip` and not behind `until`."""
+    """Return a mask of the rows after `skip` and not after `until`."""
     publisher = table.column("publisher")
     if not pa.types.is_dictionary(publisher.type):
         publisher = publisher.dictionary_encode()
@@ -68,7 +70,9 @@ def _sequence_limits(names: Sequence[str], vector: Mapping[str, int]) -> npt.NDA
 
 
 def _slice_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Few enough that Spark works on one while the next is read, and that either finds them in its cache."""
+    """Split a batch so that Spark processes one slice while the next is read, and slices fit into the CPU
+    cache.
+    """
     each = max(1, min(BATCH_ROW_COUNT, BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1)))
     return (batch.slice(start, each) for start in range(0, batch.num_rows, each))
 

@@ -1,4 +1,4 @@
-"""`format("recado")`: what Spark makes of the name. Options are checked here; nothing is opened yet."""
+"""`format("recado")`: the data source that Spark calls. Options are checked here; nothing is opened yet."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ _CATALOG_HINT: Final = (
 
 
 class FeedSource(DataSource):
+    """A feed as a table, a stream and a sink."""
+
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._raw_options = dict(options)
@@ -39,7 +41,9 @@ class FeedSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """Called by `load()`, so options are checked here; not if the user gives a schema."""
+        """Return the default schema. `load()` calls this, so options are checked here, unless the user passes
+        a schema.
+        """
         reject_catalog_table(FORMAT, self._raw_options, _CATALOG_HINT)
         parse_read_options(self._raw_options)
         return to_ddl(FEED_SCHEMA)

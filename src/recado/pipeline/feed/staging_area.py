@@ -1,18 +1,18 @@
-"""What is between the tasks of a write and the feed: rows in files, and a note of what was published as what.
+"""The staging area between the tasks of a write and the feed: rows in files, and a record of what was published.
 
-Tasks come and go, are repeated, and finish in any order; so they publish nothing, but leave their rows in
-files of a folder that the driver sees, too. The driver publishes them, in an order that only depends on the
-rows, as one publisher. Before it does, it notes which batch has which sequences. If it is killed on the way,
-the batch comes once more, and is published once more under the same sequences: archives and subscribers know
-them.
+Tasks are repeated and finish in any order, so they publish nothing. They write their rows to
+files in a folder that the driver can read. The driver publishes them as one publisher, in an order that depends only on
+the rows. Before that, it records which batch has which sequence numbers. If it is killed on the way,
+Spark repeats the batch, and it is published again under the same numbers, which archives and subscribers discard
+as duplicates.
 
-G1  The note is durable before the first message of its batch is published.
-G2  A batch with the number of the note has its rows, or is refused; so is one before it, for Spark repeats only
-    the last one: it is another query's.
-G3  A note that is a copy, as of a checkpoint that was restored from a backup, may be older than what was
-    published: the sequences behind it may be taken, and messages with them would be ignored as repeats. So only
-    a repeat of its batch has the noted sequences, and the next batch has another publisher. A file beside the
-    note, the seal, has the note's inode and the time of its last change, which no copy has.
+FS1  The publish record is durable before the first message of its batch is published.
+FS2  A batch with the recorded number must have the recorded rows, or it is refused. A batch with a lower number is
+     refused: Spark repeats only its last batch, so it belongs to another query.
+FS3  A publish record that is a copy, as in a checkpoint restored from a backup, may be older than the last published
+     batch. The numbers after it may be in use, and messages under these numbers would be discarded as duplicates.
+     So a copy is used only to repeat its batch; the next batch gets a new publisher. A file beside the record, the
+     seal, has the inode and change time of the record, which a copy does not share.
 """
 
 from __future__ import annotations
@@ -46,30 +46,31 @@ STAGED_SCHEMA: Final = pa.schema(
         ("body", pa.large_binary()),
     ]
 )
-"""Of a file: what is published, and by what it is ordered. In µs; 0 where there is none."""
+"""The columns of a staged file: the message, and the sort keys. Timestamps in µs; 0 if there is none."""
 
 
 class BatchChangedError(Exception):
-    """A batch that is repeated has other rows than the first time."""
+    """A repeated batch has other rows than the first time."""
 
 
 class StaleBatchError(Exception):
-    """A batch is numbered below one that was published: it is not of the query that the note is of."""
+    """A batch has a lower number than the last published one: it belongs to another query."""
 
 
 class PublishRecord(msgspec.Struct, frozen=True):
-    """What a writer has published last."""
+    """The last batch that a writer has published, or is publishing."""
 
     publisher: str
     batch: int = -1
     first: int = 1
+    """The sequence number of its first row."""
     rows: int = 0
     digest: str = ""
     is_copy: bool = False
-    """Whether it is not known that nothing was published behind it (G3)."""
+    """Whether later batches may have been published (FS3)."""
 
     def plan_batch(self, batch: int, rows: int, digest: str) -> PublishRecord:
-        """Which sequences a batch gets. Raises NotTheSame, AnotherQuery (G2)."""
+        """Return the record for a batch. Raises BatchChangedError or StaleBatchError (FS2)."""
         if batch < self.batch:
             raise StaleBatchError(
                 f"batch {self.batch} was published already, and now comes batch {batch}: the folder of the "
@@ -91,7 +92,9 @@ class PublishRecord(msgspec.Struct, frozen=True):
 
 
 class StagingArea:
-    """A folder for the rows of a writer, and its note. Writers of other names may have it as well."""
+    """The staged files and the publish record of one writer, in a folder that writers of other names may
+    share.
+    """
 
     def __init__(self, folder: Path | str, name: str) -> None:
         self.folder = to_local_path(str(folder))  # from here on: tasks have another working folder
@@ -101,7 +104,7 @@ class StagingArea:
         self._file_prefix = sha256(name.encode()).hexdigest()[:16]
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> tuple[str, int]:
-        """A task's rows, in a file of their own: its name, and how many they are."""
+        """Write the rows of a task to a new file; return its name and the number of rows."""
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"{self._file_prefix}-{secrets.token_hex(16)}{STAGED_SUFFIX}"
         rows = 0
@@ -115,7 +118,7 @@ class StagingArea:
         return name, rows
 
     def read(self, names: Sequence[str]) -> pa.Table:
-        """All of these files, in an order that does not depend on the files."""
+        """Read these files, in an order that depends only on the rows."""
         tables = []
         for name in names:
             with pa.memory_map(str(self.folder / name)) as file, pa.ipc.open_file(file) as reader:
@@ -128,13 +131,14 @@ class StagingArea:
         return table.take(pc.sort_indices(table, sort_keys=keys))
 
     def clear(self) -> None:
-        """Remove the files of this writer, also those that tasks left which were given up."""
+        """Remove the files of this writer, including those of abandoned tasks."""
         for path in self.folder.glob(f"{self._file_prefix}-*{STAGED_SUFFIX}"):
             path.unlink(missing_ok=True)
 
     # -- the note ----------------------------------------------------------------------------------
 
     def load_record(self) -> PublishRecord:
+        """Load the publish record, or create one with a new publisher."""
         try:
             note = msgspec.json.decode(self._record_file.read_bytes(), type=PublishRecord)
         except FileNotFoundError:
@@ -146,7 +150,7 @@ class StagingArea:
         return note if is_sealed else replace(note, is_copy=True)
 
     def save_record(self, record: PublishRecord) -> None:
-        """When this returns it is durable (G1)."""
+        """Store the publish record; it is durable on return (FS1)."""
         self.folder.mkdir(parents=True, exist_ok=True)
         part = self._record_file.with_name(f"{self._record_file.name}.part")
         with part.open("wb") as file:
@@ -170,7 +174,7 @@ class StagingArea:
 
 
 def digest_rows(table: pa.Table) -> str:
-    """Of what tells rows apart."""
+    """Return a digest of ids, routing keys and bodies."""
     digest = sha256()
     for batch in split_rows(table):
         for name in ("message_id", "routing_key", "body"):
@@ -180,6 +184,6 @@ def digest_rows(table: pa.Table) -> str:
 
 
 def split_rows(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The rows, so many at a time whatever they were before."""
+    """Yield the rows in batches of equal size."""
     for start in range(0, table.num_rows, _CHUNK_ROW_COUNT):
         yield table.slice(start, _CHUNK_ROW_COUNT).combine_chunks().to_batches()[0]

@@ -1,7 +1,7 @@
-"""A feed as a stream: what its archive has, and what comes.
+"""Read a feed as a stream: the rows of its archive, and new ones as they are stored.
 
-Spark asks in turn where the stream ends now, which tasks read what is new, and tells when that is done. Nothing
-is kept here that a restart would miss: places are in Spark's checkpoint, rows in the archive.
+Spark repeatedly asks for the latest offset, plans tasks for the new rows, and commits. This reader stores
+nothing that a restart would need: positions are in Spark's checkpoint, rows in the archive.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PositionJson = dict[str, Any]
 
 
 class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One is in the driver's keeping, and copies of it are with the tasks, which only `read`."""
+    """One instance is in the driver; tasks get copies, on which Spark calls only `read`."""
 
     def __init__(self, options: FeedReadOptions, columns: list[str]) -> None:
         self._options = options
@@ -50,7 +50,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: PositionJson | None = None
         self._available_now_end: int | None = None
         self._planned_end = 0
-        """Up to where rows are in a batch."""
+        """The offset up to which rows are in a batch."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_follower": None}
@@ -111,7 +111,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return stop
 
     def reportLatestOffset(self) -> PositionJson:  # noqa: N802
-        """What is there, for the progress of the query, and how many rows it is behind with this batch."""
+        """Return the latest offset for the progress of the query, and the lag after this batch."""
         archive = self._refresh_archive()
         return {
             "archive": archive.id,

@@ -1,8 +1,8 @@
-"""`format("recado")` as a sink: rows become messages of a feed.
+"""Publish rows on a feed: `format("recado")` as a sink.
 
-Tasks leave their rows in files, and the driver publishes them when all tasks are done (`staging` says why). A
-micro-batch that Spark repeats is on the feed once. A write that is no stream is published by a publisher of its
-own, unless the options `staging` and `batch` say which batch of what it is. A stream has a note for each query.
+Tasks write their rows to files, and the driver publishes them when all tasks are done (`staging_area` explains why). A
+micro-batch that Spark repeats is published under the same sequence numbers. A batch write uses a new publisher, unless the
+options `staging` and `batch` identify it. Each streaming query has its own publish record.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _CACHE_ENTRY_COUNT_MAX: Final = 10_000  # different headers and properties that 
 
 @dataclass
 class StagedFile(WriterCommitMessage):
-    """The file that a task has left."""
+    """The file that a task has written."""
 
     name: str
     rows: int
 
 
 class StagedRowEncoder:
-    """How the rows of a DataFrame become those of a file; checked when it is made."""
+    """Encodes rows of a DataFrame as rows of a staged file. Columns are checked on creation."""
 
     def __init__(self, options: FeedWriteOptions, types: Mapping[str, str]) -> None:
-        """`types` are the names that Spark has for the types of the columns."""
+        """`types` has Spark's type names of the columns. Raises OptionError."""
         self._columns = frozenset(types)
         self._id_columns = resolve_id_columns(options, types)
         self._cache: dict[tuple[str, str], bytes] = {}
@@ -86,7 +86,7 @@ class StagedRowEncoder:
     def _encode_distinct(
         self, name: str, batch: pa.RecordBatch, encode: Callable[[Any], bytes]
     ) -> list[bytes]:
-        """Equal ones are encoded once."""
+        """Encode each distinct value once."""
         if name not in self._columns:
             return [b""] * batch.num_rows
         known, found = self._cache, []
@@ -120,7 +120,7 @@ def _encode_properties(values: Mapping[str, Any]) -> bytes:
 def publish_batch(
     options: FeedWriteOptions, staging: StagingArea, staged_files: Sequence[StagedFile], batch: int
 ) -> None:
-    """All rows that the tasks have left, as this batch. When it returns the broker has confirmed them."""
+    """Publish the staged rows as one batch. Returns when the broker has confirmed all of them."""
     try:
         table = staging.read([each.name for each in staged_files])
     except FileNotFoundError:
@@ -157,27 +157,29 @@ async def _publish_rows(options: FeedWriteOptions, record: PublishRecord, table:
 
 
 class _StagingWriter:
-    """What both writers have in common: a task's work, and the driver's."""
+    """The common part of both writers: writing in tasks, publishing in the driver."""
 
     def __init__(
         self, options: FeedWriteOptions, types: Mapping[str, str], folder: Path | None
     ) -> None:
-        """Without a folder it has one of its own, on this machine; made when all else was checked."""
+        """Without a folder, use a temporary one on this machine, created after everything else is checked."""
         self._options = options
         self._encoder = StagedRowEncoder(options, types)
         folder = folder or Path(tempfile.mkdtemp(prefix="recado-", dir=_spark_local_dir()))
         self._staging = StagingArea(folder, options.writer or options.feed)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedFile:
+        """Runs in a task: write rows to a staged file."""
         return StagedFile(*self._staging.write(map(self._encoder.encode, iterator)))
 
     def publish(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+        """Runs in the driver: publish the files of all tasks."""
         staged = [each for each in messages if isinstance(each, StagedFile)]
         publish_batch(self._options, self._staging, staged, batch)
 
 
 class FeedBatchWriter(_StagingWriter, DataSourceArrowWriter):
-    """In a folder of its own, unless it is the batch of something."""
+    """A batch write, in a folder of its own unless the option `batch` identifies it."""
 
     def __init__(self, options: FeedWriteOptions, types: Mapping[str, str]) -> None:
         folder = None if options.staging is None else Path(options.staging)
@@ -196,17 +198,19 @@ class FeedBatchWriter(_StagingWriter, DataSourceArrowWriter):
         self._remove_own_folder()
 
     def _remove_own_folder(self) -> None:
-        """A folder for this write alone is of no more use."""
+        """Remove a folder that only this write uses."""
         if self._options.batch is None:
             shutil.rmtree(self._staging.folder, ignore_errors=True)
 
 
 def _spark_local_dir() -> str | None:
-    """Of what Spark removes when it ends, also because the driver was killed; it tells its Pythons."""
+    """Return Spark's local directory, which Spark removes when it ends, even if the driver is killed."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
 
 
 class FeedStreamWriter(_StagingWriter, DataSourceStreamArrowWriter):
+    """A streaming write, whose batches Spark numbers."""
+
     def commit(
         self,
         messages: list[WriterCommitMessage | None],

@@ -1,21 +1,21 @@
-"""Which batch it is, and whether a table has it already: by its content, not by its number alone.
+"""Decide whether a table already has a batch: by its content, not by its number alone.
 
-Spark numbers the batches of a checkpoint. If an older checkpoint is restored, or a copy is run elsewhere, the
-same numbers come again with other rows. So a table keeps two digests with each batch:
+Spark numbers the batches of a checkpoint. If an older checkpoint is restored, or a copy of it runs elsewhere, the
+same numbers come again with other rows. So a table stores two digests with each batch:
 
-    offsets   of the entry in Spark's offset log by which the batch was planned: equal only for a repeat of
-              that very plan, whose rows may differ all the same (`current_timestamp`, `rand`). For a batch that
-              a user has named: of the rows that it reads and of its steps
-    rows      of the rows themselves, whatever their order: equal also if the batch was planned anew and
-              happens to have the same rows
+    offsets   of the entry in Spark's offset log by which the batch was planned. Equal only for a repeat of the same
+              plan, whose rows may still differ (`current_timestamp`, `rand`). For a named batch: of its source rows
+              and its steps
+    rows      of the rows, independent of their order. Equal also if the batch was planned again and happens to have
+              the same rows
 
-Spark repeats only its last batch. Hence the rules, where "last" is of the same writer in the table:
+Spark repeats only its last batch. "Last" below means the last batch of the same writer in the table.
 
-B1  A batch with a higher number is new.
-B2  A batch with the same number, or a lower one, is there already if one of its digests is that of the table.
-B3  A batch without rows and with a lower number is there already: there is nothing to write.
-B4  The last batch is taken for a repeat if the table has no digests, as before they were kept.
-B5  Any other batch is refused.
+LB1  A batch with a higher number than the last is new.
+LB2  A batch with the same or a lower number is already written if one of its digests equals the table's.
+LB3  An empty batch with a lower number is already written: there is nothing to write.
+LB4  If the table has no digests for the last batch (from older versions), the last batch counts as repeated.
+LB5  Any other batch is refused.
 """
 
 from __future__ import annotations
@@ -29,35 +29,38 @@ import msgspec
 from .errors import TableError
 
 RECENT_BATCH_COUNT: Final = 100
-"""Batches of a writer whose digests are kept where they are in the table's metadata; as many as Spark has in a
-checkpoint (`spark.sql.streaming.minBatchesToRetain`)."""
+"""Batches of a writer whose digests are stored in table metadata; as many as Spark retains in a
+checkpoint (`spark.sql.streaming.minBatchesToRetain`).
+"""
 _DIGEST_BITS: Final = 63  # a Delta log keeps signed 64-bit numbers
 
 
 class Batch(NamedTuple):
+    """The identity of a batch."""
+
     writer: str
-    """Letters, digits, - and _: the pipeline, its sink, and the id of the checkpoint."""
+    """The pipeline, its sink and the stream id, of letters, digits, - and _."""
     number: int
     offsets: str = ""
     """A text that only repeats of the batch have; empty if there is none."""
     is_named: bool = False
-    """Whether a user has named it (`run --batch --name`): it is the only one of its writer."""
+    """Whether a user named it (`run --batch --name`): it is the only batch of its writer."""
 
     @property
     def key(self) -> str:
-        """A name for a folder; in the order of numbers."""
+        """A folder name, ordered by number."""
         return f"{self.writer}-{self.number:09d}"
 
 
 class RowsFingerprint(NamedTuple):
-    """What identifies the rows of a batch, in any order: how many there are, and sums of their hashes."""
+    """Identifies the rows of a batch in any order: their number, and sums of their hashes."""
 
     row_count: int
     hash_sums: tuple[int, ...]
 
 
 class BatchDigests(msgspec.Struct, frozen=True):
-    """Of one batch. Numbers are part of them, so those of different batches are never equal."""
+    """The digests of one batch. They include its number, so digests of different batches differ."""
 
     offsets: int
     rows: int
@@ -87,10 +90,16 @@ def is_already_written(
     table_digests: BatchDigests | None,
     fingerprint: Callable[[], RowsFingerprint],
 ) -> bool:
-    """Whether a table has a batch.
+    """Whether a table already has a batch.
 
-    `last` is the number of the writer's last batch in the table, `known` are the digests that the table has for
-    this number. `rows` is called only if the offsets do not decide. Raises TableError (B5).
+    Args:
+        table: the name of the table, for errors.
+        last_number: the number of the writer's last batch in the table.
+        table_digests: the digests that the table has for this batch number.
+        fingerprint: computes the fingerprint of the rows; called only if the offsets do not decide.
+
+    Raises:
+        TableError: the table has other rows under this number (LB5).
     """
     if last_number is None or batch.number > last_number:
         return False  # B1

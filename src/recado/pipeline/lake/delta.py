@@ -1,14 +1,14 @@
-"""A Delta table, by deltalake: no jars, and no Spark of a certain version. In a folder or in an object store.
+"""Write Delta tables with deltalake, without jars, in a folder or an object store.
 
-Delta's log keeps for each application the number of its last transaction, and writes it with the commit itself.
-Here these are applications of one table, all set by the commit that adds the files of a batch:
+Delta's log stores for each application id the version of its last transaction, in the same commit as the data. The commit
+of a batch sets these application ids:
 
     WRITER                the number of the last batch
-    WRITER/offsets/SLOT   digests of the last batches (`batch`); SLOT is the batch's number modulo their number
+    WRITER/offsets/SLOT   digests of the recent batches (`batch`); SLOT is the batch number modulo RECENT_BATCH_COUNT
     WRITER/rows/SLOT
 
-Files that were written and never committed belong to no table. In a folder the next attempt removes them, as it
-writes into the same one.
+Files that were written but never committed belong to no table. In a folder, the next attempt of the batch removes
+them, because it writes to the same subfolder.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class DeltaObjectStore(msgspec.Struct, frozen=True):
-    """The object store of a table, as deltalake has it. Paths are relative to the table."""
+    """The object store of a table through deltalake. Paths are relative to the table."""
 
     uri: str
     options: dict[str, str]
@@ -55,7 +55,7 @@ class DeltaObjectStore(msgspec.Struct, frozen=True):
 
 
 def write_delta(rows: DataFrame, options: DeltaOptions, batch: Batch) -> bool:
-    """Write a batch. Returns False if the table has it already. Raises TableError."""
+    """Write a batch. Return False if the table already has it. Raises TableError."""
     from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
 
@@ -103,7 +103,7 @@ def write_delta(rows: DataFrame, options: DeltaOptions, batch: Batch) -> bool:
 
 
 def _exists(uri: str, storage: dict[str, str] | None) -> bool:
-    """Raises TableError if the store cannot be asked."""
+    """Whether the table exists. Raises TableError if the store is not accessible."""
     from deltalake import DeltaTable
 
     try:
@@ -113,7 +113,7 @@ def _exists(uri: str, storage: dict[str, str] | None) -> bool:
 
 
 def _last_batch(table: DeltaTable, batch: Batch) -> tuple[int | None, BatchDigests | None]:
-    """The writer's last batch, and the digests of the batch with this number."""
+    """Return the number of the writer's last batch, and the digests stored for this batch's number."""
     last = table.transaction_version(batch.writer)
     if last is None or last < batch.number:
         return last, None
@@ -143,7 +143,7 @@ def _digest_names(batch: Batch) -> tuple[str, str]:
 def _write_local(
     rows: DataFrame, table: Path, batch: Batch, partition_by: list[str]
 ) -> WrittenBatch:
-    """All files side by side. What a partition is, the log says; folders of odd names are read oddly."""
+    """Write all files into one folder. The log has the partition values; Delta readers ignore folder names."""
     folder = table / batch.key
     written = write_files(rows, folder, partition_by)
     files: list[TableFile] = []
@@ -156,14 +156,14 @@ def _write_local(
 
 
 def delta_schema(rows: DataFrame) -> Schema:
-    """Spark and Delta write schemas alike."""
+    """Convert the schema of rows; Spark and Delta share the JSON format of schemas."""
     from deltalake import Schema
 
     return Schema.from_json(as_nullable(rows.schema).json())
 
 
 def reject_column_mapping(table: DeltaTable) -> None:
-    """Raises TableError if the names in its files are not those of its columns."""
+    """Raise TableError if the column names in the files differ from those of the table."""
     mode = table.metadata().configuration.get("delta.columnMapping.mode") or "none"
     if mode != "none":
         raise TableError(
@@ -173,6 +173,9 @@ def reject_column_mapping(table: DeltaTable) -> None:
 
 
 def _align_schema(table: DeltaTable, schema: Schema, *, evolve: bool) -> None:
+    """Add new columns to the table if `evolve` is set. Raises TableError for new or different columns
+    otherwise.
+    """
     has = {field.name: field for field in table.schema().fields}
     new = []
     for field in schema.fields:

@@ -1,4 +1,4 @@
-"""What can be wrong with a table that is to be written."""
+"""Errors of lake tables."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 
 class TableError(Exception):
-    """A table that cannot take these rows; the text says why, and what to do."""
+    """A table cannot take these rows."""
 
 
 def unreachable_error(location: str, error: Exception) -> TableError:
-    """An object store that does not answer as it should. deltalake tells why in many lines, with colours."""
+    """An object store does not respond as expected. deltalake explains why in many lines, with colours."""
     lines = (re.sub(r"\x1b\[\d+m|↳", "", line).strip() for line in str(error).splitlines())
     why = ": ".join(line for line in lines if line)
     return TableError(
@@ -20,7 +20,7 @@ def unreachable_error(location: str, error: Exception) -> TableError:
 
 
 def partition_mismatch_error(table: str, names: Sequence[str]) -> TableError:
-    """Its files are laid out by other columns than those of `partitionBy`."""
+    """The table is partitioned by other columns than those of `partitionBy`."""
     return TableError(
         f"{table} is laid out by {', '.join(names) or 'nothing'}: set partitionBy to that"
     )
@@ -29,7 +29,7 @@ def partition_mismatch_error(table: str, names: Sequence[str]) -> TableError:
 def schema_mismatch_error(
     table: str, name: str, table_type: str | None, row_type: str
 ) -> TableError:
-    """A column that the table has otherwise, or not at all."""
+    """The table has a column with another type, or not at all."""
     if table_type is None:
         return TableError(
             f"{table} has no column {name}, which is {row_type} here; the option evolve=true adds it, "

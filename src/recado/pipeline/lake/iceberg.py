@@ -1,8 +1,8 @@
-"""An Iceberg table of an SQL catalogue, by pyiceberg: no jars. In a folder or in an object store.
+"""Write Iceberg tables of an SQL catalogue with pyiceberg, without jars, in a folder or an object store.
 
-The commit that adds the files of a batch also sets a property of the table, under the name of its writer: both
-or neither. The property has the number of the last batch and digests of the last ones (`batch`). Before digests
-were kept it was the number alone.
+The commit that adds the files of a batch also sets a table property named after the writer. The
+property has the number of the last batch and the digests of the recent ones (`batch`). In tables of older versions it
+is the number alone.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _COMMIT_ATTEMPTS_MAX: Final = 5  # another writer may commit at the same time
 
 
 class WriterHistory(msgspec.Struct, frozen=True):
-    """What a table keeps of a writer."""
+    """The recent batches of a writer, stored as JSON in a table property."""
 
     last: int
     digests: dict[int, BatchDigests] = {}
-    """Of the last batches, by their numbers."""
+    """Of the recent batches, by their numbers."""
 
     def with_batch(self, number: int, digests: BatchDigests) -> WriterHistory:
-        """No more than RECENT_BATCHES of them."""
+        """Return the history with this batch added, limited to RECENT_BATCH_COUNT."""
         kept = {
             each: self.digests[each] for each in self.digests if each > number - RECENT_BATCH_COUNT
         }
@@ -45,7 +45,7 @@ class WriterHistory(msgspec.Struct, frozen=True):
 
 
 class IcebergObjectStore(msgspec.Struct, frozen=True):
-    """The object store of a table, as pyiceberg has it. Paths are whole locations."""
+    """The object store of a table through pyiceberg. Paths are complete locations."""
 
     properties: dict[str, str]
 
@@ -56,7 +56,7 @@ class IcebergObjectStore(msgspec.Struct, frozen=True):
 
 
 def write_iceberg(rows: DataFrame, options: IcebergOptions, batch: Batch) -> bool:
-    """Write a batch. Returns False if the table has it already. Raises TableError."""
+    """Write a batch. Return False if the table already has it. Raises TableError."""
     from pyiceberg.exceptions import CommitFailedException
 
     catalogue = open_catalogue(options)
@@ -107,7 +107,7 @@ def _read_history(table: Table, batch: Batch) -> WriterHistory | None:
 
 
 def _write(rows: DataFrame, table: Table, batch: Batch) -> WrittenBatch:
-    """Files whose paths are their locations."""
+    """Write the files; their paths are locations."""
     if is_local(table.location()):
         written = write_files(rows, to_local_path(table.location()) / "data" / batch.key)
         files = [each._replace(path=f"file://{each.path}") for each in written.files]
@@ -126,6 +126,7 @@ def _commit(table: Table, batch: Batch, written: WrittenBatch) -> None:
 
 
 def open_catalogue(options: IcebergOptions | IcebergSourceOptions) -> Catalog:
+    """Open the catalogue of a table. Raises OptionError if its location is not allowed."""
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.engine import URL
 
@@ -148,6 +149,9 @@ def arrow_schema(rows: DataFrame) -> pa.Schema:
 
 
 def _align_schema(table: Table, schema: pa.Schema, *, evolve: bool) -> None:
+    """Add new columns to the table if `evolve` is set. Raises TableError for new or different columns
+    otherwise.
+    """
     has = table.schema().as_arrow()
     is_new = False
     for field in schema:
@@ -168,5 +172,7 @@ def _align_schema(table: Table, schema: pa.Schema, *, evolve: bool) -> None:
 
 
 def _type_text(kind: pa.DataType) -> str:
-    """The type's name without what only Arrow sees: pyiceberg has large texts, and names of elements."""
+    """Return the name of a type without differences that only Arrow makes: large strings, names of list
+    elements.
+    """
     return str(kind).replace("large_", "").replace("element: ", "item: ")

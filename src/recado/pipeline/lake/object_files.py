@@ -1,8 +1,8 @@
-"""Parquet files in an object store, written by the tasks through the store of deltalake or pyiceberg.
+"""Write Parquet files to an object store, in Spark's tasks, through deltalake or pyiceberg.
 
-Spark itself writes to an object store only with jars that are not part of it, and their settings would have to
-be said twice. So tasks write the files in Python, with the options by which the table is committed. Names are
-never used twice: the files of an attempt that failed belong to no table, and stay until it is vacuumed.
+Spark itself writes to object stores only with extra jars, whose settings would have to be given a second time. So tasks write the
+files in Python, with the options that also commit the table. File names are random and never
+reused: files of a failed attempt belong to no table, and stay until the table is vacuumed.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class ObjectStore(Protocol):
     """Where tasks write; it is pickled for them."""
 
     def create(self, path: str) -> AbstractContextManager[Any]:
-        """A new object, for writing bytes; it exists when it was closed."""
+        """Create an object for writing; it exists once it is closed."""
 
 
 def write_objects(
     rows: DataFrame, store: ObjectStore, prefix: str, partition_by: Sequence[str] = ()
 ) -> WrittenBatch:
-    """Write rows as objects below a prefix. Raises TableError."""
+    """Write rows as objects below a prefix. Raises TableError if the number of stored rows differs."""
     from pyspark.sql import functions as f
 
     observed, observe = observe_rows(rows)
@@ -65,7 +65,7 @@ def _write_partition(
     partition_by: tuple[str, ...],
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """In a task: a file for each value of the columns by which the table is laid out."""
+    """Runs in a task: write one file for each combination of partition values."""
     open_files: dict[tuple[str | None, ...], _ParquetObject] = {}
     values = [f"{_PARTITION_PREFIX}{number}" for number in range(len(partition_by))]
     with ExitStack() as stack:
@@ -98,7 +98,7 @@ def _split_by_partition(
 
 
 class _ParquetObject:
-    """A Parquet file that is written in row groups of a useful size."""
+    """A Parquet file in an object store, written in row groups of about ROW_GROUP_BYTES."""
 
     def __init__(self, create: Callable[[str], AbstractContextManager[Any]], path: str) -> None:
         self._path = path
@@ -129,7 +129,7 @@ class _ParquetObject:
         self._writer.write_table(table, row_group_size=table.num_rows)
 
     def close(self) -> tuple[str, int, int]:
-        """The path, the rows and the bytes of the file; the object exists when the context ends."""
+        """Return path, rows and bytes of the file; the object exists when the context ends."""
         if self._pending:
             self._flush()
         assert self._writer is not None

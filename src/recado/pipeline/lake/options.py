@@ -18,45 +18,47 @@ from ..location import (
 from ..options import OptionError
 
 StorageOptions = dict[str, str]
-"""Options of an object store, by the names of deltalake or pyiceberg, which get them unchanged."""
+"""Options of an object store, passed unchanged to deltalake or pyiceberg."""
 
 
 class ParquetOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Of Parquet: a folder."""
+    """Options of a Parquet table as a sink."""
 
     path: str
     partition_by: str = ""
-    """Columns, with commas between them, by whose values the files are laid out."""
+    """Columns to partition the files by, separated by commas."""
     evolve: bool = False
-    """Whether columns that a table does not have are added to it; else they are an error."""
+    """Add new columns to the table; otherwise they are an error."""
 
 
 class DeltaOptions(ParquetOptions, frozen=True, kw_only=True, rename="camel"):
-    """Of Delta: a folder, or a place in an object store."""
+    """Options of a Delta table as a sink, in a folder or an object store."""
 
     storage: StorageOptions = {}
 
 
 class IcebergOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Of Iceberg: a table of a catalogue."""
+    """Options of an Iceberg table as a sink."""
 
     table: str
-    """NAMESPACE.NAME; made if it does not exist."""
+    """NAMESPACE.NAME; created if it does not exist."""
     warehouse: str
-    """The folder of the tables, or a place in an object store."""
+    """The location of the tables: a folder or a prefix in an object store."""
     catalogue: str = ""
-    """The URI of its SQL database; by default SQLite's `catalogue.db` in the warehouse, if that is a folder."""
+    """The URI of the SQL database; by default the SQLite file `catalogue.db` in the warehouse folder."""
     evolve: bool = False
     storage: StorageOptions = {}
 
 
 class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Options of the console as a sink."""
+
     num_rows: Annotated[int, Meta(ge=1)] = 20
     truncate: bool = True
 
 
 class DeltaSourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A Delta table to look things up in."""
+    """Options of a Delta table as a source."""
 
     path: str
     version: Annotated[int, Meta(ge=0)] | None = None
@@ -64,6 +66,8 @@ class DeltaSourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 
 class IcebergSourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Options of an Iceberg table as a source."""
+
     table: str
     warehouse: str
     catalogue: str = ""
@@ -89,7 +93,7 @@ def check_parquet_path(path: str) -> None:
 
 
 def check_table_location(option: str, location: str) -> None:
-    """Of Delta and Iceberg. Raises OptionError."""
+    """Check the location of a Delta or Iceberg table. Raises OptionError."""
     if is_local(location):
         to_local_path(location)
     elif not is_object_store(location):

@@ -1,12 +1,13 @@
-"""A folder of Parquet files that anything reads.
+"""Write a folder of Parquet files that any reader understands.
 
     PATH/batch=KEY/[date=2027-01-15/]part-….parquet
+    PATH/_batches/KEY            a batch that is being written
+    PATH/_batches/WRITER.last    the number of the writer's last batch
+    PATH/_batches/columns        the Arrow schema of all batches, with the partition columns
 
-A batch is written into `PATH/_batches/KEY`, which readers ignore, and renamed: it is there as a whole or not
-at all. Its folder also has the batch's digests (`batch`), in a file that readers ignore. `_batches/WRITER.last`
-has the number of the writer's last batch, from just before it is renamed. `PATH/_batches/columns` is the Arrow
-schema of all batches, and has by which columns the files are laid out. The file system must rename folders
-atomically: a local one, or one that is mounted. Object stores do not; use Delta or Iceberg there.
+A batch is written to `_batches/KEY`, which readers ignore, and then renamed, so it appears as a whole or not
+at all. Its folder has the digests (`batch`) in a file that readers ignore. `WRITER.last` is written just before the rename.
+The file system must rename folders atomically, as local and mounted ones do. Object stores do not; use Delta or Iceberg there.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _PARTITION_BY_KEY: Final = b"partitionBy"
 
 
 def write_parquet(rows: DataFrame, options: ParquetOptions, batch: Batch) -> bool:
-    """Write a batch. Returns False if the table has it already. Raises TableError."""
+    """Write a batch. Return False if the table already has it. Raises TableError."""
     check_parquet_path(options.path)
     table = to_local_path(options.path)
     final = table / f"{_BATCH_PREFIX}{batch.key}"
@@ -65,7 +66,9 @@ def write_parquet(rows: DataFrame, options: ParquetOptions, batch: Batch) -> boo
 
 
 def _last_batch(table: Path, writer: str) -> int | None:
-    """The number of the writer's last batch. In a table of before it was noted, that of its last folder."""
+    """Return the number of the writer's last batch; in tables of older versions, the number of its last
+    folder.
+    """
     try:
         return int(_last_batch_file(table, writer).read_bytes())
     except FileNotFoundError:
@@ -92,7 +95,10 @@ def _replace_file(file: Path, data: bytes) -> None:
 
 
 def _align_schema(table: Path, gets: pa.Schema, *, evolve: bool) -> None:
-    """Files of one folder must be alike: readers take the columns of any of them."""
+    """Record new columns if `evolve` is set. Raises TableError for new or different columns otherwise.
+
+    All files of a folder must have the same types, since readers take the schema of any one of them.
+    """
     known = _read_schema(table)
     has = pa.schema([]) if known is None else known
     layout = (has.metadata or gets.metadata)[_PARTITION_BY_KEY]
@@ -114,7 +120,7 @@ def _align_schema(table: Path, gets: pa.Schema, *, evolve: bool) -> None:
 
 
 def _read_schema(table: Path) -> pa.Schema | None:
-    """As they were noted with the first batch that had them: files are many, and maybe none has all."""
+    """Return the recorded schema; in tables of older versions, the schema of any file."""
     try:
         return pa.ipc.read_schema(
             pa.py_buffer((table / _STAGING_FOLDER / _SCHEMA_FILE).read_bytes())

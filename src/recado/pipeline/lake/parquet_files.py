@@ -1,4 +1,4 @@
-"""Parquet files, as Spark writes them into a folder, and what is known of each."""
+"""Write the rows of a batch as Parquet files with Spark, and fingerprint them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ _SUM_COLUMNS: Final = ("high", "low")
 
 
 class TableFile(NamedTuple):
+    """A Parquet file of a batch."""
+
     path: str
-    """Absolute on a local disk; in an object store as the store was told."""
+    """An absolute local path, or the path passed to the object store."""
     rows: int
     size: int
     modified_ms: int
@@ -35,17 +37,17 @@ class TableFile(NamedTuple):
 
 
 class WrittenBatch(NamedTuple):
-    """The files of a batch, and its rows as they were when they were written."""
+    """The files of a batch, and the fingerprint of the rows when they were written."""
 
     files: list[TableFile]
     rows: RowsFingerprint
 
 
 def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ()) -> WrittenBatch:
-    """Write rows into a folder that is to hold nothing else; files without rows are removed.
+    """Write rows to a folder of their own; empty files are removed.
 
-    An executor that does not share the folder writes to a disk of its own, and Spark says nothing. So rows are
-    counted where they are written, and in the files that are here. Raises TableError.
+    An executor that does not share the folder would write to its own disk without any error. So rows are
+    counted when they are written, and compared with those in the files. Raises TableError if they differ.
     """
     shutil.rmtree(folder, ignore_errors=True)  # of an attempt that was killed
     observed, observe = observe_rows(rows)
@@ -77,7 +79,7 @@ def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ())
 
 
 def observe_rows(rows: DataFrame) -> tuple[DataFrame, Callable[[], RowsFingerprint]]:
-    """The same rows, and what tells them apart from others, which is known when they have been written."""
+    """Return the same rows, and a function that returns their fingerprint once they have been written."""
     from pyspark.sql import Observation
 
     given = Observation()
@@ -87,14 +89,14 @@ def observe_rows(rows: DataFrame) -> tuple[DataFrame, Callable[[], RowsFingerpri
 
 
 def fingerprint_rows(rows: DataFrame) -> RowsFingerprint:
-    """The same, of rows that are not to be written."""
+    """Compute the fingerprint of rows without writing them."""
     return _to_fingerprint(rows.agg(*_fingerprint_columns(rows.schema)).collect()[0].asDict())
 
 
 def _fingerprint_columns(schema: StructType) -> list[Column]:
-    """A count, and the sum of a hash of each row, in two halves: a sum of whole hashes would overflow.
+    """Aggregates: the number of rows, and the sum of a hash of each row in two halves, since a sum of whole hashes would overflow.
 
-    It takes about 0.6 µs for a row of eight columns with a map, a quarter of the time in which it is written.
+    They take about 0.6 µs for a row of eight columns with a map, a quarter of the time to write it.
     """
     from pyspark.sql import functions as f
 
@@ -106,8 +108,10 @@ def _fingerprint_columns(schema: StructType) -> list[Column]:
 
 
 def _hashable(field: StructField) -> tuple[Column, Column]:
-    """Whether a value is NULL, which Spark's hash passes over, and the value in a type that Spark hashes, which
-    maps and variants are not. Entries of a map take half the time of its JSON."""
+    """Return whether the value is NULL, which Spark's hash ignores, and the value in a hashable type.
+
+    Maps and variants are not hashable. The entries of a map take half the time of its JSON.
+    """
     from pyspark.sql import functions as f
 
     column = f.col(f"`{field.name.replace('`', '``')}`")
@@ -127,7 +131,7 @@ def _to_fingerprint(measured: Mapping[str, Any]) -> RowsFingerprint:
 
 
 def as_nullable(schema: StructType) -> StructType:
-    """The same, but that a value is there always: that is nothing a table should insist on."""
+    """Return the schema with all fields nullable and without metadata, as tables should have it."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(_nullable(schema.jsonValue()))
@@ -150,7 +154,7 @@ def _nullable(tree: Any) -> Any:
 
 
 def parse_partition_path(path: Path) -> dict[str, str | None]:
-    """`date=2027-01-15/part.parquet` says of all rows what their date is."""
+    """Parse the partition values from a path such as `date=2027-01-15/part.parquet`."""
     found: dict[str, str | None] = {}
     for part in path.parts[:-1]:
         name, _, value = part.partition("=")
@@ -159,13 +163,13 @@ def parse_partition_path(path: Path) -> dict[str, str | None]:
 
 
 def split_names(text: str) -> list[str]:
-    """The names of `a, b`."""
+    """Split a list of names such as `a, b`."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 @contextmanager
 def override_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """A session with other settings for a while."""
+    """Change settings of a session within a `with` block."""
     before = {key: spark.conf.get(key) for key in values}
     for key, value in values.items():
         spark.conf.set(key, value)

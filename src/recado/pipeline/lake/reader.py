@@ -1,7 +1,7 @@
-"""Delta and Iceberg as tables to read: the files of a snapshot, by Spark's own Parquet reader.
+"""Read Delta and Iceberg tables: the files of a snapshot, by Spark's Parquet reader.
 
-Those in an object store are read by deltalake and pyiceberg, as a whole into the driver: Spark has no reader
-for the store without jars.
+Tables in an object store are read by deltalake and pyiceberg into the memory of the driver, because Spark cannot
+access the store without jars.
 """
 
 from __future__ import annotations

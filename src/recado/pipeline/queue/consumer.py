@@ -1,13 +1,13 @@
-"""Takes messages from a queue into a spool, in a thread of its own: received, written, synced, acknowledged.
+"""Consume a queue into a spool, in a thread of its own: receive, write, sync, acknowledge.
 
-Nothing is acknowledged before its row, or the row of the message that it repeats, is durable. What came since
-the last group began is the next one, fifty a second at most, so groups grow with the load.
+A message is acknowledged only when its row, or the row of the message that it duplicates, is durable. Messages that
+arrive during one sync form the next group, at most fifty groups a second, so groups grow with the load.
 
-    Spark's thread                   the loop's thread                         a worker thread
-    start, latest, pieces, commit    connection, spool (all but its sync)      Spool.sync
+    Spark's thread                              the loop's thread                    a worker thread
+    start, durable_end, slice_rows, commit      connection, spool (all but sync)     Spool.sync
 
-A broker that goes away is waited for. What another attempt would not mend ends it: a queue that is not there, a
-login that is refused, a disk that fails. The error is kept, and raised by the next call.
+The consumer waits for a broker that is unavailable. Errors that a retry cannot fix end it: a missing queue, a
+refused login, a disk failure. The error is stored and raised by the next call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger("recado.pipeline")
 
 TASK_BYTES: Final = 8 << 20  # bytes that one task reads, about
 SYNC_INTERVAL_MIN_S: Final = 0.02
-"""Not more groups than one in this time: each costs half a millisecond, however many rows are in it."""
+"""Minimum time between groups: each costs half a millisecond, however many rows it has."""
 _LARGE_BATCH_ROW_COUNT: Final = 100_000  # rows that are worth a batch of their own
 _LOCK_TIMEOUT_S: Final = 30.0  # seconds until another process must have let go of the spool
 _POLL_INTERVAL_S: Final = 0.1  # seconds
@@ -50,7 +50,7 @@ _CLOSE_TIMEOUT_S: Final = 5.0  # seconds for the broker to close the connection
 
 
 class NoDeliveriesError(Exception):
-    """The queue has messages, and the broker gives out none of them."""
+    """The queue has messages, but the broker delivers none of them."""
 
     def __init__(self, queue: str, messages: int) -> None:
         super().__init__(
@@ -61,15 +61,17 @@ class NoDeliveriesError(Exception):
 
 
 class SourceStoppedError(Exception):
-    """The source was stopped, and is used."""
+    """The source was used after it was stopped."""
 
     def __init__(self) -> None:
         super().__init__("the source was stopped")
 
 
 class SpoolingConsumer:
+    """Consumes one queue into one spool. The public methods are called in Spark's thread."""
+
     def __init__(self, options: QueueReadOptions) -> None:
-        """Nothing is opened before `open`, nothing connected before `start`."""
+        """Opens nothing; see `open` and `start`."""
         self._options = options
         self._disk: FolderDisk | None = None
         self._spool: Spool
@@ -87,7 +89,7 @@ class SpoolingConsumer:
     # -- Spark's thread ----------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Open the spool; a process that had it, and is just ending, is waited for."""
+        """Open the spool, waiting for a process that still has it locked and is about to end."""
         disk = self._disk = FolderDisk(self._options.spool)
         deadline = time.monotonic() + _LOCK_TIMEOUT_S
         while True:
@@ -103,11 +105,12 @@ class SpoolingConsumer:
         self._thread.start()
 
     def start(self, *, available_now: bool = False) -> None:
-        """Begin to take messages. With `only_what_is_there`, no more than are in the queue now."""
+        """Start consuming. With `available_now`, take at most the messages that are in the queue now."""
         self._thread.run(self._start(available_now))
 
     @property
     def id(self) -> str:
+        """The id of the spool."""
         return self._spool.id.hex()
 
     @property
@@ -117,48 +120,54 @@ class SpoolingConsumer:
 
     @property
     def outage(self) -> str:
-        """Why nothing comes, if the broker is away; or empty."""
+        """Why the broker is unavailable; empty if it is available."""
         return self._outage
 
     @property
     def duplicates(self) -> int:
-        """How many messages were not taken, since others with their ids had been."""
+        """The number of messages that were dropped as duplicates."""
         return self._spool.duplicates
 
     def durable_end(self) -> int:
-        """The offset behind the last row that can be read."""
+        """Return the offset after the last row that can be read."""
         self._raise_error()
         return self._spool.durable
 
     def mark_planned(self, offset: int) -> None:
-        """Spark has rows before this offset in batches, and asks what there is from there on.
+        """Tell the spool that rows before this offset are in batches, and do not count as waiting.
 
-        It commits a batch only when it has rows for the next one: in a full spool there would never be any.
+        Spark commits a batch only when it plans the next one. If planned rows counted, a full spool would never get
+        rows for the next batch.
         """
         self._thread.run(self._mark_planned(offset))
 
     def wait_for_rows(self, offset: int) -> int:
-        """The same, once there are many rows from `offset` on, or as many as it has room for, or all."""
+        """Wait until a large batch is available after `offset`, or the spool is full, or the queue is read;
+        return the end.
+        """
         self.wait_until(
             lambda: self._spool.durable >= offset + (1 if self._is_full else _LARGE_BATCH_ROW_COUNT)
         )
         return self.durable_end()
 
     def wait_until(self, reached: Callable[[], bool]) -> None:
-        """Or until nothing more will come; asked whenever something has changed, in the loop's thread."""
+        """Wait until `reached` returns true or no more messages will arrive; it is called in the loop's thread
+        after each change.
+        """
         self._thread.run(self._wait_until(reached))
         self._raise_error()
 
     def slice_rows(self, start: int, end: int) -> list[SpoolSlice]:
+        """Return where the rows [start, end) are in the spool, divided into slices for tasks."""
         return self._thread.run(self._slice_rows(start, end))
 
     def commit(self, offset: int) -> None:
-        """Spark needs nothing before this offset any more."""
+        """Remove the rows before this offset, which Spark has committed."""
         self._raise_error()
         self._thread.run(self._commit(offset))
 
     def stop(self) -> None:
-        """What is received and not safe is not acknowledged: the broker gives it out again."""
+        """Stop consuming. Messages that are not durable are not acknowledged; the broker delivers them again."""
         if self._thread.is_running:
             self._thread.run(self._stop())
             self._thread.stop()  # which waits for a sync that is under way, and needs the files
@@ -214,7 +223,7 @@ class SpoolingConsumer:
         await self._flush()
 
     async def _flush(self) -> None:
-        """Write and sync what was appended; and remove what is committed, now that the disk knows of it."""
+        """Write and sync appended rows, then remove committed rows, whose commit is durable now."""
         async with self._sync_lock:
             self._spool.write()
             await asyncio.to_thread(self._spool.sync)
@@ -257,7 +266,7 @@ class SpoolingConsumer:
         return self._spool.unplanned_bytes >= self._options.max_spool_bytes
 
     async def _next_batch(self, channel: RobustChannel, consumer: RobustConsumer) -> list[Delivery]:
-        """What came; empty when nothing will, of what was there."""
+        """Return the next deliveries; empty when no more will arrive of the messages to take."""
         while self._is_full:
             self._progressed.set()
             self._space_freed.clear()

@@ -1,7 +1,7 @@
-"""The ids of the messages that were taken last: a message whose id is among them is a repeat.
+"""The ids of the most recent messages: a message whose id is among them is a duplicate.
 
-Repeats come from brokers that were not told that a message was taken, and from publishers that were not told
-that it had arrived. A message without an id is never one.
+Duplicates come from brokers that did not receive an acknowledgement, and from publishers that did not receive a
+confirm. A message without an id is never a duplicate.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from recado.amqp.traits import read_message_id
 
 
 class DedupWindow:
-    """At most `size` ids, oldest first; with 0 nothing is ever a repeat."""
+    """At most `size` ids, oldest first; with 0, nothing is a duplicate."""
 
     __slots__ = ("_seen", "_size")
 
@@ -24,7 +24,7 @@ class DedupWindow:
             self.add_new(each)
 
     def add_new(self, message_id: bytes | None) -> bool:
-        """Whether it is new; then it is remembered."""
+        """Whether an id is new; a new id is remembered."""
         if message_id is None or not self._size:
             return True
         seen = self._seen
@@ -42,7 +42,7 @@ class DedupWindow:
         return iter(self._seen)
 
 
-def choose_message_id(properties: bytes) -> bytes | None:
+def message_id_or_none(properties: bytes) -> bytes | None:
     """The message id in the properties as they came; None also if they make no sense."""
     try:
         return read_message_id(properties)

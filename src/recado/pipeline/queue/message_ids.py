@@ -1,13 +1,12 @@
-"""The ids that a sink gives to messages: of what the row was made from, so that a retry has the same ones.
+"""Message ids that a sink makes of columns, so that a repeated row has the same id.
 
-In this order:
-1. the columns that the option `idColumns` names; with `none`, messages have no ids;
-2. the column `message_id`, where a row has one;
-3. `publisher` and `sequence`: a message of a feed is known by them.
+The columns are, in this order of preference:
+1. those named by the option `idColumns`; with `none`, messages have no ids;
+2. `message_id`, where a row has one;
+3. `publisher` and `sequence`, which identify a message of a feed.
 
-Whoever says nothing and has no such columns is told so before anything runs.
-
-Never the place of a row in its partition: after a shuffle another row may have it.
+Without the option and without such columns, the write is refused before anything runs. The position of a row in its
+partition is never used: after a shuffle, another row may have it.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _SEPARATOR: Final = ":"
 
 
 class MessageIdError(Exception):
-    """A row that should have an id has none, or that of another."""
+    """A row has no id, or the same id as a different row."""
 
 
 IdColumns = tuple[tuple[str, ...], ...]
-"""The columns that make a row's id; the next ones count where one of these has no value."""
+"""Columns that make a row's id, in order of preference; the next ones are used where one of these is NULL."""
 
 _DEFAULT_COLUMNS: Final[IdColumns] = (("message_id",), ("publisher", "sequence"))
 
@@ -39,7 +38,7 @@ _DEFAULT_COLUMNS: Final[IdColumns] = (("message_id",), ("publisher", "sequence")
 def choose_id_columns(
     option: str | None, columns: Sequence[str], format_: str = "amqp"
 ) -> IdColumns | None:
-    """None: messages are to have no ids."""
+    """Return the columns that make the ids; None if messages have no ids. Raises OptionError."""
     if option is not None and option.strip().lower() == NO_IDS:
         return None
     if option is not None:
@@ -61,7 +60,7 @@ def choose_id_columns(
 
 
 def make_message_ids(batch: pa.RecordBatch, id_columns: Sequence[tuple[str, ...]]) -> list[bytes]:
-    """The id of each row; raises NoId."""
+    """Return the id of each row. Raises MessageIdError."""
     ids = pc.coalesce(
         *(
             _join_escaped([_to_strings(batch.column(name)) for name in names])
@@ -84,7 +83,7 @@ def _to_strings(column: pa.Array) -> pa.Array:
 
 
 def _join_escaped(texts: list[pa.Array]) -> pa.Array:
-    """So that different values never give the same id."""
+    """Join values so that different values never make the same id."""
     if len(texts) == 1:
         return texts[0]
     escaped = (pc.replace_substring(each, "\\", "\\\\") for each in texts)
@@ -94,7 +93,7 @@ def _join_escaped(texts: list[pa.Array]) -> pa.Array:
 
 
 def _check_duplicates(ids: list[str], batch: pa.RecordBatch) -> None:
-    """The same message may well come twice; but two that differ must not have the same id."""
+    """Raise MessageIdError if different messages have the same id. The same message may come twice."""
     bodies = batch.column("body").to_pylist()
     known: dict[str, object] = {}
     for each, body in zip(ids, bodies, strict=True):

@@ -1,4 +1,4 @@
-"""The options of `format("amqp_transport")`, as a source and as a sink, and what they mean."""
+"""The options of `format("amqp")`, as a source and as a sink."""
 
 from __future__ import annotations
 
@@ -15,33 +15,37 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class QueueReadOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Options of a queue as a source."""
+
     url: str
     queue: str
     spool: str
-    """A folder of this query's own; on a cluster on storage that the driver and the workers share."""
+    """A folder for this query only; on a cluster on storage that the driver and the workers share."""
     prefetch: Annotated[int, Meta(gt=0, le=65_535)] = 10_000
-    """Messages that the broker gives out before one of them is acknowledged."""
+    """Unacknowledged messages that the broker delivers at most."""
     max_rows_per_trigger: Positive | None = None
     max_spool_bytes: Positive = 1 << 30
-    """With that much in no batch yet, nothing more is taken from the queue."""
+    """Consuming pauses while rows of this size are not yet in a batch."""
     dedup_window: Annotated[int, Meta(ge=0)] = 100_000
-    """Ids of messages that are remembered, to tell repeats; 0: none."""
+    """Message ids to remember for deduplication; 0 disables it."""
     declare: bool = False
-    """Declare the queue, durable, if it is not there."""
+    """Declare the queue as durable if it does not exist."""
 
 
 class QueueWriteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Options of an exchange as a sink."""
+
     url: str
     exchange: str | None = None
-    """For all rows; else each row's own, in a column of that name."""
+    """For all rows; by default the column `exchange` of each row."""
     routing_key: str | None = None
-    """For all rows; else each row's own, in the column `routing_key`."""
+    """For all rows; by default the column `routing_key` of each row."""
     mandatory: bool = True
-    """Whether a message that no queue wants is an error."""
+    """Whether an unroutable message is an error."""
     id_columns: str | None = None
-    """Columns, with commas between them, that make a row's id; `none`: messages have no ids."""
+    """Columns that make the message id, separated by commas; `none`: no ids."""
     confirm_timeout: Seconds = 300.0
-    """How long the broker may be away, or confirm nothing, before the task fails."""
+    """Seconds without a connection or without any confirm before the task fails."""
 
 
 def parse_broker_url(url: str) -> ConnectionParameters:

@@ -1,8 +1,8 @@
-"""What is in a spool as the rows of `format("amqp_transport")`.
+"""Decode spooled messages to the rows of `format("amqp")`.
 
-Most messages of a queue have the same properties but for their ids and times. So these two are taken out, and
-of what is left each different one is decoded once. No message is too odd to be a row: properties that make no
-sense are in the header `recado.malformed`, in hexadecimal, and what is not UTF-8 has U+FFFD for what is wrong.
+Most messages of a queue have equal properties, except for id and timestamp. So these two are extracted, and
+each distinct remainder is decoded once. Every message becomes a row: invalid properties are stored in
+hexadecimal in the header `recado.malformed`, and bytes that are not UTF-8 are replaced by U+FFFD.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BATCH_BYTES = 8 << 20  # bytes, likewise
 def decode_rows(
     rows: Iterable[SpooledRows], queue: str, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The rows, with the columns of `schema`."""
+    """Yield the rows as record batches with the columns of `schema`."""
     for offset, batch in _coalesce(rows):
         columns = _DecodedBatch(queue, offset, batch)
         arrays = [_COLUMN_BUILDERS[name](columns) for name in schema.names]
@@ -40,7 +40,7 @@ def decode_rows(
 
 
 def _coalesce(rows: Iterable[SpooledRows]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """In batches that are worth their while: who takes little at a time writes many small records."""
+    """Merge small records: a query that reads little at a time writes many small records."""
     pending: list[pa.RecordBatch] = []
     first = count = size = 0
     for offset, batch in rows:
@@ -64,6 +64,8 @@ def _concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class _DecodedBatch:
+    """A record batch of the spool, whose properties are decoded when first needed."""
+
     def __init__(self, queue: str, offset: int, batch: pa.RecordBatch) -> None:
         self.queue = queue
         self.offset = offset
@@ -78,7 +80,7 @@ class _DecodedBatch:
 
 
 class _PropertyLists:
-    """Property lists, taken apart: ids, times, and what is left, each different one once."""
+    """The property lists of a batch: ids, timestamps, and the distinct remainders."""
 
     def __init__(self, headers: list[bytes]) -> None:
         self.message_ids: list[bytes | None] = []
@@ -97,6 +99,7 @@ class _PropertyLists:
         self._decoded = [_decode_properties(rest, is_valid=whole) for rest, whole in self._distinct]
 
     def expand(self, which: int, kind: pa.DataType) -> pa.Array:
+        """Return a decoded column (0: properties, 1: headers) for all rows."""
         values = pa.array([each[which] for each in self._decoded], kind)
         if values.null_count == len(values):
             return pa.nulls(len(self._indices), kind)
@@ -108,6 +111,7 @@ _HeaderDict = dict[str, str | None] | None
 
 
 def _extract_id_and_time(header: bytes) -> tuple[bytes, bytes | None, int | None]:
+    """Return a property list without message id and timestamp, the id, and the timestamp."""
     flags = header[1]
     if not flags & (_MESSAGE_ID_FLAG | _TIMESTAMP_FLAG):
         return header, None, None

@@ -1,7 +1,7 @@
-"""Rows as messages: bodies, ways, and properties as bytes.
+"""Encode rows as AMQP messages: routing, body, and properties as bytes.
 
-Of most rows only the id and the time differ. So the properties without these are encoded once for all rows that
-have them alike, and the two are put in between.
+Most rows differ only in id and timestamp. So the other properties are encoded once per distinct
+combination, and id and timestamp are inserted into the encoded bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .options import QueueWriteOptions
 PERSISTENT_MODE_CODE: Final = 2
 _MESSAGE_ID_FLAG, _TIMESTAMP_FLAG = 0x80, 0x40
 _ROUTING_HEADERS: Final = frozenset({"CC", "BCC"})
-"""Headers by which a broker routes a message; it was routed when it was first published."""
+"""Headers by which a broker routes a message; it was already routed when it was first published."""
 _pack_seconds = Struct(">Q").pack
 _CACHE_ENTRY_COUNT_MAX: Final = 10_000  # different properties that are remembered
 _COLUMN_TYPES: Final = {
@@ -37,14 +37,16 @@ _COLUMN_TYPES: Final = {
     "headers": ("map",),
     "properties": ("struct",),
 }
-"""Of columns that mean something, as Spark calls them, without what is in brackets."""
+"""Accepted types of the columns that have a meaning, by Spark's names without parameters."""
 
 
 class RowEncodingError(Exception):
-    """A row that cannot be a message."""
+    """A row cannot be encoded as a message."""
 
 
 class EncodedMessage(NamedTuple):
+    """A message to publish; `properties` are encoded."""
+
     exchange: str
     routing_key: str
     body: bytes
@@ -54,9 +56,9 @@ class EncodedMessage(NamedTuple):
 def resolve_id_columns(
     options: QueueWriteOptions, columns: Mapping[str, str | None]
 ) -> IdColumns | None:
-    """The columns that make a row's id. Raises OptionError if rows with these columns cannot be messages.
+    """Return the columns that make a message id. Raises OptionError if rows with these columns cannot be messages.
 
-    They are given with what Spark calls their types, as far as these are known.
+    `columns` has Spark's type names, None if a type is not known yet.
     """
     check_message_columns(columns, _COLUMN_TYPES, "amqp")
     if options.exchange is None and "exchange" not in columns:
@@ -72,12 +74,12 @@ def resolve_id_columns(
 
 
 class RowEncoder:
-    """Checked when it is made, with the columns that will come, and what Spark calls their types."""
+    """Encodes rows with given columns. The columns are checked on creation."""
 
     def __init__(
         self, options: QueueWriteOptions, columns: Mapping[str, str | None], user: str
     ) -> None:
-        """`user` is who publishes: a broker refuses messages that claim to be another's."""
+        """`user` is the user of the connection: brokers refuse messages with another `user_id`."""
         self._options = options
         self._columns = columns
         self._id_columns = resolve_id_columns(options, columns)
@@ -85,6 +87,7 @@ class RowEncoder:
         self._templates: dict[object, tuple[bytes, int, bytes]] = {}
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[EncodedMessage]:
+        """Yield a message for each row."""
         bodies = batch.column("body").cast(pa.binary()).to_pylist()
         ids: Iterable[bytes | None] = repeat(None)
         if self._id_columns is not None:
@@ -141,7 +144,9 @@ class RowEncoder:
         given: Mapping[str, Any] | None,
         headers: Sequence[tuple[str, str | None]] | None,
     ) -> tuple[bytes, int, bytes]:
-        """The bytes before the id, with its second byte, the flags; and those behind the time."""
+        """Return the encoded bytes before the message id, the second byte (the flags), and the bytes after the
+        timestamp.
+        """
         values = {name: value for name, value in (given or {}).items() if name in PROPERTY_TYPES}
         if values.get("delivery_mode") not in (1, PERSISTENT_MODE_CODE):
             values["delivery_mode"] = PERSISTENT_MODE_CODE
@@ -166,7 +171,7 @@ def _values(column: pa.Array | None) -> Iterable[Any]:
 
 
 def _times(column: pa.Array | None) -> Iterable[int | None]:
-    """Seconds since 1970; AMQP has none before."""
+    """Return seconds since 1970; earlier times, which AMQP does not have, are None."""
     if column is None or column.null_count == len(column):
         return repeat(None)
     seconds = pc.divide(column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1_000_000)

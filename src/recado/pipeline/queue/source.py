@@ -1,7 +1,7 @@
-"""`format("amqp_transport")`: what Spark is told of it. The work is done by `consuming` and `sink`.
+"""`format("amqp")`: the data source that Spark calls. `consumer` and `writer` do the work.
 
-Each query has a process of its own for its source, which imports what it needs and no more: the time until the
-first message comes is the time of its imports.
+Spark starts a process for the source of each query. The time until the first message is dominated by its imports, so it imports
+only what it needs.
 """
 
 from __future__ import annotations
@@ -44,14 +44,16 @@ _WRITE_TARGET: Final = "at an exchange"
 
 
 class QueueSource(DataSource):
-    """A queue as a stream; an exchange as a sink of batches and streams."""
+    """A queue as a stream; an exchange as a sink for batches and streams."""
 
     @classmethod
     def name(cls) -> str:
         return "amqp"
 
     def schema(self) -> str:
-        """Called by `load()`, so options are checked here; not if the user gives a schema."""
+        """Return the default schema. `load()` calls this, so options are checked here, unless the user passes
+        a schema.
+        """
         reject_catalog_table("amqp", self.options, 'use spark.readStream.format("amqp")')
         parse_options(QueueReadOptions, "amqp", self.options)
         return to_ddl(QUEUE_SCHEMA)
@@ -85,14 +87,14 @@ class QueueSource(DataSource):
 
 
 class SpoolPartition(InputPartition):
-    """What one task reads."""
+    """The rows that one task reads."""
 
     def __init__(self, piece: spool_record.SpoolSlice) -> None:
         self.rows = piece
 
 
 class SpoolMismatchError(Exception):
-    """The query's checkpoint and its spool do not belong together."""
+    """The checkpoint of the query and its spool do not belong together."""
 
     def __init__(self, folder: str, why: str) -> None:
         super().__init__(
@@ -102,7 +104,7 @@ class SpoolMismatchError(Exception):
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """In the driver's helper process; only `read` is called in the workers, which get a copy of it."""
+    """Runs in the source process of the driver; workers get copies, on which Spark calls only `read`."""
 
     def __init__(self, options: QueueReadOptions, schema: pa.Schema) -> None:
         self._options = options
@@ -114,7 +116,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: OffsetJson | None = None
 
     def _open_consumer(self) -> SpoolingConsumer:
-        """Opened when first needed: Spark makes readers also where nothing is to be read."""
+        """Open the spool when first needed: Spark also creates readers from which nothing is read."""
         if self._consumer is None:
             from .consumer import SpoolingConsumer
 
@@ -132,7 +134,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- offsets: {"spool": its id, "next": the row that comes next} -----------------------------------
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802
-        """Spark may ask twice, and needs the same answer."""
+        """Return the same offset each time, because Spark may ask twice."""
         if self._initial is None:
             consumer = self._open_consumer()
             self._initial = {"spool": consumer.id, "next": consumer.committed}
@@ -143,7 +145,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Nothing is taken yet: only `latestOffset` is told of which spool the checkpoint speaks."""
+        """Only remember it: the spool of the checkpoint is not known before `latestOffset`."""
         self._available_now = True
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
@@ -162,8 +164,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"spool": consumer.id, "next": end}
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
-        """Shown in the query's progress: how far the spool goes, what keeps it from going on, and how many
-        messages were no rows since their ids were known."""
+        """Return the end of the spool for the query progress, with the current outage and the number of
+        duplicates.
+        """
         consumer = self._consumer
         if consumer is None:
             return None

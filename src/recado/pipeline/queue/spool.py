@@ -1,14 +1,14 @@
-"""The spool: what was taken from a queue, on disk until Spark has committed it.
+"""The spool: messages of a queue on disk, until Spark has committed them.
 
-A queue has no offsets, and forgets what was acknowledged. So messages are appended here, synced, and only then
-acknowledged; Spark reads the rows, by offsets that count up, as often as it has to.
+A queue has no offsets and forgets acknowledged messages. So messages are appended here, synced, and only then
+acknowledged. Spark reads them as rows with increasing offsets, as often as necessary.
 
-D1  What `sync` said is durable is found again after any crash: the same rows with the same offsets.
-D2  A message whose id is in the window is not taken again; its id is as durable as its row, and outlasts it.
-D3  Offsets count up without gaps, also over restarts, also when all rows have been removed.
-D4  No row is removed that was not committed.
+SP1  Rows that `sync` made durable are found again after any crash, with the same offsets.
+SP2  A message whose id is in the dedup window is dropped. The id is as durable as its row, and outlives it.
+SP3  Offsets have no gaps, across restarts and after all rows were removed.
+SP4  Only committed rows are removed.
 
-All but `sync` belongs to one thread; `sync` may run in another at the same time.
+All methods are called in one thread, except `sync`, which may run in another at the same time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from recado.journal.disk import Disk
 from recado.journal.journal import Journal
 from recado.journal.record import RECORD_HEADER_BYTES, CorruptJournalError
 
-from .dedup_window import DedupWindow, choose_message_id
+from .dedup_window import DedupWindow, message_id_or_none
 from .spool_record import (
     SpoolCommitted,
     SpooledRows,
@@ -39,11 +39,11 @@ RECORD_BYTES = 8 << 20  # about; a single message may be larger
 
 
 class WrongSpoolError(Exception):
-    """The folder has the spool of something else."""
+    """The folder has the spool of another queue."""
 
 
 class _RecordEntry(NamedTuple):
-    """Where the rows from `offset` on are in the journal."""
+    """A record of rows in the journal: its first offset, its position and its size in bytes."""
 
     offset: int
     position: int
@@ -51,17 +51,19 @@ class _RecordEntry(NamedTuple):
 
 
 class Spool:
+    """Messages of one queue in a journal."""
+
     def __init__(self, disk: Disk, *, window_size: int, segment_bytes: int = SEGMENT_BYTES) -> None:
-        """To be recovered before it is used; `window` is the number of ids that are remembered."""
+        """Call `recover` before anything else. `window_size` is the number of message ids to remember."""
         self.id = b""
         self.end = 0
-        """The offset of the row that is taken next."""
+        """The offset of the next row."""
         self.durable = 0
-        """All rows before this offset are safe."""
+        """All rows before this offset are durable."""
         self.committed = 0
         self.is_new = False
         self.duplicates = 0
-        """How many messages were not taken since they had been before."""
+        """The number of messages dropped as duplicates."""
         self._disk = disk
         self._queue = ""
         self._journal = Journal(disk, segment_bytes=segment_bytes)
@@ -76,7 +78,9 @@ class Spool:
         self._window_size = window_size
 
     def recover(self, queue: str, make_id: Callable[[], bytes]) -> None:
-        """What is in the folder; if that is nothing, a new spool for this queue."""
+        """Load the spool of the folder, or create one for this queue. Raises WrongSpoolError or the journal's
+        damage error.
+        """
         known = ""
         needed = 0  # what is before this offset is missing: so it must have been committed
         for position, payload in self._journal.recover():
@@ -92,7 +96,7 @@ class Spool:
                     if offset > self.end:
                         needed = self._restart_at(offset)
                     for header in batch.column("header").to_pylist():
-                        self._window.add_new(choose_message_id(header))
+                        self._window.add_new(message_id_or_none(header))
                     self._index_record(position, len(payload), batch.num_rows)
                 case SpoolCommitted(offset):
                     self.committed = max(self.committed, offset)
@@ -116,7 +120,9 @@ class Spool:
         self.remove_committed()
 
     def _restart_at(self, offset: int) -> int:
-        """A removal that a crash undid in part leaves older segments behind, which are of no use."""
+        """Discard the older records: a crash in the middle of a removal can leave useless older segments
+        behind.
+        """
         self._records.clear()
         self._planned_count = self._unplanned_bytes = 0
         self.end = offset
@@ -129,15 +135,17 @@ class Spool:
 
     @property
     def unplanned_bytes(self) -> int:
-        """Bytes of rows that are in no batch yet."""
+        """The size of the rows that are not yet in a batch."""
         return self._unplanned_bytes
 
     # -- writing -----------------------------------------------------------------------------------
 
     def append(self, deliveries: Sequence[Delivery], received: int) -> int:
-        """Take what is new of it; gives how much that is. `received` is in microseconds since 1970."""
+        """Append the messages that are not duplicates; return their number. `received` is in microseconds
+        since 1970.
+        """
         take = self._window.add_new
-        new = [each for each in deliveries if take(choose_message_id(each.raw_properties))]
+        new = [each for each in deliveries if take(message_id_or_none(each.raw_properties))]
         self.duplicates += len(deliveries) - len(new)
         for some in _split_by_size(new):
             self._append(SpooledRows(self.end, to_record_batch(some, received)))
@@ -158,12 +166,14 @@ class Spool:
         self.end += rows
 
     def write(self) -> None:
-        """Hand it to the system. After an OSError it is still pending, to be tried again."""
+        """Pass appended records to the operating system. After an OSError they stay pending, and it can be
+        called again.
+        """
         self._journal.write()
         self._written_end, self._committed_written = self.end, self.committed
 
     def sync(self) -> int:
-        """Make durable what is written; gives the offset before which all is."""
+        """Make written records durable; return the offset before which all rows are durable."""
         end, committed = self._written_end, self._committed_written
         self._journal.sync()
         self.durable, self._durable_committed = end, committed
@@ -172,8 +182,10 @@ class Spool:
     # -- reading -----------------------------------------------------------------------------------
 
     def slice_rows(self, start: int, end: int, task_bytes: int) -> list[SpoolSlice]:
-        """Where the rows [start, end) are, in pieces of about the same size, of about `size` bytes at most;
-        LookupError if they are not."""
+        """Return where the rows [start, end) are, in slices of similar size, each of about `task_bytes` at most.
+
+        Raises LookupError if the spool does not have all of them.
+        """
         if start >= end:
             return []
         first = bisect_right(self._records, start, key=_first_offset) - 1
@@ -202,7 +214,7 @@ class Spool:
         return pieces
 
     def _records_from(self, index: int) -> Iterator[tuple[_RecordEntry, int]]:
-        """The places from this one on, each with the offset behind its rows."""
+        """Yield the records from an index on, each with the offset after its rows."""
         places = self._records
         while index < len(places):
             following = places[index + 1].offset if index + 1 < len(places) else self.end
@@ -210,7 +222,9 @@ class Spool:
             index += 1
 
     def mark_planned(self, offset: int) -> None:
-        """All rows before `offset` are in batches, and make room; they stay until they are committed."""
+        """Rows before `offset` are in batches: they no longer count as unplanned, but stay until they are
+        committed.
+        """
         for place, behind in self._records_from(self._planned_count):
             if behind > offset:
                 break
@@ -220,7 +234,9 @@ class Spool:
     # -- removing ----------------------------------------------------------------------------------
 
     def commit(self, offset: int) -> None:
-        """Nobody will ask for rows before `offset` again. When that is synced they can be removed."""
+        """Record that rows before `offset` are no longer needed. They can be removed once the record is
+        durable.
+        """
         if offset > self.committed:
             self.committed = offset
             self._journal.append(SpoolCommitted(offset).encode())
@@ -235,8 +251,11 @@ class Spool:
         self._planned_count -= done
 
     def remove_committed(self) -> None:
-        """Remove the segments in which all is committed, as far as the disk knows that, and where the journal
-        goes on: after a crash what is missing must be known to have been of no use (D4)."""
+        """Drop the segments whose rows are all committed.
+
+        A segment is dropped only if the commit is durable, and a later segment head is: after a crash it must be
+        known that the missing rows were committed (SP4).
+        """
         kept = self._records[0].position if self._records else self._journal.position
         for segment in list(self._journal.segments[:-1]):
             end = segment.end
@@ -252,7 +271,7 @@ class Spool:
         self._journal.close_dropped()
 
     def close(self) -> None:
-        """Make all durable, and let go of the files."""
+        """Make all records durable and close the files."""
         self._journal.close()
 
 
@@ -261,7 +280,7 @@ def _first_offset(place: _RecordEntry) -> int:
 
 
 def _split_by_size(deliveries: list[Delivery]) -> Iterator[list[Delivery]]:
-    """In pieces that make records of a bearable size."""
+    """Split deliveries into groups that make records of about RECORD_BYTES."""
     start = size = 0
     for index, each in enumerate(deliveries):
         size += len(each.body) + len(each.raw_properties)

@@ -1,11 +1,11 @@
-"""What is written down in a spool, and how it is read again, also beside the one who writes.
+"""The records of a spool, and how tasks read them while the spool is being written.
 
     HEAD       | 1 | spool's id, 16 bytes | next u64 | committed u64 | size u16 | queue | { size u8 | id } … |
-    ROWS       | 2 | offset u64 | rows u32 | an Arrow IPC record batch of SCHEMA |
+    ROWS       | 2 | offset u64 | rows u32 | an Arrow IPC record batch of SPOOL_SCHEMA |
     COMMITTED  | 3 | offset u64 |
 
-They are records of a journal, which sees to checksums, and to what a crash left half written. Rows are kept as
-they came, properties in the broker's own bytes: who reads them decodes them, and nothing is too odd to be kept.
+The records are in a journal, which adds checksums and handles torn writes. Rows are stored as received, with the properties
+in their encoded form. The reader decodes them, so every message can be stored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SPOOL_SCHEMA = pa.schema(
 
 
 class SpoolHead(NamedTuple):
-    """All that has to be known without the segments before this one."""
+    """The first record of a segment: the state that does not depend on earlier segments."""
 
     id: bytes
     next_offset: int
@@ -71,7 +71,7 @@ class SpooledRows(NamedTuple):
 
 
 class SpoolCommitted(NamedTuple):
-    """Whoever reads needs nothing before this offset any more."""
+    """Rows before this offset are no longer needed."""
 
     offset: int
 
@@ -108,7 +108,7 @@ def _decode_ids(payload: bytes, at: int) -> Iterator[bytes]:
 
 
 def to_record_batch(deliveries: Sequence[Delivery], received_us: int) -> pa.RecordBatch:
-    """As they came, at the time `received`, in microseconds since 1970."""
+    """Convert deliveries, received at this time in microseconds since 1970, to a record batch."""
     sources = [each.source for each in deliveries]
     arrays = [
         _binary_array([_to_bytes(each.exchange) for each in sources]),
@@ -140,7 +140,7 @@ def _boolean_array(values: Sequence[bool]) -> pa.Array:
 
 
 def _from_buffers(kind: pa.DataType, rows: int, *buffers: bytes | array[int]) -> pa.Array:
-    """None of them is null."""
+    """Build an array without nulls."""
     return pa.Array.from_buffers(kind, rows, [None, *map(pa.py_buffer, buffers)])
 
 
@@ -150,7 +150,7 @@ def _to_bytes(text: str) -> bytes:
 
 
 class SpoolSlice(NamedTuple):
-    """Rows [first, end), in the records at [start, stop) of the segment at `base`."""
+    """Rows [first, end), in the records at [start, stop) of the segment at position `segment`."""
 
     segment: int
     start: int
@@ -160,7 +160,7 @@ class SpoolSlice(NamedTuple):
 
 
 class SpoolUnreachableError(Exception):
-    """Whoever is to read the spool does not see it."""
+    """A task cannot see the files of the spool."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -170,7 +170,7 @@ class SpoolUnreachableError(Exception):
 
 
 def read_slice(folder: Path, rows: SpoolSlice) -> Iterator[SpooledRows]:
-    """Its rows, record by record; what is durable can be read while others are written."""
+    """Yield the rows of a slice, record by record. Durable rows can be read while others are written."""
     path = folder / file_name(rows.segment)
     try:
         file = FolderFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)

@@ -1,8 +1,8 @@
-"""`format("amqp_transport")` as a sink: what a task writes is published, and confirmed before the task is done.
+"""Publish rows to an exchange: `format("amqp")` as a sink. All messages are confirmed before a task ends.
 
-Each task has a connection of its own, in a thread of its own, so that heartbeats go on while Spark computes.
-Nothing waits for a single confirm: a window of messages is under way. Spark repeats tasks and batches that
-failed; then the same rows have the same ids (see `ids`).
+Each task has its own connection in its own thread, so that heartbeats continue while Spark computes.
+Tasks do not wait for single confirms; a window of messages is in flight. Spark repeats failed tasks and batches, and
+repeated rows have the same ids (see `message_ids`).
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _DRAIN_MESSAGE_COUNT: Final = (
 
 
 class PublishFailedError(Exception):
-    """Not all of a task's messages arrived."""
+    """Not all messages of a task were published."""
 
 
 @dataclass
 class PublishedCount(WriterCommitMessage):
-    """What a task did."""
+    """The result of a task."""
 
     messages: int
 
 
 class _PublishingWriter:
-    """What both writers have in common: what they were told, checked; and a task's work."""
+    """The common part of both writers: checked options, and the work of a task."""
 
     def __init__(self, options: QueueWriteOptions, columns: Mapping[str, str]) -> None:
         self._options = options
@@ -78,7 +78,7 @@ class _PublishingWriter:
 
 
 class _PublishTask:
-    """In the loop's thread."""
+    """Publishes the rows of one task; runs in the loop's thread."""
 
     def __init__(self, options: QueueWriteOptions, rendering: RowEncoder) -> None:
         self.count = 0
@@ -113,12 +113,12 @@ class _PublishTask:
         self._check_returned()
 
     async def finish(self) -> None:
-        """Wait for the confirms of all."""
+        """Wait until all messages are confirmed."""
         await self._wait_with_timeout(self._channel.wait_for_confirms)
         self._check_returned()
 
     async def _wait_with_timeout(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """As long as the broker confirms something now and then."""
+        """Wait, as long as the broker confirms something within each `confirm_timeout`."""
         while True:
             before = self._channel.unconfirmed_count
             try:
@@ -156,8 +156,8 @@ def _closed_error() -> Exception:
 
 
 class QueueBatchWriter(_PublishingWriter, DataSourceArrowWriter):
-    """There is nothing left to commit when all tasks are done."""
+    """A batch write; when all tasks are done, nothing is left to commit."""
 
 
 class QueueStreamWriter(_PublishingWriter, DataSourceStreamArrowWriter):
-    """Likewise, of each batch."""
+    """A streaming write; when the tasks of a batch are done, nothing is left to commit."""

@@ -1,8 +1,7 @@
-"""aggregate: one row for each key, or for each key and window of time.
+"""aggregate: one row per key, or per key and time window.
 
-In a stream a window is given out once, when no row of it is expected any more: `late` after its end, by the
-times of the rows. What comes later still belongs to no window; Spark counts it, and the report tells the
-number.
+A stream emits a window once, when the watermark passes its end: `late` after the end of the window, by the
+times of the rows. Spark drops rows that arrive even later and counts them; the report has the number.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""SQL expressions of a pipeline, checked by Spark's own parser and analyser on an empty DataFrame.
+"""Check the SQL expressions of a pipeline with Spark's parser and analyser on an empty DataFrame.
 
     check(pipeline, analyser=SparkAnalyser(lambda: spark))
 
 The DataFrame has the columns that the expression can see, so Spark reports syntax errors, unknown functions,
 missing columns and wrong types before anything is read. A column of unknown type is NULL, which Spark converts
-to any type. If a column of unknown type, or one that only the source knows, can be the cause of an error, that
-error is left to the run.
+to any type. An error that may be caused by a column of unknown type, or by a column that only the source knows, is
+not reported here but when the pipeline runs.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ if TYPE_CHECKING:
 
 _UNREGISTERED_CONDITIONS: Final = ("UNRESOLVED_ROUTINE", "TABLE_OR_VIEW_NOT_FOUND")
 _CERTAIN_CONDITIONS: Final = (*_UNREGISTERED_CONDITIONS, "WRONG_NUM_ARGS")
-"""Conditions of errors that do not depend on the columns."""
+"""Error conditions that do not depend on the columns."""
 _QUERY_CONTEXT_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 class SparkAnalyser:
-    """An `SqlAnalyser` that asks Spark. `session` is called at the first expression: it starts slowly."""
+    """A `SqlAnalyser` that uses Spark. `session` is called at the first expression, since starting Spark is
+    slow.
+    """
 
     def __init__(self, session: Callable[[], SparkSession]) -> None:
         self._session = session
@@ -85,10 +87,10 @@ class SparkAnalyser:
         *,
         in_brackets: bool = True,
     ) -> str | None:
-        """The type of the column that `set_serializer` makes of the expression, None if it is unknown.
+        """Return the type of the column that `use` makes of the expression; None if it is unknown.
 
-        Steps put most expressions in brackets, so they must be right in brackets. The position of an error is
-        that in the expression without them, if it is wrong there as well.
+        Steps put most expressions in brackets, so an expression must be valid in brackets. The position of an error is
+        that in the expression without brackets, if it is invalid there as well.
         """
         tokenize(sql)  # refuses brackets that are nested too deep for Spark's parser
         rows = self._empty_rows(fields)
@@ -146,7 +148,9 @@ class SparkAnalyser:
 
 
 def summarize_analysis_error(error: AnalysisException) -> str:
-    """The first line of what Spark says, with the position: `Syntax error at or near '>' (line 1, pos 12)`."""
+    """Return the first line of Spark's message, with the position: `Syntax error at or near '>' (line 1, pos
+    12)`.
+    """
     text = str(error).strip()
     line = re.sub(r"^\[[\w.]+\] ", "", text.splitlines()[0] if text else type(error).__name__)
     line, _, rest = line.partition(" SQLSTATE:")
@@ -155,7 +159,7 @@ def summarize_analysis_error(error: AnalysisException) -> str:
 
 
 def _is_certain(error: AnalysisException, rows: DataFrame, fields: Fields) -> bool:
-    """Whether it is an error whatever the columns are that are not known."""
+    """Whether an error is certain, whatever the unknown columns and types are."""
     condition = error.getCondition() or ""
     if isinstance(error, ParseException) or condition.startswith(_CERTAIN_CONDITIONS):
         return True
@@ -167,7 +171,7 @@ def _is_certain(error: AnalysisException, rows: DataFrame, fields: Fields) -> bo
 
 @contextmanager
 def _disable_error_log() -> Iterator[None]:
-    """PySpark logs every error of an analysis with its Java stack trace, also those that are handled."""
+    """PySpark logs each analysis error with its Java stack trace, even if it is handled."""
     loggers = [PySparkLogger.getLogger(name) for name in _QUERY_CONTEXT_LOGGERS]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:

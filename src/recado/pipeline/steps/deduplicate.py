@@ -1,6 +1,6 @@
-"""deduplicate: of rows with the same key, one.
+"""deduplicate: one of the rows with the same key.
 
-A row without a key is a dead letter: nobody knows what it repeats.
+A row whose key is NULL is a dead letter, since it cannot be compared with others.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""enrich: fields of a table, of the row in it that has the same key.
+"""enrich: fields of the row in a lookup table that has the same key.
 
-A table must have a key once, or rows would be doubled: that is looked at when the pipeline starts.
+Keys must be unique in the table, or rows would be duplicated; this is checked when the pipeline starts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def apply_enrich(step: EnrichStep, flow: Flow, context: StepContext) -> Flow:
 
 
 def check_unique_keys(step: EnrichStep, table: DataFrame, pipeline: str, label: str) -> None:
-    """Raises PipelineError if the table has a key twice. Rows without a key are like no other."""
+    """Raise InvalidPipelineError if the table has a key twice. Rows with NULL in the key match nothing."""
     keyed = reduce(lambda rows, key: rows.where(key.isNotNull()), columns(step.on), table)
     counted = keyed.groupBy(*columns(step.on)).count().where("`count` > 1").limit(1).collect()
     for row in counted:

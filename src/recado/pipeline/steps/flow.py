@@ -1,4 +1,4 @@
-"""What is between two steps: the rows that go on, rows for sinks, and dead letters."""
+"""The rows between two steps: rows that continue, rows for sinks, and dead letters."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ if TYPE_CHECKING:
 
 REASON_COLUMN: Final = "__reason"
 DEAD_LETTER_HEADERS: Final = {name: f"recado.{name}" for name in ("pipeline", "step", "reason")}
-"""Where and why, in these headers as well: a message has no such columns."""
+"""Headers that carry these columns of a dead letter, because a message has no such columns."""
 _ROUTING_COLUMNS: Final = ("exchange", "routing_key")
 
 
 @dataclass(frozen=True)
 class StepContext:
-    """Which step of which pipeline, and what it can see."""
+    """The step that is applied, and what it can use."""
 
     pipeline: str
     label: str
     is_streaming: bool
     tables: Mapping[str, DataFrame] = field(default_factory=dict)
     watermarks: Mapping[str, str] = field(default_factory=dict)
-    """How late rows may be, for each column of time that a step of this pipeline looks at."""
+    """The watermark delay of each time column that a step of this pipeline uses."""
     watermarked: set[str] = field(default_factory=set)
-    """Those that a step has told Spark already."""
+    """Time columns whose watermark is already set. Shared by the contexts of all steps of one traversal."""
 
 
 @dataclass(frozen=True)
 class Flow:
+    """The output of the steps so far."""
+
     rows: DataFrame
     sent: tuple[tuple[str, DataFrame], ...] = ()
     dead: tuple[DataFrame, ...] = ()
@@ -43,11 +45,12 @@ class Flow:
     """What is left to be done with each batch of a stream: a step whose rows it must not see twice."""
 
     def with_rows(self, rows: DataFrame, *dead: DataFrame | None) -> Flow:
-        """With other rows, and these dead letters as well."""
+        """Return the flow with other rows, and with these dead letters added."""
         more = tuple(each for each in dead if each is not None)
         return replace(self, rows=rows, dead=(*self.dead, *more))
 
     def send_to(self, sink: str, rows: DataFrame) -> Flow:
+        """Return the flow with these rows added for a sink."""
         return replace(self, sent=(*self.sent, (sink, rows)))
 
 
@@ -56,19 +59,20 @@ def fields_of_rows(rows: DataFrame) -> Fields:
 
 
 def quote_name(name: str) -> str:
+    """Quote a column name for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def columns(names: Iterable[str]) -> list[Column]:
-    """By their names, whatever is in them: a dot is part of the name."""
+    """Return columns by their exact names: a dot is part of the name."""
     return [f.col(quote_name(name)) for name in names]
 
 
 def make_dead_letters(context: StepContext, rows: DataFrame, reason: str = "") -> DataFrame:
-    """Rows that a step could not handle, as the step got them, and as messages that can be published again,
-    with headers that say where and why.
+    """Return dead letters of rows that a step could not process.
 
-    The reason is the same for all, or in a column of the rows.
+    A dead letter has the row as the step received it, and the columns of a message that can be published again, with headers
+    that say where and why it failed. The reason is the same for all rows, or in the column `REASON_COLUMN`.
     """
     fields = fields_of_rows(rows).drop([REASON_COLUMN])
     row = f.to_json(f.struct(*columns(fields.types)))
@@ -105,7 +109,7 @@ def make_dead_letters(context: StepContext, rows: DataFrame, reason: str = "") -
 
 
 def message_id_columns(fields: Fields) -> list[Column]:
-    """What tells a message from all others, the best first."""
+    """Return columns that identify a message, the best first."""
     found = []
     if "message_id" in fields:
         found.append(f.col("message_id").cast("string"))

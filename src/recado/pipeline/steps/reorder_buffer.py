@@ -1,8 +1,8 @@
-"""What a resequencer remembers of one key: pure, so that any order of arrivals can be tried.
+"""The state of a resequencer for one key: pure, so that tests can try any order of arrivals.
 
-W1  Numbers are given out in order, each once.
-W2  A number is held only while one before it may still come.
-W3  One that was given out, or given up, is refused when it comes again.
+RB1  Numbers are emitted in order, each once.
+RB2  A number is held only while an earlier number may still arrive.
+RB3  A number that was emitted or skipped is refused when it arrives again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass
 class ReorderBuffer(Generic[T]):
-    """`expected` is the number whose turn it is; `held` are those that came too early."""
+    """`expected` is the next number to emit; `held` has the rows that arrived early."""
 
     expected: int
     held: dict[int, T] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class ReorderBuffer(Generic[T]):
     def add_rows(
         self, rows: Iterable[tuple[int, T]]
     ) -> tuple[list[tuple[int, T]], list[tuple[int, T]]]:
-        """Rows with their numbers: those whose turn it is now, in order, and those that are refused."""
+        """Add numbered rows; return those that can be emitted now, in order, and those that are refused."""
         refused = []
         for number, row in rows:
             if number < self.expected or number in self.held:
@@ -34,7 +34,7 @@ class ReorderBuffer(Generic[T]):
         return self._take_consecutive(), refused
 
     def skip_gap(self) -> list[tuple[int, T]]:
-        """What is missing first will not come: go on with what there is behind it, up to the next gap."""
+        """Skip the missing numbers; return the held rows up to the next gap."""
         if self.held:
             self.expected = min(self.held)
         return self._take_consecutive()

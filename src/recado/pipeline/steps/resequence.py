@@ -1,14 +1,14 @@
-"""resequence: rows of one key in the order of a number, each number once.
+"""resequence: rows of each key in the order of a sequence number, without duplicates.
 
-A batch has all rows there will be: they are sorted, and a number that comes again is a dead letter. A stream
-holds what came too early until what is missing has come, or `wait` is over; `waiting` decides. What it holds
-is in Spark's state, and survives the job.
+A batch has all its rows at once: they are sorted, and duplicate numbers become dead letters. A stream holds rows that
+arrive early until the missing number arrives or `wait` is over; `ReorderBuffer` decides. The held rows are
+in Spark's state and survive a restart.
 
-Time is that of the batches: what is missing is given up with the first batch that comes `wait` later. Spark
-has a time of its own for that, with which a stream that is to end never ends.
+Time is measured by the batches: a gap is skipped in the first batch that runs `wait` after it was found. With
+Spark's processing-time timeout, a stream with the trigger available-now would never end.
 
-Rows pass through pandas there, which has no NULL for numbers and knows neither maps nor structs. So a row is
-packed into bytes before, and unpacked behind: it comes out as it went in.
+The state function gets rows as pandas DataFrames, which have no NULL for numbers and support neither maps nor structs. So each row
+is pickled to bytes before, and unpickled after it.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ def apply_resequence(step: ResequenceStep, flow: Flow, context: StepContext) -> 
 
 
 def _split_refused(flow: Flow, context: StepContext) -> Flow:
-    """Those in turn go on; for the others it was too late, or they came twice."""
+    """Pass the rows in order; make dead letters of duplicates and of numbers that were skipped."""
     refused = flow.rows.where(_REFUSED_COLUMN).drop(_REFUSED_COLUMN)
     in_turn = flow.rows.where(f"NOT {_REFUSED_COLUMN}").drop(_REFUSED_COLUMN)
     return flow.with_rows(in_turn, make_dead_letters(context, refused, _DUPLICATE_REASON))
 
 
 def _mark_batch(step: ResequenceStep, rows: DataFrame) -> DataFrame:
+    """Return the rows of a batch in order, with a column that marks refused rows."""
     number = f.col(quote_name(step.sequence))
     copies = Window.partitionBy(*columns(step.by), number).orderBy(number)
     refused = (f.row_number().over(copies) > 1) | (number < step.start)
@@ -73,6 +74,7 @@ def _mark_batch(step: ResequenceStep, rows: DataFrame) -> DataFrame:
 
 
 def _mark_stream(step: ResequenceStep, rows: DataFrame) -> DataFrame:
+    """Return the rows of a stream in order, with a column that marks refused rows."""
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.streaming.state import GroupStateTimeout
 

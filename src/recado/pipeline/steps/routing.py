@@ -1,4 +1,4 @@
-"""filter, route, wire_tap and dead_letter: which rows go where."""
+"""filter, route, wire_tap and dead_letter: which rows continue, and which go to a sink."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def apply_route(step: RouteStep, flow: Flow, context: StepContext) -> Flow:
 def make_failed_letters(
     context: StepContext, rows: DataFrame, condition: RowCondition, sql_text: str
 ) -> DataFrame | None:
-    """The rows of which it could not be told."""
+    """Return dead letters of the rows on which the condition fails; None if it cannot fail."""
     if not condition.can_fail:
         return None
     return make_dead_letters(

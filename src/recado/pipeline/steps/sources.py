@@ -1,4 +1,4 @@
-"""The sources of a pipeline as DataFrames: those that flow, and those that are looked things up in."""
+"""The sources of a pipeline as DataFrames: streaming sources and lookup tables."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def read_batch(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
-    """All rows that the sources have now."""
+    """Return the rows that the streaming sources have now."""
     return _union([_read_source(pipeline, name, spark) for name in pipeline.streaming_sources()])
 
 
 def read_stream(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
-    """All rows that the sources have and will have."""
+    """Return the streaming sources as one stream."""
     parts = []
     for name, source in pipeline.streaming_sources().items():
         reader = spark.readStream.format(source.format).options(**source_options(pipeline, name))
@@ -30,7 +30,7 @@ def read_stream(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
 
 
 def read_tables(pipeline: Pipeline, spark: SparkSession) -> dict[str, DataFrame]:
-    """What steps look things up in, as it is now."""
+    """Return the lookup tables by name."""
     return {name: _read_source(pipeline, name, spark) for name in pipeline.lookup_tables()}
 
 

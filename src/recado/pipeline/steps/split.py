@@ -1,7 +1,7 @@
-"""split: a row for each element of an array.
+"""split: one row for each element of an array.
 
-The parts of a message have ids of their own, made of its id and their place: else a broker that knows the id
-would take the second part for a repeat of the first.
+The parts of a message get ids of their own, made of its id and their index. Otherwise a broker with deduplication
+would drop the second part as a duplicate of the first.
 """
 
 from __future__ import annotations

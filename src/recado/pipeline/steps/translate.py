@@ -1,10 +1,10 @@
-"""translate: other columns of the same row.
+"""translate: change the columns of a row.
 
-A body is read as JSON once, as Spark's variant, and each field is taken from it by its type. What a row lacks
-is noted in one column of reasons, so that all that can go wrong in a step costs one pass.
+The body is parsed once, to Spark's variant type, and each field is extracted with its type. The first problem of a row is
+written to a column of reasons, so that all checks of a step need one pass.
 
-That column depends, for Spark, on more than the row: so it is computed where it stands. Else Spark would move
-filters of later steps in front of it, each with a copy of all that they need, and read every body many times.
+The reason depends on `spark_partition_id()`, which keeps Spark from moving it. Otherwise Spark would push
+filters of later steps below this one, each with a copy of the expressions it needs, and parse every body many times.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FAILS_COLUMN: Final = "__fails"
 _EXCERPT_CHARACTER_COUNT: Final = 80
 _DOUBLE_MAX_SQL: Final = "1.7976931348623157E308D"  # of a double
 _BARRIER_CASE: Final = "WHEN spark_partition_id() < 0 THEN ''"
-"""Never true; but Spark does not know, and does not move what it is part of."""
+"""Never true; but Spark does not know that, and does not move expressions that contain it."""
 
 
 def apply_translate(step: TranslateStep, flow: Flow, context: StepContext) -> Flow:
@@ -128,9 +128,9 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
 
 
 def _infinite_sql(value: str, kind: str, tree: str = "", depth: int = 0) -> str:
-    """SQL that is true if a number in this value is infinite or NaN; empty if there can be none.
+    """Return SQL that is true if a number in the value is infinite or NaN; empty if the type has no such numbers.
 
-    JSON has no such numbers, but Spark reads `1e400` as infinite, and texts such as "NaN" as numbers. `tree` is
+    JSON has no such numbers, but Spark reads `1e400` as infinite, and strings such as "NaN" as numbers. `tree` is
     the variant from which the value was taken.
     """
     if kind in ("double", "float"):
@@ -169,5 +169,5 @@ def _json_path(name: str, spec: str | JsonField) -> list[str]:
 
 
 def _text_literal(text: str) -> str:
-    """As SQL, whatever is in it and however the session reads escapes."""
+    """Return a string literal in SQL that is independent of its contents and of the session's escape rules."""
     return f"CAST(X'{text.encode().hex()}' AS STRING)"

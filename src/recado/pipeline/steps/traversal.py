@@ -1,11 +1,11 @@
-"""All steps of a pipeline, one after the other, and what then goes to which sink.
+"""Apply all steps of a pipeline in order, and collect the rows of each sink.
 
-A stream runs in two parts. Up to the last step that remembers rows of earlier batches, steps are part of the
-stream itself; those behind it are applied to each batch that comes out of it, as they would be to any batch.
-So a pipeline that remembers nothing reads each row once, however many sinks there are.
+A stream runs in two parts. Steps up to the last stateful one are part of the streaming query; the steps after it are
+applied to each batch that comes out of the query, as to any batch. So a pipeline without stateful steps reads each row
+once, however many sinks it has.
 
-What the first part sends to sinks must come out of the same stream: `bundle` puts all of it into one
-DataFrame, and `unbundle` takes it apart again.
+The rows that the first part sends to sinks must come out of the same query: `bundle` combines all outputs into one
+DataFrame, and `unbundle` separates them again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,11 @@ _UNROUTED_REASON: Final = "it went none of the ways, and nothing takes the other
 
 
 def preview(pipeline: Pipeline, spark: SparkSession) -> dict[str, DataFrame]:
-    """What each sink would get of all that there is now; nothing is written."""
+    """Return the rows that each sink would get from a batch; nothing is written.
+
+    Raises:
+        InvalidPipelineError: the pipeline cannot run.
+    """
     from .sources import read_batch, read_tables
 
     check(pipeline, batch=True, analyser=SparkAnalyser(lambda: spark))
@@ -67,7 +71,7 @@ def preview(pipeline: Pipeline, spark: SparkSession) -> dict[str, DataFrame]:
 
 
 def check_tables(pipeline: Pipeline, tables: Mapping[str, DataFrame]) -> Mapping[str, DataFrame]:
-    """The tables, once it is seen that they can be looked things up in. Raises PipelineError."""
+    """Return the lookup tables after checking that their keys are unique. Raises InvalidPipelineError."""
     for number, step in enumerate(pipeline.steps, 1):
         if isinstance(step, EnrichStep):
             check_unique_keys(step, tables[step.table], pipeline.name, step_label(number, step))
@@ -75,7 +79,7 @@ def check_tables(pipeline: Pipeline, tables: Mapping[str, DataFrame]) -> Mapping
 
 
 def count_stream_steps(pipeline: Pipeline) -> int:
-    """How many steps are part of the stream itself."""
+    """Return how many steps are part of the streaming query."""
     return max((at for at, step in enumerate(pipeline.steps, 1) if is_stateful(step)), default=0)
 
 
@@ -88,7 +92,7 @@ def apply_steps(
     start: int = 0,
     end: int | None = None,
 ) -> Flow:
-    """The flow behind the steps from `begin` up to `end`. Raises PipelineError if Spark refuses a step."""
+    """Apply the steps from index `start` up to `end`. Raises InvalidPipelineError if Spark rejects a step."""
     context = StepContext(pipeline.name, "", is_streaming, tables, watermark_delays(pipeline))
     for number, step in list(enumerate(pipeline.steps, 1))[start:end]:
         try:
@@ -100,6 +104,7 @@ def apply_steps(
 
 
 def apply_step(step: AnyStep, flow: Flow, context: StepContext) -> Flow:
+    """Apply one step."""
     match step:
         case TranslateStep():
             return apply_translate(step, flow, context)
@@ -126,6 +131,7 @@ def apply_step(step: AnyStep, flow: Flow, context: StepContext) -> Flow:
 
 
 def resolve_function(step: ApplyStep, context: StepContext) -> Callable[[DataFrame], DataFrame]:
+    """Import the function of a step `apply`. Raises InvalidPipelineError."""
     if callable(step.function):
         found: Callable[[DataFrame], DataFrame] = step.function
         return found
@@ -140,7 +146,7 @@ def resolve_function(step: ApplyStep, context: StepContext) -> Callable[[DataFra
 
 
 def rows_by_sink(pipeline: Pipeline, flow: Flow) -> dict[str, DataFrame]:
-    """What each sink gets, by its name."""
+    """Return the rows of each sink by its name."""
     dead = list(flow.dead)
     if not pipeline.output_sinks():
         last = StepContext(
@@ -163,7 +169,9 @@ def rows_by_sink(pipeline: Pipeline, flow: Flow) -> dict[str, DataFrame]:
 
 
 def bundle(flow: Flow) -> DataFrame:
-    """All of a flow as one DataFrame: which outlet, and for each outlet a struct of its row."""
+    """Combine all outputs of a flow into one DataFrame: the index of the output, and a struct column for each
+    output.
+    """
     parts = [flow.rows, *(rows for _, rows in flow.sent), *flow.dead]
     if len(parts) == 1:
         return flow.rows
@@ -182,7 +190,7 @@ def bundle(flow: Flow) -> DataFrame:
 
 
 def unbundle(rows: DataFrame, template: Flow) -> Flow:
-    """The flow that was bundled, of the rows of one batch."""
+    """Separate the rows of one batch into the outputs of the flow that was bundled."""
     count = 1 + len(template.sent) + len(template.dead)
     if count == 1:
         return Flow(rows) if template.later is None else template.later(Flow(rows))

@@ -1,6 +1,7 @@
-"""How long a stream remembers: one watermark for each column of time, whichever steps look at it.
+"""The watermarks of a stream: how long it waits for late rows.
 
-Spark takes only one. So it is that of the most patient step, and set by the first.
+Spark allows one watermark per time column. So it has the longest delay of all steps that use the column, and the first of these
+steps sets it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def seconds(duration: str) -> float:
 
 
 def watermark_delays(pipeline: Pipeline) -> dict[str, str]:
-    """The longest patience with each column of time."""
+    """Return the longest delay for each time column."""
     found: dict[str, str] = {}
     for step in pipeline.steps:
         match step:
@@ -42,7 +43,7 @@ def watermark_delays(pipeline: Pipeline) -> dict[str, str]:
 
 
 def set_watermark(rows: DataFrame, time: str, context: StepContext) -> DataFrame:
-    """With the watermark of that column, unless a step before this has set it."""
+    """Set the watermark of a time column, unless an earlier step has set it."""
     delay = context.watermarks.get(time)
     if not context.is_streaming or delay is None or time in context.watermarked:
         return rows
